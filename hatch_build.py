@@ -45,10 +45,7 @@ def find_address(root: Path) -> str:
         return str(known.get(LABEL, ""))
     try:
         done = subprocess.run(
-            ("git", "-C", str(root), "remote", "get-url", "origin"),
-            capture_output=True,
-            text=True,
-            check=False,
+            ("git", "-C", str(root), "remote", "get-url", "origin"), capture_output=True, text=True, check=False
         )
     except OSError:
         return ""

@@ -127,11 +127,7 @@ def contents(root: Path) -> Iterator[tuple[str, str]]:
     for folder, folders, names in os.walk(root):
         for name in (*names, *(name for name in folders if Path(folder, name).is_symlink())):
             path = Path(folder, name)
-            told = (
-                f"link to {path.readlink()}"
-                if path.is_symlink()
-                else hashlib.sha256(path.read_bytes()).hexdigest()
-            )
+            told = f"link to {path.readlink()}" if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
             yield str(path.relative_to(root)), told
 
 
@@ -151,9 +147,7 @@ class Bench:
         for name in ("pip", "pip3", "sleep", "nvidia-smi", "wget", "curl", "apt", "apt-get", "sudo"):
             _write_program(programs / name, NOTE)
         _write_program(programs / "tipchain", TIPCHAIN)
-        kept = {
-            name: value for name, value in os.environ.items() if name in ("HOME", "LANG", "PATH", "TMPDIR")
-        }
+        kept = {name: value for name, value in os.environ.items() if name in ("HOME", "LANG", "PATH", "TMPDIR")}
         self.env = {
             **kept,
             "PATH": f"{programs}:{kept['PATH']}",
@@ -250,12 +244,16 @@ def differences(before: Trace, after: Trace) -> list[str]:
         new = next((line for line in lines if line not in before.printed), lines[-1] if lines else "nothing")
         found.append(f"prints something else: {new.strip()}")
     for name in sorted({*before.files, *after.files}):
-        if name not in before.files or name not in after.files or (
-            settled(before.files[name]) != settled(after.files[name])
-        ):  # fmt: skip
-            what = "other content" if name in before.files and name in after.files else (
-                "not written any more" if name in before.files else "written now"
-            )  # fmt: skip
+        if (
+            name not in before.files
+            or name not in after.files
+            or (settled(before.files[name]) != settled(after.files[name]))
+        ):
+            what = (
+                "other content"
+                if name in before.files and name in after.files
+                else ("not written any more" if name in before.files else "written now")
+            )
             found.append(f"{name}: {what}")
     return found
 
@@ -272,9 +270,7 @@ def compare(bench: Bench, params: str, ways: Mapping[str, Callable[[Bench], None
             if unstable := differences(first, bench.trace(script, words, PLAIN)):
                 raise BenchError(f"{script} does not do the same twice: {unstable}")
             print(f"\n{script} {' '.join(words[1:])}")
-            print(
-                f"  {PLAIN}  exit {first.code}, {len(first.commands)} commands, {len(first.files)} files changed"
-            )
+            print(f"  {PLAIN}  exit {first.code}, {len(first.commands)} commands, {len(first.files)} files changed")
             for way in ways:
                 found = differences(first, bench.trace(script, words, way))
                 changed[way] += bool(found)
@@ -289,15 +285,11 @@ def default_params(checkout: Path) -> str:
     for file in sorted((checkout / "test_tipc/configs").glob("**/*train_infer_python.txt")):
         if "train_benchmark_params" in file.read_text(errors="replace"):
             return str(file.relative_to(checkout))
-    raise SystemExit(
-        f"{checkout}: no train_infer_python.txt with a section train_benchmark_params; give --params"
-    )
+    raise SystemExit(f"{checkout}: no train_infer_python.txt with a section train_benchmark_params; give --params")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkout", type=Path, required=True, metavar="DIR")
     parser.add_argument("--suite", metavar="NAME", help="the suite's profile; told from the file if left out")
     parser.add_argument("--params", metavar="FILE", help="parameter file, from the checkout's root")

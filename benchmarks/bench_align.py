@@ -120,9 +120,7 @@ def measure(case: Path, runs: int, *, every_stage: bool) -> dict[str, list[Whole
         settings = write_settings(case, folder)
         stages = load_case(case).stages if every_stage else STAGES
         apart = (
-            partial(run_each, case, folder, env, stages)
-            if every_stage
-            else partial(run_scripts, settings, folder, env)
+            partial(run_each, case, folder, env, stages) if every_stage else partial(run_scripts, settings, folder, env)
         )
         return in_turns({APART: apart, TOGETHER: partial(run_align, case, folder, env, stages)}, runs)
 
@@ -140,9 +138,7 @@ def report(case: Path, results: dict[str, list[Whole]], runs: int) -> bool:
         )
     for name, wholes in results.items():
         words = "each script" if name == APART else "stage done at"
-        parts = ", ".join(
-            f"{part} {middle(whole.parts[part] for whole in wholes):.1f}" for part in wholes[0].parts
-        )
+        parts = ", ".join(f"{part} {middle(whole.parts[part] for whole in wholes):.1f}" for part in wholes[0].parts)
         print(f"  {name}, {words}, s: {parts}")
     ratio = middle(whole.usage.wall for whole in results[TOGETHER]) / base
     print(f"  goal: ratio at most {GOAL}: {'met' if ratio <= GOAL else 'missed'}")
@@ -150,20 +146,12 @@ def report(case: Path, results: dict[str, list[Whole]], runs: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="measurements of each (default 3)")
     parser.add_argument(
-        "--case",
-        type=Path,
-        action="append",
-        metavar="FILE",
-        help="case file; may be repeated (default: AlexNet, tiny)",
+        "--case", type=Path, action="append", metavar="FILE", help="case file; may be repeated (default: AlexNet, tiny)"
     )
-    parser.add_argument(
-        "--every-stage", action="store_true", help="all stages, against a command for each of them"
-    )
+    parser.add_argument("--every-stage", action="store_true", help="all stages, against a command for each of them")
     args = parser.parse_args()
     print(describe_machine())
     met = [

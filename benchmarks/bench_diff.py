@@ -94,9 +94,7 @@ def measure_here(tool: str, reference: str, port: str, log: str, what: str) -> N
     peak.done.set()
     peak.highest = max(peak.highest, anonymous_kib())
     print(
-        json.dumps(
-            {"import": imported, "seconds": seconds, "cpu": cpu, "mib": (peak.highest - before) / 1024}
-        ),
+        json.dumps({"import": imported, "seconds": seconds, "cpu": cpu, "mib": (peak.highest - before) / 1024}),
         file=sys.stderr,
     )
 
@@ -136,9 +134,7 @@ def report(title: str, folder: Path, name: str, tools: list[str], runs: int) -> 
                 if run <= 3:
                     memory[tool].append(measure(tool, folder, name, "memory")["mib"])
     print(f"\n{title}; medians of {runs} runs each, taking turns")
-    print(
-        f"  {'':<22}{'seconds':>9}{'ratio':>8}{'CPU s':>9}{'ratio':>8}{'extra MiB':>11}{'ratio':>8}{'import s':>10}"
-    )
+    print(f"  {'':<22}{'seconds':>9}{'ratio':>8}{'CPU s':>9}{'ratio':>8}{'extra MiB':>11}{'ratio':>8}{'import s':>10}")
     base = statistics.median(r["seconds"] for r in results["tipchain"])
     base_cpu = statistics.median(r["cpu"] for r in results["tipchain"])
     base_mib = statistics.median(memory["tipchain"])
@@ -155,9 +151,7 @@ def report(title: str, folder: Path, name: str, tools: list[str], runs: int) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size-mb", type=int, default=1000, help="size of a side (default 1000)")
     parser.add_argument("--arrays", type=int, default=100, help="arrays that it is split into (default 100)")
     parser.add_argument("--tiny", type=int, default=10_000, help="number of tiny arrays (default 10000)")
@@ -170,13 +164,7 @@ def main() -> None:
         title = f"{args.arrays} float32 arrays, {args.size_mb} MB a side"
         report(title, folder, "large", ["tipchain", "drop-in", "reprod_log", "read"], args.runs)
         make_dumps(folder, "tiny", args.tiny, 10)
-        report(
-            f"{args.tiny} arrays of 10 float32",
-            folder,
-            "tiny",
-            ["tipchain", "drop-in", "reprod_log"],
-            args.runs,
-        )
+        report(f"{args.tiny} arrays of 10 float32", folder, "tiny", ["tipchain", "drop-in", "reprod_log"], args.runs)
 
 
 if __name__ == "__main__":

@@ -44,11 +44,13 @@ def items(count: int, verdicts: int, number: int, last: bool) -> Iterator[ItemFa
         fails = last and at % 100 == 0
         outcome = Outcome.FAIL if fails else Outcome.PASS
         yield ItemFacts(
-            id=f"model{at}:align[lite_train_lite_infer;cpu]", outcome=outcome, seconds=100.0 + (number + at) % 7,
+            id=f"model{at}:align[lite_train_lite_infer;cpu]",
+            outcome=outcome,
+            seconds=100.0 + (number + at) % 7,
             machine=Machine(name="host", machine_class="16 cores"),
             verdicts=tuple(verdict(subject, fails and subject == 0) for subject in range(verdicts)),
             commands=tuple(command(step, number) for step in ("train", "eval", "export", "infer")),
-        )  # fmt: skip
+        )
 
 
 def verdict(subject: int, fails: bool) -> VerdictFacts:
@@ -80,8 +82,10 @@ def measure(shape: tuple[int, int, int], runs: int) -> float:
         filled = time.perf_counter() - start
         rows = nights * count * verdicts
         size = sum(one.stat().st_size for one in Path(folder).iterdir()) / 2**20
-        print(f"{rows:,} verdicts in {nights} nights of {count} items: added in {filled:.1f} s "
-              f"({filled / rows * 1e6:.0f} us a verdict), {size:.0f} MiB")  # fmt: skip
+        print(
+            f"{rows:,} verdicts in {nights} nights of {count} items: added in {filled:.1f} s "
+            f"({filled / rows * 1e6:.0f} us a verdict), {size:.0f} MiB"
+        )
         found = 0.0
         for words in (["compare", "latest~1..latest"], ["diff"], ["list"]):
             took = [_call([*words, "--database", str(file)], Path(folder)) for _ in range(runs)]
@@ -97,9 +101,7 @@ def _call(words: list[str], folder: Path) -> float:
 
 def main() -> int:
     """Measure and print; 1 if the goal is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nights", type=int, help="nights, instead of the two shapes")
     parser.add_argument("--items", type=int, default=100, help="items of a night (100)")
     parser.add_argument("--verdicts", type=int, default=200, help="verdicts of an item (200)")

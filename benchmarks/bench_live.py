@@ -114,7 +114,7 @@ def _build(pair: str, batch: int, size: int) -> tuple[Any, Any, Any]:
     if pair in ("bert-base", "encoder"):
         # Hidden states: the embeddings' rows are gathered alike, and add parameters only.
         wide, heads, layers, tokens = (768, 12, 12, 128) if pair == "bert-base" else (32, 4, 2, 16)
-        sizes = {"d_model": wide, "nhead": heads, "dim_feedforward": 4 * wide, "dropout": 0.0, "activation": "gelu"}  # fmt: skip
+        sizes = {"d_model": wide, "nhead": heads, "dim_feedforward": 4 * wide, "dropout": 0.0, "activation": "gelu"}
         layer = torch.nn.TransformerEncoderLayer(**sizes, batch_first=True)
         reference = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         for one in reference.parameters():  # else every layer is a copy of the first
@@ -151,9 +151,7 @@ def _double(reference: Any, port: Any, image: Any) -> None:
 
     import numpy as np
 
-    _plain(
-        copy.deepcopy(reference).double(), copy.deepcopy(port).to(dtype="float64"), image.astype(np.float64)
-    )
+    _plain(copy.deepcopy(reference).double(), copy.deepcopy(port).to(dtype="float64"), image.astype(np.float64))
 
 
 def _align(reference: Any, port: Any, image: Any, *, passing: bool) -> None:
@@ -166,9 +164,7 @@ def _align(reference: Any, port: Any, image: Any, *, passing: bool) -> None:
 
 def main() -> int:
     """Measure, print a table, and return 1 where the goal is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pair", choices=PAIRS, default="resnet50")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--batch", type=int, help="samples; by default those that the figures are of")
@@ -183,9 +179,7 @@ def main() -> int:
         return 0
     print(describe_machine(), flush=True)
     found = in_turns(
-        {way: partial(measure, args.pair, way, batch, args.size, args.threads) for way in WAYS},
-        args.runs,
-        warm=0,
+        {way: partial(measure, args.pair, way, batch, args.size, args.threads) for way in WAYS}, args.runs, warm=0
     )
     print(f"{args.pair}, batch {batch}, {args.threads} threads, median of {args.runs}")
     print(f"{'':<22}{'user':>8}{'system':>8}{'sum':>8}{'times':>7}{'first':>8}{'MiB':>8}{'times':>7}")

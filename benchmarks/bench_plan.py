@@ -75,16 +75,13 @@ def compare(files: list[Path], checkout: Path | None, runs: int) -> tuple[list[f
     with tempfile.TemporaryDirectory(prefix="bench_plan.") as folder:
         idle = idle_programs(Path(folder))
         results = in_turns(
-            {"tipchain": partial(plan_all, files, MODES), "driver": partial(dry_run, checkout, files, idle)},
-            runs,
+            {"tipchain": partial(plan_all, files, MODES), "driver": partial(dry_run, checkout, files, idle)}, runs
         )
     return results["tipchain"], middle(results["driver"]) / (len(files) * len(MODES))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = next(place for place in PLACES if place.is_dir())
     parser.add_argument("--corpus", type=Path, default=default, help=f"folder of parameter files ({default})")
     parser.add_argument("--runs", type=int, default=5, help="measurements (default 5)")

@@ -158,10 +158,7 @@ def jobs(folder: Path, wait: float, runs: int) -> bool:
     stub = write_stub(folder, f"sleep {wait}")
     params = write_params(folder, 4, models=2)
     results = in_turns(
-        {
-            "1": partial(run_chain, folder, params, stub),
-            "2": partial(run_chain, folder, params, stub, "--jobs", "2"),
-        },
+        {"1": partial(run_chain, folder, params, stub), "2": partial(run_chain, folder, params, stub, "--jobs", "2")},
         runs,
         warm=0,
     )
@@ -173,14 +170,10 @@ def jobs(folder: Path, wait: float, runs: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commands", type=int, default=1000, help="stub commands of a chain (default 1000)")
     parser.add_argument("--runs", type=int, default=3, help="measurements of each (default 3)")
-    parser.add_argument(
-        "--wait", type=float, default=0.5, help="seconds that a waiting stub waits (default 0.5)"
-    )
+    parser.add_argument("--wait", type=float, default=0.5, help="seconds that a waiting stub waits (default 0.5)")
     args = parser.parse_args()
     print(f"{describe_machine()}; medians of {args.runs} runs each, taking turns")
     with tempfile.TemporaryDirectory(prefix="bench_run.") as name:

@@ -34,23 +34,15 @@ def measure(runs: int, params: Path, mode: str, folder_of_files: Path) -> dict[s
     with tempfile.TemporaryDirectory(prefix="bench_startup.") as folder:
         env = {**plain_environment(), "PYTHONPYCACHEPREFIX": folder}
         log = Path(folder) / "output.txt"
-        return in_turns(
-            {name: partial(run_program, argv, env, log) for name, argv in commands.items()}, runs, warm=2
-        )
+        return in_turns({name: partial(run_program, argv, env, log) for name, argv in commands.items()}, runs, warm=2)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=30, help="measurements of each (default 30)")
-    parser.add_argument(
-        "--params", type=Path, default=PARAMS, help="parameter file to plan (default AlexNet's)"
-    )
+    parser.add_argument("--params", type=Path, default=PARAMS, help="parameter file to plan (default AlexNet's)")
     parser.add_argument("--mode", default="lite_train_lite_infer", help="mode to plan")
-    parser.add_argument(
-        "--lint", type=Path, default=CORPUS, help="folder of parameter files to lint, if it is there"
-    )
+    parser.add_argument("--lint", type=Path, default=CORPUS, help="folder of parameter files to lint, if it is there")
     args = parser.parse_args()
     print(f"{describe_machine()}; medians of {args.runs} runs each, taking turns")
     results = measure(args.runs, args.params, args.mode, args.lint)
@@ -60,9 +52,7 @@ def main() -> int:
         walls = [usage.wall for usage in usages]
         goal, cpu = GOALS_S.get(name), middle(usage.cpu for usage in usages)
         missed |= goal is not None and middle(walls) > goal
-        print(
-            f"  {name:<20}{middle(walls):>10.3f}{min(walls):>9.3f}{max(walls):>9.3f}{cpu:>8.3f}{goal or '':>8}"
-        )
+        print(f"  {name:<20}{middle(walls):>10.3f}{min(walls):>9.3f}{max(walls):>9.3f}{cpu:>8.3f}{goal or '':>8}")
     print("goal missed" if missed else "goals met")
     return int(missed)
 

@@ -73,9 +73,7 @@ def diff(size: int, folder: Path) -> dict[str, Callable[[], float]]:
     weight = np.random.default_rng(0).standard_normal(size * 250_000 // ARRAYS, dtype="f4")
     sides = []
     for side, noise in (("reference", 0.0), ("port", 1e-7)):
-        values = weight + np.float32(
-            noise
-        )  # one array under many names: the files are large, and memory is not
+        values = weight + np.float32(noise)  # one array under many names: the files are large, and memory is not
         sides.append(str(save_record(folder / side, {f"layer{n}/weight": values for n in range(ARRAYS)})))
     return {
         "tipchain": partial(processor_seconds, [*tipchain_command(), "diff", *sides], folder=folder),
@@ -88,16 +86,7 @@ def nights(count: int, folder: Path) -> dict[str, Callable[[], float]]:
     (folder / "test_tipc").mkdir()
     manifest = folder / "stubs.yaml"
     manifest.write_text(f"commands: [{{id: stub, argv: [/bin/true], repeats: {count}}}]\n")
-    run = [
-        *tipchain_command(),
-        "nightly",
-        "run",
-        str(manifest),
-        "--jobs",
-        "2",
-        "--out",
-        str(folder / "nights"),
-    ]
+    run = [*tipchain_command(), "nightly", "run", str(manifest), "--jobs", "2", "--out", str(folder / "nights")]
     return {
         "tipchain": partial(processor_seconds, run, folder=folder),
         "limit": partial(processor_seconds, [sys.executable, "-c", BARE, str(count)], folder=folder),
@@ -149,9 +138,7 @@ def plot(name: str, sizes: Sequence[int], found: Mapping[str, Sequence[float]]) 
     for power in range(left, right + 1):
         at = x(10.0**power)
         parts.append(f'<path d="M{at:.1f} {TOP}V{HEIGHT - BOTTOM}" stroke="#ddd"/>')
-        parts.append(
-            f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{10**power:,}</text>'
-        )
+        parts.append(f'<text x="{at:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{10**power:,}</text>')
     for power in range(low, high + 1):
         at = y(10.0**power)
         parts.append(f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
@@ -160,14 +147,14 @@ def plot(name: str, sizes: Sequence[int], found: Mapping[str, Sequence[float]]) 
         seconds = found[kind]
         line = "L".join(f"{x(size):.1f} {y(one):.1f}" for size, one in zip(sizes, seconds, strict=True))
         parts.append(f'<path d="M{line}" fill="none" stroke="{color}" stroke-width="2"/>')
-        parts += [f'<circle cx="{x(size):.1f}" cy="{y(one):.1f}" r="3.5" fill="{color}"/>'
-                  for size, one in zip(sizes, seconds, strict=True)]  # fmt: skip
+        parts += [
+            f'<circle cx="{x(size):.1f}" cy="{y(one):.1f}" r="3.5" fill="{color}"/>'
+            for size, one in zip(sizes, seconds, strict=True)
+        ]
         words = (kind if kind == "tipchain" else LIMITS[name], f"exponent {exponent(sizes, seconds):.2f}")
         parts += [f'<text x="{WIDTH - RIGHT + 8}" y="{y(seconds[-1]) + 4 + 14 * row + (24 if kind == "limit" else -8):.1f}" '
                   f'fill="{color}">{escape(one)}</text>' for row, one in enumerate(words)]  # fmt: skip
-    parts.append(
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{UNITS[name]}</text>'
-    )
+    parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{UNITS[name]}</text>')
     parts.append(f'<text x="{LEFT}" y="{TOP - 6}">processor seconds</text></svg>')
     return "\n".join(parts) + "\n"
 
@@ -187,21 +174,14 @@ def grow(name: str, sizes: Sequence[int], runs: int) -> dict[str, list[float]]:
             f"  {size:>12,} {UNITS[name]:<10}{ours:>9.2f}   limit {limit:>8.2f}   {ours / limit:>5.1f} times",
             flush=True,
         )
-    print(
-        "  exponents: "
-        + ", ".join(f"{kind} {exponent(sizes, seconds):.2f}" for kind, seconds in found.items())
-    )
+    print("  exponents: " + ", ".join(f"{kind} {exponent(sizes, seconds):.2f}" for kind, seconds in found.items()))
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=tuple(POINTS), help="one of them alone")
-    parser.add_argument(
-        "--points", type=int, default=99, help="of each, the smallest, 2 or more (default all)"
-    )
+    parser.add_argument("--points", type=int, default=99, help="of each, the smallest, 2 or more (default all)")
     parser.add_argument("--runs", type=int, default=3, help="measurements of each (default 3)")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="where plots go")
     args = parser.parse_args()

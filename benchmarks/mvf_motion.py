@@ -100,9 +100,7 @@ def train(training: Training) -> Outcome:
         schedule.step()
         losses.append(loss.item())
         if step % 50 == 49:
-            print(
-                f"{training}: step {step + 1}, loss {np.mean(losses[-50:]):.3f}", file=sys.stderr, flush=True
-            )
+            print(f"{training}: step {step + 1}, loss {np.mean(losses[-50:]):.3f}", file=sys.stderr, flush=True)
     found = evaluate(model)
     return Outcome(
         training, found["top1_acc"], found["mean_class_accuracy"], float(np.mean(losses[-50:])),
@@ -133,9 +131,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=300, help="batches of 12 videos (default %(default)s)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="default 0")
-    parser.add_argument(
-        "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="networks trained at once"
-    )
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="networks trained at once")
     args = parser.parse_args()
     trainings = [Training(freq, seed, args.steps) for seed in args.seeds for freq in NETWORKS]
     with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:

@@ -86,11 +86,7 @@ def plan_once(manifest: Path) -> float:
         RuntimeError: there are not as many items as there should be, or some would not run.
     """
     done = subprocess.run(
-        [sys.executable, "-c", PLAN, str(manifest)],
-        env=plain_environment(),
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", PLAN, str(manifest)], env=plain_environment(), capture_output=True, text=True, check=True
     )
     items, settled, seconds = done.stdout.split()
     if (int(items), int(settled)) != (FILES * MODES * DEVICES * REPEATS, 0):
@@ -178,13 +174,9 @@ def local(folder: Path, count: int, runs: int) -> bool:
     each = (walls["many"] - walls["bare"]) / count
     growth = memory["many"] - memory["few"]
     print(f"  bare program on {SLOTS} slots            {walls['bare'] / count * 1e3:6.2f} ms")
-    print(
-        f"  an item's more                     {each * 1e3:6.2f} ms  goal at most {GOAL_OVERHEAD_MS:.0f} ms"
-    )
+    print(f"  an item's more                     {each * 1e3:6.2f} ms  goal at most {GOAL_OVERHEAD_MS:.0f} ms")
     print(f"  memory, {few:>5} items               {memory['few']:6.1f} MiB")
-    print(
-        f"  memory, {count:>5} items               {memory['many']:6.1f} MiB goal at most {GOAL_GROWTH_MB:.0f} more"
-    )
+    print(f"  memory, {count:>5} items               {memory['many']:6.1f} MiB goal at most {GOAL_GROWTH_MB:.0f} more")
     return each * 1e3 <= GOAL_OVERHEAD_MS and growth <= GOAL_GROWTH_MB
 
 
@@ -263,8 +255,10 @@ def shown(folder: Path, runs: int) -> bool:
     """Measure the longest pause of the live table; return whether the goal is met."""
     found = in_turns({"shown": partial(show_night, folder)}, runs, warm=0)["shown"]
     gap = max(gap for gap, _ in found)
-    print(f"  {SHOWN} items shown in {middle(seconds for _, seconds in found):6.1f} s, longest pause {gap:6.2f} s   "
-          f"goal at most {GOAL_GAP_S:.0f} s")  # fmt: skip
+    print(
+        f"  {SHOWN} items shown in {middle(seconds for _, seconds in found):6.1f} s, longest pause {gap:6.2f} s   "
+        f"goal at most {GOAL_GAP_S:.0f} s"
+    )
     return gap <= GOAL_GAP_S
 
 
@@ -302,16 +296,7 @@ def ray_night(folder: Path, nodes: int) -> float:
         address = next((line.split()[1] for line in cluster.stdout if line.startswith("at ")), None)
         if address is None:
             raise RuntimeError(f"the cluster did not start: exit code {cluster.wait()}")
-        argv = [
-            *tipchain_command(),
-            "nightly",
-            "run",
-            str(manifest),
-            "--executor",
-            "ray",
-            "--address",
-            address,
-        ]
+        argv = [*tipchain_command(), "nightly", "run", str(manifest), "--executor", "ray", "--address", address]
         subprocess.run(argv, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=True)
     finally:
         cluster.stdin.close()
@@ -327,9 +312,7 @@ def on_ray(folder: Path, runs: int) -> bool:
     found = in_turns({str(nodes): partial(ray_night, folder, nodes) for nodes in NODES}, runs, warm=0)
     linear = {nodes: middle(values) for nodes, values in found.items()}
     for nodes, part in linear.items():
-        print(
-            f"  Ray, {nodes} nodes, items of {WAIT_S} s      {part:6.3f} of linear  goal at least {GOAL_LINEAR}"
-        )
+        print(f"  Ray, {nodes} nodes, items of {WAIT_S} s      {part:6.3f} of linear  goal at least {GOAL_LINEAR}")
     return min(linear.values()) >= GOAL_LINEAR
 
 
@@ -365,14 +348,10 @@ def dashboard(folder: Path, runs: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=2000, help="stub items of a night (default 2000)")
     parser.add_argument("--runs", type=int, default=3, help="measurements of each (default 3)")
-    parser.add_argument(
-        "--only", choices=("planning", "local", "shown", "dashboard", "ray"), help="one part alone"
-    )
+    parser.add_argument("--only", choices=("planning", "local", "shown", "dashboard", "ray"), help="one part alone")
     args = parser.parse_args()
     print(f"{describe_machine()}; medians of {args.runs} runs each, taking turns")
     with tempfile.TemporaryDirectory(prefix="bench_nightly.") as name:

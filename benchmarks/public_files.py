@@ -49,9 +49,7 @@ class File:
 
 def main() -> int:
     """Read, plan and compare; print what came of it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkouts", type=Path, required=True)
     parser.add_argument("--lost-lines", action="store_true")
     args = parser.parse_args()
@@ -156,16 +154,11 @@ def _print_differences(files: Sequence[File]) -> None:
     print("Names of arguments, by step, in default plans against legacy ones:\n")
     _print_table(
         ("suite", "plans", "commands, legacy", "commands, default", "same arguments in each"),
-        [
-            (suite, one["plans"], one["legacy"], one["default"], one["equal"])
-            for suite, one in sorted(counts.items())
-        ],
+        [(suite, one["plans"], one["legacy"], one["default"], one["equal"]) for suite, one in sorted(counts.items())],
     )
     for title, table in (("only in default plans", added), ("only in legacy plans", lost)):
         print(f"Arguments that are {title}:\n")
-        _print_table(
-            ("suite", "step", "argument", "fix", "plans"), [(*key, table[key]) for key in sorted(table)]
-        )
+        _print_table(("suite", "step", "argument", "fix", "plans"), [(*key, table[key]) for key in sorted(table)])
 
 
 def _why(file: File, mode: Mode, key: tuple[str, str], default: Plan) -> str:

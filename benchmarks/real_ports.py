@@ -103,9 +103,7 @@ def settle(reference: Any, inputs: Mapping[str, Any]) -> None:
     """Give each BatchNorm the statistics of the inputs, as training does: fresh ones let a deep network blow up or die away."""
     import torch
 
-    norms = [
-        one for one in reference.modules() if hasattr(one, "running_mean") and one.running_mean is not None
-    ]
+    norms = [one for one in reference.modules() if hasattr(one, "running_mean") and one.running_mean is not None]
     if not norms:
         return
     reference.eval()
@@ -187,9 +185,11 @@ def _preload(names: Sequence[str]) -> None:
 
     packages = {one.partition(" ")[0] for name in names for one in get_pair(name).packages}
     loaders = {
-        "transformers": importing.import_transformers, "paddlenlp": importing.import_paddlenlp, "timm": importing.import_timm,
+        "transformers": importing.import_transformers,
+        "paddlenlp": importing.import_paddlenlp,
+        "timm": importing.import_timm,
         "torchvision": importing.import_torchvision,
-    }  # fmt: skip
+    }
     for package, load in loaders.items():
         if package in packages:
             load()
@@ -237,11 +237,7 @@ def _used() -> tuple[float, float]:
 
 def _timed(found: dict[str, Any], start: tuple[float, float], wall: float) -> None:
     seconds, peak = _used()
-    found |= {
-        "cpu_s": round(seconds - start[0], 2),
-        "wall_s": round(time.time() - wall, 2),
-        "peak_mb": round(peak),
-    }
+    found |= {"cpu_s": round(seconds - start[0], 2), "wall_s": round(time.time() - wall, 2), "peak_mb": round(peak)}
 
 
 def _try_weights(pair: Pair, mode: str, found: dict[str, Any]) -> None:
@@ -300,9 +296,7 @@ def _call(model: Any, number: int, inputs: Mapping[str, Any]) -> Any:
     given = {name: value for name, value in inputs.items() if name != "labels"}
     args = given.pop("args", ())
     args = args if isinstance(args, tuple) else (args,)
-    return model(
-        *(_tensor(one, number) for one in args), **{name: _tensor(one, number) for name, one in given.items()}
-    )
+    return model(*(_tensor(one, number) for one in args), **{name: _tensor(one, number) for name, one in given.items()})
 
 
 def _apart(reference: Any, port: Any, inputs: Mapping[str, Any]) -> float:
@@ -397,9 +391,7 @@ def _adjudicate(pair: Pair, mode: str, found: dict[str, Any]) -> None:
     found["adjudicated"] = _align(pair, mode, reference, port, known)
 
 
-def _align(
-    pair: Pair, mode: str, reference: Any, port: Any, remove: Sequence[Difference] = ()
-) -> dict[str, Any]:
+def _align(pair: Pair, mode: str, reference: Any, port: Any, remove: Sequence[Difference] = ()) -> dict[str, Any]:
     import tipchain
 
     found: dict[str, Any] = {}
@@ -414,9 +406,7 @@ def _align(
     port.train() if training else port.eval()
     start, wall = _used(), time.time()
     try:
-        report = tipchain.align(
-            reference, port, pair.inputs(), loss=pair.losses(), training=training, **options
-        )
+        report = tipchain.align(reference, port, pair.inputs(), loss=pair.losses(), training=training, **options)
     except Exception:  # noqa: BLE001  (a crash of the tool is what is looked for)
         return {"verdict": "CRASH", "text": traceback.format_exc()[-3000:]}
     _timed(found, start, wall)
@@ -427,9 +417,7 @@ def _align(
         "stages": outcomes,
         "reasons": report.reasons,
         "first": None if first is None else f"{first.port_path} ({first.port_type}): {first.reason}",
-        "causes": [
-            f"{one.code} at {one.port_path}: {one.message} [{one.explained}]" for one in report.diagnoses[:5]
-        ],
+        "causes": [f"{one.code} at {one.port_path}: {one.message} [{one.explained}]" for one in report.diagnoses[:5]],
         "text": str(report),
     }
 
@@ -482,8 +470,7 @@ def _row(pair: Pair, found: Mapping[str, Any]) -> list[str]:
     cells += [judge_verdict(pair, mode, found[mode]) if mode in found else "" for mode in MODES[1:]]
     for key in ("cpu_s", "peak_mb"):
         cells += [
-            f"{one[key]:g}" if key in one else ""
-            for one in (plain, *(found.get(mode, {}) for mode in MODES[1:]))
+            f"{one[key]:g}" if key in one else "" for one in (plain, *(found.get(mode, {}) for mode in MODES[1:]))
         ]
     return cells
 

@@ -122,9 +122,7 @@ class Ran:
 
 def main() -> int:
     """Run what the command line names; 1 if tipchain was wrong."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkout", type=Path, required=True)
     parser.add_argument("--suite", required=True)
     parser.add_argument("--paddle", choices=tuple(BASES), default="3.3.1")
@@ -210,9 +208,7 @@ class Bench:
         notes.write_text("")
         (folder / "shim.py").write_text(SHIM.format(real=str(self.python), notes=str(notes), kill=kill))
         script = f'"{self.python.parent / "paddle2onnx"}"'
-        aliases = dict.fromkeys(
-            ("python", "python3", "python3.7", "python3.8", "python3.9", "python3.10"), ""
-        )
+        aliases = dict.fromkeys(("python", "python3", "python3.7", "python3.8", "python3.9", "python3.10"), "")
         for alias, program in {**aliases, "paddle2onnx": script}.items():
             path = folder / alias
             path.write_text(f'#!/bin/sh\nexec "{self.python}" "{folder}/shim.py" {program} "$@"\n')
@@ -249,8 +245,7 @@ class Bench:
             (self.start / file).unlink()
         ran = Ran(code=done.returncode, notes=_notes(notes), output=done.stdout)
         ran.words = [
-            ("", "", "passed" if found[1] == "successfully" else "failed")
-            for found in STATUS.finditer(done.stdout)
+            ("", "", "passed" if found[1] == "successfully" else "failed") for found in STATUS.finditer(done.stdout)
         ]
         return ran
 
@@ -335,9 +330,7 @@ class Bench:
                 )
             ]
         if len(truths) > len(ours.words):  # it runs other commands as well
-            theirs = [
-                ", ".join(theirs) if len(said) == len(truths) else f"{', '.join(said)} ({', '.join(truths)})"
-            ]
+            theirs = [", ".join(theirs) if len(said) == len(truths) else f"{', '.join(said)} ({', '.join(truths)})"]
         notes, rows = list(ours.notes), []
         started = [one for one in ours.words if one[1] != "SKIP" and "not started" not in one[2]]
         for identifier, outcome, reason in ours.words:
@@ -359,9 +352,7 @@ class Bench:
                     wrong="missed",
                 )
             )
-        elif fault and not any(
-            row.command.startswith(fault.fails) and not row.ours.startswith("PASS") for row in rows
-        ):
+        elif fault and not any(row.command.startswith(fault.fails) and not row.ours.startswith("PASS") for row in rows):
             rows.append(
                 Row(
                     model=name,
@@ -404,25 +395,21 @@ class Bench:
             Fault(name="training batch -5", settings=(self.setting(model, "batch", batch),), fails="train"),
             Fault(name="wrong checkpoint name", settings=(self.setting(model, named, weights),), fails="train"),
             Fault(name="SIGKILL of training", kill=program, fails="train"),
-        )  # fmt: skip
+        )
         return [row for fault in planted for row in self.fault(model, fault)]
 
     def fault(self, model: Model, fault: Fault) -> list[Row]:
         """Return the rows of one fault."""
         settings = (*_without(model.settings, fault.settings), *fault.settings)
         moved = [
-            (self.start / name, self.start / f"{name.rstrip('/')}.away")
-            for name in self.recipe.data
-            if fault.moved
+            (self.start / name, self.start / f"{name.rstrip('/')}.away") for name in self.recipe.data if fault.moved
         ]
         for path, away in moved:
             path.rename(away)
         try:
             text = self.edited(model, settings, device=True, lost=fault.lost_role)
             ours = self.run_ours(model, settings, fault.kill, text if fault.lost_role else "")
-            text = self.edited(
-                model, (*settings, *model.original_settings), device=True, lost=fault.lost_role
-            )
+            text = self.edited(model, (*settings, *model.original_settings), device=True, lost=fault.lost_role)
             original = self.run_original(model, text, fault.kill)
         finally:
             for path, away in moved:
@@ -461,9 +448,7 @@ def _without(settings: Sequence[str], planted: Sequence[str]) -> tuple[str, ...]
     """Return ``settings`` without those of the lines that a fault changes; both name them in one way or another."""
     keys = {one.partition(":")[2].partition("=")[0] for one in planted}
     return tuple(
-        one
-        for one in settings
-        if not any(key and (one.startswith(f"{key}=") or f":{key}=" in one) for key in keys)
+        one for one in settings if not any(key and (one.startswith(f"{key}=") or f":{key}=" in one) for key in keys)
     )
 
 
@@ -503,8 +488,7 @@ def _bounded(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subproce
     done = subprocess.run(["timeout", "--kill-after=10", str(LIMIT_S), *argv], cwd=cwd, env=dict(env), text=True, errors="replace",
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
     print(
-        f"{time.monotonic() - start:7.1f} s  exit {done.returncode}  {' '.join(argv[:1])} {cwd.name}",
-        file=sys.stderr,
+        f"{time.monotonic() - start:7.1f} s  exit {done.returncode}  {' '.join(argv[:1])} {cwd.name}", file=sys.stderr
     )
     return done
 

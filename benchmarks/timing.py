@@ -25,9 +25,7 @@ class Usage:
     cpu: float
 
 
-def in_turns(
-    measurements: Mapping[str, Callable[[], Measured]], runs: int, warm: int = 1
-) -> dict[str, list[Measured]]:
+def in_turns(measurements: Mapping[str, Callable[[], Measured]], runs: int, warm: int = 1) -> dict[str, list[Measured]]:
     """Measure each in turn, ``runs`` times over, in the opposite order every second time.
 
     The first ``warm`` rounds only fill caches and are thrown away. Turns spread what else the machine does
@@ -53,8 +51,9 @@ def run_program(
     """
     start = time.perf_counter()
     with log.open("w") as kept:
-        process = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, text=True,
-                                   stdout=subprocess.PIPE if on_line else kept, stderr=kept)  # fmt: skip
+        process = subprocess.Popen(
+            argv, env=env, stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE if on_line else kept, stderr=kept
+        )
         for line in process.stdout or ():
             kept.write(line)
             if on_line is not None:

@@ -123,9 +123,7 @@ def judge(result: Result, make: Callable[[], Any], fault: Any | None) -> Any:
         if outcome.value in ("FAIL", "ERROR")
     }
     if fault is None or any("ERROR" in str(report.stages[name].value) for name in wrong):
-        result.note = "; ".join(
-            f"{report.stages[name].value} {name}: {reason}" for name, reason in wrong.items()
-        )[:400]
+        result.note = "; ".join(f"{report.stages[name].value} {name}: {reason}" for name, reason in wrong.items())[:400]
     return make()
 
 
@@ -174,8 +172,7 @@ def _losses(side: Any, pair: Any, number: int) -> list[float]:
         with side.randomness(Draws(step)):
             args = [side.tensor(as_float(one, double=False), gradient=False) for one in given.args]
             kwargs = {
-                name: side.tensor(as_float(one, double=False), gradient=False)
-                for name, one in given.kwargs.items()
+                name: side.tensor(as_float(one, double=False), gradient=False) for name, one in given.kwargs.items()
             }
             labels = side.tensor(as_float(given.labels, double=False), gradient=False)
             loss = pair.loss[number](model(*args, **kwargs), labels)
@@ -206,20 +203,11 @@ class Padiff:
         ]
         extra = {}
         if pair.loss is not None:
-            labels = [
-                side.tensor(pair.inputs["labels"], gradient=False) for side in (PaddleSide(), TorchSide())
-            ]
+            labels = [side.tensor(pair.inputs["labels"], gradient=False) for side in (PaddleSide(), TorchSide())]
             ours, theirs = pair.loss
-            extra["loss_fn"] = (
-                lambda output: theirs(output, labels[0]),
-                lambda output: ours(output, labels[1]),
-            )
+            extra["loss_fn"] = (lambda output: theirs(output, labels[0]), lambda output: ours(output, labels[1]))
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            return bool(
-                self._auto_diff(
-                    pair.port, pair.reference, given, auto_weights=False, options=options, **extra
-                )
-            )
+            return bool(self._auto_diff(pair.port, pair.reference, given, auto_weights=False, options=options, **extra))
 
 
 def _named(model: Any, side: Any, inputs: Any) -> dict[str, Any]:
@@ -290,9 +278,7 @@ def line(result: Result) -> str:
         if not (result.layer and result.first):
             told += f"  (expected {' or '.join(map(repr, result.expected.get('where', ())))}: {result.expected.get('codes', ('?',))[0]})"
     else:
-        told = (
-            "passed" if result.passed else f"ALARM {result.place!r}: {result.cause}; {result.alarms} layers"
-        )
+        told = "passed" if result.passed else f"ALARM {result.place!r}: {result.cause}; {result.alarms} layers"
     others = {True: "passes", False: "fails", None: "-"}
     return f"{result.id:<32}{result.seconds:>6.2f} s  reprod_log {others[result.reprod_log]:<7}{told}{'  ' + result.note if result.note else ''}"
 
@@ -330,9 +316,7 @@ def summary(results: list[Result], *, padiff: bool) -> tuple[Mapping[str, Any], 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="pairs whose names contain one of these")
     parser.add_argument(
         "--part", action="append", choices=(FAULTS, CLEAN, VISION, HELD_OUT), help="default: the first three"
@@ -342,9 +326,10 @@ def main() -> int:
     args = parser.parse_args()
     print(describe_machine())
     chosen = [
-        case for case in cases(args.part or [FAULTS, CLEAN, VISION])
+        case
+        for case in cases(args.part or [FAULTS, CLEAN, VISION])
         if not args.only or any(part in case[0] for part in args.only)
-    ]  # fmt: skip
+    ]
     results = []
     for case in chosen:
         try:
@@ -370,9 +355,7 @@ def main() -> int:
         print(f"{name:<28}{value:.1%}" if name in GOALS else f"{name:<28}{value}")
     print(f"goals: {'met' if met else 'missed'}")
     if args.json is not None:
-        args.json.write_text(
-            json.dumps({"summary": figures, "cases": [asdict(one) for one in results]}, indent=1)
-        )
+        args.json.write_text(json.dumps({"summary": figures, "cases": [asdict(one) for one in results]}, indent=1))
     return 0 if met else 1
 
 

@@ -13,12 +13,7 @@ from tipchain.parity.locate.verdicts import Closeness, Direction, LayerVerdict
 NASTY = """<script>alert("1")</script>&'`x"""
 BLOCKS, INSIDE = ("stem", "body", "head"), ("conv", "bn", "act")
 FAULT = "body.1.bn"
-ORIGIN = {
-    "reference": "nets.torch.Net",
-    "port": "nets.port.Net",
-    "date": "2026-11-01 22:00+08:00",
-    "commit": "1a2b3c4",
-}
+ORIGIN = {"reference": "nets.torch.Net", "port": "nets.port.Net", "date": "2026-11-01 22:00+08:00", "commit": "1a2b3c4"}
 
 
 def verdict(path: str, direction: Direction = "forward", **changed: object) -> LayerVerdict:
@@ -46,9 +41,11 @@ def passing(depth: int = 2) -> AlignmentReport:
             *(verdict(one) for one in names),
             *(verdict(one, "backward", closeness=Closeness.BITWISE, own=0.0) for one in reversed(names)),
         ],
-        numbers={"output 0": 1e-9}, versions={"torch": "2.13.0", "numpy": "2.0.1"},
-        command="tipchain.align(reference, port, inputs, iterations=5, training=False, seed=0)", origin=ORIGIN,
-    )  # fmt: skip
+        numbers={"output 0": 1e-9},
+        versions={"torch": "2.13.0", "numpy": "2.0.1"},
+        command="tipchain.align(reference, port, inputs, iterations=5, training=False, seed=0)",
+        origin=ORIGIN,
+    )
 
 
 def failing(depth: int = 2, *, nasty: str = "") -> AlignmentReport:

@@ -15,14 +15,7 @@ from typing import Any
 
 import pytest
 
-NAMES = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome-stable",
-    "google-chrome",
-    "chrome",
-    "chrome-headless-shell",
-)
+NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome", "chrome-headless-shell")
 VARIABLE = "TIPCHAIN_CHROMIUM"
 TIMEOUT_S = 60.0
 KEYS = {
@@ -41,9 +34,7 @@ KEYS = {
 
 def find() -> str | None:
     """Return the browser: what TIPCHAIN_CHROMIUM names, else the first of the usual names that is installed."""
-    return next(
-        (found for name in (os.environ.get(VARIABLE), *NAMES) if name and (found := shutil.which(name))), None
-    )
+    return next((found for name in (os.environ.get(VARIABLE), *NAMES) if name and (found := shutil.which(name))), None)
 
 
 needed = pytest.mark.skipif(
@@ -70,9 +61,7 @@ class Page:
         self._to, self._from = commands[1], answers[0]
         self._kept, self._number, self._session = b"", 0, ""
         self.events: list[dict[str, Any]] = []
-        target = next(one for one in self.send("Target.getTargets")["targetInfos"] if one["type"] == "page")[
-            "targetId"
-        ]
+        target = next(one for one in self.send("Target.getTargets")["targetInfos"] if one["type"] == "page")["targetId"]
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
@@ -119,9 +108,7 @@ class Page:
             ready, _, _ = select.select([self._from], [], [], max(0.0, deadline - time.monotonic()))
             given = os.read(self._from, 2**16) if ready else b""
             if not given:
-                raise RuntimeError(
-                    "Chromium ended" if ready else f"Chromium gave no answer in {TIMEOUT_S:g} s"
-                )
+                raise RuntimeError("Chromium ended" if ready else f"Chromium gave no answer in {TIMEOUT_S:g} s")
             self._kept += given
         text, _, self._kept = self._kept.partition(b"\0")
         return dict(json.loads(text))
@@ -137,13 +124,7 @@ class Page:
 
     def size(self, width: int, height: int) -> None:
         """Give the page a size in CSS pixels."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def run(self, script: str) -> Any:
         """Return what a JavaScript expression comes to, as JSON has it.
@@ -185,9 +166,7 @@ class Page:
     def files(self) -> list[str]:
         """Return the files that were opened since the page was."""
         urls = [
-            one["params"]["request"]["url"]
-            for one in self.events
-            if one.get("method") == "Network.requestWillBeSent"
+            one["params"]["request"]["url"] for one in self.events if one.get("method") == "Network.requestWillBeSent"
         ]
         return [url for url in urls if url.startswith("file:")]
 

@@ -47,9 +47,7 @@ os.environ["TIPCHAIN_LANG"] = "en"
 # The same examples every time: what a random one finds some night must not stop a change that has nothing to do with it.
 settings.register_profile("quick", deadline=None, max_examples=300, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=10_000)
-settings.register_profile(
-    "nightly", deadline=None, max_examples=100_000, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("nightly", deadline=None, max_examples=100_000, suppress_health_check=[HealthCheck.too_slow])
 
 
 def profile(config: pytest.Config) -> str:
@@ -148,9 +146,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for file, took in seconds.most_common():
         if took >= WORTH_TELLING_S:
             terminalreporter.line(f"{took:7.1f}  computing {computed[file]:6.1f}  {file}")
-    terminalreporter.line(
-        f"{seconds.total():7.1f}  computing {computed.total():6.1f}  all {len(seconds)} files"
-    )
+    terminalreporter.line(f"{seconds.total():7.1f}  computing {computed.total():6.1f}  all {len(seconds)} files")
 
 
 @pytest.fixture(scope="session")

@@ -22,15 +22,10 @@ NIGHTS = 6
 
 def chain_report(top1: float, milliseconds: float) -> dict[str, object]:
     """Return a chain's report with figures."""
-    found = {
-        "eval": {"top1": top1, "batch_size": 4},
-        "infer": {"avg_ms": milliseconds},
-        "train": {"loss": "NaN"},
-    }
+    found = {"eval": {"top1": top1, "batch_size": 4}, "infer": {"avg_ms": milliseconds}, "train": {"loss": "NaN"}}
     return {
         "results": [
-            {"command": {"id": f"{step}[x]", "step": step}, "figures": figures}
-            for step, figures in found.items()
+            {"command": {"id": f"{step}[x]", "step": step}, "figures": figures} for step, figures in found.items()
         ],
         "verdicts": [],
     }
@@ -45,9 +40,7 @@ def make_nights(folder: Path) -> Path:
         night = NightSample(folder / "suite", day, plan, environment=environment)
         night.end(GOOD, seconds=10.0 + day, report=chain_report(0.5 + day / 100, 20.0), peak_memory_mb=100.0)
         failed = day in (2, NIGHTS - 1)
-        night.end(
-            FLAKY, Outcome.FAIL if failed else Outcome.PASS, "top1 is 0.1" if failed else "", seconds=5.0
-        )
+        night.end(FLAKY, Outcome.FAIL if failed else Outcome.PASS, "top1 is 0.1" if failed else "", seconds=5.0)
         night.end(BROKEN, Outcome.ERROR, NASTY, seconds=3.0)
         diff = {"diff": {"mean_abs": 1e-6 * (day + 1)}, "subject": "forward/logits"}
         night.end(CASE, report={"verdicts": [diff, {"diff": None, "subject": "loss/loss"}]}, attempt=2)

@@ -35,19 +35,18 @@ def item(name: str, outcome: Outcome = PASS, **facts: object) -> ItemFacts:
 
 def trained(name: str, figures: Mapping[str, float], **facts: object) -> ItemFacts:
     """Return an item with one command."""
-    command = CommandFacts(
-        id="train[norm]", step="train", argv=("python", "train.py"), outcome=PASS, figures=figures
-    )
+    command = CommandFacts(id="train[norm]", step="train", argv=("python", "train.py"), outcome=PASS, figures=figures)
     return item(name, commands=(command,), **facts)
 
 
 def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, **facts: object) -> ItemFacts:
     """Return an item with verdicts."""
     verdicts = tuple(
-        VerdictFacts(subject=subject, outcome=one, reason=f"{subject} is {one.value}", tensors="float32[2]",
-                     size=2, max_abs=1e-7)
+        VerdictFacts(
+            subject=subject, outcome=one, reason=f"{subject} is {one.value}", tensors="float32[2]", size=2, max_abs=1e-7
+        )
         for subject, one in outcomes.items()
-    )  # fmt: skip
+    )
     return item(name, outcome, verdicts=verdicts, **facts)
 
 
@@ -70,9 +69,7 @@ def fill(history: History, nights: Iterable[tuple[EntryFacts, Sequence[ItemFacts
         history.add(entry, items)
 
 
-def report(
-    title: str = "demo.txt", *, run: str = "out/runs/20260101-000000-abcde", seconds: float = 12.5
-) -> dict:
+def report(title: str = "demo.txt", *, run: str = "out/runs/20260101-000000-abcde", seconds: float = 12.5) -> dict:
     """Return a report of a chain and an alignment, as JSON values."""
     diff = {
         "path": "logits", "expected_shape": [4, 10], "actual_shape": [4, 10], "expected_dtype": "float32",
@@ -109,17 +106,13 @@ def plan(root: Path, names: Sequence[str]) -> NightPlan:
     return NightPlan(name="suite", root=str(root), manifest="suite.yaml", sha256="0" * 64, items=items)
 
 
-def night_folder(
-    root: Path, ended: Mapping[str, Outcome], *, left: Sequence[str] = (), reports: bool = True
-) -> Path:
+def night_folder(root: Path, ended: Mapping[str, Outcome], *, left: Sequence[str] = (), reports: bool = True) -> Path:
     """Return the folder of a night as a coordinator leaves it: items that ended, and such that have not."""
     environment = {
         "commit": "4b72afe", "machine": "host", "processor": "Example CPU", "cores": 16, "gpus": ["H200", "H200"],
         "versions": {"torch": "2.13.0"},
     }  # fmt: skip
-    made, lock = begin_night(
-        plan(root, [*ended, *left]), root / "nights", options={}, environment=environment
-    )
+    made, lock = begin_night(plan(root, [*ended, *left]), root / "nights", options={}, environment=environment)
     lock.release()
     for name, outcome in ended.items():
         end_item(made.folder, made.token, name, outcome, reports=reports)

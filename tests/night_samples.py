@@ -10,25 +10,14 @@ from typing import Any
 
 from tipchain.nightly.items import Item
 from tipchain.nightly.nights import item_json
-from tipchain.nightly.records import (
-    ENDED,
-    FINISHED,
-    LOCK,
-    NIGHT,
-    ItemRecord,
-    item_folder,
-    write_document,
-    write_record,
-)
+from tipchain.nightly.records import ENDED, FINISHED, LOCK, NIGHT, ItemRecord, item_folder, write_document, write_record
 from tipchain.outcome import Outcome
 
 FIRST = datetime(2026, 11, 1, 22, 0, tzinfo=timezone.utc)
 ENVIRONMENT = {"commit": "1a2b3c4", "machine": "box", "versions": {"torch": "2.13.0", "paddle": "3.3.1"}}
 
 
-def item(
-    subject: str, *, mode: str = "whole_infer", device: str = "cpu", kind: str = "chain", **more: Any
-) -> Item:
+def item(subject: str, *, mode: str = "whole_infer", device: str = "cpu", kind: str = "chain", **more: Any) -> Item:
     """Return an item; its id follows from the rest."""
     middle = ":align" if kind == "align" else ""
     values: dict[str, Any] = {

@@ -71,6 +71,4 @@ def follow(page: Path, folder: Path, heading: str = "") -> None:
         elif block.language == "text":
             for line in block.lines:
                 parts = [re.escape(part) for part in line.rstrip("…").split("…")]
-                assert re.search(f"^{'.*'.join(parts)}", printed, re.MULTILINE), (
-                    f"{line!r} is not in\n{printed}"
-                )
+                assert re.search(f"^{'.*'.join(parts)}", printed, re.MULTILINE), f"{line!r} is not in\n{printed}"

@@ -10,12 +10,8 @@ import paddle
 import tipchain
 
 random = np.random.default_rng(0)
-reference = torch.nn.Sequential(
-    torch.nn.Flatten(), torch.nn.Linear(12, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3)
-)
-port = paddle.nn.Sequential(
-    paddle.nn.Flatten(), paddle.nn.Linear(12, 5), paddle.nn.ReLU(), paddle.nn.Linear(5, 3)
-)
+reference = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
+port = paddle.nn.Sequential(paddle.nn.Flatten(), paddle.nn.Linear(12, 5), paddle.nn.ReLU(), paddle.nn.Linear(5, 3))
 tipchain.copy_weights(reference, port)
 
 images = random.standard_normal((4, 3, 2, 2), dtype=np.float32)

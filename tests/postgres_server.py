@@ -52,9 +52,7 @@ class Server:
 
     def _as_user(self) -> dict[str, object]:
         return (
-            {"user": ORDINARY, "group": pwd.getpwnam(ORDINARY).pw_gid, "extra_groups": []}
-            if os.getuid() == 0
-            else {}
+            {"user": ORDINARY, "group": pwd.getpwnam(ORDINARY).pw_gid, "extra_groups": []} if os.getuid() == 0 else {}
         )
 
     def make(self) -> None:

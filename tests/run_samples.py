@@ -38,9 +38,7 @@ def tensor_diff(**changed: object) -> TensorDiff:
 
 def verdict(subject: str, outcome: Outcome = Outcome.PASS, reason: str = "", **more: object) -> Verdict:
     """Return a verdict about a tensor."""
-    return Verdict(
-        outcome=outcome, subject=subject, reason=reason, **{"diff": tensor_diff(), "share": 0.03, **more}
-    )
+    return Verdict(outcome=outcome, subject=subject, reason=reason, **{"diff": tensor_diff(), "share": 0.03, **more})
 
 
 def aligned(*verdicts: Verdict, **more: object) -> RunReport:

@@ -56,7 +56,7 @@ SCRIPTS = {
         run_inference ./inference
         echo came to the end
         """,
-}  # fmt: skip
+}
 CALLERS = sorted(set(SCRIPTS) - {"test_train_inference_python.sh"})
 
 

@@ -32,9 +32,7 @@ def github_jobs() -> Iterator[tuple[str, dict[str, str], list[str]]]:
     for name, job in document["jobs"].items():
         lines = [step["run"] for step in job["steps"] if "run" in step]
         for file in job.get("strategy", {}).get("matrix", {}).get("file", [""]):
-            variables = {
-                key: value.replace("${{ matrix.file }}", file) for key, value in job.get("env", {}).items()
-            }
+            variables = {key: value.replace("${{ matrix.file }}", file) for key, value in job.get("env", {}).items()}
             yield f"github {name} {Path(file).name}", variables, lines
 
 
@@ -76,11 +74,7 @@ def suite(tmp_path):
     stub(tmp_path / "bin/python", f'[[ "$1 $2" == "-m pip" ]] || exec "{sys.executable}" "$@"')
     for name in ("pipx", "apt-get"):
         stub(tmp_path / "bin" / name, "exit 0")
-    for words in (
-        ["init", "-q"],
-        ["add", "-A"],
-        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"],
-    ):
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
         subprocess.run(["git", *words], cwd=folder, check=True)
     return folder
 
@@ -132,8 +126,10 @@ def test_the_workflow_is_careful():
     assert not [step for step in steps if "${{" in step.get("run", "")], "no user's text in a shell's line"
     jobs = document["jobs"]
     assert {name: job["if"].split("== ")[1] for name, job in jobs.items()} == {
-        "lint": "'pull_request'", "chain": "'pull_request'", "night": "'schedule'",
-    }  # fmt: skip
+        "lint": "'pull_request'",
+        "chain": "'pull_request'",
+        "night": "'schedule'",
+    }
     assert "gpu" in jobs["night"]["runs-on"]
 
 

@@ -31,22 +31,14 @@ def imports_of(path: Path) -> set[str]:
 
 CONTRIBUTING = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ROOMS = {
-    name: (
-        set(re.findall(r"`(\w+)`", imports)),
-        imports.strip() == "all",
-        re.findall(r"`(tests/\w+)`", tests),
-    )
-    for name, imports, tests in re.findall(
-        r"^\| `(\w+)` \|[^|]*\|([^|]*)\|([^|]*)\|$", CONTRIBUTING, re.MULTILINE
-    )
+    name: (set(re.findall(r"`(\w+)`", imports)), imports.strip() == "all", re.findall(r"`(tests/\w+)`", tests))
+    for name, imports, tests in re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|([^|]*)\|$", CONTRIBUTING, re.MULTILINE)
 }
 
 
 def test_the_house_has_every_room_and_its_tests():
     assert set(ROOMS) == {path.parent.name for path in PACKAGE.glob("*/*.py")}
-    assert [
-        path for *_, paths in ROOMS.values() for path in paths if not (PACKAGE.parent / path).is_dir()
-    ] == []
+    assert [path for *_, paths in ROOMS.values() for path in paths if not (PACKAGE.parent / path).is_dir()] == []
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -54,9 +46,7 @@ def test_a_room_imports_what_the_house_lets_it(room):
     allowed, everything, _ = ROOMS[room]
     for path in sorted((PACKAGE / room).rglob("*.py")):
         rooms = {name.split(".")[1] for name in imports_of(path) if name.startswith("tipchain.")} & set(ROOMS)
-        assert everything or rooms <= allowed | {room}, (
-            f"{path.relative_to(PACKAGE)} imports {rooms - allowed}"
-        )
+        assert everything or rooms <= allowed | {room}, f"{path.relative_to(PACKAGE)} imports {rooms - allowed}"
 
 
 @pytest.mark.parametrize(
@@ -77,18 +67,14 @@ def test_a_journey_goes_one_way(journey):
 
 
 def test_no_circle_of_imports():
-    files = {path.relative_to(PACKAGE.parent).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path
-             for path in PACKAGE.rglob("*.py")}  # fmt: skip
+    files = {
+        path.relative_to(PACKAGE.parent).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path
+        for path in PACKAGE.rglob("*.py")
+    }
     needs = {}
     for name, path in files.items():
-        top = [
-            node
-            for node in ast.parse(path.read_text()).body
-            if isinstance(node, ast.ImportFrom) and node.module
-        ]
-        found = {f"{node.module}.{alias.name}" for node in top for alias in node.names} | {
-            node.module for node in top
-        }
+        top = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom) and node.module]
+        found = {f"{node.module}.{alias.name}" for node in top for alias in node.names} | {node.module for node in top}
         needs[name] = {one for one in found if one in files} - {name}
     order = TopologicalSorter(
         {name: {one for one in each if not name.startswith(f"{one}.")} for name, each in needs.items()}
@@ -147,12 +133,7 @@ def test_a_plan_loads_only_what_planning_needs():
         "subprocess",
         "traceback",
     )
-    others = (
-        "tipchain.blame",
-        "tipchain.parity.builders",
-        "tipchain.chain.artifacts",
-        "tipchain.chain.kinds.base",
-    )
+    others = ("tipchain.blame", "tipchain.parity.builders", "tipchain.chain.artifacts", "tipchain.chain.kinds.base")
     assert loaded_after(code, (*HEAVY, *slow, *others)) == ["yaml"]
 
 
@@ -165,16 +146,11 @@ def test_every_command_explains_itself_without_a_framework():
 
 
 def test_the_drop_in_loads_no_framework():
-    assert not {"torch", "paddle"} & set(
-        loaded_after("import tipchain.reprod_log, tipchain.reprod_log.compare")
-    )
+    assert not {"torch", "paddle"} & set(loaded_after("import tipchain.reprod_log, tipchain.reprod_log.compare"))
 
 
 def test_judging_and_reports_load_no_framework():
     """Where only a bundle of the reference is, torch cannot be imported; a report is read where neither is."""
     stages = sorted(path.stem for path in (PACKAGE / "parity/stages").glob("*.py"))
-    modules = [f"tipchain.parity.stages.{name}" for name in stages] + [
-        "tipchain.parity.align",
-        "tipchain.live.html",
-    ]
+    modules = [f"tipchain.parity.stages.{name}" for name in stages] + ["tipchain.parity.align", "tipchain.live.html"]
     assert not {"torch", "paddle"} & set(loaded_after(f"import {', '.join(modules)}"))

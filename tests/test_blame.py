@@ -13,17 +13,7 @@ import pytest
 
 import tipchain.blame
 import tipchain.cli
-from tipchain.blame import (
-    UsersError,
-    blame,
-    is_users,
-    message_of,
-    one_line,
-    serving,
-    side_of,
-    tell,
-    users_fault,
-)
+from tipchain.blame import UsersError, blame, is_users, message_of, one_line, serving, side_of, tell, users_fault
 from tipchain.errors import did_you_mean
 from tipchain.guard import guarded
 from tipchain.outcome import ExitCode
@@ -142,9 +132,7 @@ def recurse():
 
 def test_endless_recursion_is_the_users():
     error = raised(call, recurse)
-    assert users_fault(error).startswith(
-        f"{lines_here('return recurse()')}: RecursionError: maximum recursion"
-    )
+    assert users_fault(error).startswith(f"{lines_here('return recurse()')}: RecursionError: maximum recursion")
 
 
 def build_net(width):
@@ -201,9 +189,7 @@ def test_of_a_kernels_message_what_is_wrong_is_told():
     text = "\n\n-----\nC++ Traceback\n-----\n0  f()\n\n-----\nError Message Summary:\n-----\nInvalidArgumentError: 3 is not 4.\n  [Hint: no]"
     assert message_of(RuntimeError(text)) == "InvalidArgumentError: 3 is not 4."
     assert message_of(ValueError("")) == ""
-    assert (
-        message_of(ValueError("Error(s) in loading:\n  a is missing")) == "Error(s) in loading: a is missing"
-    )
+    assert message_of(ValueError("Error(s) in loading:\n  a is missing")) == "Error(s) in loading: a is missing"
 
 
 def test_a_syntax_error_is_where_it_is(tmp_path):
@@ -287,9 +273,7 @@ def test_samples_of_other_parts_are_told_with_the_data_sets_place():
         def __getitem__(self, index):
             return index, index
 
-    with pytest.raises(
-        UsersError, match=r"test_blame.py:\d+: a sample of Pairs is 2 values\n  expected: \(image"
-    ):
+    with pytest.raises(UsersError, match=r"test_blame.py:\d+: a sample of Pairs is 2 values\n  expected: \(image"):
         check_batch([1, 2], Pairs())
     assert check_batch([1, 2, 3], Pairs()) == (1, 2, 3)
 

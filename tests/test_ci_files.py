@@ -112,9 +112,7 @@ class Runner:
             name: re.sub(
                 r"\$\{\{ (.*?) \}\}",
                 lambda match: (
-                    str(ROOT)
-                    if match[1] == "github.action_path"
-                    else values[match[1].removeprefix("inputs.")]
+                    str(ROOT) if match[1] == "github.action_path" else values[match[1].removeprefix("inputs.")]
                 ),
                 text,
             )
@@ -143,8 +141,10 @@ def test_the_action_sets_up_runs_a_case_and_leaves_report_annotations_and_exit_c
     assert done.returncode == 0, done.stdout + done.stderr
     assert runner.outputs.read_text() == "exit-code=0\n"
     assert {one.name for one in (runner.folder / "tipchain-report").iterdir()} == {
-        "report.json", "report.xml", "report.html",
-    }  # fmt: skip
+        "report.json",
+        "report.xml",
+        "report.html",
+    }
     port = runner.folder / "paddle_side.py"
     port.write_text(port.read_text().replace("nn.ReLU()", "nn.GELU()"))
     done = runner.step(1, case=case, options="--only forward")
@@ -180,11 +180,7 @@ def test_the_actions_parts_fit_together():
     text = (ROOT / "action.yml").read_text()
     named = set(re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", text))
     assert named == set(action["inputs"])
-    used = {
-        match
-        for step in action["runs"]["steps"]
-        for match in re.findall(r"\$\{?([A-Z_]+)", step.get("run", ""))
-    }
+    used = {match for step in action["runs"]["steps"] for match in re.findall(r"\$\{?([A-Z_]+)", step.get("run", ""))}
     given = {name for step in action["runs"]["steps"] for name in step.get("env", {})}
     assert given <= used
     # No input may become a part of a program's text.
@@ -198,17 +194,11 @@ def test_the_shell_of_the_action_and_of_gitlabs_jobs_is_clean():
     program = shutil.which("shellcheck") or Path(sys.executable).with_name("shellcheck")
     jobs = document("ci/gitlab.yml")
     bodies = [step["run"] for step in document("action.yml")["runs"]["steps"] if "run" in step]
-    bodies += [
-        "\n".join(one[key]) for one in jobs.values() for key in ("before_script", "script") if key in one
-    ]
+    bodies += ["\n".join(one[key]) for one in jobs.values() for key in ("before_script", "script") if key in one]
     for body in bodies:
         # SC2154: variables come from the service; SC2086: lists of words in one variable, as GitLab has them.
         done = subprocess.run(
-            [program, "-s", "bash", "-e", "SC2154,SC2086", "-"],
-            input=body,
-            capture_output=True,
-            text=True,
-            check=False,
+            [program, "-s", "bash", "-e", "SC2154,SC2086", "-"], input=body, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout
 
@@ -217,12 +207,7 @@ def test_gitlabs_jobs_call_commands_and_options_that_exist():
     from tipchain.cli import COMMANDS, parser_of
 
     jobs = document("ci/gitlab.yml")
-    values = {
-        "TIPCHAIN_PARAMS": "a.txt",
-        "TIPCHAIN_CASE": "a.yaml",
-        "TIPCHAIN_OPTIONS": "",
-        "TIPCHAIN_PATHS": "a b",
-    }
+    values = {"TIPCHAIN_PARAMS": "a.txt", "TIPCHAIN_CASE": "a.yaml", "TIPCHAIN_OPTIONS": "", "TIPCHAIN_PATHS": "a b"}
     defaults = {name: str(value) for name, value in jobs["variables"].items()}
     names = set()
     for job in (".tipchain-lint", ".tipchain-chain", ".tipchain-align"):
@@ -281,10 +266,7 @@ def test_a_hooks_entry_passes_a_right_file_and_fails_a_wrong_one(tmp_path, hook,
     entry = shlex.split(hooks()[hook]["entry"])
     assert entry[0] == "tipchain"
     (tmp_path / "pyproject.toml").write_text("")
-    for text, expected in (
-        ((ROOT / file).read_text(), 0),
-        ((ROOT / file).read_text().replace(*spoil), code),
-    ):
+    for text, expected in (((ROOT / file).read_text(), 0), ((ROOT / file).read_text().replace(*spoil), code)):
         (tmp_path / Path(file).name).write_text(text)
         done = subprocess.run(
             [sys.executable, "-m", "tipchain", *entry[1:], Path(file).name],

@@ -321,10 +321,7 @@ def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path,
         "convert-weights", "--torch", "a.pth", "--paddle", "a.pdparams",
         "--reference", "renamed_torch:build", "--port", "renamed_paddle:build",
     ]  # fmt: skip
-    torch.save(
-        torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)).state_dict(),
-        "a.pth",
-    )
+    torch.save(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)).state_dict(), "a.pth")
     assert main(argv) == 0
     assert "matched by structure: 2 -> 1\n" in capsys.readouterr().out
     torch.save(torch.nn.PReLU(4).state_dict(), "a.pth")

@@ -29,11 +29,7 @@ def test_without_control_groups_the_affinity_counts(groups):
 @pytest.mark.parametrize(
     ("own", "files", "count"),
     [
-        (
-            "0::/a/b\n",
-            {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "250000 100000\n", "cpu.max": "max 1\n"},
-            2,
-        ),
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "250000 100000\n", "cpu.max": "max 1\n"}, 2),
         ("0::/a/b\n", {"a/b/cpu.max": "300000 100000\n", "a/cpu.max": "max 100000\n"}, 3),
         ("0::/not/seen/from/inside\n", {"cpu.max": "400000 100000\n"}, 4),
         ("0::/\n", {"cpu.max": "50000 100000\n"}, 1),

@@ -49,9 +49,7 @@ def test_step_1_records_each_side_and_prints_the_documents_lines(project, script
     assert "logits: float32 [4, 10]" in script("step1/paddle_forward.py")
     assert not (latest(project) / "forward_diff.log").exists()
     script("step1/torch_forward.py")
-    assert script("step1/check_step1.py").startswith(
-        "the port equals its reference: 1 stage, closest call forward, "
-    )
+    assert script("step1/check_step1.py").startswith("the port equals its reference: 1 stage, closest call forward, ")
     said = (latest(project) / "forward_diff.log").read_text().splitlines()
     assert re.fullmatch(LINE + "logits: ", said[0])
     assert re.fullmatch(LINE + r"\tmean diff: check passed: True, value: [\d.e-]+", said[1])
@@ -91,9 +89,7 @@ def test_a_check_without_dumps_fails_and_names_what_is_missing(project, script, 
 def test_the_demo_prints_one_pass_and_one_failure(tmp_path):
     for name, code in (("write_log.py", 0), ("check_log_diff.py", 1)):
         path = ROOT / "alignment" / "pipeline" / "reprod_log_demo" / name
-        done = subprocess.run(
-            [sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run([sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr
     said = done.stdout + done.stderr
     assert re.search(r"demo_test_1: \n.*mean diff: check passed: True, value: 0.0", said)

@@ -144,9 +144,7 @@ def test_options_are_handed_on_and_only_the_data_folder_to_the_preparation_too(p
 
 def test_a_dry_run_makes_the_environment_at_most(project, tmp_path):
     stub(tmp_path / "python", 'printf "%s\\n" "$@"')
-    done = call(
-        project, "test_tipc/configs/p.txt", MODE, "--dry-run", TIPCHAIN_PYTHON=str(tmp_path / "python")
-    )
+    done = call(project, "test_tipc/configs/p.txt", MODE, "--dry-run", TIPCHAIN_PYTHON=str(tmp_path / "python"))
     assert done.stdout.splitlines()[-1] == "--dry-run"
     assert (project / "prepared").read_text().splitlines()[2:] == ["--env-only"]
 
@@ -156,9 +154,7 @@ def test_called_through_a_link_it_is_still_our_project(project, tmp_path):
     (tmp_path / "bin/tipc").symlink_to(project / DRIVERS[0])
     stub(tmp_path / "python", 'printf "%s\\n" "$PWD" "$PYTHONPATH" "$@"')
     environment = {"TIPCHAIN_PYTHON": str(tmp_path / "python"), "PYTHONPATH": "mine"}
-    done = call(
-        project, "test_tipc/configs/p.txt", MODE, driver=tmp_path / "bin/tipc", cwd=tmp_path, **environment
-    )
+    done = call(project, "test_tipc/configs/p.txt", MODE, driver=tmp_path / "bin/tipc", cwd=tmp_path, **environment)
     assert done.stdout.splitlines()[:2] == [str(project), f"{project}:mine"], done.stderr
     assert (project / "prepared").exists()
 

@@ -39,9 +39,7 @@ def suite(tmp_path):
 
 def environment(suite: Path, **more: str) -> dict[str, str]:
     """Return an environment in which only the tests' own tipchain is found."""
-    kept = {
-        name: value for name, value in os.environ.items() if name not in ("TIPCHAIN_PYTHON", "PYTHONPATH")
-    }
+    kept = {name: value for name, value in os.environ.items() if name not in ("TIPCHAIN_PYTHON", "PYTHONPATH")}
     return {**kept, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}", **more}
 
 
@@ -109,9 +107,7 @@ def test_the_third_word_is_a_gpu_id(suite, recorder, arguments, expected):
 def test_a_data_folder_is_found_from_the_callers_folder(suite, recorder, tmp_path):
     (tmp_path / "data").mkdir()
     for words in (["--data-path", "data"], ["--data-path=data"]):
-        done = drive(
-            suite, str(suite / PARAMS), MODE, *words, driver=suite / DRIVER, cwd=tmp_path, PATH=recorder
-        )
+        done = drive(suite, str(suite / PARAMS), MODE, *words, driver=suite / DRIVER, cwd=tmp_path, PATH=recorder)
         assert done.stdout.splitlines()[-2:] == ["--data-path", str(tmp_path / "data")]
 
 
@@ -372,11 +368,7 @@ def test_ctrl_c_ends_the_script_with_its_children(checked, number):
 def test_tracked_files_that_the_script_changed_are_named(checked):
     for name in ("a.yml", "b.yml", "c.yml"):
         (checked / name).write_text("one\n")
-    for words in (
-        ["init", "-q"],
-        ["add", "."],
-        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"],
-    ):
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
         subprocess.run(["git", *words], cwd=checked, check=True)
     (checked / "b.yml").write_text("mine\n")
     (checked / "c.yml").write_text("mine\n")
@@ -552,10 +544,7 @@ def test_what_the_script_may_delete_is_said_before_it_starts(checked):
     script(checked, f'if [ $2 = "{MODE}" ]; then {DELETING.strip()}; else rm -rf images; fi; rm -rf $x/y\n')
     for option in ((), ("--dry-run",)):
         out = prepare(checked, *option).stdout
-        assert (
-            "  may delete: data/mine/\n  may delete, cannot be told: test_tipc/prepare.sh:1: rm -r $x/y\n"
-            in out
-        )
+        assert "  may delete: data/mine/\n  may delete, cannot be told: test_tipc/prepare.sh:1: rm -r $x/y\n" in out
         assert "images/" not in out
         own_data(checked) if not (checked / "data/mine").exists() else None
     assert "may delete: nothing that is there now" in (script(checked, ":\n") or prepare(checked).stdout)

@@ -14,9 +14,7 @@ FULL = Path("/dev/full")
 
 def call(words, tail):
     line = " ".join([sys.executable, "-m", "tipchain", *words])
-    return subprocess.run(
-        ["bash", "-c", f"{line} {tail}"], capture_output=True, text=True, check=False, timeout=60
-    )
+    return subprocess.run(["bash", "-c", f"{line} {tail}"], capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full on this system")
@@ -43,7 +41,9 @@ def test_a_closed_standard_output_is_no_bug():
     ],
 )
 def test_letters_that_the_terminal_lacks_are_escaped(encoding, shown):
-    code = "import sys; from tipchain.guard import guarded; sys.exit(guarded(lambda: print('\\xe9 \\udcff \\ud800') or 0))"
+    code = (
+        "import sys; from tipchain.guard import guarded; sys.exit(guarded(lambda: print('\\xe9 \\udcff \\ud800') or 0))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONIOENCODING": encoding},

@@ -33,11 +33,7 @@ def fenced(name: str) -> list[str]:
 def table(name: str) -> list[tuple[str, str]]:
     """Return the rows of the table of the documents' commands: a document's command, and what to type here."""
     lines = text(name).partition("| HPE")[2].splitlines()
-    rows = [
-        line.strip("|").split(" | ")
-        for line in ["HPE" + lines[0], *lines[1:]]
-        if line.startswith(("|", "HPE"))
-    ]
+    rows = [line.strip("|").split(" | ") for line in ["HPE" + lines[0], *lines[1:]] if line.startswith(("|", "HPE"))]
     return [(row[-2], row[-1]) for row in rows]
 
 
@@ -72,9 +68,7 @@ def test_every_command_of_the_documents_is_in_the_table():
                 command = line.removeprefix("$ ").strip().replace("python3.7", "python")
                 if not command.startswith(("python ", "bash ", "sh ", "cd ")) or command.startswith(NOT_OURS):
                     continue
-                words = [
-                    word for word in command.split() if word.endswith((".py", ".sh", ".txt")) or "/" in word
-                ]
+                words = [word for word in command.split() if word.endswith((".py", ".sh", ".txt")) or "/" in word]
                 for word in words:
                     assert word.strip("'\"") in given, f"{path.name}: {command}"
 
@@ -92,6 +86,7 @@ def test_the_commands_work():
         if code.startswith("python alignment/step")
     ]
     for line in [*(line for line in fenced(GUIDES[0]) if not line.startswith("source ")), *documents]:
-        done = subprocess.run(["bash", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200,
-                              check=False)  # fmt: skip
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200, check=False
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"

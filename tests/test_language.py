@@ -58,15 +58,9 @@ def test_the_catalogue_has_whole_entries_and_none_twice(file):
     text = (PACKAGE.parent / file).read_text(encoding="utf-8")
     body = [one for one in text.splitlines() if one and not one.startswith("#")]
     assert not re.findall(r"^[<>=|]{7}", text, re.MULTILINE)
-    found = re.findall(
-        r'(msgid (?:"(?:[^"\\]|\\.)*"\n)+)msgstr (?:"(?:[^"\\]|\\.)*"\n)+', "\n".join(body) + "\n"
-    )
+    found = re.findall(r'(msgid (?:"(?:[^"\\]|\\.)*"\n)+)msgstr (?:"(?:[^"\\]|\\.)*"\n)+', "\n".join(body) + "\n")
     assert re.sub(r'(msgid|msgstr) (?:"(?:[^"\\]|\\.)*"\n)+', "", "\n".join(body) + "\n") == ""
-    assert (
-        len(found)
-        == sum(one.startswith("msgid") for one in body)
-        == sum(one.startswith("msgstr") for one in body)
-    )
+    assert len(found) == sum(one.startswith("msgid") for one in body) == sum(one.startswith("msgstr") for one in body)
     assert sorted(found) == sorted(set(found))
 
 
@@ -81,16 +75,12 @@ def test_every_message_is_translated_with_the_same_places():
         assert places(message) == places(told), message
         assert len(set(places(message))) == len(places(message)), message
         assert message.count("`") == told.count("`"), message
-        assert language.EDGES.fullmatch(message)["text"] == message, (
-            "no text is looked up with the marks around it"
-        )
+        assert language.EDGES.fullmatch(message)["text"] == message, "no text is looked up with the marks around it"
 
 
 def test_gettexts_own_reader_reads_the_catalogue_alike(tmp_path):
     try:
-        subprocess.run(
-            ["msgfmt", "-o", tmp_path / "zh.mo", PACKAGE / "locale/zh.po"], check=True, capture_output=True
-        )
+        subprocess.run(["msgfmt", "-o", tmp_path / "zh.mo", PACKAGE / "locale/zh.po"], check=True, capture_output=True)
     except FileNotFoundError:
         pytest.skip("gettext is not installed")
     import gettext
@@ -131,9 +121,7 @@ def test_a_message_is_untranslated_where_english_is_left(chinese):
     assert not untranslated.is_translated("nobody wrote this yet")
 
 
-@pytest.mark.parametrize(
-    "name", sorted(path.relative_to(PACKAGE).as_posix() for path in untranslated.modules(PACKAGE))
-)
+@pytest.mark.parametrize("name", sorted(path.relative_to(PACKAGE).as_posix() for path in untranslated.modules(PACKAGE)))
 def test_every_message_is_in_the_catalogue(name, chinese):
     assert untranslated.untranslated(PACKAGE / name) == []
 
@@ -183,10 +171,7 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "the chain passed: 12 commands; the port equals its reference",
-            "链条通过：12 条命令；移植模型与参考模型一致",
-        ),
+        ("the chain passed: 12 commands; the port equals its reference", "链条通过：12 条命令；移植模型与参考模型一致"),
         (
             "NOT the same model: `head`: it lacks `F.relu` after `4` in `head` (net/port.py:48)",
             "模型不一致：`head`：在 `head` 中 `4` 之后缺少 `F.relu`（net/port.py:48）",
@@ -427,7 +412,7 @@ def test_plan_in_chinese(shown):
         (("plan", "wrong.txt", "whole_infer"), "错误：wrong.txt:39: infer_quant: 'Fasle' 既不是 True 也不是 False\n"),
         (("nonsense",), "错误：tipchain：未知的命令 'nonsense'\n  应为以下之一：align, "),
     ],
-)  # fmt: skip
+)
 def test_usage_errors_in_chinese(shown, words, expected):
     text, code = shown("--lang", "zh", *words)
     assert (code, text[: len(expected)]) == (2, expected)
@@ -461,10 +446,7 @@ def test_options_of_every_command_stand_before_it_too(shown, tmp_path, before, a
 
 def test_what_no_command_has_is_refused_before_it_as_behind_it(shown):
     for words in (("-q", "lint", "net.txt"), ("lint", "net.txt", "-q")):
-        assert shown(*words) == (
-            "error: tipchain lint: unrecognized arguments: -q\n  see tipchain lint --help\n",
-            2,
-        )
+        assert shown(*words) == ("error: tipchain lint: unrecognized arguments: -q\n  see tipchain lint --help\n", 2)
     assert shown("--lang", "fr", "lint", "net.txt")[1] == 2
     assert shown("--lang", "zh")[0].startswith("用法：tipchain ")
 
@@ -501,7 +483,5 @@ def test_a_dashboard_in_chinese(chinese, tmp_path):
         assert one in plain
     names = r".*(resnet|mvf|alexnet|vgg|old|new|suite, other|train infer python|top1 |avg_ms of |img src).*"
     assert [line for line in plain.splitlines() if left_english(line) and not re.fullmatch(names, line)] == []
-    words = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])[
-        "words"
-    ]
+    words = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])["words"]
     assert all(map(CHINESE.search, words.values()))

@@ -33,9 +33,7 @@ def drive(root: Path, params: str, mode: str, *, driver: str = "test_train_infer
 
 def untracked(root: Path) -> list[str]:
     """Return the files that git does not know and does not ignore."""
-    done = subprocess.run(
-        ["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if line.startswith("??")]
 
 
@@ -77,17 +75,15 @@ def test_the_shipped_cases_pass_and_can_be_submitted(model, tmp_path):
     for stage in STAGES:
         assert (out / "log_reprod" / log_name(stage)).read_text().endswith("diff check passed\n"), stage
     printed = (run / "align-03.log").read_text()
-    assert re.search(
-        r"^\{'\w+': array\(\[[\d.]+\], dtype=float32\), .*\} \{'\w+': array", printed, re.MULTILINE
-    ), "the documents' two dictionaries"
+    assert re.search(r"^\{'\w+': array\(\[[\d.]+\], dtype=float32\), .*\} \{'\w+': array", printed, re.MULTILINE), (
+        "the documents' two dictionaries"
+    )
     assert (out / "results_python.log").read_text().count("Run successfully with command") >= 13
     assert re.search(r"^13 passed in [\d.]+ s, exit code 0$", done.stdout, re.MULTILINE)
     assert "the chain passed: 13 commands; the port equals its reference" in (ROOT / "README.md").read_text()
     assert "the chain passed: 13 commands; the port equals its reference" in " ".join(done.stdout.split())
     assert all(
-        len(line) <= 80
-        for line in done.stdout.splitlines()
-        if line.startswith(("PASS", "FAIL", "ERROR", "SKIP"))
+        len(line) <= 80 for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL", "ERROR", "SKIP"))
     )
     assert untracked(ROOT) == before, "a run leaves git's view of the project as it was"
     archive = tmp_path / "submitted.zip"
@@ -99,15 +95,11 @@ def test_the_shipped_cases_pass_and_can_be_submitted(model, tmp_path):
     with zipfile.ZipFile(archive) as file:
         names = {Path(name).name for name in file.namelist()}
     dumps = {
-        f"{name}_{side}.npy"
-        for name in ("forward", "metric", "loss", "bp_align")
-        for side in ("pytorch", "paddle")
+        f"{name}_{side}.npy" for name in ("forward", "metric", "loss", "bp_align") for side in ("pytorch", "paddle")
     }
     dumps |= {"train_align_paddle.npy", "train_align_benchmark.npy"}
     assert dumps <= names
-    assert {
-        f"{name}_diff_log.txt" for name in ("forward", "metric", "loss", "bp_align", "train_align")
-    } <= names
+    assert {f"{name}_diff_log.txt" for name in ("forward", "metric", "loss", "bp_align", "train_align")} <= names
 
 
 def keep_steps(clone: Path, steps: str) -> None:
@@ -121,9 +113,7 @@ def keep_steps(clone: Path, steps: str) -> None:
 def test_a_sabotaged_port_fails_step_01_and_the_job(clone):
     keep_steps(clone, "01")
     port = clone / "tests" / "cases" / "tiny" / "tiny_paddle.py"
-    port.write_text(
-        port.read_text().replace("nn.functional.relu(self.square(hidden))", "self.square(hidden)")
-    )
+    port.write_text(port.read_text().replace("nn.functional.relu(self.square(hidden))", "self.square(hidden)"))
     # Without training, which a port at fault takes part in as any other does.
     done = drive(clone, TINY, "whole_infer", driver="test_tipc/test_train_inference_python.sh")
     assert done.returncode == 1, done.stdout + done.stderr
@@ -159,9 +149,7 @@ def test_a_weight_that_is_not_transposed_fails_step_01(clone):
     rules.write_text(sabotaged)
     case = clone / "tests" / "cases" / "tiny"
     # All Linears square, so that nothing but the numbers can show it.
-    (case / "tiny.yaml").write_text(
-        (case / "tiny.yaml").read_text().replace("num_classes: 10", "num_classes: 128")
-    )
+    (case / "tiny.yaml").write_text((case / "tiny.yaml").read_text().replace("num_classes: 10", "num_classes: 128"))
     done = subprocess.run(
         [sys.executable, "-m", "tipchain", "prepare", TINY, "lite_train_lite_infer"],
         cwd=clone,
@@ -183,7 +171,7 @@ def test_a_weight_that_is_not_transposed_fails_step_01(clone):
 # The second mode of the night finds what the first has prepared.
 @pytest.mark.parametrize(
     "modes", [("whole_infer",), pytest.param(("lite_train_whole_infer", "whole_infer"), marks=pytest.mark.nightly)]
-)  # fmt: skip
+)
 def test_modes_share_nothing_but_the_prepared_data(clone, modes):
     output = clone / "test_tipc" / "output" / "tiny"
     for number, mode in enumerate(modes, 1):

@@ -17,7 +17,9 @@ from tipchain import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 ADDRESS = "https://git.example/team/tipchain"
-BUILD = "import os, sys; os.chdir(sys.argv[1]); from hatchling.build import build_{kind}; print(build_{kind}(sys.argv[2]))"
+BUILD = (
+    "import os, sys; os.chdir(sys.argv[1]); from hatchling.build import build_{kind}; print(build_{kind}(sys.argv[2]))"
+)
 
 
 def build(kind: str, source: Path, out: Path, **more: str) -> Path:
@@ -58,8 +60,10 @@ def metadata(wheel):
 def test_the_wheel_has_every_file_of_the_package(wheel):
     tracked = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "tipchain"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     with zipfile.ZipFile(wheel) as file:
         held = {name for name in file.namelist() if name.startswith("tipchain/")}
     assert held == {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()}
@@ -127,14 +131,7 @@ def extras() -> dict[str, list[str]]:
 def test_every_extra_that_is_named_exists():
     named = {
         (extra.strip(), path.relative_to(ROOT).as_posix())
-        for pattern in (
-            "tipchain/**/*.py",
-            "tipchain/**/*.po",
-            "docs/**/*.md",
-            "*.md",
-            "Dockerfile*",
-            "action.yml",
-        )
+        for pattern in ("tipchain/**/*.py", "tipchain/**/*.po", "docs/**/*.md", "*.md", "Dockerfile*", "action.yml")
         for path in ROOT.glob(pattern)
         for names in re.findall(r"(?:tipchain|\.whl|/tipchain|\.)\[([\w, ]+)\]['\"]", path.read_text())
         for extra in names.split(",")
@@ -154,9 +151,7 @@ def test_the_doctor_names_the_extra_that_brings_a_package():
     for package, extra in (PACKAGES | OPTIONAL_PACKAGES).items():
         assert package.lower() in {Requirement(one).name.lower() for one in brought[extra]}, package
     named = {extra.removeprefix("tipchain").strip("[]") for extra in (PACKAGES | OPTIONAL_PACKAGES).values()}
-    assert named - {""} | {"cpu"} == set(extras()), (
-        "`cpu` brings the frameworks, which have lines of their own"
-    )
+    assert named - {""} | {"cpu"} == set(extras()), "`cpu` brings the frameworks, which have lines of their own"
 
 
 def test_the_changelog_begins_with_this_version():
@@ -169,8 +164,9 @@ def test_an_installed_wheel_runs_outside_the_project(wheel, tmp_path):
     home = tmp_path / "site"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", home, wheel],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+    )
     environment = {**os.environ, "PYTHONPATH": str(home)}
     params = ROOT / "test_tipc/configs/alexnet/train_infer_python.txt"
     for words in (("--version",), ("lint", params), ("plan", params, "whole_infer"), ("nightly", "--help")):

@@ -21,9 +21,7 @@ PAGES = (
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md") if ".zh" not in path.name),
     "README.md", "CONTRIBUTING.md", "test_tipc/README.md", "benchmarks/README.md",
 )  # fmt: skip
-COMMAND = re.compile(
-    r"(?:[$>] )?((?:\w+=\S+ )*(?:tipchain|python|bash|pip|pipx|git|rm|source|\.venv/bin/python) .*)"
-)
+COMMAND = re.compile(r"(?:[$>] )?((?:\w+=\S+ )*(?:tipchain|python|bash|pip|pipx|git|rm|source|\.venv/bin/python) .*)")
 LANGUAGES = ("bash", "text")
 
 # Where a command is run.
@@ -43,7 +41,7 @@ ELSEWHERE = {
     "tipchain run FILE benchmark_train": "tests/chain/test_kind_benchmark_train.py",
     "tipchain nightly run MANIFEST.yaml --executor ray": "tests/nightly/test_ray_nights.py",
     "bash prepare.sh test_tipc/configs/alexnet/train_infer_python.txt lite_train_lite_infer": "tests/test_setup.py",
-}  # fmt: skip
+}
 """The beginning of a command, and the test that runs it on what it needs: a checkout, a suite's stub, a cluster of one machine."""
 NEEDS = {
     "bash tests/run.sh": "all tests: it runs this one",
@@ -57,7 +55,7 @@ NEEDS = {
     "OMP_NUM_THREADS=1 .venv/bin/python benchmarks/": "minutes on a machine that does nothing else",
     "bash test_train_inference_python.sh test_tipc/configs/alexnet/train_infer_python.txt whole_train_whole_infer": "an hour",
     "bash test_train_inference_python.sh test_tipc/configs/mobilenet_v3/train_infer_python.txt whole_train_whole_infer": "an hour",
-}  # fmt: skip
+}
 """The beginning of a command that no test runs, and what it needs."""
 HERE = {
     "README.md": {"4,3,224,224": "4,3,32,32"},
@@ -171,11 +169,7 @@ def project(tmp_path_factory) -> Path:
     (folder / "test_tipc").mkdir()
     (folder / "test_tipc/nightly.yaml").write_text(MANIFEST)
     (folder / "pyproject.toml").touch()
-    for words in (
-        ["init", "-q"],
-        ["add", "-A"],
-        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"],
-    ):
+    for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
         subprocess.run(["git", *words], cwd=folder, check=True)
     run_python(folder, INPUTS)
     run_line("tipchain init --torch my.net:build --paddle my.port:build --input 4,3,32,32", folder)

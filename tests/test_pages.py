@@ -36,9 +36,7 @@ def calls(page: Path) -> Iterator[str]:
         for line in block.text.replace("\\\n", " ").splitlines():
             found = CALL.match(line.strip())
             if found:
-                yield re.split(
-                    r"\s{3,}|\s+# | >> ", re.sub(r"\[(-.*?|GPU_ID)\]", "", found[1]).replace("~", "")
-                )[0]
+                yield re.split(r"\s{3,}|\s+# | >> ", re.sub(r"\[(-.*?|GPU_ID)\]", "", found[1]).replace("~", ""))[0]
 
 
 def name_of(page: Path) -> str:
@@ -96,9 +94,7 @@ def test_the_tolerances_of_the_page_are_taken(tmp_path):
     from tipchain.parity.case import load_case
 
     shown = [
-        yaml.safe_load(block.text)
-        for block in blocks_of(DOCS / "how-to/tolerances.md")
-        if block.language == "yaml"
+        yaml.safe_load(block.text) for block in blocks_of(DOCS / "how-to/tolerances.md") if block.language == "yaml"
     ]
     case = yaml.safe_load(reference_pages.CASE.replace("SIDE", ", ".join(f"{one}: 'm:{one}'" for one in ("model", "loss", "optimizer", "dataset", "metric", "scheduler"))))  # fmt: skip
     file = tmp_path / "case.yaml"

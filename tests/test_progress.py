@@ -42,15 +42,7 @@ def pieces(*seconds):
 
 @pytest.mark.parametrize(
     ("seconds", "each"),
-    [
-        ((), None),
-        ((3,), None),
-        ((3, 4), 3.5),
-        ((1, 3), None),
-        ((3, 1), None),
-        ((1, 1, 2, 2), 1.5),
-        ((0, 9), None),
-    ],
+    [((), None), ((3,), None), ((3, 4), 3.5), ((1, 3), None), ((3, 1), None), ((1, 1, 2, 2), 1.5), ((0, 9), None)],
 )
 def test_an_estimate_is_told_once_one_has_come_true(seconds, each):
     assert pieces(*seconds) == each
@@ -122,9 +114,7 @@ def test_a_terminal_shows_one_line_that_goes_away(terminal):
     assert terminal.getvalue().endswith("\r\x1b[2K 1:07  [1/3] forward: torch and Paddle, about 0:30 left")
     clock.now += 31
     progress._draw()
-    assert terminal.getvalue().endswith("\r\x1b[2K 1:38  [1/3] forward: torch and Paddle"), (
-        "it is over: nobody knows"
-    )
+    assert terminal.getvalue().endswith("\r\x1b[2K 1:38  [1/3] forward: torch and Paddle"), "it is over: nobody knows"
     with progress.hidden():
         assert terminal.getvalue().endswith("\r\x1b[2K")
     progress.__exit__()
@@ -178,20 +168,13 @@ def test_an_alignment_tells_the_stage_of_the_slower_side():
     stream, stages = io.StringIO(), ("forward", "loss", "train")
     torch, paddle = Recorder("torch"), Recorder("paddle")
     progress = Progress(stream)
-    for torch.current, paddle.current in (
-        ("", ""),
-        ("forward", ""),
-        ("forward", "forward"),
-        ("train", "loss"),
-    ):
+    for torch.current, paddle.current in (("", ""), ("forward", ""), ("forward", "forward"), ("train", "loss")):
         show_recording(progress, stages, (torch, paddle))
     assert progress._doing == "paddle, torch at train"
     paddle.finished = True
     show_recording(progress, stages, (torch, paddle))
     assert progress._doing == "torch"
-    assert stream.getvalue().splitlines() == [
-        "starting torch and paddle", "[1/3] forward", "[2/3] loss", "[3/3] train",
-    ]  # fmt: skip
+    assert stream.getvalue().splitlines() == ["starting torch and paddle", "[1/3] forward", "[2/3] loss", "[3/3] train"]
 
 
 def test_the_stages_time_left_rests_on_an_earlier_run():

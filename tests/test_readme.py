@@ -16,11 +16,10 @@ READMES = ("README.md", "README_cn.md")
 RUN = ("README.md", "docs/how-to/steps.md")
 """The pages whose lines of bash are run here."""
 ELSEWHERE = {
-    "bash test_train_inference_python.sh test_tipc/configs/alexnet/train_infer_python.txt lite_train_lite_infer":
-        "tests/test_main_job.py",
+    "bash test_train_inference_python.sh test_tipc/configs/alexnet/train_infer_python.txt lite_train_lite_infer": "tests/test_main_job.py",
     "bash tests/run.sh": "it runs this test",
     "source .venv/bin/activate": "the environment that this test runs in",
-}  # fmt: skip
+}
 BY_DAY = {"tipchain align configs/alexnet.yaml": "--only forward,data"}
 """What a command has besides by day, where tests/test_main_job.py runs the other stages of the same case anyway."""
 

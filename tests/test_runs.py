@@ -34,7 +34,9 @@ def test_two_runs_never_share_a_folder(tmp_path):
 
 
 def test_a_run_is_held_by_one_process_until_that_ends(tmp_path):
-    program = "import sys; from pathlib import Path; from tipchain.runs import new_run; print(new_run(Path(sys.argv[1])))"
+    program = (
+        "import sys; from pathlib import Path; from tipchain.runs import new_run; print(new_run(Path(sys.argv[1])))"
+    )
     argv = [sys.executable, "-c", f"{program}; sys.stdout.flush(); sys.stdin.read()", str(tmp_path)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         run = pathlib.Path(process.stdout.readline().strip())
@@ -135,10 +137,7 @@ def test_pruning_leaves_a_run_alone_that_is_still_going_on(tmp_path):
         "run = new_run(Path(sys.argv[1])); (run / 'w.pdparams').write_bytes(b'x'); print(run, flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout.readline().strip()

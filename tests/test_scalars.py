@@ -90,9 +90,7 @@ def test_a_runs_losses_of_both_sides_share_a_chart(tmp_path, capsys, viewer):
         save_record(dumps / f"lr_{side}.npy", {"lr": np.array([0.1, 0.01])})
         save_file({"loss": np.array([2.0, 1.0 + shift])}, dumps / f"train_align_{side}.safetensors")
     (run / "report.json").write_text(json.dumps(report()))
-    assert main(["report", str(run), f"--{viewer}", str(tmp_path / "curves")]) == 1, (
-        "the exit code is the run's"
-    )
+    assert main(["report", str(run), f"--{viewer}", str(tmp_path / "curves")]) == 1, "the exit code is the run's"
     found = read(viewer, tmp_path / "curves")
     assert found["torch: backward/loss"] == [(0, 0.0), (1, 1.0), (2, 2.0)]
     assert found["paddle: backward/loss"] == [(0, 0.5), (1, 1.5), (2, 2.5)]
@@ -103,9 +101,7 @@ def test_a_runs_losses_of_both_sides_share_a_chart(tmp_path, capsys, viewer):
 
 
 def test_a_library_that_is_not_there_is_one_error_with_its_extra(project, capsys, monkeypatch):
-    monkeypatch.setitem(
-        __import__("tipchain.scalars").scalars.WRITERS, "visualdl", ("no_such_library", "LogWriter")
-    )
+    monkeypatch.setitem(__import__("tipchain.scalars").scalars.WRITERS, "visualdl", ("no_such_library", "LogWriter"))
     assert main(["history", "export", "--visualdl", "curves"]) == 2
     error = capsys.readouterr().err
     assert "--visualdl needs no_such_library" in error

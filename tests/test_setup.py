@@ -18,9 +18,7 @@ from tipchain.modes import CHAIN_MODES
 PROJECT = Path(__file__).resolve().parents[1]
 PARAMS = "test_tipc/configs/demo/train_infer_python.txt"
 LITE = "lite_train_lite_infer"
-CPU = json.dumps(
-    {"install": [{"metadata": {"name": "torch", "version": "2.13.0", "requires_dist": ["filelock"]}}]}
-)
+CPU = json.dumps({"install": [{"metadata": {"name": "torch", "version": "2.13.0", "requires_dist": ["filelock"]}}]})
 CUDA = CPU.replace("filelock", "nvidia-cublas==13")
 
 # Behaves like a base Python; environments that it makes get the stub below as their interpreter.
@@ -52,22 +50,13 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.root, self.stubs = folder / "project", folder / "stubs"
-        for name in (
-            "prepare.sh",
-            "test_tipc/prepare.sh",
-            "tools/environment.sh",
-            "constraints.txt",
-            "pyproject.toml",
-        ):
+        for name in ("prepare.sh", "test_tipc/prepare.sh", "tools/environment.sh", "constraints.txt", "pyproject.toml"):
             target = self.root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, target)
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(PROJECT / "tipchain", self.root / "tipchain", ignore=ignored)
-        self.write(
-            PARAMS,
-            "===demo_params===\nmodel_name:demo\n===alignment_params===\nalignment:configs/demo.yaml\n",
-        )
+        self.write(PARAMS, "===demo_params===\nmodel_name:demo\n===alignment_params===\nalignment:configs/demo.yaml\n")
         self.write("configs/demo.yaml", CASE)
         self.stubs.mkdir()
         for name, text in (("python3", BASE), ("inner", INNER)):
@@ -84,9 +73,7 @@ class Project:
         path.write_text(text)
 
     def environment(self, **more: str) -> dict[str, str]:
-        kept = {
-            key: value for key, value in os.environ.items() if key not in ("TIPCHAIN_PYTHON", "PYTHONPATH")
-        }
+        kept = {key: value for key, value in os.environ.items() if key not in ("TIPCHAIN_PYTHON", "PYTHONPATH")}
         path = f"{self.stubs}:{kept['PATH']}"
         return {**kept, "PATH": path, "STUB_LOG": str(self.log), "STUB_FOLDER": str(self.stubs), **more}
 
@@ -409,9 +396,7 @@ def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failin
 
 
 def test_the_script_knows_the_same_modes_as_the_program():
-    line = next(
-        line for line in (PROJECT / "prepare.sh").read_text().splitlines() if line.startswith("MODES=")
-    )
+    line = next(line for line in (PROJECT / "prepare.sh").read_text().splitlines() if line.startswith("MODES="))
     assert line.removeprefix('MODES="').removesuffix('"').split() == [mode.value for mode in CHAIN_MODES]
 
 
@@ -428,13 +413,9 @@ def test_the_lock_covers_what_the_project_asks_for():
 
     locked = {re.split("==", line)[0] for line in lock_lines()}
     text = (PROJECT / "pyproject.toml").read_text()
-    tables = re.findall(
-        r"^(?:requires|dependencies|cpu|cases|dev) = \[(.*?)\]", text, flags=re.DOTALL | re.MULTILINE
-    )
+    tables = re.findall(r"^(?:requires|dependencies|cpu|cases|dev) = \[(.*?)\]", text, flags=re.DOTALL | re.MULTILINE)
     assert len(tables) == 5
-    wanted = [
-        re.split(r"[<>=]", need)[0].lower() for table in tables for need in re.findall(r'"([^"]+)"', table)
-    ]
+    wanted = [re.split(r"[<>=]", need)[0].lower() for table in tables for need in re.findall(r'"([^"]+)"', table)]
     assert set(wanted) <= locked
 
 

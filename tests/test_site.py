@@ -46,9 +46,7 @@ def site(tmp_path_factory) -> Path:
 
 def test_the_site_has_every_page_in_both_languages(site):
     pages = {
-        path.relative_to(DOCS).with_suffix(".html")
-        for path in DOCS.rglob("*.md")
-        if not path.name.endswith(".zh.md")
+        path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md") if not path.name.endswith(".zh.md")
     }
     pages |= {Path(path).with_suffix(".html") for path in reference_pages.pages()}
     assert len(pages) > 20
@@ -64,10 +62,7 @@ def test_a_chinese_page_replaces_the_english_one(site):
 
 def test_a_line_break_in_a_chinese_sentence_is_no_blank():
     text = "先对齐，\n再运行。\n\n- 一项\n  的内容 `x`\n\n## 标题\n\n```yaml\n甲\n乙\n```\n"
-    assert (
-        reference_pages.joined(text)
-        == "先对齐，再运行。\n\n- 一项的内容 `x`\n\n## 标题\n\n```yaml\n甲\n乙\n```\n"
-    )
+    assert reference_pages.joined(text) == "先对齐，再运行。\n\n- 一项的内容 `x`\n\n## 标题\n\n```yaml\n甲\n乙\n```\n"
 
 
 def test_every_made_page_is_in_chinese_too(site):
@@ -93,9 +88,7 @@ def shown_texts() -> dict[str, set[str]]:
     with pytest.MonkeyPatch.context() as patch, reference_pages.speaking("zh"):
         for name in ("files", "case", "manifest", "profile", "python", "constants"):
             texts = found[name] = set()
-            patch.setattr(
-                reference_pages, "translated", lambda text, texts=texts: texts.add(text) or TRANSLATED(text)
-            )
+            patch.setattr(reference_pages, "translated", lambda text, texts=texts: texts.add(text) or TRANSLATED(text))
             reference_pages.MAKERS[f"reference/{name}.md"]()
     return found
 
@@ -120,9 +113,7 @@ def test_every_chinese_text_of_the_reference_is_shown(shown_texts):
 def test_a_link_to_a_file_of_the_project_leads_to_its_copy(site):
     text = (site / "how-to/nightly.html").read_text(encoding="utf-8")
     assert 'href="../source/test_tipc/nightly_yaml.txt"' in text
-    assert (site / "source/test_tipc/nightly_yaml.txt").read_text() == (
-        ROOT / "test_tipc/nightly.yaml"
-    ).read_text()
+    assert (site / "source/test_tipc/nightly_yaml.txt").read_text() == (ROOT / "test_tipc/nightly.yaml").read_text()
 
 
 @pytest.mark.parametrize("kind", ["case", "manifest", "profile"])
@@ -135,9 +126,7 @@ def test_the_keys_are_those_that_the_reader_asks_for():
     assert "| `iterations` | a whole number >= 2 | `5` | the number of updates in each mode. |" in page
     assert "| `id` | a text | **required** |" in page
     assert "| `data` | `lite` or `whole` |  | the data of training and evaluation." in page
-    assert "| `batch_size` | a whole number >= 1 |  | samples in the global batch" in page, (
-        "asked for only where given"
-    )
+    assert "| `batch_size` | a whole number >= 1 |  | samples in the global batch" in page, "asked for only where given"
 
 
 def test_the_full_case_explains_every_key(tmp_path, monkeypatch):
@@ -162,10 +151,7 @@ def test_every_command_and_option_stands_in_its_page():
         for leaf in leaves(parser_of(name)):
             for action in leaf._actions:
                 if action.help and action.help != "==SUPPRESS==" and action.option_strings:
-                    assert f"`{action.option_strings[0]}" in section or action.dest == "help", (
-                        name,
-                        action.dest,
-                    )
+                    assert f"`{action.option_strings[0]}" in section or action.dest == "help", (name, action.dest)
 
 
 def test_every_exit_code_and_outcome_has_a_meaning():

@@ -22,9 +22,7 @@ TORCH_DTYPES = (
 
 def tensors():
     base = torch.arange(24, dtype=torch.float32)
-    state = collections.OrderedDict(
-        (name, base[:6].to(getattr(torch, name)).reshape(2, 3)) for name in TORCH_DTYPES
-    )
+    state = collections.OrderedDict((name, base[:6].to(getattr(torch, name)).reshape(2, 3)) for name in TORCH_DTYPES)
     weight = torch.nn.Parameter(torch.randn(4, 5))
     state.update(
         scalar=torch.tensor(3.5), empty=torch.zeros(0, 3), turned=base.reshape(4, 6).t(), part=base[5:9], strided=base[::3],
@@ -47,9 +45,7 @@ def test_every_kind_of_tensor_is_read_as_torch_reads_it(tmp_path, new):
         assert found[name].dtype == tensor.dtype, name
         assert found[name].shape == tensor.shape, name
         same = found[name].resolve_conj().contiguous().reshape(-1).view(torch.uint8)
-        assert torch.equal(same, tensor.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)), (
-            name
-        )
+        assert torch.equal(same, tensor.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)), name
 
 
 def test_a_checkpoint_gives_its_state_dict(tmp_path):
@@ -126,10 +122,7 @@ def test_tensors_stay_inside_their_file(tmp_path):
         },
     )
     save()
-    changed(
-        path,
-        **{"data.pkl": pickled[:at] + huge + pickled[at + 3 : stride] + b"K\x00" + pickled[stride + 2 :]},
-    )
+    changed(path, **{"data.pkl": pickled[:at] + huge + pickled[at + 3 : stride] + b"K\x00" + pickled[stride + 2 :]})
     refuse(path, r"a tensor of shape \(2147483647,\) in a file of")
 
 
@@ -152,9 +145,7 @@ def test_compressed_entries_and_other_archives_are_refused(tmp_path):
 def test_damaged_torch_files_give_a_state_or_one_clear_error(tmp_path, new):
     stream = io.BytesIO()
     torch.save(
-        {"a": torch.arange(3.0), "b": torch.ones(2, dtype=torch.bfloat16)},
-        stream,
-        _use_new_zipfile_serialization=new,
+        {"a": torch.arange(3.0), "b": torch.ones(2, dtype=torch.bfloat16)}, stream, _use_new_zipfile_serialization=new
     )
     content = stream.getvalue()
     generator = np.random.default_rng(0)
@@ -164,9 +155,7 @@ def test_damaged_torch_files_give_a_state_or_one_clear_error(tmp_path, new):
         damaged = bytearray(content)
         for at in generator.integers(0, len(content), generator.integers(1, 4)):
             damaged[at] = generator.integers(0, 256)
-        path.write_bytes(
-            damaged[: generator.integers(1, len(content) + 1)] if generator.random() < 0.2 else damaged
-        )
+        path.write_bytes(damaged[: generator.integers(1, len(content) + 1)] if generator.random() < 0.2 else damaged)
         try:
             read_torch_state(path)
             read += 1
@@ -187,10 +176,7 @@ class Spelled:
 
 def test_a_dtype_out_of_a_file_is_never_built(tmp_path):
     # numpy.dtype.__setstate__ believes what it is told: addresses of fields, and of what a structured array points to.
-    for state in [
-        (3, "|", None, ("a",), {"a": (np.dtype(object), 0)}, 8, 1, 27),
-        (3, "|", None, None, None, 8, 1, 63),
-    ]:
+    for state in [(3, "|", None, ("a",), {"a": (np.dtype(object), 0)}, 8, 1, 27), (3, "|", None, None, None, 8, 1, 63)]:
         dtype = Spelled(np.dtype, "V8", False, True)
         dtype.call = (*dtype.call, state)
         array = Spelled(np.zeros(1).__reduce__()[0], np.ndarray, (0,), b"b")

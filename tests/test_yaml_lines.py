@@ -8,8 +8,7 @@ from tipchain.errors import CaseError
 from tipchain.yaml_lines import GROWTH, MAX_DEPTH, load_yaml
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n"
-    for before, name in zip("abcdef", "bcdefg", strict=True)
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdef", "bcdefg", strict=True)
 )
 MERGES = "a: &a {x: 1, y: 2, z: 3}\n" + "".join(
     f"{name}: &{name} {{p: [{','.join([f'*{before}'] * 9)}], <<: *{before}}}\n"
@@ -60,9 +59,7 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path):
 
 def test_aliases_and_merges_that_save_writing_are_read(tmp_path):
     path = tmp_path / "case.yaml"
-    shared = "base: &base {x: 1, y: [1, 2, 3]}\n" + "".join(
-        f"k{n}: {{<<: *base, z: {n}}}\n" for n in range(300)
-    )
+    shared = "base: &base {x: 1, y: [1, 2, 3]}\n" + "".join(f"k{n}: {{<<: *base, z: {n}}}\n" for n in range(300))
     path.write_text(shared)
     document = load_yaml(path)
     assert document.data["k299"] == {"x": 1, "y": [1, 2, 3], "z": 299}

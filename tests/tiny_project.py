@@ -30,13 +30,7 @@ class TinyProject:
         path.write_text(text.replace(old, new))
 
     def align(
-        self,
-        *args: object,
-        out: str = "out",
-        env: dict[str, str] | None = None,
-        timeout=300,
-        locate=False,
-        every=True,
+        self, *args: object, out: str = "out", env: dict[str, str] | None = None, timeout=300, locate=False, every=True
     ):
         """Run ``tipchain align`` on the case and return the finished process.
 

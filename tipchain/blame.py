@@ -71,11 +71,7 @@ def _folders(package: str) -> frozenset[str]:
 def _others() -> tuple[str, ...]:
     """Return what the names of files begin with that are nobody's own."""
     paths = sysconfig.get_paths()
-    return (
-        "<",
-        str(Path(tipchain.__file__).parent),
-        *(paths[key] for key in ("stdlib", "purelib", "platlib")),
-    )
+    return ("<", str(Path(tipchain.__file__).parent), *(paths[key] for key in ("stdlib", "purelib", "platlib")))
 
 
 @contextmanager
@@ -99,9 +95,7 @@ def blame(error: BaseException) -> str:
     if not frames:
         return said
     lines = [line for _, line in traceback.walk_tb(error.__traceback__)]
-    return (
-        f"{frames[-1].f_code.co_filename}:{lines[-1]}: {said} (this is a bug of tipchain; please report it)"
-    )
+    return f"{frames[-1].f_code.co_filename}:{lines[-1]}: {said} (this is a bug of tipchain; please report it)"
 
 
 def users_fault(error: BaseException) -> str | None:

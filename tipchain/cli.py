@@ -88,9 +88,11 @@ def _overview() -> str:
         line
         for group, commands in GROUPS.items()
         for line in (
-            say(f"{group}:"), *(f"  {padded(name, width)}  {say(text)}" for name, text in commands.items()), ""
+            say(f"{group}:"),
+            *(f"  {padded(name, width)}  {say(text)}" for name, text in commands.items()),
+            "",
         )
-    ]  # fmt: skip
+    ]
     head, *codes = (
         say(one)
         for one in (
@@ -101,9 +103,7 @@ def _overview() -> str:
     )
     return "\n".join(
         [
-            say(
-                f"usage: tipchain [--version] [--lang {'|'.join(LANGUAGES)}] [--color WHEN] [-q|-v] COMMAND ..."
-            ),
+            say(f"usage: tipchain [--version] [--lang {'|'.join(LANGUAGES)}] [--color WHEN] [-q|-v] COMMAND ..."),
             "",
             say("Is a PaddlePaddle port the same model as its PyTorch reference, and does its chain run?"),
             "",

@@ -70,9 +70,7 @@ def commits_of_file(root: Path, before: str, after: str, file: str, most: int = 
     if not first or not last or first == last or not file:
         return ()
     return tuple(
-        _git(
-            root, "log", f"--max-count={most}", "--format=%h %s", f"{first}..{last}", "--", file
-        ).splitlines()
+        _git(root, "log", f"--max-count={most}", "--format=%h %s", f"{first}..{last}", "--", file).splitlines()
     )
 
 
@@ -89,12 +87,7 @@ def _git(root: Path, *words: str) -> str:
     """Return what git says; "" where it fails: no git, no repository, no such commit."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *words],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=20,
-            check=False,
+            ["git", "-C", str(root), *words], capture_output=True, text=True, errors="replace", timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

@@ -133,9 +133,13 @@ def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> DoctorLine
         return _absent(name, f'pip install {DISTRIBUTIONS[name]} (or "tipchain[cpu]"), or {SET_UP}', ALIGNING)
     try:
         done = subprocess.run(
-            (sys.executable, "-c", PROBES[name]), capture_output=True, text=True, errors="replace",
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
+            (sys.executable, "-c", PROBES[name]),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return _unusable(name, f"did not answer within {timeout_s:g} s")
     facts = _last_json(done.stdout)
@@ -167,9 +171,7 @@ def _check_package(name: str, extra: str) -> DoctorLine:
 
 
 def _absent(name: str, remedy: str, needed_for: str) -> DoctorLine:
-    return DoctorLine(
-        subject=name, outcome=Outcome.SKIP, detail="not installed", remedy=remedy, needed_for=needed_for
-    )
+    return DoctorLine(subject=name, outcome=Outcome.SKIP, detail="not installed", remedy=remedy, needed_for=needed_for)
 
 
 def _unusable(name: str, detail: str) -> DoctorLine:
@@ -196,11 +198,7 @@ def _last_json(text: str) -> dict[str, Any] | None:
 
 def installed_versions() -> dict[str, str]:
     """Return the installed versions of the frameworks and numpy, without importing them."""
-    distributions = {
-        "torch": ("torch",),
-        "paddle": ("paddlepaddle", "paddlepaddle-gpu"),
-        "numpy": ("numpy",),
-    }
+    distributions = {"torch": ("torch",), "paddle": ("paddlepaddle", "paddlepaddle-gpu"), "numpy": ("numpy",)}
     found = {name: _first_version(names) for name, names in distributions.items()}
     return {name: version for name, version in found.items() if version}
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-_SEQUENCES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # ECMA-48: CSI, and OSC, DCS, SOS, PM, APC
+_SEQUENCES = (
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # ECMA-48: CSI, and OSC, DCS, SOS, PM, APC
+)
 _CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
 # Unicode's bidirectional controls (UAX #9), line and paragraph separators, and tags: they change what is seen, or are not seen.
 _UNSEEN = r"\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
 _REMOVED = re.compile(f"{_SEQUENCES}|[{_CONTROLS}{_UNSEEN}]")
-_ESCAPED = re.compile(
-    f"[{_CONTROLS}{_UNSEEN}\n\ud800-\udfff]"
-)  # halves of characters, which no file or terminal takes
+_ESCAPED = re.compile(f"[{_CONTROLS}{_UNSEEN}\n\ud800-\udfff]")  # halves of characters, which no file or terminal takes
 
 
 def clean(text: str) -> str:

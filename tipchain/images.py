@@ -24,12 +24,7 @@ def read_image(path: str | Path) -> Image.Image:
     try:
         with Image.open(path) as file:
             return file.convert("RGB")
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        Image.DecompressionBombError,
-    ) as error:  # Pillow raises all of them
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow raises all of them
         raise DataError("cannot be read as an image", file=path, found=error) from error
 
 

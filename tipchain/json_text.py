@@ -103,9 +103,7 @@ def _of_fields(kind: Any, value: Any, where: str) -> Any:
     absent = [name for name in needed if name not in value]
     unknown = [name for name in value if name not in kinds]
     if absent or unknown:
-        raise ValueError(
-            f"{_below(where, (absent or unknown)[0])} {'is missing' if absent else 'is unknown'}"
-        )
+        raise ValueError(f"{_below(where, (absent or unknown)[0])} {'is missing' if absent else 'is unknown'}")
     return kind(**{name: _parsed(kinds[name], one, _below(where, name)) for name, one in value.items()})
 
 

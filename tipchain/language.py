@@ -260,9 +260,7 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
         return textwrap.wrap(text, width, max_lines=lines, placeholder=" …", break_on_hyphens=False) or [""]
     rows = _broken(text, width)
     return (
-        rows
-        if len(rows) <= lines
-        else [*rows[: lines - 1], f"{cut(rows[lines - 1], width - 2).removesuffix('…')} …"]
+        rows if len(rows) <= lines else [*rows[: lines - 1], f"{cut(rows[lines - 1], width - 2).removesuffix('…')} …"]
     )
 
 
@@ -272,12 +270,7 @@ def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]
         import textwrap
 
         return textwrap.wrap(
-            text,
-            width,
-            initial_indent=first,
-            subsequent_indent=rest,
-            break_long_words=False,
-            break_on_hyphens=False,
+            text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
         ) or [first]
     rows = _broken(text, width - max(len(first), len(rest)), words=False)
     return [f"{rest if at else first}{row}" for at, row in enumerate(rows)]

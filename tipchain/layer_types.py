@@ -48,7 +48,9 @@ def _same(kind: str, *names: str) -> LayerRule:
 
 RULES = (
     LayerRule(
-        kind="Linear", torch=("Linear",), paddle=("Linear",),
+        kind="Linear",
+        torch=("Linear",),
+        paddle=("Linear",),
         transposed=frozenset({"weight", "weight_v", "weight_orig"}),  # weight and spectral norm keep it as these
     ),
     LayerRule(
@@ -84,12 +86,14 @@ RULES = (
     _same("RNN", "SimpleRNN"),
     _same("MultiheadAttention", "MultiHeadAttention"),
     LayerRule(
-        kind="TransformerDecoderLayer", torch=("TransformerDecoderLayer",), paddle=("TransformerDecoderLayer",),
+        kind="TransformerDecoderLayer",
+        torch=("TransformerDecoderLayer",),
+        paddle=("TransformerDecoderLayer",),
         children={"multihead_attn": "cross_attn"},
     ),
     # Both are recent, and ports of them are often the user's own classes with the same tensors.
     LayerRule(kind=OWN_KIND, torch=("RMSNorm",), paddle=("RMSNorm",)),
-)  # fmt: skip
+)
 OWN = LayerRule(kind=OWN_KIND)
 """Tensors that a user's own class holds directly: kept as they are."""
 CONTAINERS = frozenset(

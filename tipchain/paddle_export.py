@@ -126,9 +126,7 @@ class Predictor:
         try:
             self._engine = inference.create_predictor(config)
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(
-                f"{folder}: Paddle Inference cannot load the model: {_summary(error)}"
-            ) from error
+            raise EngineError(f"{folder}: Paddle Inference cannot load the model: {_summary(error)}") from error
 
     def __call__(self, *inputs: Array) -> list[Array]:
         """Return the outputs for one batch, the inputs given in order."""
@@ -149,9 +147,7 @@ class Predictor:
             self._engine.run()
         except (RuntimeError, ValueError, OSError) as error:
             raise EngineError(f"Paddle Inference cannot run the model: {_summary(error)}") from error
-        return [
-            self._engine.get_output_handle(name).copy_to_cpu() for name in self._engine.get_output_names()
-        ]
+        return [self._engine.get_output_handle(name).copy_to_cpu() for name in self._engine.get_output_names()]
 
 
 def _summary(error: Exception) -> str:

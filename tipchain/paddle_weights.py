@@ -30,9 +30,18 @@ class _PaddleStream(StreamReader):
 
 
 _SAFE_DTYPES = {
-    "F64": "f8", "F32": "f4", "F16": "f2", "BF16": "u2", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1", "U8": "u1",
-    "BOOL": "?", "C64": "c8",
-}  # fmt: skip
+    "F64": "f8",
+    "F32": "f4",
+    "F16": "f2",
+    "BF16": "u2",
+    "I64": "i8",
+    "I32": "i4",
+    "I16": "i2",
+    "I8": "i1",
+    "U8": "u1",
+    "BOOL": "?",
+    "C64": "c8",
+}
 """numpy's dtype of a tensor in a .safetensors file, as far as Paddle has it; bfloat16 as its bits."""
 
 
@@ -57,13 +66,13 @@ def read_paddle_file(path: Path) -> dict[str, Any]:
         raise WeightsError("cannot be read", file=path, found=error.strerror or error) from error
     except (Refused, *DAMAGED) as error:
         raise WeightsError(
-            "is no complete Paddle weight file", file=path, found=first_line(error),
+            "is no complete Paddle weight file",
+            file=path,
+            found=first_line(error),
             expected="a file written by paddle.save",
-        ) from error  # fmt: skip
+        ) from error
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise WeightsError(
-            "holds no state dict", file=path, found=type(found).__name__, expected="tensors by name"
-        )
+        raise WeightsError("holds no state dict", file=path, found=type(found).__name__, expected="tensors by name")
     found.pop(NAME_TABLE, None)
     # Older versions save a tensor as (internal name, array).
     return {key: value[1] if _is_named_array(value) else value for key, value in found.items()}
@@ -103,9 +112,7 @@ def _set_state(model: Any, state: Mapping[str, Any], path: Path) -> None:
     wanted = model.state_dict()
     problems = misfits(state, wanted)
     if problems:
-        raise WeightsError(
-            "does not fit the model", file=path, found="".join(f"\n    {one}" for one in problems)
-        )
+        raise WeightsError("does not fit the model", file=path, found="".join(f"\n    {one}" for one in problems))
     for name, tensor in wanted.items():
         tensor.set_value(state[name])
 
@@ -185,9 +192,7 @@ def write_paddle_file(model: Any, state: Mapping[str, Array], path: Path) -> Non
             _save(model.state_dict(), beside)
             load_paddle_weights(model, beside)
             wrong = [
-                name
-                for name, tensor in model.state_dict().items()
-                if tensor.numpy().tobytes() != state[name].tobytes()
+                name for name, tensor in model.state_dict().items() if tensor.numpy().tobytes() != state[name].tobytes()
             ]
             if wrong:
                 raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))

@@ -37,9 +37,17 @@ a layer. Views cost nothing, but whoever compares or converts them makes an arra
 _MARK = object()
 
 DAMAGED = (
-    IndexError, KeyError, TypeError, ValueError, SyntaxError, OverflowError, AttributeError, struct.error, RecursionError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    SyntaxError,
+    OverflowError,
+    AttributeError,
+    struct.error,
+    RecursionError,
     MemoryError,
-)  # fmt: skip
+)
 """What following a damaged stream may raise, besides `Refused`."""
 
 
@@ -147,9 +155,7 @@ def count_of(shape: Any) -> int:
     return prod(shape)
 
 
-def finished(
-    root: Any, length: int, leaf: Callable[[Any, str], Any], *, containers: tuple[type, ...] = (dict,)
-) -> Any:
+def finished(root: Any, length: int, leaf: Callable[[Any, str], Any], *, containers: tuple[type, ...] = (dict,)) -> Any:
     """Return what a stream describes with finished arrays in place of ours.
 
     A few bytes can describe a tree that grows without end when it is walked (a dict that holds one dict ten times,
@@ -211,14 +217,16 @@ class StreamReader:
         calls: what is done where a stream calls one of these.
     """
 
-    names: ClassVar[Mapping[str, str]] = MappingProxyType({
-        **{f"{module} {name}": name for module in _MODULES for name in ("_reconstruct", "scalar", "_frombuffer")},
-        "numpy ndarray": "ndarray",
-        "numpy dtype": "dtype",
-        "_codecs encode": "encode",
-        "__builtin__ bytes": "bytes",  # how protocol 2 spells no bytes at all
-        "collections OrderedDict": "OrderedDict",
-    })  # fmt: skip
+    names: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            **{f"{module} {name}": name for module in _MODULES for name in ("_reconstruct", "scalar", "_frombuffer")},
+            "numpy ndarray": "ndarray",
+            "numpy dtype": "dtype",
+            "_codecs encode": "encode",
+            "__builtin__ bytes": "bytes",  # how protocol 2 spells no bytes at all
+            "collections OrderedDict": "OrderedDict",
+        }
+    )
 
     def __init__(self, data: Any, start: int = 0) -> None:
         self.data, self.at = data, start
@@ -445,15 +453,17 @@ class StreamReader:
         made: dict[Any, Any] = self.stack.pop()
         return made
 
-    calls: ClassVar[Mapping[str, Callable[..., Any]]] = MappingProxyType({
-        "_reconstruct": _call_reconstruct,
-        "scalar": _call_scalar,
-        "_frombuffer": _call_frombuffer,
-        "dtype": _call_dtype,
-        "encode": _call_encode,
-        "bytes": _call_bytes,
-        "OrderedDict": _call_ordered_dict,
-    })  # fmt: skip
+    calls: ClassVar[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+        {
+            "_reconstruct": _call_reconstruct,
+            "scalar": _call_scalar,
+            "_frombuffer": _call_frombuffer,
+            "dtype": _call_dtype,
+            "encode": _call_encode,
+            "bytes": _call_bytes,
+            "OrderedDict": _call_ordered_dict,
+        }
+    )
 
 
 def _finish_dtype(target: _Dtype, state: Any) -> None:
@@ -512,9 +522,7 @@ _HANDLERS: dict[int, Callable[[StreamReader], None]] = {
     0x89: _push(lambda _: False),
     ord("M"): _push(lambda r: r._number(_U2)),  # BININT2
     ord("J"): _push(lambda r: r._number(_I4)),  # BININT
-    0x8A: _push(
-        lambda r: int.from_bytes(r._bytes_of(r._span(r._number(_U1))), "little", signed=True)
-    ),  # LONG1
+    0x8A: _push(lambda r: int.from_bytes(r._bytes_of(r._span(r._number(_U1))), "little", signed=True)),  # LONG1
     ord("G"): _push(lambda r: r._number(_F8)),  # BINFLOAT
     0x8C: _text(_U1),
     ord("X"): _text(_U4),

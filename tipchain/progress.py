@@ -93,9 +93,7 @@ class Estimate:
         each = self._ended.each
         return self._median if each is None else each
 
-    def left(
-        self, pending: float | None, running: Sequence[tuple[str, float]], slots: int = 1
-    ) -> float | None:
+    def left(self, pending: float | None, running: Sequence[tuple[str, float]], slots: int = 1) -> float | None:
         """Return the seconds until all has ended, None if nothing tells.
 
         What runs longer than it should may go on for as long again; unless more than that is left anyway, nobody knows.
@@ -146,9 +144,7 @@ class Stages:
         if not self._pending or not all(stage in usual for stage in self._pending):
             return None
         current, *rest = self._pending
-        return self._estimate.left(
-            sum(usual[stage] for stage in rest), [(current, self._clock() - self._since)]
-        )
+        return self._estimate.left(sum(usual[stage] for stage in rest), [(current, self._clock() - self._since)])
 
 
 # What an alignment of live models says.
@@ -176,9 +172,7 @@ class Pace:
     @property
     def over(self) -> bool:
         """Whether nothing new may begin: the time is up, or the user has interrupted."""
-        return interrupted.is_set() or (
-            self.within is not None and time.monotonic() - self._start >= self.within
-        )
+        return interrupted.is_set() or (self.within is not None and time.monotonic() - self._start >= self.within)
 
     def tell(self, step: str, done: int = 0, of: int = 0) -> None:
         """Say what is being done, and how long the step takes yet if ``done`` of so many pieces took as long as it has."""
@@ -262,11 +256,7 @@ class Progress:
     """
 
     def __init__(
-        self,
-        stream: TextIO | None = None,
-        *,
-        quiet: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        self, stream: TextIO | None = None, *, quiet: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.screen = Screen(stream or sys.stderr, clock)
         self.quiet, self.clock = quiet, clock

@@ -16,7 +16,9 @@ from tipchain.errors import DataError
 
 FRAMES = "rawframes"
 SPLITS = ("train", "val")
-LAYOUT = f"{FRAMES}/<Class>/v_<Class>_g01_c01/img_00001.jpg, and *train_split_1_rawframes.txt, *val_split_1_rawframes.txt"
+LAYOUT = (
+    f"{FRAMES}/<Class>/v_<Class>_g01_c01/img_00001.jpg, and *train_split_1_rawframes.txt, *val_split_1_rawframes.txt"
+)
 _LINE = re.compile(r"(?P<name>\S+)\s+(?P<frames>[1-9]\d*)\s+(?P<label>\d+)")
 _NAME = re.compile(r"(?:v_)?(?P<name>.+?)_g\d+_c\d+")
 
@@ -61,10 +63,12 @@ def split_file(folder: Path, split: str) -> Path:
     if not folder.is_dir():
         raise DataError("there is no such data folder", file=folder, expected=LAYOUT)
     raise DataError(
-        f"has {'several split files' if found else 'no split file'}", file=folder, expected=f"one {pattern}",
+        f"has {'several split files' if found else 'no split file'}",
+        file=folder,
+        expected=f"one {pattern}",
         found=", ".join(path.name for path in found) or None,
         hint="bash prepare.sh PARAMS MODE makes the shipped data",
-    )  # fmt: skip
+    )
 
 
 def read_split(folder: Path, split: str) -> tuple[Video, ...]:
@@ -83,16 +87,10 @@ def read_split(folder: Path, split: str) -> tuple[Video, ...]:
         match = _LINE.fullmatch(line.strip())
         if match:
             videos.append(
-                Video(
-                    folder=folder / FRAMES / match["name"],
-                    frames=int(match["frames"]),
-                    label=int(match["label"]),
-                )
+                Video(folder=folder / FRAMES / match["name"], frames=int(match["frames"]), label=int(match["label"]))
             )
         elif line.strip():
-            raise DataError(
-                "is no video", file=path, line=number, found=line, expected="VIDEO NUMBER_OF_FRAMES LABEL"
-            )
+            raise DataError("is no video", file=path, line=number, found=line, expected="VIDEO NUMBER_OF_FRAMES LABEL")
     if not videos:
         raise DataError("names no video", file=path, expected="VIDEO NUMBER_OF_FRAMES LABEL in each line")
     return tuple(videos)
@@ -110,9 +108,10 @@ def class_names(folder: Path) -> tuple[str, ...]:
             name = names.setdefault(video.label, video.class_name)
             if name != video.class_name:
                 raise DataError(
-                    f"label {video.label} stands for two classes", file=split_file(folder, split),
+                    f"label {video.label} stands for two classes",
+                    file=split_file(folder, split),
                     found=f"{name} and {video.class_name}",
-                )  # fmt: skip
+                )
     return tuple(names.get(label, str(label)) for label in range(max(names) + 1))
 
 
@@ -133,6 +132,4 @@ def find_videos(path: Path) -> tuple[Video, ...]:
     folders = sorted(first.parent for first in path.rglob("img_00001.jpg"))
     if not folders:
         raise DataError("has no video", file=path, expected="folders with img_00001.jpg, img_00002.jpg, ...")
-    return tuple(
-        Video(folder=folder, frames=len(list(folder.glob("img_*.jpg"))), label=-1) for folder in folders
-    )
+    return tuple(Video(folder=folder, frames=len(list(folder.glob("img_*.jpg"))), label=-1) for folder in folders)

@@ -239,6 +239,4 @@ def run_header(run: Path, facts: Mapping[str, str]) -> str:
     """Return the comment lines that head a run in an appended log."""
     now = datetime.now().astimezone().isoformat(timespec="seconds")
     facts = {"time": now, "tipchain": __version__, **facts}
-    return f"# ==== run {run.name} ====\n# " + " ".join(
-        f"{key}={value}" for key, value in facts.items() if value
-    )
+    return f"# ==== run {run.name} ====\n# " + " ".join(f"{key}={value}" for key, value in facts.items() if value)

@@ -13,17 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
-from tipchain.pickle_stream import (
-    DAMAGED,
-    SHARED,
-    Global,
-    Refused,
-    StreamReader,
-    brief,
-    count_of,
-    finished,
-    map_file,
-)
+from tipchain.pickle_stream import DAMAGED, SHARED, Global, Refused, StreamReader, brief, count_of, finished, map_file
 from tipchain.runs import replacing_path
 
 Array = npt.NDArray[Any]
@@ -44,9 +34,12 @@ def refuse_other_layout(path: Path, layout: str) -> None:
     if found in ("pt", "pd") and found != layout:
         names = {"pt": "torch's", "pd": "Paddle's"}
         raise WeightsError(
-            "holds the other framework's weights", file=path, found=f"{names[found]} (format: {found})",
-            expected=names[layout], hint="tipchain convert-weights makes one from the other",
-        )  # fmt: skip
+            "holds the other framework's weights",
+            file=path,
+            found=f"{names[found]} (format: {found})",
+            expected=names[layout],
+            hint="tipchain convert-weights makes one from the other",
+        )
 
 
 def read_torch_state(path: Path) -> dict[str, Any]:
@@ -72,30 +65,45 @@ def read_torch_state(path: Path) -> dict[str, Any]:
             state = _read_archive(path)
     except (Refused, SafetensorError, BadZipFile, NotImplementedError, OSError, *DAMAGED) as error:
         raise WeightsError(
-            "is no complete torch weight file", file=path, found=first_line(error),
+            "is no complete torch weight file",
+            file=path,
+            found=first_line(error),
             expected="tensors by name, written by torch.save(model.state_dict(), ...)",
-        ) from error  # fmt: skip
+        ) from error
     if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
         state = state["state_dict"]
     if not isinstance(state, Mapping) or not all(torch.is_tensor(value) for value in state.values()):
-        raise WeightsError(
-            "holds no state dict", file=path, found=type(state).__name__, expected="tensors by name"
-        )
+        raise WeightsError("holds no state dict", file=path, found=type(state).__name__, expected="tensors by name")
     return dict(state)
 
 
-_STORAGES = MappingProxyType({
-    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
-    "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
-    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
-    "ComplexDoubleStorage": "complex128", "UntypedStorage": "uint8",
-})  # fmt: skip
+_STORAGES = MappingProxyType(
+    {
+        "DoubleStorage": "float64",
+        "FloatStorage": "float32",
+        "HalfStorage": "float16",
+        "BFloat16Storage": "bfloat16",
+        "LongStorage": "int64",
+        "IntStorage": "int32",
+        "ShortStorage": "int16",
+        "CharStorage": "int8",
+        "ByteStorage": "uint8",
+        "BoolStorage": "bool",
+        "ComplexFloatStorage": "complex64",
+        "ComplexDoubleStorage": "complex128",
+        "UntypedStorage": "uint8",
+    }
+)
 """Source: ``torch.storage._storage_type_to_dtype_map``."""
-_BITS = MappingProxyType({
-    **{name: name for name in _STORAGES.values()}, "bfloat16": "int16", "complex32": "int32",
-    **{name: name for name in ("uint16", "uint32", "uint64")},
-    **{f"float8_{kind}": "uint8" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
-})  # fmt: skip
+_BITS = MappingProxyType(
+    {
+        **{name: name for name in _STORAGES.values()},
+        "bfloat16": "int16",
+        "complex32": "int32",
+        **{name: name for name in ("uint16", "uint32", "uint64")},
+        **{f"float8_{kind}": "uint8" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
+    }
+)
 """torch's dtypes to numpy's of the same width that torch.from_numpy takes."""
 _MAGIC = 0x1950A86A20F9469CFC6C  # of files before torch 1.6: torch.serialization.MAGIC_NUMBER
 _LOCAL_HEADER = struct.Struct(
@@ -117,13 +125,9 @@ class _Tensor:
 
     __slots__ = ("dtype", "metadata", "offset", "shape", "storage", "strides")
 
-    def __init__(
-        self, storage: Any, offset: Any, shape: Any, strides: Any, dtype: str, metadata: Any
-    ) -> None:
+    def __init__(self, storage: Any, offset: Any, shape: Any, strides: Any, dtype: str, metadata: Any) -> None:
         numbers = (offset, *strides) if isinstance(strides, tuple) else (None,)
-        if not isinstance(storage, _Storage) or not all(
-            isinstance(n, int) and 0 <= n < 2**62 for n in numbers
-        ):
+        if not isinstance(storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
             raise Refused("a tensor without storage")
         if len(numbers) != len(shape) + 1:
             raise Refused(f"a tensor of shape {brief(shape)} and strides {brief(strides)}")
@@ -135,29 +139,42 @@ class _Tensor:
 class _TorchStream(StreamReader):
     """The names of a dump, and those of torch's tensors. Source: ``torch._weights_only_unpickler``."""
 
-    names = MappingProxyType({
-        **StreamReader.names,
-        **{f"torch._utils {name}": name for name in
-           ("_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "_rebuild_parameter_with_state")},
-        **{f"{module} {name}": name for module in ("torch", "torch.storage") for name in _STORAGES},
-        **{f"torch {name}": name for name in _BITS},
-        "torch.serialization _get_layout": "_get_layout",
-        "torch Size": "tuple", "torch device": "device", "collections Counter": "tuple",
-        **{f"{module} {name}": "tuple" for module in ("builtins", "__builtin__") for name in ("set", "tuple")},
-    })  # fmt: skip
-    calls = MappingProxyType({
-        **StreamReader.calls,
-        "_rebuild_tensor_v2": lambda _, storage, offset, shape, strides, _grad, _hooks, metadata=None: _Tensor(
-            storage, offset, shape, strides, getattr(storage, "dtype", ""), metadata
-        ),
-        "_rebuild_tensor_v3": lambda _, storage, offset, shape, strides, _grad, _hooks, dtype, metadata=None: _Tensor(
-            storage, offset, shape, strides, dtype.name, metadata
-        ),
-        "_rebuild_parameter": lambda _, tensor, *_more: tensor,
-        "_rebuild_parameter_with_state": lambda _, tensor, *_more: tensor,
-        "device": lambda _, *parts: ":".join(str(part) for part in parts if isinstance(part, (str, int))),
-        "tuple": StreamReader.as_it_is,
-    })  # fmt: skip
+    names = MappingProxyType(
+        {
+            **StreamReader.names,
+            **{
+                f"torch._utils {name}": name
+                for name in (
+                    "_rebuild_tensor_v2",
+                    "_rebuild_tensor_v3",
+                    "_rebuild_parameter",
+                    "_rebuild_parameter_with_state",
+                )
+            },
+            **{f"{module} {name}": name for module in ("torch", "torch.storage") for name in _STORAGES},
+            **{f"torch {name}": name for name in _BITS},
+            "torch.serialization _get_layout": "_get_layout",
+            "torch Size": "tuple",
+            "torch device": "device",
+            "collections Counter": "tuple",
+            **{f"{module} {name}": "tuple" for module in ("builtins", "__builtin__") for name in ("set", "tuple")},
+        }
+    )
+    calls = MappingProxyType(
+        {
+            **StreamReader.calls,
+            "_rebuild_tensor_v2": lambda _, storage, offset, shape, strides, _grad, _hooks, metadata=None: _Tensor(
+                storage, offset, shape, strides, getattr(storage, "dtype", ""), metadata
+            ),
+            "_rebuild_tensor_v3": lambda _, storage, offset, shape, strides, _grad, _hooks, dtype, metadata=None: (
+                _Tensor(storage, offset, shape, strides, dtype.name, metadata)
+            ),
+            "_rebuild_parameter": lambda _, tensor, *_more: tensor,
+            "_rebuild_parameter_with_state": lambda _, tensor, *_more: tensor,
+            "device": lambda _, *parts: ":".join(str(part) for part in parts if isinstance(part, (str, int))),
+            "tuple": StreamReader.as_it_is,
+        }
+    )
 
     def __init__(self, data: Any, start: int = 0, byte_order: Literal["<", ">"] = "<") -> None:
         super().__init__(data, start)
@@ -201,9 +218,7 @@ class _TorchStream(StreamReader):
         else:
             reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.strides, strict=True))
             if first + (reach + 1) * size > stop:
-                raise Refused(
-                    f"a tensor of shape {brief(tensor.shape)} beyond its storage's {stop - start} bytes"
-                )
+                raise Refused(f"a tensor of shape {brief(tensor.shape)} beyond its storage's {stop - start} bytes")
             if count_of(tensor.shape) * size > SHARED * len(self.data):
                 raise Refused(f"a tensor of shape {brief(tensor.shape)} in a file of {len(self.data)} bytes")
             strides = tuple(step * size for step in tensor.strides)
@@ -251,9 +266,7 @@ def _read_zip(archive: ZipFile, data: Any) -> Any:
     root = stream.read()
     if stream.at > stop:
         raise Refused("a pickle stream that goes on behind its entry")
-    stream.storages = {
-        key: entries[f"{top}data/{key}"] for key in stream.mentioned if f"{top}data/{key}" in entries
-    }
+    stream.storages = {key: entries[f"{top}data/{key}"] for key in stream.mentioned if f"{top}data/{key}" in entries}
     return finished(root, len(data), stream.value, containers=(dict, list, tuple))
 
 
@@ -277,9 +290,7 @@ def torch_misfits(torch_model: Any, state: Mapping[str, Any]) -> list[str]:
             hint = did_you_mean(key, wanted)
             found.append(f"unknown: {key}" + (f", {hint}" if hint else ""))
         elif tensor.shape != wanted[key].shape:
-            found.append(
-                f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}"
-            )
+            found.append(f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}")
         elif tensor.dtype != wanted[key].dtype:
             found.append(f"dtype: {key} is {tensor.dtype}, the torch model has {wanted[key].dtype}")
     return found

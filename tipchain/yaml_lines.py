@@ -39,15 +39,11 @@ class _Loader(_Safe):  # type: ignore[misc]
         except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
             kind, value = node.tag.rpartition(":")[2], reprlib.repr(node.value)
             reason = (
-                f"{value} as {kind}: {first_line(error)}"
-                if isinstance(error, ValueError)
-                else f"{value} as {kind}"
+                f"{value} as {kind}: {first_line(error)}" if isinstance(error, ValueError) else f"{value} as {kind}"
             )
             raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark) from error
         if type(found) is int and not -(2**63) <= found < 2**64:
-            raise yaml.constructor.ConstructorError(
-                None, None, "a whole number of more than 64 bits", node.start_mark
-            )
+            raise yaml.constructor.ConstructorError(None, None, "a whole number of more than 64 bits", node.start_mark)
         return found
 
 
@@ -105,9 +101,7 @@ def load_yaml(path: Path, error: type[InputError] = CaseError, what: str = "a ca
     except (OSError, UnicodeDecodeError) as problem:
         raise error("cannot be read", file=path, found=problem, expected="a YAML file") from problem
     if len(content) > MAX_BYTES:
-        raise error(
-            "is too large", file=path, found=f"more than {MAX_BYTES:,} bytes", expected=f"{what}, as YAML"
-        )
+        raise error("is too large", file=path, found=f"more than {MAX_BYTES:,} bytes", expected=f"{what}, as YAML")
     try:
         _check_extent(text, path, error)
         loader = _Loader(text)
@@ -183,20 +177,14 @@ def _check_extent(text: str, file: Path, error: type[InputError]) -> None:
         loader.dispose()
 
 
-def _collect(
-    node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, error: type[InputError]
-) -> None:
+def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, error: type[InputError]) -> None:
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             here = (*path, str(key.value))
             line = key.start_mark.line + 1
             if here in lines:
                 raise error(
-                    "stands twice",
-                    file=file,
-                    line=line,
-                    key=".".join(here),
-                    found=f"first on line {lines[here]}",
+                    "stands twice", file=file, line=line, key=".".join(here), found=f"first on line {lines[here]}"
                 )
             lines[here] = line
             _collect(value, here, lines, file, error)
@@ -210,21 +198,25 @@ def _collect(
 class Reader:
     """Checked access to one mapping of the document; remembers which keys were asked for."""
 
-    def __init__(
-        self, file: Path, document: LinedYaml, path: tuple[str, ...], data: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, file: Path, document: LinedYaml, path: tuple[str, ...], data: Mapping[str, Any]) -> None:
         self.file, self.document, self.path = file, document, path
         self.data = {str(key): value for key, value in data.items()}
         self.asked: list[str] = []
 
-    def error(self, key: str | None, message: str, *, found: object = None, expected: object = None,
-              hint: str | None = None) -> InputError:  # fmt: skip
+    def error(
+        self, key: str | None, message: str, *, found: object = None, expected: object = None, hint: str | None = None
+    ) -> InputError:
         """Return an error that names the file, the line and the key."""
         path = self.path if key is None else (*self.path, key)
         return self.document.error(
-            message, file=self.file, line=self.document.line(path), key=".".join(path), found=found,
-            expected=expected, hint=hint,
-        )  # fmt: skip
+            message,
+            file=self.file,
+            line=self.document.line(path),
+            key=".".join(path),
+            found=found,
+            expected=expected,
+            hint=hint,
+        )
 
     def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Any = ...) -> Any:
         """Return the value of ``key`` if it is of one of ``kinds``; without a default it must be there."""
@@ -269,11 +261,7 @@ class Reader:
         found = self.text(key, **default)
         if found is not None and found not in choices:
             raise self.error(
-                key,
-                "is not known",
-                found=found,
-                expected=", ".join(choices),
-                hint=did_you_mean(found, choices),
+                key, "is not known", found=found, expected=", ".join(choices), hint=did_you_mean(found, choices)
             )
         return found
 
@@ -299,6 +287,4 @@ class Reader:
         known = [*self.asked, *more]
         for key in self.data:
             if key not in known:
-                raise self.error(
-                    key, "is not a known key", expected=", ".join(known), hint=did_you_mean(key, known)
-                )
+                raise self.error(key, "is not a known key", expected=", ".join(known), hint=did_you_mean(key, known))

@@ -77,9 +77,7 @@ def try_wheel(python: str, wheel: Path, folder: Path, *, extras: bool) -> None:
         subprocess.run([inside / "tipchain", *words], cwd=elsewhere, check=True, stdout=subprocess.DEVNULL)
     if not extras:
         return
-    told = subprocess.run(
-        [inside / "python", "-c", EXTRAS], check=True, capture_output=True, text=True, cwd=elsewhere
-    )
+    told = subprocess.run([inside / "python", "-c", EXTRAS], check=True, capture_output=True, text=True, cwd=elsewhere)
     for extra in told.stdout.split():
         pip = [inside / "python", "-m", "pip", "install", "-q", "--dry-run"]
         subprocess.run([*pip, f"{wheel}[{extra}]"], check=True)
@@ -87,9 +85,7 @@ def try_wheel(python: str, wheel: Path, folder: Path, *, extras: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Build once, then try each Python; the first thing that fails ends it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
     parser.add_argument("--extras", action="store_true", help="resolve each extra, too")
     args = parser.parse_args(argv)

@@ -13,11 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def enter() -> None:
     """Put the project's root on the import path; end the program where the environment lacks what it needs."""
     sys.path.insert(0, str(ROOT))
-    missing = [
-        name
-        for name in ("numpy", "yaml", "filelock", "safetensors")
-        if importlib.util.find_spec(name) is None
-    ]
+    missing = [name for name in ("numpy", "yaml", "filelock", "safetensors") if importlib.util.find_spec(name) is None]
     if missing:
         print(
             f"error: this Python ({sys.executable}) lacks {', '.join(missing)}\n"

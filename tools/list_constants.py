@@ -54,9 +54,7 @@ def constants(path: Path) -> Iterator[tuple[str, str, str, int]]:
         if target is None or value is None or not numeric(value) or not _literal(value):
             continue
         below = body[number + 1] if number + 1 < len(body) else None
-        text = (
-            below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
-        )
+        text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
         yield ast.unparse(target).strip("()"), ast.unparse(value), " ".join(str(text).split()), node.lineno
 
 

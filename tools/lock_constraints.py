@@ -45,19 +45,9 @@ def resolve(python: str, folder: Path) -> tuple[Python, dict[str, str]]:
     subprocess.run([*pip, "install", "--quiet", f"pip=={PIP}"], check=True)
     torch = _report([*pip, "install", "--no-deps", FRAMEWORKS[0]], folder)
     requirements = folder / "requirements.txt"
-    requirements.write_text(
-        "\n".join([*_plain_needs(torch), *FRAMEWORKS[1:], *BUILD_BACKEND, *_project_needs()])
-    )
+    requirements.write_text("\n".join([*_plain_needs(torch), *FRAMEWORKS[1:], *BUILD_BACKEND, *_project_needs()]))
     everything = _report(
-        [
-            *pip,
-            "install",
-            "--ignore-installed",
-            "--requirement",
-            requirements,
-            "--group",
-            f"{ROOT}/pyproject.toml:dev",
-        ],
+        [*pip, "install", "--ignore-installed", "--requirement", requirements, "--group", f"{ROOT}/pyproject.toml:dev"],
         folder,
     )
     name, version = FRAMEWORKS[0].split("==")
@@ -96,17 +86,13 @@ def _marker(pythons: Sequence[Python], first: int, last: int) -> str:
 
 def _report(command: Sequence[object], folder: Path) -> list[dict[str, dict[str, object]]]:
     report = folder / "report.json"
-    subprocess.run(
-        [*map(str, command), "--dry-run", "--quiet", "--report", str(report)], check=True, cwd=folder
-    )
+    subprocess.run([*map(str, command), "--dry-run", "--quiet", "--report", str(report)], check=True, cwd=folder)
     installs: list[dict[str, dict[str, object]]] = json.loads(report.read_text())["install"]
     return installs
 
 
 def _versions(installs: Iterable[Mapping[str, Mapping[str, object]]]) -> dict[str, str]:
-    return {
-        normalize(str(one["metadata"]["name"])): _public(str(one["metadata"]["version"])) for one in installs
-    }
+    return {normalize(str(one["metadata"]["name"])): _public(str(one["metadata"]["version"])) for one in installs}
 
 
 def _public(version: str) -> str:
@@ -137,9 +123,7 @@ def _version(python: str) -> Python:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Resolve for every interpreter named and replace constraints.txt."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pythons", nargs="+", metavar="PYTHON")
     parser.add_argument("--out", type=Path, default=ROOT / "constraints.txt")
     args = parser.parse_args(argv)

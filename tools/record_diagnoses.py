@@ -37,12 +37,7 @@ def examples(lists: Iterable[str]) -> dict[str, dict[str, Any]]:
         faults = {fault.id: fault for fault in read_list(name).faults}
         for fault_id, result in run(tuple(faults), of=name).items():
             fault = faults[fault_id]
-            if (
-                result.get("cause")
-                and result["code"] != "unknown"
-                and fault.edits
-                and fault_id not in OTHERWISE
-            ):
+            if result.get("cause") and result["code"] != "unknown" and fault.edits and fault_id not in OTHERWISE:
                 one = {
                     "list": name,
                     "id": fault_id,
@@ -69,9 +64,7 @@ def _length(one: Mapping[str, Any]) -> tuple[int, int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the ports and write the file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="append", choices=LISTS, help="only these lists")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/diagnoses.json")
     args = parser.parse_args(argv)

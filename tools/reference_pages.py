@@ -38,9 +38,7 @@ CATALOGUE = ROOT / "docs/reference.zh.po"
 """What only these pages show, in Chinese: docstrings and headings. Messages of the program are in its own catalogue."""
 REQUIRED = "**required**"
 LINK = re.compile(r"(\]\()((?:\.\./)+[^)#\s]+)(#[^)]*)?(\))")
-CHINESE_BREAK = re.compile(
-    r"(?<=[\u3001-\u303f\u4e00-\u9fff\uff00-\uffef])\n *(?=[\u4e00-\u9fff\uff08\u201c\u300a])"
-)
+CHINESE_BREAK = re.compile(r"(?<=[\u3001-\u303f\u4e00-\u9fff\uff00-\uffef])\n *(?=[\u4e00-\u9fff\uff08\u201c\u300a])")
 SOURCE = "source"
 """The folder of the site that holds the project's files to which pages link."""
 
@@ -88,10 +86,7 @@ chains: [{params: x, modes: lite_train_lite_infer}]
 cases: [{case: x, modes: lite_train_lite_infer}]
 commands: [{id: x, argv: [x]}]
 """
-MANIFEST_MORE = (
-    ("case: x,", "case: x, stages: [forward],"),
-    ("argv: [x]", "argv: [x], modes: lite_train_lite_infer"),
-)
+MANIFEST_MORE = (("case: x,", "case: x, stages: [forward],"), ("argv: [x]", "argv: [x], modes: lite_train_lite_infer"))
 PLACES = {
     "case": {
         "sides.torch": "sides.SIDE",
@@ -332,10 +327,7 @@ ALONE = {
 
 KINDS: Mapping[str, tuple[Sequence[Callable[[], object]], Callable[[], Mapping[str, type]]]] = {
     "case": ((_read_case, lambda: _read_case(_changed(CASE, CASE_MORE))), _case_owners),
-    "manifest": (
-        (_read_manifest, lambda: _read_manifest(_changed(MANIFEST, MANIFEST_MORE))),
-        _manifest_owners,
-    ),
+    "manifest": ((_read_manifest, lambda: _read_manifest(_changed(MANIFEST, MANIFEST_MORE))), _manifest_owners),
     "profile": ((_read_profiles,), _profile_owners),
 }
 """How the keys of each kind of file are found, and the dataclasses that describe them."""
@@ -367,12 +359,7 @@ def _described(kind: str) -> list[tuple[Key, str]]:
         if texts is not None:
             also = f"{key.path}.{key.name}".lstrip(".")
             found.append(
-                (
-                    key,
-                    texts.get(key.name)
-                    or texts.get(ALSO_CALLED.get(key.name, ""), "")
-                    or ALONE.get(also, ""),
-                )
+                (key, texts.get(key.name) or texts.get(ALSO_CALLED.get(key.name, ""), "") or ALONE.get(also, ""))
             )
     return found
 
@@ -459,11 +446,7 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 def _sentence(text: str | None) -> str:
     text = (text or "").strip()
-    return (
-        f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "。")) else _either(".", "。"))
-        if text
-        else ""
-    )
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith((".", "。")) else _either(".", "。")) if text else ""
 
 
 # Diagnosis codes
@@ -474,9 +457,7 @@ def codes_in_code() -> set[str]:
     from tipchain.parity.pieces import loss_hypotheses, metrics, optimizers, schedules
     from tipchain.parity.preflight import kinds
 
-    found = {
-        code for module in (loss_hypotheses, metrics, optimizers, schedules) for code in module.CODES.values()
-    }
+    found = {code for module in (loss_hypotheses, metrics, optimizers, schedules) for code in module.CODES.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
     for path in (ROOT / "tipchain" / "parity").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -484,9 +465,7 @@ def codes_in_code() -> set[str]:
                 found |= {
                     one.value.value
                     for one in node.keywords
-                    if one.arg == "code"
-                    and isinstance(one.value, ast.Constant)
-                    and isinstance(one.value.value, str)
+                    if one.arg == "code" and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
                 }
     return found
 
@@ -500,10 +479,7 @@ WITHOUT_PORT = {
         "mask-value max-norm maximum minimum missing-roll off-by-one other-layer-weight padding-row resize-to-one roll-direction "
         "shift-direction smoothing-constant statistics time-order unit unmatched-parameters warmup-steps weight-form"
     ),
-    (
-        "Paddle has no such setting, so no line of a port mends it",
-        "飞桨没有这项设置，移植中没有哪一行可以修正",
-    ): (
+    ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (
         "added-bias added-zeros bias-correction cycle-momentum dampening epsilon-placement learning-rate-decay maximize "
         "momentum-start rate-inside-momentum"
     ),
@@ -536,11 +512,7 @@ def diagnoses_page() -> str:
         diff = [line for old, new in one["edits"] for line in (*_diff("-", new), *_diff("+", old))]
         message = _cell(say(one["message"])).rstrip(".。") + _either(".", "。")
         lines += ["", f"## {code}", "", message, ""]
-        net = (
-            f"of the net `{one['net']}` (`{one['id']}`)"
-            if one["list"] != "codes"
-            else "of a port of a few lines"
-        )
+        net = f"of the net `{one['net']}` (`{one['id']}`)" if one["list"] != "codes" else "of a port of a few lines"
         where = f"网络 `{one['net']}`（`{one['id']}`）" if one["list"] != "codes" else "几行的移植"
         lines += [_either(f"_{one['part'].capitalize()} {net}._", f"_{where}，{PARTS[one['part']]}。_"), ""]
         lines += ["```diff", *diff, "```"]
@@ -584,8 +556,7 @@ def files_page() -> str:
     lines += ["", f"## {translated('Exit codes')}", "", *_table("code", "name", "meaning")]
     codes = members_of(outcome.ExitCode)
     lines += [
-        f"| {int(outcome.ExitCode[name])} | `{name}` | {_cell(translated(text))} |"
-        for name, text in codes.items()
+        f"| {int(outcome.ExitCode[name])} | `{name}` | {_cell(translated(text))} |" for name, text in codes.items()
     ]
     lines += ["", f"## {translated('Outcomes')}", "", *_table("outcome", "meaning")]
     lines += [f"| {name} | {_cell(translated(text))} |" for name, text in members_of(outcome.Outcome).items()]
@@ -593,9 +564,7 @@ def files_page() -> str:
     lines += ["", f"## {translated('Files of an alignment')}", "", translated(latest), ""]
     lines += _table("stage", "needs the builders", "dumps", "log")
     for stage, info in INFO.items():
-        dumps = f"`{info.prefix}_{{{info.reference},paddle}}.npy`" + (
-            ", `.safetensors`" if info.tensors else ""
-        )
+        dumps = f"`{info.prefix}_{{{info.reference},paddle}}.npy`" + (", `.safetensors`" if info.tensors else "")
         lines.append(f"| `{stage}` | {', '.join(info.builders)} | {dumps} | `{info.prefix}_diff.log` |")
     first = "The first pattern that matches a tensor's name counts. A case may name others, looser ones with a reason."
     lines += ["", f"## {translated('Default tolerances')} {{#default-tolerances}}", "", translated(first), ""]
@@ -633,42 +602,20 @@ def python_page() -> str:
     import tipchain
 
     lines = [_either("# Python", "# Python 接口"), "", _made()]
-    for name in (
-        "align",
-        "AlignmentReport",
-        "copy_weights",
-        "compare",
-        "Tolerance",
-        "load_record",
-        "save_record",
-    ):
+    for name in ("align", "AlignmentReport", "copy_weights", "compare", "Tolerance", "load_record", "save_record"):
         owner = getattr(tipchain, name)
-        lines += [
-            "",
-            f"## {name}",
-            "",
-            *_signature(f"tipchain.{name}", owner),
-            *_sections(inspect.getdoc(owner) or ""),
-        ]
+        lines += ["", f"## {name}", "", *_signature(f"tipchain.{name}", owner), *_sections(inspect.getdoc(owner) or "")]
         bases = (
-            [one for one in owner.__mro__ if one.__module__.startswith("tipchain")]
-            if inspect.isclass(owner)
-            else []
+            [one for one in owner.__mro__ if one.__module__.startswith("tipchain")] if inspect.isclass(owner) else []
         )
         for base in bases[1:]:
             text = inspect.cleandoc(base.__doc__ or "")
             lines += _sections(text[text.index("Attributes:") :]) if "Attributes:" in text else []
-        for called, member in {
-            name: one for base in reversed(bases) for name, one in vars(base).items()
-        }.items():
+        for called, member in {name: one for base in reversed(bases) for name, one in vars(base).items()}.items():
             function = member.fget if isinstance(member, property) else member
             if called.startswith("_") or not inspect.isfunction(function):
                 continue
-            shown = (
-                [f"`{name}.{called}`"]
-                if isinstance(member, property)
-                else _signature(f"{name}.{called}", function)
-            )
+            shown = [f"`{name}.{called}`"] if isinstance(member, property) else _signature(f"{name}.{called}", function)
             lines += ["", f"### {name}.{called}", "", *shown, "", *_sections(inspect.getdoc(member) or "")]
     return "\n".join(lines) + "\n"
 
@@ -677,9 +624,7 @@ def _signature(name: str, owner: Any) -> list[str]:
     """Return the signature as a block of Python, one parameter a line where it is long."""
     signature = inspect.signature(owner)
     signature = signature.replace(
-        parameters=[
-            one.replace(annotation=_annotation(one.annotation)) for one in signature.parameters.values()
-        ],
+        parameters=[one.replace(annotation=_annotation(one.annotation)) for one in signature.parameters.values()],
         return_annotation=_annotation(signature.return_annotation),
     )
     text = f"{name}{signature}"

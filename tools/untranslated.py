@@ -64,11 +64,7 @@ def _is_message(text: str) -> bool:
     """Tell whether at least half of a text is words, two or more, and not all of them as short as names of variables."""
     parts = re.sub(r"`[^`]*`|[^\s{]*\{\w+\}\S*", " ", text).split()
     words = [one for one in parts if WORD.fullmatch(one)]
-    counts = (
-        len(words) > 1
-        and 2 * len(words) >= len(parts)
-        and any(re.search("[A-Za-z]{3}", one) for one in words)
-    )
+    counts = len(words) > 1 and 2 * len(words) >= len(parts) and any(re.search("[A-Za-z]{3}", one) for one in words)
     return counts and not any(one.fullmatch(text) for one in NO_MESSAGE)
 
 
@@ -96,11 +92,7 @@ def _unread(node: ast.AST) -> Iterator[ast.AST]:  # noqa: C901  (one case for ea
             yield from (one.value for one in node.keywords if one.arg in UNREAD_KEYWORDS)
         case ast.Module():  # a file or a program that is written or run elsewhere
             for one in node.body:
-                if (
-                    isinstance(one, ast.Assign)
-                    and _is_text(one.value)
-                    and ast.unparse(one.value).count("\\n") > 2
-                ):
+                if isinstance(one, ast.Assign) and _is_text(one.value) and ast.unparse(one.value).count("\\n") > 2:
                     yield one.value
         case ast.Compare():
             yield from (one for one in (node.left, *node.comparators) if _is_text(one))
@@ -193,9 +185,7 @@ def _named(form: tuple[Piece, ...]) -> str:
     return "".join(parts)
 
 
-NUMBERS = re.compile(
-    r"count|total|number|steps?|size|seconds|line|left|done|percent|index|days|hours|bytes|limit|n"
-)
+NUMBERS = re.compile(r"count|total|number|steps?|size|seconds|line|left|done|percent|index|days|hours|bytes|limit|n")
 CODE = re.compile(
     r".*(path|file|folder|name|names|key|id|root|target|url|cwd|log|word|option|flag|class|type|shape|place|where|module|version"
     r"|command|argv|variable|dtype|device|mode|suite|stage|slot|column|table|database|host|user|section|program|script).*"

@@ -84,9 +84,7 @@ def build_optimizer(
     weight_decay: float = 1e-4,
 ) -> paddle.optimizer.Optimizer:
     """Return SGD with momentum; a float ``weight_decay`` is added to the gradient (L2), as in torch."""
-    return paddle.optimizer.Momentum(
-        learning_rate, momentum=momentum, parameters=parameters, weight_decay=weight_decay
-    )
+    return paddle.optimizer.Momentum(learning_rate, momentum=momentum, parameters=parameters, weight_decay=weight_decay)
 
 
 def build_scheduler(
@@ -120,9 +118,7 @@ def build_dataset(root: str | Path, split: str, augment: bool = False) -> paddle
     return paddle_data.ImageFolder(Path(root), split, transform)
 
 
-def build_augmentation(
-    root: str | Path, seed: int
-) -> Callable[[int], tuple[paddle_data.Pixels, paddle_data.Drawn]]:
+def build_augmentation(root: str | Path, seed: int) -> Callable[[int], tuple[paddle_data.Pixels, paddle_data.Drawn]]:
     """Return a function that augments a training image, given its number, as `build_dataset` does.
 
     Args:
@@ -133,9 +129,7 @@ def build_augmentation(
     return paddle_data.build_augmentation(root, RESIZE, CROP)
 
 
-def build_transforms(
-    root: str | Path, split: str
-) -> tuple[Callable[[int], Image.Image], list[paddle_data.Step]]:
+def build_transforms(root: str | Path, split: str) -> tuple[Callable[[int], Image.Image], list[paddle_data.Step]]:
     """Return what reads an image of the data set by its number, and the named steps of `build_transform`."""
     return paddle_data.build_transforms(root, split, RESIZE, CROP)
 

@@ -127,9 +127,7 @@ def build_augmentation(root: str | Path, seed: int) -> Callable[[int], tuple[Ten
     return torch_data.build_augmentation(root, RESIZE, CROP)
 
 
-def build_transforms(
-    root: str | Path, split: str
-) -> tuple[Callable[[int], Image.Image], list[torch_data.Step]]:
+def build_transforms(root: str | Path, split: str) -> tuple[Callable[[int], Image.Image], list[torch_data.Step]]:
     """Return what reads an image of the data set by its number, and the named steps of `build_transform`."""
     return torch_data.build_transforms(root, split, RESIZE, CROP)
 

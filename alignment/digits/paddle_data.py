@@ -141,9 +141,7 @@ class ImageFolder(Dataset):  # type: ignore[misc]
 
 def build_loader(dataset: Dataset, batch_size: int, seed: int, epoch: int) -> Any:
     """Return the shuffled batches of one epoch as ``tools/train.py`` trains on them."""
-    return train_batches(
-        dataset, batch_size=batch_size, seed=seed, epoch=epoch, skip=0, num_workers=0
-    )[0]  # fmt: skip
+    return train_batches(dataset, batch_size=batch_size, seed=seed, epoch=epoch, skip=0, num_workers=0)[0]
 
 
 def build_augmentation(root: str | Path, resize: int, crop: int) -> Callable[[int], tuple[Pixels, Drawn]]:

@@ -67,14 +67,7 @@ class ConvNorm(nn.Sequential):  # type: ignore[misc]
     ) -> None:
         super().__init__(
             nn.Conv2D(
-                channels,
-                out,
-                kernel,
-                stride,
-                (kernel - 1) // 2,
-                groups=groups,
-                weight_attr=_kaiming(),
-                bias_attr=False,
+                channels, out, kernel, stride, (kernel - 1) // 2, groups=groups, weight_attr=_kaiming(), bias_attr=False
             ),
             # Paddle's momentum is the share that stays, torch's the share that is new: 1 - 0.01.
             nn.BatchNorm2D(out, momentum=0.99, epsilon=0.001),
@@ -232,9 +225,7 @@ def build_dataset(root: str | Path, split: str, augment: bool = False) -> paddle
     return paddle_data.ImageFolder(Path(root), split, transform)
 
 
-def build_augmentation(
-    root: str | Path, seed: int
-) -> Callable[[int], tuple[paddle_data.Pixels, paddle_data.Drawn]]:
+def build_augmentation(root: str | Path, seed: int) -> Callable[[int], tuple[paddle_data.Pixels, paddle_data.Drawn]]:
     """Return a function that augments a training image, given its number, as `build_dataset` does.
 
     Args:

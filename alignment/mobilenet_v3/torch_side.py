@@ -118,9 +118,7 @@ class InvertedResidual(nn.Module):
         layers: list[nn.Module] = []
         if row.expanded != row.channels:
             layers.append(ConvNorm(row.channels, row.expanded, 1, activation=row.activation))
-        layers.append(
-            ConvNorm(row.expanded, row.expanded, row.kernel, row.stride, row.expanded, row.activation)
-        )
+        layers.append(ConvNorm(row.expanded, row.expanded, row.kernel, row.stride, row.expanded, row.activation))
         if row.squeeze:
             layers.append(SqueezeExcitation(row.expanded))
         layers.append(ConvNorm(row.expanded, row.out, 1))
@@ -144,10 +142,7 @@ class MobileNetV3Small(nn.Module):
         )
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Sequential(
-            nn.Linear(576, 1024),
-            nn.Hardswish(),
-            nn.Dropout(dropout),
-            nn.Linear(1024, num_classes),
+            nn.Linear(576, 1024), nn.Hardswish(), nn.Dropout(dropout), nn.Linear(1024, num_classes)
         )
         self.apply(initialize)
 
@@ -195,10 +190,7 @@ def build_optimizer(
     decayed, plain = [], []
     for parameter in parameters:
         (plain if parameter.ndim <= 1 else decayed).append(parameter)
-    groups = [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0}]
     return torch.optim.SGD([one for one in groups if one["params"]], lr=learning_rate, momentum=momentum)
 
 

@@ -42,13 +42,7 @@ class MultiView(nn.Layer):
     """
 
     def __init__(
-        self,
-        channels: int,
-        num_segments: int,
-        *,
-        alpha: float = 0.125,
-        share: bool = False,
-        mode: str = "THW",
+        self, channels: int, num_segments: int, *, alpha: float = 0.125, share: bool = False, mode: str = "THW"
     ) -> None:
         super().__init__()
         self.num_segments, self.mixed, self.share = num_segments, int(channels * alpha), share
@@ -96,9 +90,7 @@ def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.C
 class Block(nn.Layer):
     """A residual block: basic, or a bottleneck that ends in four times the width; ``mvf`` comes first in it."""
 
-    def __init__(
-        self, inputs: int, width: int, stride: int, *, bottleneck: bool, mvf: MultiView | None
-    ) -> None:
+    def __init__(self, inputs: int, width: int, stride: int, *, bottleneck: bool, mvf: MultiView | None) -> None:
         super().__init__()
         outputs = 4 * width if bottleneck else width
         kernels = (1, 3, 1) if bottleneck else (3, 3)
@@ -287,12 +279,7 @@ class Clips(Dataset):  # type: ignore[misc]
 
 
 def build_dataset(
-    root: str | Path,
-    split: str,
-    num_segments: int = 16,
-    size: int = 224,
-    short_side: int = 256,
-    seed: int = 0,
+    root: str | Path, split: str, num_segments: int = 16, size: int = 224, short_side: int = 256, seed: int = 0
 ) -> Clips:
     """Return the videos of a split; for the arguments see `alignment.mvf.torch_side.build_dataset`."""
     folder = Path(root)
@@ -309,11 +296,7 @@ def build_inference_set(
     del seed
     folder = Path(path)
     return Clips(
-        folder,
-        find_videos(folder),
-        (),
-        num_segments=num_segments,
-        transform=build_transform(size, short_side),
+        folder, find_videos(folder), (), num_segments=num_segments, transform=build_transform(size, short_side)
     )
 
 

@@ -45,13 +45,7 @@ class MultiView(nn.Module):
     """
 
     def __init__(
-        self,
-        channels: int,
-        num_segments: int,
-        *,
-        alpha: float = 0.125,
-        share: bool = False,
-        mode: str = "THW",
+        self, channels: int, num_segments: int, *, alpha: float = 0.125, share: bool = False, mode: str = "THW"
     ) -> None:
         super().__init__()
         self.num_segments, self.mixed = num_segments, int(channels * alpha)
@@ -86,9 +80,7 @@ class MultiView(nn.Module):
             taps = self.conv_t.weight
             for axis in (3, 4)[: len(self.mode) - 1]:
                 padding = [int(one == axis) for one in (2, 3, 4)]
-                fused = fused + functional.conv3d(
-                    clips, taps.transpose(2, axis), padding=padding, groups=self.mixed
-                )
+                fused = fused + functional.conv3d(clips, taps.transpose(2, axis), padding=padding, groups=self.mixed)
             return fused
         if "H" in self.mode:
             fused = fused + self.conv_h(clips)
@@ -115,9 +107,7 @@ class Block(nn.Module):
         mvf: what the block's inputs go through before the first convolution, not before the shortcut; None: nothing.
     """
 
-    def __init__(
-        self, inputs: int, width: int, stride: int, *, bottleneck: bool, mvf: MultiView | None
-    ) -> None:
+    def __init__(self, inputs: int, width: int, stride: int, *, bottleneck: bool, mvf: MultiView | None) -> None:
         super().__init__()
         outputs = 4 * width if bottleneck else width
         self.mvf = mvf
@@ -179,9 +169,7 @@ class MVFNet(nn.Module):
         for stage, (blocks, mixed) in enumerate(zip(BLOCKS[depth], mvf_freq, strict=True)):
             layers = []
             for number in range(blocks):
-                mvf = (
-                    MultiView(channels, num_segments, alpha=alpha, share=share, mode=mode) if mixed else None
-                )
+                mvf = MultiView(channels, num_segments, alpha=alpha, share=share, mode=mode) if mixed else None
                 stride = 2 if stage > 0 and number == 0 else 1
                 layers.append(Block(channels, 64 << stage, stride, bottleneck=bottleneck, mvf=mvf))
                 channels = (64 << stage) * (4 if bottleneck else 1)
@@ -221,9 +209,7 @@ class ClippedSGD(torch.optim.SGD):
 
     def step(self, closure: Any = None) -> Any:
         """Clip and update."""
-        nn.utils.clip_grad_norm_(
-            [one for group in self.param_groups for one in group["params"]], self.max_norm
-        )
+        nn.utils.clip_grad_norm_([one for group in self.param_groups for one in group["params"]], self.max_norm)
         return super().step(closure)
 
 
@@ -255,9 +241,7 @@ def segment_frames(frames: int, segments: int, jitter: Sequence[float] | None = 
     the one in its middle, or that at ``jitter``, a position in [0, 1) within each piece.
     """
     places = jitter if jitter is not None else [0.5] * segments
-    return [
-        min(int((number + place) * frames / segments), frames - 1) + 1 for number, place in enumerate(places)
-    ]
+    return [min(int((number + place) * frames / segments), frames - 1) + 1 for number, place in enumerate(places)]
 
 
 def transform_frame(image: Image.Image, size: int, short_side: int) -> Tensor:
@@ -286,9 +270,7 @@ class RawFrames(torch.utils.data.Dataset[tuple[Tensor, int, str]]):
         DataError: the split file or a frame is missing or damaged.
     """
 
-    def __init__(
-        self, folder: Path, split: str, *, num_segments: int, size: int, short_side: int, seed: int
-    ) -> None:
+    def __init__(self, folder: Path, split: str, *, num_segments: int, size: int, short_side: int, seed: int) -> None:
         self.folder, self.training, self.epoch, self.seed = folder, split == "train", 0, seed
         self.num_segments, self.size, self.short_side = num_segments, size, short_side
         pattern = f"*{split}_split_1_rawframes.txt"
@@ -304,9 +286,7 @@ class RawFrames(torch.utils.data.Dataset[tuple[Tensor, int, str]]):
             if match is None and not line.strip():
                 continue
             if match is None:
-                raise DataError(
-                    "is no video", file=lists[0], line=number, found=line, expected="NAME FRAMES LABEL"
-                )
+                raise DataError("is no video", file=lists[0], line=number, found=line, expected="NAME FRAMES LABEL")
             self.samples.append((match[1], int(match[2]), int(match[3])))
 
     def __len__(self) -> int:
@@ -337,12 +317,7 @@ class RawFrames(torch.utils.data.Dataset[tuple[Tensor, int, str]]):
 
 
 def build_dataset(
-    root: str | Path,
-    split: str,
-    num_segments: int = 16,
-    size: int = 224,
-    short_side: int = 256,
-    seed: int = 0,
+    root: str | Path, split: str, num_segments: int = 16, size: int = 224, short_side: int = 256, seed: int = 0
 ) -> RawFrames:
     """Return the videos of a split as (clip float32 ``[num_segments, 3, size, size]``, label, folder).
 
@@ -354,9 +329,7 @@ def build_dataset(
         short_side: pixels of the shorter side before that.
         seed: of the choice of frames for training.
     """
-    return RawFrames(
-        Path(root), split, num_segments=num_segments, size=size, short_side=short_side, seed=seed
-    )
+    return RawFrames(Path(root), split, num_segments=num_segments, size=size, short_side=short_side, seed=seed)
 
 
 def measure_accuracy(output: Tensor, label: Tensor) -> dict[str, float]:

@@ -41,9 +41,7 @@ def images(size: int, count: int = 2, classes: int = 10) -> Callable[[], dict[st
     return build
 
 
-def words(
-    *names: str, length: int = 12, labels: tuple[int, ...] = (2, 12, 32)
-) -> Callable[[], dict[str, Any]]:
+def words(*names: str, length: int = 12, labels: tuple[int, ...] = (2, 12, 32)) -> Callable[[], dict[str, Any]]:
     """Return a builder of tokens by argument; ``attention_mask`` hides the end of the second sample.
 
     Labels are numbers of the given shape, or tokens where the shape is ``()``.
@@ -86,9 +84,7 @@ def cross_entropies() -> Losses:
 
     def paddle_loss(output: Any, labels: Any) -> Any:
         logits = first(output)
-        return paddle.nn.functional.cross_entropy(
-            logits.reshape([-1, logits.shape[-1]]), labels.reshape([-1])
-        )
+        return paddle.nn.functional.cross_entropy(logits.reshape([-1, logits.shape[-1]]), labels.reshape([-1]))
 
     return torch_loss, paddle_loss
 

@@ -106,9 +106,7 @@ def import_paddleclas(backbone: str) -> Any:
 
     backbones = PADDLECLAS / "ppcls" / "arch" / "backbone"
     if not backbones.is_dir():
-        raise ModuleNotFoundError(
-            f"PaddleClas is not at {PADDLECLAS}; the variable PADDLECLAS names its checkout"
-        )
+        raise ModuleNotFoundError(f"PaddleClas is not at {PADDLECLAS}; the variable PADDLECLAS names its checkout")
     bare_package("ppcls", PADDLECLAS / "ppcls")
     bare_package("ppcls.utils", PADDLECLAS / "ppcls" / "utils")
     for name, inside in (("save_load", _StandIn), ("logger", logging.getLogger)):

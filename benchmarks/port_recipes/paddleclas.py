@@ -30,28 +30,23 @@ def model(
     return build
 
 
-def pair(name: str, build: Callable[[], tuple[Any, Any]], size: int = 64, packages: tuple[str, str] = TIMM, **more: Any) -> Pair:  # fmt: skip
+def pair(
+    name: str, build: Callable[[], tuple[Any, Any]], size: int = 64, packages: tuple[str, str] = TIMM, **more: Any
+) -> Pair:
     """Return a pair of classifiers."""
-    return Pair(
-        name=name, packages=packages, build=build, inputs=images(size), losses=cross_entropies, **more
-    )
+    return Pair(name=name, packages=packages, build=build, inputs=images(size), losses=cross_entropies, **more)
 
 
 def vit(dropout: float = 0.0) -> Callable[[], tuple[Any, Any]]:
     """Return a builder of a small ViT, with every kind of dropout that it has."""
-    both = {
-        "img_size": 32,
-        "patch_size": 8,
-        "embed_dim": 64,
-        "depth": 3,
-        "num_heads": 4,
-        "drop_path_rate": 2 * dropout,
-    }
+    both = {"img_size": 32, "patch_size": 8, "embed_dim": 64, "depth": 3, "num_heads": 4, "drop_path_rate": 2 * dropout}
     return model(
-        "vit_base_patch16_224", "model_zoo.vision_transformer", "VisionTransformer",
+        "vit_base_patch16_224",
+        "model_zoo.vision_transformer",
+        "VisionTransformer",
         both | {"pos_drop_rate": dropout, "proj_drop_rate": dropout, "attn_drop_rate": dropout},
         both | {"qkv_bias": True, "epsilon": 1e-6, "drop_rate": dropout, "attn_drop_rate": dropout},
-    )  # fmt: skip
+    )
 
 
 def open_stages_alike(reference: Any, port: Any) -> None:

@@ -52,9 +52,7 @@ def own_map(reference: Any, port: Any) -> dict[str, str]:
     return {one.target_name: one.source_name for one in maps if one.target_name and one.source_name}
 
 
-def pair(
-    name: str, build: Callable[[], tuple[Any, Any]], *fed: str, tokens: bool = False, **more: Any
-) -> Pair:
+def pair(name: str, build: Callable[[], tuple[Any, Any]], *fed: str, tokens: bool = False, **more: Any) -> Pair:
     """Return a pair of language models: a squared error of what they return, or the cross entropy of tokens."""
     shape = more.pop("labels", (2, 12, 32))
     return Pair(
@@ -123,10 +121,7 @@ def project_pooled(reference: Any, port: Any) -> None:
 
     def project(model: Any, given: Any, found: Any) -> Any:
         del given
-        pairs = (
-            ("text_model_output", model.text_projection),
-            ("vision_model_output", model.vision_projection),
-        )
+        pairs = (("text_model_output", model.text_projection), ("vision_model_output", model.vision_projection))
         for name, matrix in pairs:
             found[name]["pooler_output"] = paddle.matmul(found[name]["pooler_output"], matrix)
         return found
@@ -149,8 +144,7 @@ def give_padding_rows(reference: Any, port: Any) -> None:
 
 
 PADDING = Difference(
-    message="the embedding gives zeros at its padding index, transformers' gives the row",
-    remove=give_padding_rows,
+    message="the embedding gives zeros at its padding index, transformers' gives the row", remove=give_padding_rows
 )
 
 WORK = (
@@ -373,19 +367,12 @@ def keep_attention(reference: Any, port: Any) -> None:
 GELU = Difference(message="activation_function is relu by default, transformers' is gelu", remove=use_gelu)
 INVERTED = Difference(message="the encoder's mask hides what is to be seen", remove=hide_hidden)
 MEMORY = Difference(message="the attention to the encoder does not follow attention_mask", remove=hide_memory)
-SCALED = Difference(
-    message="the decoder scales its embeddings, transformers' only the encoder", remove=keep_scale
-)
+SCALED = Difference(message="the decoder scales its embeddings, transformers' only the encoder", remove=keep_scale)
 UNTIED = Difference(
-    message="the embeddings of encoder, decoder and model are three tensors, transformers' one",
-    remove=share_embeddings,
+    message="the embeddings of encoder, decoder and model are three tensors, transformers' one", remove=share_embeddings
 )
-NAN = Difference(
-    message="hidden tokens see nothing, and their softmax is NaN", remove=mask_finitely, shows=("eval",)
-)
-BLENDERBOT = {
-    key: value for key, value in SEQUENCES.items() if key not in ("encoder_layers", "decoder_layers")
-}
+NAN = Difference(message="hidden tokens see nothing, and their softmax is NaN", remove=mask_finitely, shows=("eval",))
+BLENDERBOT = {key: value for key, value in SEQUENCES.items() if key not in ("encoder_layers", "decoder_layers")}
 GPTS = {"vocab_size": WORDS, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
 CHECK = (
     pair("electra", model("ElectraModel", "ElectraConfig", ENCODER | {"embedding_size": 16}), "input_ids", "attention_mask", "token_type_ids"),

@@ -29,9 +29,7 @@ def model(
 
 def pair(name: str, build: Callable[[], tuple[Any, Any]], size: int = 64, **more: Any) -> Pair:
     """Return a pair of classifiers."""
-    return Pair(
-        name=name, packages=PACKAGES, build=build, inputs=images(size), losses=cross_entropies, **more
-    )
+    return Pair(name=name, packages=PACKAGES, build=build, inputs=images(size), losses=cross_entropies, **more)
 
 
 def use_ceil_mode(reference: Any, port: Any) -> None:
@@ -49,8 +47,7 @@ def drop_alike(reference: Any, port: Any) -> None:
 
 
 DROPOUT = Difference(
-    message="Dropout(mode='downscale_in_infer'): torch's scales in training, this one in eval mode",
-    remove=drop_alike,
+    message="Dropout(mode='downscale_in_infer'): torch's scales in training, this one in eval mode", remove=drop_alike
 )
 
 

@@ -13,12 +13,7 @@ CLASSES, IMAGES, SIDE = ("cat", "dog"), 2, 256
 def make_class_folders(root: Path) -> None:
     """Write ``lite_data/{train,val}/CLASS/N.jpg`` and the image that inference gets."""
     draw = np.random.default_rng(0)
-    names = [
-        f"{part}/{one}/{number}.jpg"
-        for part in ("train", "val")
-        for one in CLASSES
-        for number in range(IMAGES)
-    ]
+    names = [f"{part}/{one}/{number}.jpg" for part in ("train", "val") for one in CLASSES for number in range(IMAGES)]
     for name in (*names, "test/demo.jpg"):
         path = root / "lite_data" / name
         path.parent.mkdir(parents=True, exist_ok=True)

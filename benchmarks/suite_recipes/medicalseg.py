@@ -50,9 +50,7 @@ EXPORT = f"./export.py {CONFIG_WORDS} --without_argmax --input_shape 1 1 {SIDE} 
 
 
 def _model(name: str, more: str, *settings: str) -> Model:
-    train = (
-        f"./train.py {CONFIG_WORDS} --save_interval 2 --log_iters 1{more} --keep_checkpoint_max 1 --seed 0"
-    )
+    train = f"./train.py {CONFIG_WORDS} --save_interval 2 --log_iters 1{more} --keep_checkpoint_max 1 --seed 0"
     return Model(
         name=name,
         file="test_tipc/configs/vnet/train_infer_python.txt",

@@ -69,10 +69,7 @@ def speed(name: str, family: str, item: str) -> Model:
         name=f"{name}, {item.partition('_')[0]}",
         file=f"test_tipc/configs/{family}/{name}_train_infer_python.txt",
         # Eight images are four iterations of two.
-        settings=(
-            "python=python",
-            f"norm_train=tools/train.py -c {config} {UNEVALUATED} -o Global.print_batch_step=1",
-        ),
+        settings=("python=python", f"norm_train=tools/train.py -c {config} {UNEVALUATED} -o Global.print_batch_step=1"),
         mode="benchmark_train",
         chain="benchmark_train",
         argument=item,

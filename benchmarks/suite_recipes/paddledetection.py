@@ -123,7 +123,9 @@ def _speed(folder: str, name: str, config: str, item: str) -> Model:
 TRAINED = "output/tiny/model_final.pdparams"
 _PICODET = "configs/picodet/picodet_s_320_coco_lcnet.yml"
 # A model that was never trained finds the same boxes in every image.
-_TRAIN = f"tools/train.py -c {_PICODET} -o use_gpu=False worker_num=0 snapshot_epoch=40 epoch=40 TrainReader.batch_size=4"
+_TRAIN = (
+    f"tools/train.py -c {_PICODET} -o use_gpu=False worker_num=0 snapshot_epoch=40 epoch=40 TrainReader.batch_size=4"
+)
 _TRAIN += " pretrain_weights=False save_dir=output/tiny TrainDataset.repeat=2 LearningRate.base_lr=1.0"
 
 RECIPE = Recipe(
@@ -147,10 +149,7 @@ RECIPE = Recipe(
             makes=((TRAINED, _TRAIN),),
         ),
     ),
-    packages={
-        "2.6.2": (*PACKAGES, *OLDER),
-        "3.3.1": PACKAGES,
-    },
+    packages={"2.6.2": (*PACKAGES, *OLDER), "3.3.1": PACKAGES},
     make_data=make_data,
     env=ONE_ZLIB,
     data=("dataset/coco/train2017", "dataset/coco/val2017", "dataset/coco/test2017"),

@@ -34,10 +34,7 @@ CONFIGS = {
     "fastscnn": ("fastscnn/fastscnn_cityscapes.yml", NO_WEIGHTS),
     "lpsnet": ("lpsnet/lpsnet_m_cityscapes_1536x1024_200k.yml", NO_WEIGHTS),
     "pphumanseg_lite": ("pphumanseg_lite/pphumanseg_lite_mini_supervisely.yml", NO_WEIGHTS),
-    "segnext": (
-        "segnext/segnext_mscan_t_cityscapes_1024x1024_160k.yml",
-        "model: {backbone: {pretrained: null}}\n",
-    ),
+    "segnext": ("segnext/segnext_mscan_t_cityscapes_1024x1024_160k.yml", "model: {backbone: {pretrained: null}}\n"),
     "stdc_stdc1": ("stdc_stdc1/stdc1_seg_cityscapes_1024x512_80k.yml", NO_WEIGHTS),
 }
 """The suite's configuration by model, and what it must do without: weights that would be downloaded."""
@@ -89,13 +86,7 @@ def _matting(folder: Path, chance: random.Random) -> None:
 
 
 def _picture(
-    image: Path,
-    label: Path,
-    chance: random.Random,
-    *,
-    classes: int,
-    scale: int = 1,
-    size: tuple[int, int] = SIZE,
+    image: Path, label: Path, chance: random.Random, *, classes: int, scale: int = 1, size: tuple[int, int] = SIZE
 ) -> None:
     """Write an image of colored boxes and its label, where each class has a color of its own."""
     from PIL import Image, ImageDraw
@@ -166,12 +157,8 @@ def _quantized() -> Model:
     """Return a model that is quantized after a short training: one that was not trained decides nothing."""
     config, trained = f"{DATA}/tiny_pphumanseg_lite.yml", f"{DATA}/trained_pphumanseg_lite"
     folder = "test_tipc/output/pp_humanseg_lite_KL/pp_humanseg_lite_export_398x224"
-    train = (
-        f"tools/train.py --config {config} --device cpu --seed 100 --iters 150 --batch_size 4 --num_workers 0"
-    )
-    export = (
-        f"tools/export.py --config {config} --output_op argmax --model_path {trained}/iter_150/model.pdparams"
-    )
+    train = f"tools/train.py --config {config} --device cpu --seed 100 --iters 150 --batch_size 4 --num_workers 0"
+    export = f"tools/export.py --config {config} --output_op argmax --model_path {trained}/iter_150/model.pdparams"
     return Model(
         name="pphumanseg_lite",
         file="test_tipc/configs/pphumanseg_lite/train_ptq_infer_python.txt",
@@ -230,11 +217,7 @@ RECIPE = Recipe(
             ),
             chain="dy2static",
         ),
-        _onnx(
-            "pphumanseg_lite",
-            "pp_humanseg_lite_export_398x224",
-            f"{DATA}/tiny_pphumanseg_lite.yml",
-        ),
+        _onnx("pphumanseg_lite", "pp_humanseg_lite_export_398x224", f"{DATA}/tiny_pphumanseg_lite.yml"),
         _onnx(
             "fcn_hrnetw18_small",
             "pp_humanseg_mobile_export_192x192",
@@ -242,10 +225,7 @@ RECIPE = Recipe(
         ),
         _quantized(),
     ),
-    packages={
-        "2.6.2": (*PACKAGES, *OLDER),
-        "3.3.1": PACKAGES,
-    },
+    packages={"2.6.2": (*PACKAGES, *OLDER), "3.3.1": PACKAGES},
     make_data=make_data,
     env={"PYTHONPATH": ".", **ONE_ZLIB},
     # The folders themselves: where images alone are missing, training waits for its reader for ever.

@@ -27,22 +27,14 @@ def make_data(root: Path) -> None:
         for number in range(1, count + 1):
             name = f"{number:012d}"
             picture, truth = (Image.new("RGB", (SIDE, SIDE), color) for color in ((90, 130, 220), (1, 0, 0)))
-            segments = [
-                {"id": 1, "category_id": STUFF, "iscrowd": 0, "area": SIDE * SIDE, "bbox": [0, 0, SIDE, SIDE]}
-            ]
+            segments = [{"id": 1, "category_id": STUFF, "iscrowd": 0, "area": SIDE * SIDE, "bbox": [0, 0, SIDE, SIDE]}]
             for segment in (2, 3):
                 left, top = chance.randrange(SIDE - 24), chance.randrange(SIDE - 24)
                 box = (left, top, left + 19, top + 19)
                 ImageDraw.Draw(picture).rectangle(box, fill=(255, 100 * segment % 256, 0))
                 ImageDraw.Draw(truth).rectangle(box, fill=(segment, 0, 0))
                 segments.append(
-                    {
-                        "id": segment,
-                        "category_id": THING,
-                        "iscrowd": 0,
-                        "area": 400,
-                        "bbox": [left, top, 20, 20],
-                    }
+                    {"id": segment, "category_id": THING, "iscrowd": 0, "area": 400, "bbox": [left, top, 20, 20]}
                 )
             shown = {one[0] for _, one in truth.getcolors()}
             places = f"{part}2017/{name}.jpg", f"panoptic_{part}2017/{name}.png"

@@ -139,14 +139,8 @@ def test_only_training_images_are_cut_at_random_and_only_where_asked(frameworks,
         Image.fromarray(rows).save(folder / split / "9" / "b.PNG")
     for name in ("torch", "paddle"):
         side = import_module(f"alignment.{model}.{name}_side")
-        number = next(
-            n for n, (_, _, file) in enumerate(side.build_dataset(folder, "val")) if file == "val/9/b.PNG"
-        )
-        for split, augment, changes in (
-            ("train", False, False),
-            ("train", True, True),
-            ("val", True, False),
-        ):
+        number = next(n for n, (_, _, file) in enumerate(side.build_dataset(folder, "val")) if file == "val/9/b.PNG")
+        for split, augment, changes in (("train", False, False), ("train", True, True), ("val", True, False)):
             dataset = side.build_dataset(folder, split, augment=augment)
             draws = [np.asarray(dataset[number][0]) for _ in range(4)]
             assert draws[0].shape == (3, size, size)

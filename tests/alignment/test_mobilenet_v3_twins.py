@@ -167,9 +167,7 @@ def test_models_agree_in_eval_mode(sides, models, size):
     assert np.abs(expected - actual).max() <= 1e-5 * np.abs(expected).max()
 
 
-@pytest.mark.filterwarnings(
-    "ignore:When training, we now always track global mean:UserWarning"
-)  # Paddle's own
+@pytest.mark.filterwarnings("ignore:When training, we now always track global mean:UserWarning")  # Paddle's own
 def test_running_statistics_agree_after_a_step_in_train_mode(sides, models):
     """Up to n / (n - 1): torch keeps the unbiased variance, Paddle the biased one."""
     torch, paddle, *_ = sides
@@ -193,16 +191,10 @@ def test_running_statistics_agree_after_a_step_in_train_mode(sides, models):
     moved = 0.0
     for name, samples in counts.items():
         before = states[0][f"{name}.running_var"].numpy()
-        expected = (
-            0.99 * before + (reference[f"{name}.running_var"] - 0.99 * before) * (samples - 1) / samples
-        )
+        expected = 0.99 * before + (reference[f"{name}.running_var"] - 0.99 * before) * (samples - 1) / samples
         np.testing.assert_allclose(port[f"{name}._variance"], expected, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(
-            port[f"{name}._mean"], reference[f"{name}.running_mean"], rtol=1e-4, atol=1e-5
-        )
-        moved = max(
-            moved, np.abs(reference[f"{name}.running_mean"] - states[0][f"{name}.running_mean"].numpy()).max()
-        )
+        np.testing.assert_allclose(port[f"{name}._mean"], reference[f"{name}.running_mean"], rtol=1e-4, atol=1e-5)
+        moved = max(moved, np.abs(reference[f"{name}.running_mean"] - states[0][f"{name}.running_mean"].numpy()).max())
     assert moved > 1e-3
 
 
@@ -298,9 +290,9 @@ def test_losses_agree_and_smooth_a_tenth(sides):
     assert torch_side.build_loss()(torch.from_numpy(output), torch.from_numpy(label)).item() == pytest.approx(
         wanted, rel=1e-6
     )
-    assert float(
-        paddle_side.build_loss()(paddle.to_tensor(output), paddle.to_tensor(label))
-    ) == pytest.approx(wanted, rel=1e-6)
+    assert float(paddle_side.build_loss()(paddle.to_tensor(output), paddle.to_tensor(label))) == pytest.approx(
+        wanted, rel=1e-6
+    )
 
 
 def test_shipped_case_loads():

@@ -133,9 +133,7 @@ def test_what_cannot_be_read_is_named_by_both(sides, folder):
             side.build_dataset(folder, "val", **ARGS)
         with pytest.raises(DataError, match="has no split file"):
             side.build_dataset(folder / "rawframes", "train", **ARGS)
-    shutil.copy(
-        folder / "annotations/ucf101_train_split_1_rawframes.txt", folder / "my_train_split_1_rawframes.txt"
-    )
+    shutil.copy(folder / "annotations/ucf101_train_split_1_rawframes.txt", folder / "my_train_split_1_rawframes.txt")
     for side in sides:
         with pytest.raises(DataError, match="has several split files"):
             side.build_dataset(folder, "train", **ARGS)

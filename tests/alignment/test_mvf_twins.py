@@ -65,8 +65,7 @@ def fuse_by_hand(maps, state, segments, mode):
             shifted = np.take(padded, range(tap, tap + clips.shape[axis]), axis=axis)
             total += shifted * taps[:, tap].reshape(1, 1, mixed, 1, 1)
     mean, var, weight, bias = (
-        state[f"bn.{name}"].reshape(1, 1, mixed, 1, 1)
-        for name in ("running_mean", "running_var", "weight", "bias")
+        state[f"bn.{name}"].reshape(1, 1, mixed, 1, 1) for name in ("running_mean", "running_var", "weight", "bias")
     )
     total = (total - mean) / np.sqrt(var + 1e-5) * weight + bias
     total = total * np.clip(total + 3, 0, 6) / 6
@@ -151,8 +150,7 @@ def test_numbers_of_parameters_and_names(sides):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"mode": "TH", "share": True, "alpha": 0.5, "mvf_freq": (1, 0, 1, 0)}, {"depth": 50}],
+    "options", [{"mode": "TH", "share": True, "alpha": 0.5, "mvf_freq": (1, 0, 1, 0)}, {"depth": 50}]
 )
 def test_models_and_gradients_agree(sides, options):
     torch, paddle, torch_side, paddle_side = sides
@@ -166,9 +164,7 @@ def test_models_and_gradients_agree(sides, options):
         logits = model(tensor(clip))
         side.build_loss()(logits, tensor(label)).backward()
         outputs.append(logits.detach().numpy())
-        gradients.append(
-            {name: one.grad.numpy() for name, one in model.named_parameters() if one.grad is not None}
-        )
+        gradients.append({name: one.grad.numpy() for name, one in model.named_parameters() if one.grad is not None})
     assert np.abs(outputs[0]).max() > 0.1
     np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-6)
     assert gradients[0].keys() == gradients[1].keys()
@@ -239,9 +235,7 @@ def test_metrics_are_the_means_over_samples_and_over_present_classes(sides):
     measured = torch_side.build_metric()(torch.from_numpy(output), torch.from_numpy(label))
     assert list(measured) == list(expected)
     assert measured == pytest.approx(expected)
-    assert paddle_side.build_metric()(paddle.to_tensor(output), paddle.to_tensor(label)) == pytest.approx(
-        expected
-    )
+    assert paddle_side.build_metric()(paddle.to_tensor(output), paddle.to_tensor(label)) == pytest.approx(expected)
 
 
 def test_the_shipped_case_loads():

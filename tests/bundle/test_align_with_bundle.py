@@ -30,9 +30,7 @@ def test_verdicts_without_torch_are_those_with_it(copied, without_torch):
     assert verdicts(project.root / "a.json") == verdicts(project.root / "b.json")
     notes = json.loads((project.root / "a.json").read_text())["notes"]
     assert any(note.startswith("reference: bundle bundle, torch ") for note in notes)
-    assert any(
-        note.startswith("not checked, for the bundle has no such stage: data, metric") for note in notes
-    )
+    assert any(note.startswith("not checked, for the bundle has no such stage: data, metric") for note in notes)
     assert "# reference: bundle bundle, torch " in (project.root / "out" / "alignment.log").read_text()
 
 
@@ -76,18 +74,12 @@ REFUSED = {
         lambda root: set_manifest(root, format=99, tipchain="9.9"),
         ("has another format", "found: 99, of tipchain 9.9", "expected: 1"),
     ),
-    "a changed manifest": (
-        lambda root: set_manifest(root, threads=77),
-        ("was changed", "content"),
-    ),
+    "a changed manifest": (lambda root: set_manifest(root, threads=77), ("was changed", "content")),
     "a path out of it": (
         lambda root: set_manifest(root, inputs={"": "../inputs.npy"}),
         ("is damaged", "'../inputs.npy' is no path in the bundle"),
     ),
-    "no manifest": (
-        lambda root: (root / "bundle/manifest.json").unlink(),
-        ("is no bundle", "no manifest.json"),
-    ),
+    "no manifest": (lambda root: (root / "bundle/manifest.json").unlink(), ("is no bundle", "no manifest.json")),
     "half a manifest": (
         lambda root: (root / "bundle/manifest.json").write_text('{"kind"'),
         ("manifest.json: cannot be read",),
@@ -118,9 +110,7 @@ def align(project, capsys, *args: str) -> tuple[int, str]:
     from tipchain.cli import main
 
     out = str(project.root / "out")
-    code = main(
-        ["align", str(project.case), "--reference", str(project.root / "bundle"), "--out", out, *args]
-    )
+    code = main(["align", str(project.case), "--reference", str(project.root / "bundle"), "--out", out, *args])
     return code, capsys.readouterr().err
 
 
@@ -140,10 +130,7 @@ def test_a_bundle_that_does_not_fit_is_refused(copied, capsys, what):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (
-            ("--only", "forward,data"),
-            ("lacks a stage", "found: forward, loss", "expected: data"),
-        ),
+        (("--only", "forward,data"), ("lacks a stage", "found: forward, loss", "expected: data")),
         (("--mode", "whole_infer"), ("is of another mode", "lite_train_lite_infer", "whole_infer")),
         (("--seed", "3"), ("is of another seed", "found: --seed 0", "expected: --seed 3")),
         (("--record", "paddle"), ("--reference and --record exclude each other",)),
@@ -165,9 +152,7 @@ def test_another_torch_is_refused_unless_allowed(made, tmp_path, monkeypatch, ca
     from tipchain.parity.case import load_case
 
     (tmp_path / "torch-1.2.3.dist-info").mkdir()
-    (tmp_path / "torch-1.2.3.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: torch\nVersion: 1.2.3\n"
-    )
+    (tmp_path / "torch-1.2.3.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.2.3\n")
     monkeypatch.syspath_prepend(tmp_path)
     code, said = align(made.project, capsys)
     assert code == 2
@@ -188,9 +173,7 @@ def test_without_torch_the_projects_pin_counts(made, tmp_path, monkeypatch):
     monkeypatch.setattr(serving, "installed_versions", dict)
     check_torch(made.bundle, manifest, tmp_path)
     (tmp_path / "constraints.txt").write_text("numpy==2.0\ntorch == 1.9.1 ; python_version < '3.9'\n")
-    with pytest.raises(
-        BundleError, match=r"(?s)is of another torch.*torch 1\.9\.1, pinned in .*constraints\.txt"
-    ):
+    with pytest.raises(BundleError, match=r"(?s)is of another torch.*torch 1\.9\.1, pinned in .*constraints\.txt"):
         check_torch(made.bundle, manifest, tmp_path)
     release = manifest.torch.partition("+")[0]
     with (tmp_path / "constraints.txt").open("a") as file:

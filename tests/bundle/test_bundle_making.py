@@ -106,9 +106,7 @@ class Recorder:
 def make(made, tmp_path, monkeypatch, recorder: Recorder):
     case = load_case(made.project.case)
     monkeypatch.setattr(making, "align", recorder.align)
-    monkeypatch.setattr(
-        making, "prepare", lambda *_: Prepared(train_data=tmp_path, eval_data=tmp_path, digests={})
-    )
+    monkeypatch.setattr(making, "prepare", lambda *_: Prepared(train_data=tmp_path, eval_data=tmp_path, digests={}))
     wanted = Wanted(case=case, mode=Mode.LITE_TRAIN_LITE_INFER, stages=("forward",), folder=tmp_path / "new")
     return make_bundle(wanted)
 

@@ -43,9 +43,7 @@ def bundle(tmp_path):
 def seal(folder, document):
     """Write a manifest with the hash of its content, as somebody who forges one would."""
     facts = {
-        name: one
-        for name, one in document.items()
-        if name not in ("kind", "format", "content", "created", "commit")
+        name: one for name, one in document.items() if name not in ("kind", "format", "content", "created", "commit")
     }
     content = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     (folder / MANIFEST).write_text(json.dumps({**document, "content": content}))
@@ -54,11 +52,7 @@ def seal(folder, document):
 def changed(document, above=()):
     """Yield the document with one value after the other replaced by others."""
     parts = (
-        document.items()
-        if isinstance(document, dict)
-        else enumerate(document)
-        if isinstance(document, list)
-        else ()
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )
     for name, one in list(parts):
         for value in (*STRANGE, *changed(one)):
@@ -101,13 +95,7 @@ def test_wrong_types_are_told_by_their_names(bundle):
 
 
 def test_what_a_log_of_moves_says_rewrites_no_terminal(bundle, capsys):
-    move = {
-        "item": bundle.name,
-        "when": "\x1b[2J",
-        "who": "\u202egnorw",
-        "why": "a\nmoved  by root",
-        "new": 7,
-    }
+    move = {"item": bundle.name, "when": "\x1b[2J", "who": "\u202egnorw", "why": "a\nmoved  by root", "new": 7}
     (bundle.parent / FILE_NAME).write_text("[" * 100_000 + "\n" + json.dumps(move) + "\n")
     assert main(["bundle", "show", str(bundle)]) == 0
     out = capsys.readouterr().out

@@ -62,9 +62,7 @@ def bundle(folder: Path, digest: str = "w", **stages: Stage) -> BundleSide:
 
 
 def compare(tmp_path, stage: str, old: Stage, new: Stage, rules: Rules = RULES) -> Evidence:
-    found = compare_bundles(
-        bundle(tmp_path / "old", **{stage: old}), bundle(tmp_path / "new", **{stage: new}), rules
-    )
+    found = compare_bundles(bundle(tmp_path / "old", **{stage: old}), bundle(tmp_path / "new", **{stage: new}), rules)
     return found[0]
 
 
@@ -87,9 +85,7 @@ def test_rounding_is_accepted(tmp_path):
 def test_a_small_change_of_the_function_is_refused_below_float32s_rounding(tmp_path):
     """The dumps differ by less than rounding would let them; float64 knows better."""
     changed = LOGITS * (1 + 3e-9)
-    found = compare(
-        tmp_path, "forward", forward(rounded(LOGITS)), forward(rounded(LOGITS, seed=2), truth=changed)
-    )
+    found = compare(tmp_path, "forward", forward(rounded(LOGITS)), forward(rounded(LOGITS, seed=2), truth=changed))
     assert (found.accepted, found.how) == (False, "differs")
     assert "float64 differs: logits by" in found.reason
 
@@ -152,9 +148,8 @@ def backward(seed: int, gradients=GRADIENTS, noise=1e-6, last=None) -> Stage:
     losses = {"loss_0": rounded(np.array([2.3]), seed), "loss_4": np.array([2.0 + 0.1 * seed**3], np.float32)}
     truth = {**gradients, "loss_0": np.array([2.3]), "loss_4": np.array([2.0]) if last is None else last}
     return Stage(
-        arrays=losses, tensors=dump, truth=truth,
-        noise={"gradient/b": 1e-17, "gradient/a": 1e-15, "loss_4": 1e-12},
-    )  # fmt: skip
+        arrays=losses, tensors=dump, truth=truth, noise={"gradient/b": 1e-17, "gradient/a": 1e-15, "loss_4": 1e-12}
+    )
 
 
 def test_what_rounding_has_grown_to_after_updates_does_not_count(tmp_path):
@@ -199,16 +194,14 @@ TRAININGS = {
         True,
         "equivalence",
     ),
-    "different runs": (
-        train(seeds=SEEDS), train(losses=LOSSES + 1e-7, seeds=SEEDS - 1.0), False, "acc is different"
-    ),
+    "different runs": (train(seeds=SEEDS), train(losses=LOSSES + 1e-7, seeds=SEEDS - 1.0), False, "acc is different"),
     "too few runs": (
         train(seeds=[80.0, 82.0]),
         train(losses=LOSSES + 0.5, truth=LOSSES + 0.5, seeds=[81.0, 79.0]),
         False,
         "more seeds a side needed",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", TRAININGS)

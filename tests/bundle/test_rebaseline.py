@@ -14,14 +14,7 @@ from tiny_project import make_tiny_project
 
 from tipchain.bundle import making
 from tipchain.bundle.evidence import describe_folder
-from tipchain.bundle.manifest import (
-    damages,
-    files_below,
-    moves_of,
-    open_bundle,
-    read_manifest,
-    write_manifest,
-)
+from tipchain.bundle.manifest import damages, files_below, moves_of, open_bundle, read_manifest, write_manifest
 from tipchain.bundle.serving import kept_weights
 from tipchain.cli import main
 from tipchain.errors import BundleError
@@ -156,8 +149,7 @@ def test_wrong_use(copied, capsys, what):
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
-    [({"mode": "whole_infer"}, "of another mode"), ({"reseed": 2}, "of another seed")],
+    ("fields", "words"), [({"mode": "whole_infer"}, "of another mode"), ({"reseed": 2}, "of another seed")]
 )
 def test_a_bundle_of_something_else_never_takes_its_place(copied, tmp_path, capsys, fields, words):
     new = changed(copied.bundle, tmp_path / "new", **fields)

@@ -9,9 +9,7 @@ from tests.cases.tiny import tiny_paddle, tiny_torch
 
 
 def build_rmsprop(parameters, learning_rate, epsilon, rho, momentum=0.0):
-    return paddle.optimizer.RMSProp(
-        learning_rate, rho=rho, epsilon=epsilon, momentum=momentum, parameters=parameters
-    )
+    return paddle.optimizer.RMSProp(learning_rate, rho=rho, epsilon=epsilon, momentum=momentum, parameters=parameters)
 
 
 def build_adamax(parameters, learning_rate):

@@ -76,10 +76,7 @@ def test_an_empty_file_is_none(old):
         ("rm out/best.pdparams; mkfifo out/best.pdparams", "is no file"),
         ("ln -sf nowhere out/best.pdparams", "is a link to nothing"),
         ("rm out/best.pdparams", "is not there; out contains no file"),
-        (
-            "cd out; mv best.pdparams a; mkdir b; echo w > b/c; touch -d @9 a",
-            "is not there; out contains b/c, a",
-        ),
+        ("cd out; mv best.pdparams a; mkdir b; echo w > b/c; touch -d @9 a", "is not there; out contains b/c, a"),
     ],
 )
 def test_what_is_no_file_does_not_count(old, act, problem):
@@ -92,9 +89,7 @@ def test_a_new_link_to_an_old_file_does_not_count(old):
 
 
 def test_one_match_of_one_pattern_will_do(old):
-    assert (
-        why(old, "mkdir out/iter_2; echo w > out/iter_2/x.pdparams", "out/best.*", "out/*/x.pdparams") == ""
-    )
+    assert why(old, "mkdir out/iter_2; echo w > out/iter_2/x.pdparams", "out/best.*", "out/*/x.pdparams") == ""
     assert OLD in why(old, ": > out/empty.pdparams", "none", "out/*.pdparams")
 
 
@@ -110,10 +105,7 @@ def test_patterns_may_be_absolute_and_names_hold_brackets(tmp_path):
 
 
 def test_every_artifact_is_asked_for(tmp_path):
-    leaves = (
-        Artifact(what="program", files=("a.json", "a.pdmodel")),
-        Artifact(what="weights", files=("a.w",)),
-    )
+    leaves = (Artifact(what="program", files=("a.json", "a.pdmodel")), Artifact(what="weights", files=("a.w",)))
     found = missing_files(leaves, tmp_path, {})
     forms = "{a.json,a.pdmodel}"
     assert explain(found) == f"exit 0, but no program: {forms} is not there; no weights: a.w is not there"

@@ -49,9 +49,7 @@ def test_a_changed_line_is_that_of_an_edited_file(plan, setting, line, legacy):
     assert changed.commands == plan(edit(TEMPLATE, line), legacy=legacy).commands
     assert changed.commands != plan(legacy=legacy).commands
     key = line[0]
-    assert any(
-        note.startswith(f"--set {setting!r}: line ") and f", {key}, is" in note for note in changed.notes
-    )
+    assert any(note.startswith(f"--set {setting!r}: line ") and f", {key}, is" in note for note in changed.notes)
 
 
 def test_a_setting_that_changes_nothing_is_no_note(plan):
@@ -123,17 +121,7 @@ def test_without_training_the_gpu_is_that_of_inference(plan):
 def test_on_the_command_line_and_in_json(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("gpu_list", "gpu_list:0")))
-    line = [
-        "plan",
-        "p.txt",
-        LITE.value,
-        "--device",
-        "cpu",
-        "--set",
-        "--epochs=lite_train_lite_infer=7",
-        "--json",
-        "-",
-    ]
+    line = ["plan", "p.txt", LITE.value, "--device", "cpu", "--set", "--epochs=lite_train_lite_infer=7", "--json", "-"]
     assert main(line) == 0
     found = json.loads(capsys.readouterr().out)
     assert "--epochs=7" in found["commands"][0]["argv"]

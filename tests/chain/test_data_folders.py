@@ -34,10 +34,7 @@ def test_logs_are_english_whoever_reads_them(monkeypatch):
 
 
 def test_the_folders_that_a_place_is_given_go_before_the_modes_and_the_users_before_all():
-    assert (data_of("train"), data_of("eval")) == (
-        "/root/test_tipc/data/lite_data",
-        "/root/test_tipc/data/whole_data",
-    )
+    assert (data_of("train"), data_of("eval")) == ("/root/test_tipc/data/lite_data", "/root/test_tipc/data/whole_data")
     folders = DataFolders(train="a", other="b")
     assert [data_of(step, folders=folders) for step in ("train", "eval", "align", "infer")] == [
         "/root/a", "/root/b", "/root/b", "/root/b",

@@ -28,9 +28,7 @@ def test_files_without_marks():
 
 def test_keys_and_programs_tell():
     assert detect(edit(TEMPLATE, ("--epochs", "runner.epochs:1"))) == "paddlerec"
-    video = edit(
-        TEMPLATE, ("--model:", "--model_file:m"), ("--benchmark:True", "--benchmark:True\n--params_file:p")
-    )
+    video = edit(TEMPLATE, ("--model:", "--model_file:m"), ("--benchmark:True", "--benchmark:True\n--params_file:p"))
     assert detect(video.removesuffix("null:null\n")) == "paddlevideo"
     gan = edit(TEMPLATE, ("--device", "##"), ("norm_train", "norm_train:tools/main.py -c a.yaml"))
     assert detect(gan) == "paddlegan"

@@ -40,9 +40,7 @@ def ended(result):
 
 
 def test_a_stub_that_leaves_its_artifact_passes(go):
-    result = go(
-        "mkdir -p run/out; echo w > run/out/.tmp; mv run/out/.tmp run/out/a.pdparams", leaves=(CHECKPOINT,)
-    )
+    result = go("mkdir -p run/out; echo w > run/out/.tmp; mv run/out/.tmp run/out/a.pdparams", leaves=(CHECKPOINT,))
     assert ended(result) == ("PASS", "")
     assert result.missing == ()
 
@@ -70,9 +68,7 @@ def test_an_old_artifact_is_not_taken_for_this_commands(go, tmp_path):
     assert go("echo new > run/out/best.pdparams", leaves=(CHECKPOINT,)).outcome is Outcome.PASS
 
 
-@pytest.mark.parametrize(
-    "link", ["ln -s ../../old/a.pdparams run/out/", "rmdir run/out; ln -s ../old run/out"]
-)
+@pytest.mark.parametrize("link", ["ln -s ../../old/a.pdparams run/out/", "rmdir run/out; ln -s ../old run/out"])
 def test_a_link_to_an_old_artifact_is_not_taken_for_this_commands(go, tmp_path, link):
     (tmp_path / "old").mkdir()
     (tmp_path / "old/a.pdparams").write_text("w")
@@ -100,10 +96,7 @@ def test_what_a_failed_or_killed_command_did_not_leave_is_not_its_reason(go):
 
 def test_the_reason_is_the_exception_and_not_its_hint(go):
     lines = "Traceback (most recent call last):\\n  File x\\nRuntimeError: (NotFound) Cannot open file m.json\\n  [Hint: Expected]"
-    assert (
-        ended(go(f"printf '{lines}\\n\\n'; exit 1"))[1]
-        == "exit 1: RuntimeError: (NotFound) Cannot open file m.json"
-    )
+    assert ended(go(f"printf '{lines}\\n\\n'; exit 1"))[1] == "exit 1: RuntimeError: (NotFound) Cannot open file m.json"
     assert ended(go("printf 'ready\\n  but not quite\\n'; exit 1"))[1].endswith("but not quite")
     converted = "\\33[31m2026-11-23 [ERROR]\\tFailed to convert\\n  [Hint: Expected]\\n.\\33[0m\\n"
     assert ended(go(f"printf '{converted}'; exit 255"))[1].endswith("[ERROR] Failed to convert")
@@ -133,11 +126,7 @@ def test_a_bad_pattern_is_an_error_before_the_start(go, tmp_path):
 
 def test_figures_come_from_the_log_also_of_what_failed(go):
     assert go("echo 'loss: nan, ips: 4 samples/s'").outcome is Outcome.PASS
-    assert go("echo 'loss: 2.5, ips: 4 samples/s'; exit 1").figures == {
-        "loss": 2.5,
-        "ips": 4.0,
-        "avg_ips": 4.0,
-    }
+    assert go("echo 'loss: 2.5, ips: 4 samples/s'; exit 1").figures == {"loss": 2.5, "ips": 4.0, "avg_ips": 4.0}
     assert go("echo 'inference_time(ms): 12.3'", step="infer").figures == {"inference_ms": 12.3}
     assert go("echo 'loss: 1'", step="export").figures == {}
 
@@ -154,10 +143,7 @@ def test_a_find_is_settled_just_before_the_start(go, tmp_path):
 
 def test_a_find_without_a_match_does_not_start(go, tmp_path):
     result = go("touch ran", finds=(Find(text="run/best", files=("run/none/*.pdparams",)),))
-    assert ended(result) == (
-        "ERROR",
-        "not started: nothing is there for run/best: looked for run/none/*.pdparams",
-    )
+    assert ended(result) == ("ERROR", "not started: nothing is there for run/best: looked for run/none/*.pdparams")
     assert (result.started, result.log) == ("", "")
     assert not (tmp_path / "ran").exists()
 

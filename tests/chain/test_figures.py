@@ -116,9 +116,7 @@ def test_inference():
     assert figures("infer", own) == {"data_num": 20, "total_s": 0.715, "cpu_rss_mb": 812.5, "avg_ms": 7}
 
 
-@pytest.mark.parametrize(
-    "text", ["nan", "NaN", "-nan", "inf", "-inf", "Infinity", "1e-5", "1.5E+3", ".5", "-2."]
-)
+@pytest.mark.parametrize("text", ["nan", "NaN", "-nan", "inf", "-inf", "Infinity", "1e-5", "1.5E+3", ".5", "-2."])
 def test_numbers_of_every_kind(text):
     (value,) = figures("train", [f"loss: {text}, other: 1"]).values()
     assert value == float(text) or math.isnan(value) == math.isnan(float(text))

@@ -20,11 +20,7 @@ def make(root, *names, age=0):
 
 def settled(root, text, *files, argv=None, cwd="."):
     command = Command(
-        id="eval",
-        step="eval",
-        argv=argv or ("python", f"-o=w={text}"),
-        cwd=cwd,
-        finds=(Find(text=text, files=files),),
+        id="eval", step="eval", argv=argv or ("python", f"-o=w={text}"), cwd=cwd, finds=(Find(text=text, files=files),)
     )
     return settle(command, root, root / "run").argv
 
@@ -39,9 +35,7 @@ def test_the_first_pattern_with_a_match_gives_the_text(tmp_path):
     files = ("run/best_model/model.pdparams", "run/iter_*/model.pdparams")
     assert settled(tmp_path, "run/best_model/model.pdparams", *files)[1] == "-o=w=run/iter_2/model.pdparams"
     make(tmp_path, "run/best_model/model.pdparams", age=100)
-    assert (
-        settled(tmp_path, "run/best_model/model.pdparams", *files)[1] == "-o=w=run/best_model/model.pdparams"
-    )
+    assert settled(tmp_path, "run/best_model/model.pdparams", *files)[1] == "-o=w=run/best_model/model.pdparams"
 
 
 def test_the_newest_match_counts_then_the_name(tmp_path):
@@ -137,13 +131,9 @@ def test_a_program_outside_of_the_run_is_the_newer_one_by_whatever_name(tmp_path
     files = ("models/m.pdmodel", "models/m.json")
 
     def words():
-        finds = tuple(
-            Find(text=text, files=files, anywhere=True) for text in ("./models/m.pdmodel", "m.pdmodel")
-        )
+        finds = tuple(Find(text=text, files=files, anywhere=True) for text in ("./models/m.pdmodel", "m.pdmodel"))
         argv = ("x", "--model=./models/m.pdmodel", "--model_filename=m.pdmodel")
-        return settle(
-            Command(id="a", step="convert", argv=argv, finds=finds), tmp_path, tmp_path / "run"
-        ).argv[1:]
+        return settle(Command(id="a", step="convert", argv=argv, finds=finds), tmp_path, tmp_path / "run").argv[1:]
 
     assert words() == ("--model=./models/m.pdmodel", "--model_filename=m.pdmodel")
     make(tmp_path, "models/m.json")

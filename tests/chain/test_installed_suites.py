@@ -14,9 +14,7 @@ from chain_samples import TEMPLATE
 from tipchain.chain import profiles
 from tipchain.cli import main
 
-PROFILE = (
-    "suite: speechful\ntitle: SpeechFul's driver\nextends: template\nrecognise: {folders: [speechful]}\n"
-)
+PROFILE = "suite: speechful\ntitle: SpeechFul's driver\nextends: template\nrecognise: {folders: [speechful]}\n"
 PYPROJECT = """\
 [build-system]
 requires = ["hatchling"]
@@ -97,9 +95,7 @@ def test_the_suite_of_a_package_that_pip_installed_is_known_by_name_and_found_by
         ("paddleseg = speechful_tipc", {"paddleseg": PROFILE}, "there is a suite 'paddleseg' already"),
     ],
 )
-def test_a_broken_entry_point_is_one_error_that_names_its_package(
-    installed, tmp_path, capsys, points, files, message
-):
+def test_a_broken_entry_point_is_one_error_that_names_its_package(installed, tmp_path, capsys, points, files, message):
     installed(points, **files)
     (tmp_path / "f.txt").write_text(TEMPLATE)
     assert main(["plan", str(tmp_path / "f.txt"), MODE, "--suite", "speechful"]) == 2

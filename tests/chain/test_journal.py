@@ -319,9 +319,7 @@ def states(bench, *argv):
 
 def test_which_words_name_files(bench):
     (bench.root / "w.pdparams").write_text("w")
-    found = states(
-        bench, "bash", "x=y=net.yaml", "Global.pretrained=w", "--lr=net.yml", "net", "a" * 5000, "/dev/null"
-    )
+    found = states(bench, "bash", "x=y=net.yaml", "Global.pretrained=w", "--lr=net.yml", "net", "a" * 5000, "/dev/null")
     assert set(found.files) == {"net.yaml", "w"}
     assert set(states(bench, str(bench.root / "train.sh")).files) == {str(bench.root / "train.sh")}
     assert states(bench, "train.sh").files == {}  # a bare name is looked up in the PATH

@@ -79,15 +79,11 @@ def test_a_static_graph_is_another_training(tmp_path):
 
 
 def test_trainings_write_to_folders_of_their_own(tmp_path):
-    folders = {
-        word for one in planned(tmp_path).commands for word in one.argv if "Global.output_dir=" in word
-    }
+    folders = {word for one in planned(tmp_path).commands for word in one.argv if "Global.output_dir=" in word}
     assert len(folders) == 4
 
 
-@pytest.mark.parametrize(
-    "argument", ["dynamic_bs8_fp32", "static_bs8_fp32_DP_N1C1", "dynamic_bs_fp32_DP_N1C1"]
-)
+@pytest.mark.parametrize("argument", ["dynamic_bs8_fp32", "static_bs8_fp32_DP_N1C1", "dynamic_bs_fp32_DP_N1C1"])
 def test_what_is_no_item_is_refused(argument, tmp_path):
     with pytest.raises(UsageError, match="is no item of a benchmark"):
         planned(tmp_path, argument=argument)
@@ -173,10 +169,7 @@ def test_lines_at_the_start_of_each_epoch_are_left_out_too():
     assert found.figures()["avg_ips[samples/s]"] == pytest.approx((40 + 30 + 40) / 3)
     few = FigureReader("train", Speed(warm_up=1, unit="samples/s", each_epoch=2))
     few.read("[TRAIN] epoch: 1, ips: 1.0")
-    assert (
-        few.unmeasured()
-        == "1 lines tell a speed, and the first 1 are warm-up, as are the first 2 of each epoch"
-    )
+    assert few.unmeasured() == "1 lines tell a speed, and the first 1 are warm-up, as are the first 2 of each epoch"
 
 
 def seg(tmp_path, last: str, **options):

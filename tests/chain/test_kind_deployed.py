@@ -110,13 +110,7 @@ def planned(tmp_path, text, suite, name="Net_serving_python.txt", **more):
 def test_conversion_server_and_client_for_each_device(tmp_path):
     plan = planned(tmp_path, SERVING, "paddleclas")
     assert (plan.chain, plan.mode) == ("serving_python", Mode.SERVING_INFER)
-    assert [one.id for one in plan.commands] == [
-        "convert",
-        "serve[gpu]",
-        "ask[gpu]",
-        "serve[cpu]",
-        "ask[cpu]",
-    ]
+    assert [one.id for one in plan.commands] == ["convert", "serve[gpu]", "ask[gpu]", "serve[cpu]", "ask[cpu]"]
     assert plan.commands[0].argv[:4] == (
         "python3.7",
         "-m",
@@ -129,10 +123,7 @@ def test_conversion_server_and_client_for_each_device(tmp_path):
 
 def test_the_files_name_tells_a_cpp_server(tmp_path):
     plan = planned(
-        tmp_path,
-        SERVING.replace("classification_web_service.py", "null"),
-        "paddleclas",
-        "Net_serving_cpp.txt",
+        tmp_path, SERVING.replace("classification_web_service.py", "null"), "paddleclas", "Net_serving_cpp.txt"
     )
     assert plan.chain == "serving_cpp"
     assert plan.commands[1].argv[1:] == (
@@ -207,8 +198,10 @@ def test_a_file_without_headers_is_told_by_its_name(tmp_path, legacy):
     assert (plan.chain, plan.model) == ("lite", "Net")
     assert [one.step for one in plan.commands] == ["push", "infer", "push", "infer"]
     assert plan.commands[3].argv == (
-        "adb", "shell", "export LD_LIBRARY_PATH=/data/tmp/; /data/tmp/clas_system /data/tmp/config.txt /data/tmp/cat.jpg",
-    )  # fmt: skip
+        "adb",
+        "shell",
+        "export LD_LIBRARY_PATH=/data/tmp/; /data/tmp/clas_system /data/tmp/config.txt /data/tmp/cat.jpg",
+    )
     assert all("needs a phone" in one.skip for one in plan.commands)
     with pytest.raises(ParamsError, match="before the first section header"):
         planned(tmp_path, LITE, None, "Net.txt")

@@ -36,9 +36,7 @@ distill_train:null
 null:null
 ##
 """
-BASE = SECTION.format(
-    name="base_train", trainer="norm_train", static="to_static_train:-o Global.to_static=True"
-)
+BASE = SECTION.format(name="base_train", trainer="norm_train", static="to_static_train:-o Global.to_static=True")
 AMP = SECTION.format(name="amp_train", trainer="amp_train", static="to_static_train:-o Global.to_static=True")
 UNTOLD = SECTION.format(name="amp_train", trainer="amp_train", static="null:null")
 SEG = """=========================== base_train ===========================

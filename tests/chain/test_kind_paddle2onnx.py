@@ -105,14 +105,10 @@ def test_detection_exports_first_and_names_files_by_the_model(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("value", "message"), [("nrom", "unknown model 'nrom'"), ("fpgm", "whose export is null")]
-)
+@pytest.mark.parametrize(("value", "message"), [("nrom", "unknown model 'nrom'"), ("fpgm", "whose export is null")])
 def test_detection_refuses_models_that_it_cannot_export(value, message, tmp_path):
     with pytest.raises(ParamsError, match=message):
-        planned(
-            tmp_path, DETECTION.replace("infer_mode:norm", f"infer_mode:{value}"), suite="paddledetection"
-        )
+        planned(tmp_path, DETECTION.replace("infer_mode:norm", f"infer_mode:{value}"), suite="paddledetection")
 
 
 COMPARISON = runpy.run_path(str(COMPARE))
@@ -132,7 +128,7 @@ NEARBY = [EXPECTED + np.float32(1e-6)]
         (EXPECTED[:99], False),
         (EXPECTED.reshape(10, 10), False),
     ],
-)  # fmt: skip
+)
 def test_an_output_may_differ_by_what_rounding_explains(actual, good):
     assert compare(EXPECTED, actual, NEARBY, -EXPECTED)[1] is good
 
@@ -156,9 +152,7 @@ def test_an_output_that_no_input_changes_proves_nothing():
 
 
 def test_rows_of_a_detector_are_compared_in_any_order_and_by_columns():
-    rows = np.array(
-        [[1, 0.9, 10, 20, 100, 200], [1, 0.9, 11, 20, 90, 210], [3, 0.2, 5, 5, 50, 60]], np.float32
-    )
+    rows = np.array([[1, 0.9, 10, 20, 100, 200], [1, 0.9, 11, 20, 90, 210], [3, 0.2, 5, 5, 50, 60]], np.float32)
     nearby, elsewhere = [rows[[1, 0, 2]] + np.float32(1e-7)], rows + 1
     assert compare(rows, rows[[2, 0, 1]], nearby, elsewhere)[1]
     off = rows[[2, 0, 1]].copy()
@@ -179,12 +173,9 @@ def test_whole_numbers_that_no_input_changes_prove_nothing(monkeypatch, capsys, 
             return [np.zeros((2, 2), np.int64) if constant else (inputs["x"] > 0).astype(np.int64)]
 
         monkeypatch.setitem(main.__globals__, "open_paddle", lambda *_, run=run: (["x"], run))
-        monkeypatch.setitem(
-            main.__globals__, "open_onnx", lambda _, run=run: ({"x": ([1, 300], "tensor(float)")}, run)
-        )
+        monkeypatch.setitem(main.__globals__, "open_onnx", lambda _, run=run: ({"x": ([1, 300], "tensor(float)")}, run))
         words = [
-            f"--{one}={tmp_path}/m.{end}"
-            for one, end in (("model", "json"), ("params", "pdiparams"), ("onnx", "onnx"))
+            f"--{one}={tmp_path}/m.{end}" for one, end in (("model", "json"), ("params", "pdiparams"), ("onnx", "onnx"))
         ]
         monkeypatch.setattr("sys.argv", ["compare_onnx.py", *words])
         assert main() == code

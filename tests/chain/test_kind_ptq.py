@@ -238,9 +238,7 @@ def test_without_labels_the_plan_says_why(tmp_path, listed):
 def test_nothing_is_recorded_where_nothing_was_quantized(tmp_path):
     plan = planned(tmp_path, SEG, "paddleseg")
     assert all(one.needs == ("quantize",) for one in plan.commands if one.step == "record")
-    exported = next(
-        one for one in planned(tmp_path, DETECTION, "paddledetection").commands if one.step == "export"
-    )
+    exported = next(one for one in planned(tmp_path, DETECTION, "paddledetection").commands if one.step == "export")
     assert exported.needs == ("quantize",)
 
 
@@ -342,8 +340,7 @@ def test_what_is_not_finite_fails(bad):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [record(SCORES, inputs=("a", "c")), record(SCORES, SCORES), record(SCORES[:2]), record(inputs=())],
+    "other", [record(SCORES, inputs=("a", "c")), record(SCORES, SCORES), record(SCORES[:2]), record(inputs=())]
 )
 def test_records_of_other_inputs_or_outputs_say_nothing(other):
     with pytest.raises(IncomparableError):
@@ -406,9 +403,7 @@ def judged(folder, truth, reference, quantized, limit=0.02):
 def test_the_drop_of_the_accuracy_is_judged_and_no_longer_the_agreement(tmp_path):
     truth = np.arange(400) % 4
     reference = np.where(np.arange(400) % 10 < 7, truth, (truth + 1) % 4)
-    moved = np.where(
-        reference == truth, reference, (truth + 2) % 4
-    )  # other decisions, all of them wrong before, too
+    moved = np.where(reference == truth, reference, (truth + 2) % 4)  # other decisions, all of them wrong before, too
     lines, good, decided = judged(tmp_path, truth, reference, moved)
     assert (good, decided) == (True, True)
     assert {"unquantized_top1: 0.7", "top1: 0.7", "metric_drop: 0", "disagreement: 0.3"} <= set(lines)
@@ -440,9 +435,7 @@ def test_maps_of_classes_give_the_mean_overlap(tmp_path):
     image = pytest.importorskip("PIL.Image")
     truth = np.zeros((4, 8), np.uint8)
     truth[:, 4:], truth[0] = 1, 255
-    image.fromarray(np.kron(truth, np.ones((2, 2), np.uint8))).save(
-        tmp_path / "truth.png"
-    )  # twice the output's size
+    image.fromarray(np.kron(truth, np.ones((2, 2), np.uint8))).save(tmp_path / "truth.png")  # twice the output's size
     (tmp_path / "list.txt").write_text("0.jpg truth.png\n")
     labels = read_labels(tmp_path / "list.txt", tmp_path)
     reference = truth % 255
@@ -459,11 +452,7 @@ def test_maps_of_classes_give_the_mean_overlap(tmp_path):
 
 @pytest.mark.parametrize(
     ("lines", "said"),
-    [
-        ("0.jpg 1 2\n", ":1: not an image and its class"),
-        ("0.jpg none.png\n", "not an image"),
-        ("", "is empty"),
-    ],
+    [("0.jpg 1 2\n", ":1: not an image and its class"), ("0.jpg none.png\n", "not an image"), ("", "is empty")],
 )
 def test_a_list_of_something_else_says_nothing(tmp_path, lines, said):
     (tmp_path / "list.txt").write_text(lines)
@@ -485,15 +474,7 @@ def test_labels_that_a_file_names_must_decide(tmp_path):
     left = tmp_path / "left.npz"
     np.savez(left, **labelled(tmp_path, scored([0, 1])))
     listed(tmp_path, [0, 1])
-    argv = [
-        sys.executable,
-        COMPARE,
-        left,
-        left,
-        "--max-drop=0.1",
-        "--max-disagreement=0.1",
-        "--max-error=0.1",
-    ]
+    argv = [sys.executable, COMPARE, left, left, "--max-drop=0.1", "--max-disagreement=0.1", "--max-error=0.1"]
     argv += ["--labels", tmp_path / "list.txt", "--root", tmp_path]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, "top1: 1\n" in done.stdout) == (0, True)

@@ -69,11 +69,7 @@ def test_only_other_kinds_own_sections():
 def test_a_sole_mode_need_not_be_named(clas, capsys):
     assert main(["plan", clas, "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["mode"], found["chain"], found["suite"]) == (
-        "paddle2onnx_infer",
-        "paddle2onnx",
-        "paddleclas",
-    )
+    assert (found["mode"], found["chain"], found["suite"]) == ("paddle2onnx_infer", "paddle2onnx", "paddleclas")
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "prepare"])

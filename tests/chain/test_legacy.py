@@ -32,19 +32,14 @@ def test_the_recorded_commands_exactly(suite):
         if record["suite"] == suite:
             path = CORPUS / "configs" / record["repo"] / record["config"]
             got = make(path.read_text(), record["mode"], suite)
-            assert [facts(command) for command in got] == record["commands"], (
-                record["config"],
-                record["mode"],
-            )
+            assert [facts(command) for command in got] == record["commands"], (record["config"], record["mode"])
             checked += 1
     assert checked >= 4
 
 
 def test_two_gpu_leg_of_the_template_by_hand():
     text = edit(TEMPLATE, ("gpu_list", "gpu_list:0|1,2"), ("--device", "--device:gpu"), ("eval", "eval:null"))
-    trains = [
-        command for command in make(text, "lite_train_lite_infer", "template") if command.step == "train"
-    ]
+    trains = [command for command in make(text, "lite_train_lite_infer", "template") if command.step == "train"]
     save = "./test_tipc/output/norm_train_gpus_{}_autocast_null"
     rest = ["--epochs=1", "--batch-size=4"]
     program = ["train.py", "--case", "a.yaml"]
@@ -100,10 +95,7 @@ def test_a_blank_after_the_name_of_the_model_file_is_no_part_of_a_bare_word():
     text = edit(TEMPLATE, ("train_model_name", "train_model_name:latest "))
     export = make(text, "lite_train_lite_infer", "paddlegan")[2]
     assert export.step == "export"
-    assert (
-        export.argv[2]
-        == "./test_tipc/output/net/lite_train_lite_infer/norm_train_gpus_-1_autocast_null/latest"
-    )
+    assert export.argv[2] == "./test_tipc/output/net/lite_train_lite_infer/norm_train_gpus_-1_autocast_null/latest"
 
 
 def test_no_interpreter_leaves_the_script_alone():

@@ -98,9 +98,7 @@ def test_a_missing_line_is_named_where_it_is(lint, suite, text):
             continue
         found = errors(lint("\n".join(lines[:index] + lines[index + 1 :]), suite))
         if line in ("--benchmark:True", "null:null") and not found:
-            assert (
-                suite == "tipchain"
-            )  # the last argument may be missing, and with it the last line is no other
+            assert suite == "tipchain"  # the last argument may be missing, and with it the last line is no other
             assert index >= len(lines) - 2
             continue
         assert len(found) == 1
@@ -129,9 +127,7 @@ def test_an_added_line_is_named_where_it_is(lint, suite, text):
 def test_what_is_tried_on_a_section_does_not_grow_with_its_lines(lint, monkeypatch):
     tried = []
     fitted = slots._fitted
-    monkeypatch.setattr(
-        slots, "_fitted", lambda rules, params: tried.append(len(params)) or fitted(rules, params)
-    )
+    monkeypatch.setattr(slots, "_fitted", lambda rules, params: tried.append(len(params)) or fitted(rules, params))
     counts = []
     for lines in (1_000, 2_000):
         tried.clear()
@@ -144,17 +140,13 @@ def test_what_is_tried_on_a_section_does_not_grow_with_its_lines(lint, monkeypat
 def test_sections_are_looked_at_one_by_one_and_mistyped_keys_do_not_hide_the_rest(lint):
     text = edit(TEMPLATE, ("eval:", "evla:eval.py"), ("infer_quant", "infer_quant:Fasle"))
     found = errors(lint(text.replace("trainer:", "triner:")))
-    assert has(
-        found, "sections", "error", 15, "expected `trainer:`, found `triner:`; did you mean 'trainer'?"
-    )
+    assert has(found, "sections", "error", 15, "expected `trainer:`, found `triner:`; did you mean 'trainer'?")
     assert has(found, "sections", "error", 24, "expected `eval:`, found `evla:`")
     assert has(found, "typos", "error", 39, "did you mean 'False'?")
     found = errors(lint(TEMPLATE.replace("eval:", "evla:").replace("--threads:2\n", "")))
     assert [one[2] for one in found] == [24, 43]
     found = errors(lint(TEMPLATE.replace("eval_params", "evla_params")))
-    assert has(
-        found, "sections", "error", 23, "expected the section [eval_params]; did you mean 'eval_params'?"
-    )
+    assert has(found, "sections", "error", 23, "expected the section [eval_params]; did you mean 'eval_params'?")
 
 
 def test_a_wrong_suite_is_told_by_the_layout_that_fits(lint):
@@ -179,7 +171,7 @@ def test_a_wrong_suite_is_told_by_the_layout_that_fits(lint):
         ([("--device", "--device:gpu")], "warning", 5, "hands 'gpu' to the entry '-1'"),
         ([("eval:", "eval:null\n--x:1")], "warning", 25, "is never passed: eval is null"),
     ],
-)  # fmt: skip
+)
 def test_useless_values(lint, changes, severity, line, message):
     text = edit(TEMPLATE, *changes)
     if "\n" in changes[0][1]:
@@ -195,18 +187,8 @@ def test_useless_values(lint, changes, severity, line, message):
         (("trainer:", "trainer:pact_train"), "nothing-planned", 17, "so the trainer pact_train is skipped"),
         (("norm_export", "norm_export:null"), "default", 30, "neither exported nor inferred"),
         (("--epochs", "--epochs:null"), "default", 0, ""),
-        (
-            ("--batch-size", "--batch-size:lite_train_lite_infer=4"),
-            "default",
-            9,
-            "has no value for whole_train",
-        ),
-        (
-            ("--batch-size", "--batch-size:lite_train_lite_infer=4"),
-            "mode-fallback",
-            9,
-            "has no value for lite",
-        ),
+        (("--batch-size", "--batch-size:lite_train_lite_infer=4"), "default", 9, "has no value for whole_train"),
+        (("--batch-size", "--batch-size:lite_train_lite_infer=4"), "mode-fallback", 9, "has no value for lite"),
     ],
 )
 def test_what_planning_tells_is_told(lint, change, code, line, message):
@@ -219,9 +201,7 @@ def test_what_planning_tells_is_told(lint, change, code, line, message):
 
 def test_missing_programs_are_told_of_in_a_checkout_of_the_suite(lint, tmp_path):
     text = edit(
-        TEMPLATE,
-        ("norm_train:", "norm_train:train.py -c there.yaml -o a=b"),
-        ("eval:", "eval:eval.py -c gone.yaml"),
+        TEMPLATE, ("norm_train:", "norm_train:train.py -c there.yaml -o a=b"), ("eval:", "eval:eval.py -c gone.yaml")
     )
     name = "test_tipc/configs/p.txt"
     assert not any(one[0] == "paths" and one[1] == "warning" for one in lint(text, name=name))
@@ -262,10 +242,7 @@ def test_a_finding_of_several_modes_is_one_and_names_them(tmp_path):
     assert by_code["device-per-leg"].modes == linted.modes[:3]
     assert by_code["mode-fallback"].modes == ("lite_train_whole_infer",)
     only = lint_file(path, suite="template", modes=[Mode.WHOLE_INFER])
-    assert (only.modes, any(one.finding.code == "device-per-leg" for one in only.found)) == (
-        ("whole_infer",),
-        False,
-    )
+    assert (only.modes, any(one.finding.code == "device-per-leg" for one in only.found)) == (("whole_infer",), False)
 
 
 def test_an_unreadable_file_is_a_finding(tmp_path):
@@ -289,9 +266,7 @@ def test_lines_are_explained_with_what_the_plans_make_of_them(tmp_path):
         "training gets `--epochs=1` in lite_train_lite_infer|lite_train_whole_infer, "
         "`--epochs=9` in whole_train_whole_infer"
     )
-    assert (
-        lines[10].use == "evaluation gets `--pretrained=RUN/norm_train_gp...-1_autocast_null/best.pdparams`"
-    )
+    assert lines[10].use == "evaluation gets `--pretrained=RUN/norm_train_gp...-1_autocast_null/best.pdparams`"
     assert lines[16].use == "run as train[norm_train;gpus=-1]"
     assert lines[42].use == "inference gets `--mkldnn=False`, `--mkldnn=True`"
     assert lines[14].meaning == "separator"
@@ -314,9 +289,7 @@ def test_a_folder_stands_for_the_files_below_it(tmp_path):
     for name in ("a/x_train_infer_python.txt", "a/b/train_infer_python.txt", "a/other.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    files = [
-        path.relative_to(tmp_path).as_posix() for path in named_files([tmp_path, tmp_path / "a/other.txt"])
-    ]
+    files = [path.relative_to(tmp_path).as_posix() for path in named_files([tmp_path, tmp_path / "a/other.txt"])]
     assert files == ["a/b/train_infer_python.txt", "a/x_train_infer_python.txt", "a/other.txt"]
 
 
@@ -345,8 +318,10 @@ def test_every_line_of_the_corpus_has_a_meaning():
     for path in sorted(folder.rglob("*.txt"))[::9]:
         linted = lint_file(path, explained=True, modes=[Mode.LITE_TRAIN_LITE_INFER])
         assert all(line.meaning and "suite's own" not in line.meaning for line in linted.lines), path
-        assert not any(one.finding.code in ("text", "sections", "value", "no-shell") and
-                       one.finding.severity == "error" for one in linted.found), path  # fmt: skip
+        assert not any(
+            one.finding.code in ("text", "sections", "value", "no-shell") and one.finding.severity == "error"
+            for one in linted.found
+        ), path
 
 
 def test_line_ends_of_windows_are_a_remark(lint):
@@ -366,23 +341,7 @@ def test_a_setting_is_useless_only_if_every_mode_was_looked_at(lint):
 
 
 def test_no_file_breaks_it(tmp_path):
-    pieces = [
-        "null",
-        "|",
-        ":",
-        "=",
-        "'",
-        "$(x)",
-        "\x00",
-        "\t",
-        "True",
-        "-1",
-        "0,1;0",
-        "##",
-        "é",
-        "{v[x]}",
-        "*",
-    ]
+    pieces = ["null", "|", ":", "=", "'", "$(x)", "\x00", "\t", "True", "-1", "0,1;0", "##", "é", "{v[x]}", "*"]
     rng = random.Random(0)
     path = tmp_path / "p.txt"
     for number in range(150):

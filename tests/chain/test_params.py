@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from tipchain.chain.params import parse_params, read_params, render_params
 from tipchain.errors import ParamsError
 
-KEY = st.text("abcxyz-_. =|", min_size=1, max_size=8).filter(
-    lambda text: text.strip(" =") and "=" not in text[:1]
-)
+KEY = st.text("abcxyz-_. =|", min_size=1, max_size=8).filter(lambda text: text.strip(" =") and "=" not in text[:1])
 VALUE = st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=20)
 LINE = st.one_of(
     st.just(""),

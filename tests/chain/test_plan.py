@@ -71,10 +71,7 @@ def test_the_plan_is_the_same_each_time_and_its_json_is_designs():
 
 def test_logs_and_ids_are_unique_even_in_a_large_product():
     text = edit(
-        TEMPLATE,
-        ("gpu_list", "gpu_list:0|0,1|-1"),
-        ("--amp", "--amp:null|amp"),
-        ("--use-gpu", "--use-gpu:True|False"),
+        TEMPLATE, ("gpu_list", "gpu_list:0|0,1|-1"), ("--amp", "--amp:null|amp"), ("--use-gpu", "--use-gpu:True|False")
     )
     commands = make(text).commands
     assert len({command.id for command in commands}) == len(commands) > 40
@@ -115,19 +112,13 @@ def test_a_null_case_is_no_alignment_and_a_step_is_planned_once():
     without = make(edit(TEMPLATE + ALIGNMENT, ("alignment:", "alignment:null")))
     assert without.commands == make(TEMPLATE).commands
     twice = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|01|03")))
-    assert [command.id for command in twice.commands][:3] == [
-        "align[01]",
-        "align[03]",
-        "train[norm_train;gpus=-1]",
-    ]
+    assert [command.id for command in twice.commands][:3] == ["align[01]", "align[03]", "train[norm_train;gpus=-1]"]
 
 
 def test_stages_without_a_script_share_one_command_that_stands_in_the_files_order():
     plan = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|optimizer|lr|05|inference")))
     aligned = [command for command in plan.commands if command.step == "align"]
-    assert [command.id for command in aligned] == [
-        "align[01]", "align[optimizer+lr]", "align[05]", "align[inference]",
-    ]  # fmt: skip
+    assert [command.id for command in aligned] == ["align[01]", "align[optimizer+lr]", "align[05]", "align[inference]"]
     assert aligned[1].argv[1:] == (
         "-m", "tipchain", "align", "configs/net.yaml", "--only", "optimizer,lr", "--mode", LITE.value,
         "--device", "cpu",
@@ -141,9 +132,7 @@ def test_many_stages_have_an_id_that_fits_into_a_table():
 
 
 def test_without_training_only_the_stages_that_need_none_remain():
-    plan = make(
-        edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|04|lr|inference|distributed")), Mode.WHOLE_INFER
-    )
+    plan = make(edit(TEMPLATE + ALIGNMENT, ("steps", "steps:01|04|lr|inference|distributed")), Mode.WHOLE_INFER)
     aligned = [command.id for command in plan.commands if command.step == "align"]
     assert aligned == ["align[01]", "align[inference]"]
 
@@ -199,9 +188,7 @@ def test_an_empty_model_is_none_and_a_missing_export_is_noted():
     assert "f.txt:38: infer_export: has no entry for the model b" in plan.notes[0]
 
 
-@pytest.mark.parametrize(
-    ("start", "new"), [("python", "python:null"), ("train_model_name", "train_model_name:null")]
-)
+@pytest.mark.parametrize(("start", "new"), [("python", "python:null"), ("train_model_name", "train_model_name:null")])
 def test_what_a_chain_cannot_do_without_is_asked_for(start, new):
     with pytest.raises(ParamsError, match=f": {start}: "):
         make(edit(TEMPLATE, (start, new)))
@@ -225,16 +212,8 @@ def test_a_plan_without_commands_says_why(change, reason):
 @pytest.mark.parametrize(
     ("mode", "changes", "reason"),
     [
-        (
-            LITE,
-            [("--precision", "--precision:fp16"), ("--mkldnn", "--mkldnn:False")],
-            "on the cpu: no combination",
-        ),
-        (
-            Mode.WHOLE_INFER,
-            [("infer_quant", "infer_quant:True")],
-            "--precision:fp32 can be (quantized: True)",
-        ),
+        (LITE, [("--precision", "--precision:fp16"), ("--mkldnn", "--mkldnn:False")], "on the cpu: no combination"),
+        (Mode.WHOLE_INFER, [("infer_quant", "infer_quant:True")], "--precision:fp32 can be (quantized: True)"),
         (LITE, [("norm_export", "norm_export:null")], "norm_train has no export program"),
     ],
 )
@@ -272,26 +251,17 @@ def test_mode_fallback():
     whole = make(TEMPLATE, Mode.WHOLE_TRAIN_WHOLE_INFER)
     assert "--epochs=9" in whole.commands[0].argv
     assert not any(word.startswith("--batch-size") for word in whole.commands[0].argv)
-    assert (
-        "f.txt:9: --batch-size: has no value for whole_train_whole_infer; the argument is left out"
-        in whole.notes[0]
-    )
+    assert "f.txt:9: --batch-size: has no value for whole_train_whole_infer; the argument is left out" in whole.notes[0]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            ("infer_quant", "infer_quant:Fasle"),
-            "f.txt:39: infer_quant: .Fasle. is neither(.|\n)*did you mean 'False'",
-        ),
+        (("infer_quant", "infer_quant:Fasle"), "f.txt:39: infer_quant: .Fasle. is neither(.|\n)*did you mean 'False'"),
         (("--mkldnn", "--mkldnn:true"), "did you mean 'True'"),
         (("--use-gpu", "--use-gpu:Ture"), "did you mean 'True'"),
         (("trainer", "trainer:norm_trian"), "unknown trainer 'norm_trian'(.|\n)*did you mean 'norm_train'"),
-        (
-            ("--epochs", "--epochs:lite_trian_lite_infer=1"),
-            "unknown mode(.|\n)*did you mean 'lite_train_lite_infer'",
-        ),
+        (("--epochs", "--epochs:lite_trian_lite_infer=1"), "unknown mode(.|\n)*did you mean 'lite_train_lite_infer'"),
         (("--amp", "--amp:apm"), "unknown precision 'apm'(.|\n)*did you mean 'amp'"),
     ],
 )
@@ -309,23 +279,17 @@ def test_a_model_name_that_is_no_folder_is_refused(value):
         make(edit(TEMPLATE, ("model_name", f"model_name:{value}")))
 
 
-@pytest.mark.parametrize(
-    "role", ["norm_train", "eval:", "norm_export", "inference", "python", "--epochs", "--bs"]
-)
+@pytest.mark.parametrize("role", ["norm_train", "eval:", "norm_export", "inference", "python", "--epochs", "--bs"])
 @pytest.mark.parametrize("value", ["x $(touch /tmp/x)", "x `id`", "x; id", "it's"])
 def test_no_value_reaches_a_shell(role, value):
     key = role.rstrip(":")
-    text = edit(
-        TEMPLATE, (role, f"{key}:lite_train_lite_infer={value}" if role == "--epochs" else f"{key}:{value}")
-    )
+    text = edit(TEMPLATE, (role, f"{key}:lite_train_lite_infer={value}" if role == "--epochs" else f"{key}:{value}"))
     with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
         make(text)
 
 
 def test_a_quoted_value_is_one_word():
-    argv = (
-        make(edit(TEMPLATE, ("norm_train", "norm_train:train.py --name 'two words; $(x)'"))).commands[0].argv
-    )
+    argv = make(edit(TEMPLATE, ("norm_train", "norm_train:train.py --name 'two words; $(x)'"))).commands[0].argv
     assert "two words; $(x)" in argv
 
 
@@ -382,9 +346,7 @@ def test_device_per_leg_repeats_the_last_value():
 
 
 def test_amp_on_a_cpu_is_skipped_with_the_reason_and_not_on_a_gpu():
-    text = edit(
-        TEMPLATE, ("gpu_list", "gpu_list:-1|0"), ("--amp", "--amp:null|amp"), ("--device", "--device:cpu|gpu")
-    )
+    text = edit(TEMPLATE, ("gpu_list", "gpu_list:-1|0"), ("--amp", "--amp:null|amp"), ("--device", "--device:cpu|gpu"))
     commands = by_id(make(text))
     assert commands["train[norm_train;gpus=-1;amp]"].skip == "AMP on a CPU: Paddle ignores it there"
     assert not commands["train[norm_train;gpus=-1]"].skip
@@ -437,9 +399,7 @@ def test_the_tutorials_layout_keeps_the_image_after_training():
     infers = [command for command in plan.commands if command.step == "infer"]
     assert len(infers) == 2
     assert all("--img-path=./images/demo.jpg" in command.argv for command in infers)
-    assert (
-        dict(plan.latest)["norm_train_gpus_0_autocast_False_nodes_1_eval.log"] == "eval-norm_train-gpus=0.log"
-    )
+    assert dict(plan.latest)["norm_train_gpus_0_autocast_False_nodes_1_eval.log"] == "eval-norm_train-gpus=0.log"
 
 
 def test_options_reach_the_commands():
@@ -497,9 +457,7 @@ def test_a_file_that_ends_after_the_evaluation_only_trains_and_says_so():
     assert any("the file ends after the evaluation's section" in note for note in plan.notes)
     whole = make(text, Mode.WHOLE_INFER)
     assert whole.commands == ()
-    with pytest.raises(
-        ParamsError, match=r"\[infer_params\]"
-    ):  # a section of another name is none that is missing
+    with pytest.raises(ParamsError, match=r"\[infer_params\]"):  # a section of another name is none that is missing
         make(text + "===inferr_params===\nsave_dir:x\n")
 
 

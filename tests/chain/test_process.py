@@ -20,9 +20,7 @@ QUICK = (0.3, 0.3, 2.0)
 def start(argv, tmp_path, *, log=None, cwd=None, watch=lambda line: None, grace_s=QUICK, **more):
     more = {"timeout_s": None, **more}
     log = log or tmp_path / "out.log"
-    return call(
-        argv, cwd=cwd or tmp_path, env=dict(os.environ), log=log, watch=watch, grace_s=grace_s, **more
-    )
+    return call(argv, cwd=cwd or tmp_path, env=dict(os.environ), log=log, watch=watch, grace_s=grace_s, **more)
 
 
 def test_output_status_time_and_memory_are_kept(tmp_path):
@@ -44,9 +42,7 @@ def test_peak_memory_is_the_commands_own(tmp_path):
         "    log = Path(sys.argv[1]) / f'{n}.log'\n"
         "    print(call(argv, cwd=Path.cwd(), env=dict(os.environ), log=log, timeout_s=60, watch=len).peak_memory_mb)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
     small, large = map(float, done.stdout.split())
     assert 1 < small < 150
     assert 150 < large - small < 250

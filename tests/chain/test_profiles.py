@@ -35,9 +35,7 @@ echo "WER 0.1"
 
 
 def fenced(language):
-    (block,) = re.findall(
-        rf"^```{language}\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return block
 
 
@@ -128,9 +126,7 @@ def test_extending_merges_mappings_and_replaces_lists(tmp_path):
     own, seg = read_profile(path), read_profile(SHIPPED / "paddleseg.yaml")
     assert (own.infer.cwd, own.infer.raw, own.infer.model) == ("deploy", frozenset(), seg.infer.model)
     assert own.marks.folders == ()
-    assert [rule.kind for rule in own.trainers] == [
-        rule.kind for rule in seg.trainers if rule.kind != "to_static"
-    ]
+    assert [rule.kind for rule in own.trainers] == [rule.kind for rule in seg.trainers if rule.kind != "to_static"]
 
 
 def test_the_words_of_a_layout():
@@ -224,13 +220,13 @@ def test_what_is_wrong_is_named_with_file_line_and_key(tmp_path, text, place, mo
     ("text", "message"),
     [
         ("suite: bad\ntitle: Bad\n", "bad.yaml: layout: is missing"),
-        ("title: Bad\nextends: template\n", "bad.yaml: suite: is missing") ,
+        ("title: Bad\nextends: template\n", "bad.yaml: suite: is missing"),
         ("suite: bad\nextends: tempalte\n", "bad.yaml:2: extends: extends an unknown suite"),
         ("- a\n", "bad.yaml: is not a suite's profile"),
         ("a: [\n", "bad.yaml:2: is not YAML"),
         ("suite: a\nsuite: b\n", "bad.yaml:2: suite: stands twice"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_profile_at_all(tmp_path, text, message):
     assert refusal(tmp_path, text).startswith(message)
 

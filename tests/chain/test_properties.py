@@ -90,9 +90,7 @@ def test_line_ends_a_mark_and_a_missing_last_line_end_are_harmless(file):
         assert (found.headers, found.params) == (file.headers, file.params)
 
 
-@given(
-    st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from("=:#\n\r\t|")), max_size=200)
-)
+@given(st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from("=:#\n\r\t|")), max_size=200))
 @examples()
 def test_no_text_breaks_the_parser_otherwise_than_by_params_error(text):
     file, refusal = attempt(lambda: parse_params(text, "f.txt"))
@@ -174,40 +172,9 @@ def mutated_files(draw):
 MUTATIONS = ("drop", "double", "swap", "key", "change", *["value"] * 5, *["list"] * 3)
 # Values with a meaning somewhere.
 KNOWN = (
-    *(
-        "",
-        "null",
-        " ",
-        "0",
-        "-1",
-        "0,1",
-        "10",
-        "a,b;0,1",
-        "10.0.0.1,10.0.0.2,10.0.0.3;0",
-        "True",
-        "False",
-        "Fasle",
-    ),
-    *(
-        "amp",
-        "fp16",
-        "int8",
-        "trt_int8",
-        "fp32",
-        "norm_train",
-        "pact_train",
-        "to_static_train",
-        "norm",
-        "kl_quant",
-    ),
-    *(
-        "x.py --a=b",
-        "lite_train_lite_infer=1",
-        "whole_train_whole_infer=9=8",
-        "http://h:80/x",
-        "x y",
-        "a*/b.pdparams",
-    ),
+    *("", "null", " ", "0", "-1", "0,1", "10", "a,b;0,1", "10.0.0.1,10.0.0.2,10.0.0.3;0", "True", "False", "Fasle"),
+    *("amp", "fp16", "int8", "trt_int8", "fp32", "norm_train", "pact_train", "to_static_train", "norm", "kl_quant"),
+    *("x.py --a=b", "lite_train_lite_infer=1", "whole_train_whole_infer=9=8", "http://h:80/x", "x y", "a*/b.pdparams"),
     *("best_model/model.pdparams", "PP-x_PP-y", "-n", "##", "cpu", "gpu", "npu", "../x", "/x/y", "a:b:c"),
 )
 
@@ -348,9 +315,7 @@ def test_a_value_of_a_list_is_one_argument_or_refused(name, text):
     if refusal is not None:
         assert str(refusal).startswith(f"f.txt:{refusal.line}: {key}: ")
         return
-    passed = [
-        one for one in plan.commands if one.on_gpu or name != "paddlegan"
-    ]  # its program has no such argument
+    passed = [one for one in plan.commands if one.on_gpu or name != "paddlegan"]  # its program has no such argument
     infers = [command.argv for command in passed if command.step == "infer"]
     absent = text.strip() in ("", "null")
     words = [] if absent else shlex.split(f"{key}={text.strip()}")

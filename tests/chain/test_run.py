@@ -45,9 +45,7 @@ def command(name, script="true", *, step="train", needs=(), **more):
     return Command(id=name, step=step, needs=needs, **more)
 
 
-def go(
-    tmp_path, *commands, observer=None, mode=Mode.LITE_TRAIN_WHOLE_INFER, record=None, data=None, **policy
-):
+def go(tmp_path, *commands, observer=None, mode=Mode.LITE_TRAIN_WHOLE_INFER, record=None, data=None, **policy):
     (tmp_path / "run").mkdir(exist_ok=True)
     plan = Plan(
         params="p.txt", mode=mode, suite="template", model="net", status="{command}!  ", out="out", run="run",
@@ -92,11 +90,11 @@ def test_each_command_is_judged_by_its_own_status(tmp_path):
 
 
 def test_an_alignments_reason_is_its_verdict_not_its_last_line(tmp_path):
-    end = "NOT the same model: `bn`: `epsilon` is\n0.1\n  fix   write it\n\nFAIL  forward  1 of 1\n\nnext  tipchain align"
+    end = (
+        "NOT the same model: `bn`: `epsilon` is\n0.1\n  fix   write it\n\nFAIL  forward  1 of 1\n\nnext  tipchain align"
+    )
     results, _ = go(
-        tmp_path,
-        command("align", f"printf '{end}'; exit 1", step="align"),
-        command("train", f"printf '{end}'; exit 1"),
+        tmp_path, command("align", f"printf '{end}'; exit 1", step="align"), command("train", f"printf '{end}'; exit 1")
     )
     assert results["align"].reason == "exit 1: NOT the same model: `bn`: `epsilon` is 0.1"
     assert results["train"].reason == "exit 1: next tipchain align"
@@ -111,9 +109,7 @@ def test_an_alignments_reason_is_its_verdict_not_its_last_line(tmp_path):
     ],
 )
 def test_an_alignment_that_could_not_find_out_is_an_error(verdict, outcome):
-    command = Command(
-        id="align[01]", step="align", argv=("x",), env={}, cwd=".", log="", timeout_s=None, needs=()
-    )
+    command = Command(id="align[01]", step="align", argv=("x",), env={}, cwd=".", log="", timeout_s=None, needs=())
     found, _ = judge(command, Ending(exit_code=1, tail=(verdict, "", "1 error in 2.0 s, exit code 1")))
     assert found.value == outcome
 
@@ -141,9 +137,7 @@ def test_what_needs_a_failed_command_is_not_run(tmp_path):
 
 def test_known_skips_and_missing_gpus_are_skips_with_their_reasons(tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "find_gpus", lambda: Gpus(trouble="no usable GPU on this machine"))
-    results, _ = go(
-        tmp_path, command("amp", skip="AMP on a CPU"), command("gpu", on_gpu=True), command("cpu")
-    )
+    results, _ = go(tmp_path, command("amp", skip="AMP on a CPU"), command("gpu", on_gpu=True), command("cpu"))
     assert results["amp"].reason == "not run: AMP on a CPU"
     assert results["gpu"].reason == "not run: no usable GPU on this machine"
     assert results["cpu"].outcome is Outcome.PASS
@@ -173,11 +167,7 @@ def test_argv_is_never_a_shell_string(tmp_path):
 def test_observers_hear_of_everything(tmp_path):
     observer = Silent()
     go(tmp_path, command("a", "exit 1"), command("b", needs=("a",)), observer=observer)
-    assert observer.events == [
-        ("started", "a", 1, 2),
-        ("ended", "a", Outcome.FAIL),
-        ("ended", "b", Outcome.SKIP),
-    ]
+    assert observer.events == [("started", "a", 1, 2), ("ended", "a", Outcome.FAIL), ("ended", "b", Outcome.SKIP)]
 
 
 def test_an_interrupt_keeps_the_results_so_far(tmp_path):
@@ -186,11 +176,7 @@ def test_an_interrupt_keeps_the_results_so_far(tmp_path):
             raise KeyboardInterrupt
 
     results, interrupted = go(
-        tmp_path,
-        command("a"),
-        command("b", "echo $$ > pid; echo x; sleep 60"),
-        command("c"),
-        observer=Impatient(),
+        tmp_path, command("a"), command("b", "echo $$ > pid; echo x; sleep 60"), command("c"), observer=Impatient()
     )
     assert interrupted
     assert [results[name].outcome for name in "abc"] == [Outcome.PASS, Outcome.ERROR, Outcome.SKIP]
@@ -276,9 +262,7 @@ def test_results_come_in_the_plans_order_whatever_ends_first(tmp_path):
 
 def test_an_interrupt_ends_all_that_runs(tmp_path):
     wait = "echo $$ > $0.pid; exec sleep 60"
-    kill = (
-        f"while [ ! -e a.pid ] || [ ! -e b.pid ]; do sleep 0.02; done; kill -INT {os.getpid()}; exec sleep 60"
-    )
+    kill = f"while [ ! -e a.pid ] || [ ! -e b.pid ]; do sleep 0.02; done; kill -INT {os.getpid()}; exec sleep 60"
     results, interrupted = go(
         tmp_path,
         *(command(name, argv=("bash", "-c", wait, name), leg=name) for name in "ab"),
@@ -288,9 +272,7 @@ def test_an_interrupt_ends_all_that_runs(tmp_path):
         jobs=3,
     )
     assert interrupted
-    assert [result.reason for result in results.values()] == ["interrupted"] * 3 + [
-        "not run: interrupted"
-    ] * 2
+    assert [result.reason for result in results.values()] == ["interrupted"] * 3 + ["not run: interrupted"] * 2
     assert not any(living(tmp_path / f"{name}.pid") for name in "ab")
 
 
@@ -338,9 +320,7 @@ def on(*gpus):
 
 
 @pytest.mark.usefixtures("two_gpus")
-@pytest.mark.parametrize(
-    ("first", "second"), [(("0",), ("0", "1")), ((), ("1",))], ids=["a shared id", "all"]
-)
+@pytest.mark.parametrize(("first", "second"), [(("0",), ("0", "1")), ((), ("1",))], ids=["a shared id", "all"])
 def test_running_commands_never_share_a_gpu(tmp_path, first, second):
     observer = Silent()
     results, _ = go(
@@ -356,9 +336,7 @@ def test_running_commands_never_share_a_gpu(tmp_path, first, second):
 
 @pytest.mark.usefixtures("two_gpus")
 def test_commands_on_different_gpus_run_at_once(tmp_path):
-    results, _ = go(
-        tmp_path, meeting("a", "b", leg="1", **on("0")), meeting("b", "a", leg="2", **on("1")), jobs=2
-    )
+    results, _ = go(tmp_path, meeting("a", "b", leg="1", **on("0")), meeting("b", "a", leg="2", **on("1")), jobs=2)
     assert {result.outcome for result in results.values()} == {Outcome.PASS}
 
 

@@ -23,9 +23,7 @@ def test_roles_of_both_layouts():
 
 
 def test_an_added_comment_or_blank_line_shifts_nothing():
-    changed = edit(
-        TEMPLATE, ("python:", "\n# which one\npython:python3"), ("infer_quant", "\ninfer_quant:True")
-    )
+    changed = edit(TEMPLATE, ("python:", "\n# which one\npython:python3"), ("infer_quant", "\ninfer_quant:True"))
     assert slots(changed)["python"].value == "python3"
     assert slots(changed)["infer_quant"].value == "True"
 
@@ -34,9 +32,7 @@ def test_an_added_comment_or_blank_line_shifts_nothing():
 def test_every_missing_and_every_added_line_is_refused(suite):
     lines = (TEMPLATE if suite == "tipchain" else TUTORIAL).splitlines()
     for index, line in enumerate(lines):
-        last = (
-            suite == "tipchain" and index >= len(lines) - 2
-        )  # an argument that may be missing, and one like it
+        last = suite == "tipchain" and index >= len(lines) - 2  # an argument that may be missing, and one like it
         if line != "##" and not last:
             with pytest.raises(ParamsError, match=r"f\.txt:\d+: "):
                 slots("\n".join(lines[:index] + lines[index + 1 :]), suite)
@@ -51,9 +47,7 @@ def test_a_missing_line_is_named():
         "f.txt:15: expected `trainer:`, found `norm_train:`: a line is missing between lines 13 and 15 (`trainer:`"
         in str(error.value)
     )
-    with pytest.raises(
-        ParamsError, match=r"f\.txt:43: .*a line is missing after line 42 \(numbers of CPU threads\)"
-    ):
+    with pytest.raises(ParamsError, match=r"f\.txt:43: .*a line is missing after line 42 \(numbers of CPU threads\)"):
         slots(TEMPLATE.replace("--threads:2\n", ""))
 
 

@@ -87,9 +87,7 @@ def test_the_chain_of_each_suite(suite):
 # clas-epochs, clas-weights
 
 
-@pytest.mark.parametrize(
-    ("mode", "epochs"), [(LITE, "5"), (WHOLE_TRAIN, "100"), (Mode.LITE_TRAIN_WHOLE_INFER, "5")]
-)
+@pytest.mark.parametrize(("mode", "epochs"), [(LITE, "5"), (WHOLE_TRAIN, "100"), (Mode.LITE_TRAIN_WHOLE_INFER, "5")])
 def test_clas_epochs(mode, epochs):
     found = plan("paddleclas", mode=mode)
     assert f"Global.epochs={epochs}" in steps(found, "train")[0].argv
@@ -113,10 +111,7 @@ def test_clas_inference_runs_in_deploy_and_names_absolute_paths():
     found = plan("paddleclas")
     for command in steps(found, "infer"):
         assert command.cwd == "deploy"
-        assert (
-            f"Global.inference_model_dir=/w/{found.run}/norm_train_gpus_0_autocast_null_nodes_1"
-            in command.argv
-        )
+        assert f"Global.inference_model_dir=/w/{found.run}/norm_train_gpus_0_autocast_null_nodes_1" in command.argv
         assert "Global.infer_imgs=../dataset/val" in command.argv  # the file's own, seen from deploy
 
 
@@ -142,12 +137,8 @@ def test_clas_quantizes_and_infers_what_that_left():
 
 
 def test_clas_takes_a_device_for_each_leg():
-    found = plan(
-        "paddleclas", ("gpu_list", "gpu_list:-1|0"), ("-o Global.device", "-o Global.device:cpu|gpu")
-    )
-    devices = [
-        [word for word in command.argv if "Global.device" in word] for command in steps(found, "train")
-    ]
+    found = plan("paddleclas", ("gpu_list", "gpu_list:-1|0"), ("-o Global.device", "-o Global.device:cpu|gpu"))
+    devices = [[word for word in command.argv if "Global.device" in word] for command in steps(found, "train")]
     assert devices == [["Global.device=cpu"], ["Global.device=gpu"]]
 
 
@@ -178,9 +169,7 @@ def test_rec_multi_gpu():
 
 def test_rec_takes_the_models_name_by_mode():
     for mode, name in ((LITE, "0/rec"), (WHOLE_TRAIN, "3/rec")):
-        assert any(
-            word.endswith(f"/{name}") for word in steps(plan("paddlerec", mode=mode), "export")[0].argv
-        )
+        assert any(word.endswith(f"/{name}") for word in steps(plan("paddlerec", mode=mode), "export")[0].argv)
 
 
 def test_kl_index():
@@ -195,9 +184,7 @@ def test_kl_index():
     cpu = [command.id for command in steps(found, "infer") if not command.on_gpu]
     assert cpu == ["infer[cpu;mkldnn=True;threads=4;bs=1]"]
     assert "kl-index" in codes(found)
-    assert (
-        steps(plan("paddledetection", *changes, mode=WHOLE), "export")[0].argv[1] == "tools/export_model.py"
-    )
+    assert steps(plan("paddledetection", *changes, mode=WHOLE), "export")[0].argv[1] == "tools/export_model.py"
 
 
 # checkpoint, late names
@@ -274,9 +261,7 @@ def test_gans_pattern_is_settled_inside_the_run():
 
 @pytest.mark.parametrize("name", ["../other/*.pdparams", "/data/*.pdparams", "~/x"])
 def test_no_pattern_leaves_the_run(name):
-    with pytest.raises(
-        ParamsError, match=r"f\.txt:11: train_model_name: leaves the training's output folder"
-    ):
+    with pytest.raises(ParamsError, match=r"f\.txt:11: train_model_name: leaves the training's output folder"):
         plan("paddlegan", ("train_model_name", f"train_model_name:{name}"))
 
 
@@ -308,10 +293,7 @@ def test_inference_gets_no_key_that_the_original_does_not_pass(suite):
 def test_a_quantized_program_is_linked_from_whatever_paddleslim_calls_it():
     (infer,) = steps(
         plan(
-            "paddleclas",
-            ("kl_quant", "kl_quant:slim.py"),
-            ("-o Global.use_gpu", "-o Global.use_gpu:False"),
-            mode=WHOLE,
+            "paddleclas", ("kl_quant", "kl_quant:slim.py"), ("-o Global.use_gpu", "-o Global.use_gpu:False"), mode=WHOLE
         ),
         "infer",
     )
@@ -380,13 +362,9 @@ def test_seg_saves_results_on_the_gpu_too_and_each_legs_apart(suite):
     assert all(word.startswith(f"--save_dir=./{legs.run}/") for word in apart)
 
 
-@pytest.mark.parametrize(
-    "suite", ["paddleseg", "medicalseg", "paddlevideo", "paddlerec", "paddlegan", "template"]
-)
+@pytest.mark.parametrize("suite", ["paddleseg", "medicalseg", "paddlevideo", "paddlerec", "paddlegan", "template"])
 def test_int8_runs_on_gpus(suite):
-    text = edit(
-        SUITE_FILES[suite], with_role(suite, "precision", "fp32|int8"), ("infer_quant", "infer_quant:True")
-    )
+    text = edit(SUITE_FILES[suite], with_role(suite, "precision", "fp32|int8"), ("infer_quant", "infer_quant:True"))
     lines = text.splitlines()
     slots = build_spec(parse_params(text), get_suite(suite), WHOLE, lenient=True).slots
     lines[slots["trt"].line - 1] = "--trt:False|True"
@@ -447,9 +425,7 @@ def test_many_gpus_are_no_hosts_and_short_addresses_are(suite):
     assert "--ips=a,b" in hosts
 
 
-@pytest.mark.parametrize(
-    "suite", ["paddleseg", "medicalseg", "panopticseg", "paddlevideo", "paddlerec", "template"]
-)
+@pytest.mark.parametrize("suite", ["paddleseg", "medicalseg", "panopticseg", "paddlevideo", "paddlerec", "template"])
 def test_device_per_leg(suite):
     found = plan(suite, ("gpu_list", "gpu_list:0|0,1"))
     line = line_of(suite, "use_gpu")
@@ -469,26 +445,24 @@ def test_detection_trains_without_a_gpu_on_the_cpu():
 # mode-fallback, closed-modes
 
 
-@pytest.mark.parametrize(
-    "suite", ["paddleclas", "paddledetection", "paddlegan", "paddlerec", "template", "tutorial"]
-)
+@pytest.mark.parametrize("suite", ["paddleclas", "paddledetection", "paddlegan", "paddlerec", "template", "tutorial"])
 def test_mode_fallback(suite):
     lite = steps(plan(suite), "train")[0].argv
     found = plan(suite, mode=Mode.LITE_TRAIN_WHOLE_INFER)
     assert steps(found, "train")[0].argv == tuple(
         word.replace("lite_train_lite_infer", "lite_train_whole_infer") for word in lite
     )
-    assert any("has no value for lite_train_whole_infer; the one for lite_train_lite_infer is used" in note
-               for note in found.notes)  # fmt: skip
+    assert any(
+        "has no value for lite_train_whole_infer; the one for lite_train_lite_infer is used" in note
+        for note in found.notes
+    )
 
 
 @pytest.mark.parametrize("suite", ["paddlerec", "template", "tutorial"])
 def test_a_missing_value_of_the_whole_mode_is_left_out_and_named(suite):
     found = plan(suite, mode=WHOLE_TRAIN)
     assert not any("batch" in word for word in steps(found, "train")[0].argv)
-    assert any(
-        re.match(r"f\.txt:[89]: .*batch", note) and "the argument is left out" in note for note in found.notes
-    )
+    assert any(re.match(r"f\.txt:[89]: .*batch", note) and "the argument is left out" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
@@ -502,9 +476,7 @@ def test_closed_modes(suite, tmp_path, capsys):
 # null
 
 
-@pytest.mark.parametrize(
-    "suite", [name for name in ALL_BUT_OWN if name not in ("paddleclas", "paddledetection")]
-)
+@pytest.mark.parametrize("suite", [name for name in ALL_BUT_OWN if name not in ("paddleclas", "paddledetection")])
 def test_a_null_model_is_none(suite):
     line = line_of(suite, "infer_model")
     found = plan(suite, (line, f"{line.partition(':')[0]}:null"), mode=WHOLE)
@@ -535,9 +507,7 @@ def test_null_settings_are_left_out(suite):
 def test_a_mistyped_quant_flag_is_refused_where_it_counts(suite):
     change = ("infer_quant", "infer_quant:Fasle")
     mode = WHOLE
-    with pytest.raises(
-        ParamsError, match=r"f\.txt:\d+: infer_quant: .Fasle. is neither(.|\n)*did you mean 'False'"
-    ):
+    with pytest.raises(ParamsError, match=r"f\.txt:\d+: infer_quant: .Fasle. is neither(.|\n)*did you mean 'False'"):
         plan(suite, change, mode=mode)
     assert plan(suite, change, mode=mode, lenient=True).commands
     assert plan(suite, change).commands  # training does not read it
@@ -554,9 +524,7 @@ def test_clas_never_reads_the_quant_flag_and_says_so():
 @pytest.mark.parametrize("suite", ALL_BUT_OWN)
 def test_an_unknown_trainer_is_refused_with_a_hint(suite):
     change = ("trainer:", "trainer:norm_trian")
-    with pytest.raises(
-        ParamsError, match=r"f\.txt:\d+: trainer: unknown trainer(.|\n)*did you mean 'norm_train'"
-    ):
+    with pytest.raises(ParamsError, match=r"f\.txt:\d+: trainer: unknown trainer(.|\n)*did you mean 'norm_train'"):
         plan(suite, change)
     assert bool(steps(plan(suite, change, lenient=True), "train")) == (suite != "paddledetection")
 
@@ -649,9 +617,7 @@ def test_to_static_trains_norms_program_with_its_flag_and_exports_norms(suite, n
     if suite not in ("paddleclas", "paddledetection"):
         text += section
     text = edit(text, ("trainer:", f"trainer:norm_train|{name}"))
-    found = expand(
-        build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE), "f.txt", Options(root="/w")
-    )
+    found = expand(build_spec(parse_params(text, "f.txt"), get_suite(suite), LITE), "f.txt", Options(root="/w"))
     norm, static = (command.argv for command in steps(found, "train"))
     assert set(words) <= set(static)
     assert len(static) == len(norm) + len(words)

@@ -142,9 +142,7 @@ def run_misbehaving(folder, name, stays="goes"):
 def test_forty_children_that_misbehave_end_with_their_parent(tmp_path):
     assert len(BODIES) >= 40
     with ThreadPoolExecutor(8) as pool:
-        endings = dict(
-            zip(BODIES, pool.map(lambda name: run_misbehaving(tmp_path, name), BODIES), strict=True)
-        )
+        endings = dict(zip(BODIES, pool.map(lambda name: run_misbehaving(tmp_path, name), BODIES), strict=True))
     for name, ending in endings.items():
         assert noted(place(tmp_path, name)), (name, ending)
         assert not ending.timed_out, name
@@ -169,9 +167,7 @@ with ThreadPoolExecutor(len(BODIES)) as pool:
 def test_forty_children_that_misbehave_end_when_tipchain_is_killed(tmp_path):
     here = Path(__file__).parent
     folder, end = tmp_path / "all", time.monotonic() + 60
-    parent = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(folder), str(here), str(here.parent)], cwd=tmp_path
-    )
+    parent = subprocess.Popen([sys.executable, "-c", KILLED, str(folder), str(here), str(here.parent)], cwd=tmp_path)
     try:
         left = dict.fromkeys(BODIES)
         while left and parent.poll() is None and time.monotonic() < end:

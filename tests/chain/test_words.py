@@ -57,8 +57,6 @@ def test_flags():
     assert flag(slot("null"), raw=True) == ("--k=null",)
 
 
-@pytest.mark.parametrize(
-    ("value", "values"), [("a|b", ("a", "b")), ("", ()), ("a|", ("a",)), ("a||b", ("a", "", "b"))]
-)
+@pytest.mark.parametrize(("value", "values"), [("a|b", ("a", "b")), ("", ()), ("a|", ("a",)), ("a||b", ("a", "", "b"))])
 def test_lists(value, values):
     assert slot(value).values == values

@@ -90,9 +90,7 @@ def test_the_time_that_is_told_holds_the_search_and_the_cause_is_kept(align, tmp
     assert report["seconds"] >= 0.3
     assert f" in {report['seconds']:.1f} s, exit code 1" in text
     assert text.startswith("NOT the same model: `bn`: `epsilon` is 0.1\n  fix   write 1e-05\n")
-    assert [one["subject"] for one in report["verdicts"]] == ["forward/x", "loss/x"], (
-        "in the order of the stages"
-    )
+    assert [one["subject"] for one in report["verdicts"]] == ["forward/x", "loss/x"], "in the order of the stages"
     assert report["diagnoses"][0]["explains"] == ["forward/x", "loss/x"]
     (kept,) = tmp_path.glob("out/runs/*/log_reprod/alignment.json")
     assert json.loads(kept.read_text())["diagnoses"] == report["diagnoses"]
@@ -101,10 +99,7 @@ def test_the_time_that_is_told_holds_the_search_and_the_cause_is_kept(align, tmp
 
 @pytest.mark.parametrize(
     ("options", "launch", "told"),
-    [
-        (("--no-locate",), None, "not looked for: --no-locate"),
-        ((), None, "could not be looked for: FAIL: found"),
-    ],
+    [(("--no-locate",), None, "not looked for: --no-locate"), ((), None, "could not be looked for: FAIL: found")],
 )
 def test_that_nothing_was_looked_for_is_told(align, options, launch, told):
     _, text, report = align(judged("forward", Outcome.FAIL), launch=launch, options=options)
@@ -115,9 +110,7 @@ def test_that_nothing_was_looked_for_is_told(align, options, launch, told):
 
 def test_the_verdict_can_be_had_alone_and_every_check_too(align):
     _, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), options=("-q",))
-    assert text == (
-        "the port equals its reference: 2 stages, closest call forward, 50 % of what is allowed\n"
-    )
+    assert text == ("the port equals its reference: 2 stages, closest call forward, 50 % of what is allowed\n")
     _, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), options=("-v",))
     assert "PASS     loss/x: because" in text.splitlines()
     assert "\nthe port equals its reference" in text

@@ -40,13 +40,11 @@ def folder(tmp_path_factory):
 
 def bash(folder, *words):
     """Return what bash offers for the last of ``words``."""
-    program = 'source scripts/bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tipchain; printf "%s\\n" "${COMPREPLY[@]}"'
+    program = (
+        'source scripts/bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tipchain; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
     done = subprocess.run(
-        ["bash", "-c", program, "bash", "tipchain", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
+        ["bash", "-c", program, "bash", "tipchain", *words], cwd=folder, capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     return {line for line in done.stdout.split("\n") if line}

@@ -18,9 +18,7 @@ def dumps(tmp_path):
     def make(port=None, reference=None):
         paths = [str(tmp_path / name) for name in ("torch.npy", "paddle.npy")]
         save_record(paths[0], {"logits": values} if reference is None else reference)
-        save_record(
-            paths[1], {"logits": wrong if port == "wrong" else values} if port in (None, "wrong") else port
-        )
+        save_record(paths[1], {"logits": wrong if port == "wrong" else values} if port in (None, "wrong") else port)
         return paths
 
     return make
@@ -33,12 +31,7 @@ def test_equal_dumps_pass(dumps, capsys):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        [],
-        ["--method", "max"],
-        ["--method", "all", "--threshold", "0.1"],
-        ["--rtol", "1e-5", "--atol", "1e-6"],
-    ],
+    [[], ["--method", "max"], ["--method", "all", "--threshold", "0.1"], ["--rtol", "1e-5", "--atol", "1e-6"]],
 )
 def test_a_wrong_element_fails_with_place_values_and_way_out(dumps, capsys, options):
     assert main(["diff", *dumps("wrong"), *options]) == 1
@@ -57,9 +50,7 @@ def test_a_looser_tolerance_passes(dumps):
 
 def test_long_names_and_reasons_stay_within_80_columns(dumps, capsys):
     name = "/".join(f"backbone.layer{n}.conv" for n in range(8))
-    paths = dumps(
-        {name: np.array([1.0, np.nan]), "b": np.zeros((2, 1))}, {name: np.ones(2), "b": np.zeros((1, 2))}
-    )
+    paths = dumps({name: np.array([1.0, np.nan]), "b": np.zeros((2, 1))}, {name: np.ones(2), "b": np.zeros((1, 2))})
     assert main(["diff", *paths]) == 1
     out = capsys.readouterr().out
     assert all(len(line) <= 80 for line in out.splitlines() if name not in line)
@@ -125,13 +116,7 @@ def test_verdicts_come_back_from_json():
     from tipchain.parity.judge import compare
     from tipchain.parity.tolerance import Tolerance
 
-    reference = {
-        "a": np.ones((2, 3)),
-        "b": np.array([np.inf]),
-        "c": np.array([1 + 2j]),
-        "d": np.arange(3),
-        "e": 1.0,
-    }
+    reference = {"a": np.ones((2, 3)), "b": np.array([np.inf]), "c": np.array([1 + 2j]), "d": np.arange(3), "e": 1.0}
     port = {"a": np.zeros((2, 3)), "b": np.array([1.0]), "c": np.array([2j]), "d": np.arange(3), "f": 1.0}
     verdicts = compare(reference, port, Tolerance(threshold=1e-6))
     assert {verdict.outcome for verdict in verdicts} == {Outcome.PASS, Outcome.FAIL}
@@ -142,10 +127,7 @@ def test_verdicts_come_back_from_json():
     ("options", "message"),
     [
         (["--rtol", "1"], "--rtol and --atol must be given together"),
-        (
-            ["--rtol", "1", "--atol", "1", "--method", "max"],
-            "either --method and --threshold or --rtol and --atol",
-        ),
+        (["--rtol", "1", "--atol", "1", "--method", "max"], "either --method and --threshold or --rtol and --atol"),
         (["--threshold", "-1"], "threshold must be a number >= 0"),
         (["--threshold", "nan"], "threshold must be a number >= 0"),
         (["--method", "median"], "invalid choice"),

@@ -15,9 +15,7 @@ from tipchain.prepare.data import prepare_data
 @pytest.fixture
 def machine(monkeypatch, tmp_path):
     """A machine with both frameworks; returns their findings to change."""
-    found = {
-        name: DoctorLine(subject=name, outcome=Outcome.PASS, detail="9.9") for name in ("torch", "paddle")
-    }
+    found = {name: DoctorLine(subject=name, outcome=Outcome.PASS, detail="9.9") for name in ("torch", "paddle")}
     monkeypatch.setattr(doctor, "check_framework", lambda name: found[name])
     monkeypatch.chdir(tmp_path)
     return found
@@ -40,11 +38,7 @@ def test_a_plain_installation_is_no_failure_and_the_end_says_what_it_does(machin
     """Neither the frameworks nor the packages of the shipped cases are there."""
     for name in ("torch", "paddle"):
         machine[name] = DoctorLine(
-            subject=name,
-            outcome=Outcome.SKIP,
-            detail="not installed",
-            remedy=f"get {name}",
-            needed_for=ALIGNING,
+            subject=name, outcome=Outcome.SKIP, detail="not installed", remedy=f"get {name}", needed_for=ALIGNING
         )
     monkeypatch.setitem(environment.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
     assert main(["doctor"]) == 0
@@ -72,10 +66,7 @@ def test_a_package_of_tipchain_itself_must_be_there(machine, capsys, monkeypatch
 
 def test_a_broken_framework_is_exit_1_with_the_way_out(machine, capsys):
     machine["paddle"] = DoctorLine(
-        subject="paddle",
-        outcome=Outcome.FAIL,
-        detail="libx.so: no version",
-        remedy="pip install paddlepaddle",
+        subject="paddle", outcome=Outcome.FAIL, detail="libx.so: no version", remedy="pip install paddlepaddle"
     )
     assert main(["doctor"]) == 1
     lines = capsys.readouterr().out.splitlines()

@@ -103,9 +103,7 @@ def test_root_says_where_imports_start(here, tmp_path_factory, monkeypatch):
 def test_a_stage_comes_with_its_builder(tmp_path):
     text = short_case("net", tmp_path / "net.yaml", tmp_path, ("a:b", "c:d"), [read_input("x=2,4")], [])
     text = text.replace('b"', 'b", loss: "a:l"').replace('d"', 'd", loss: "c:l"')
-    (tmp_path / "net.yaml").write_text(
-        text.replace("inputs:", "inputs:\n  label: {shape: [2], dtype: int64}")
-    )
+    (tmp_path / "net.yaml").write_text(text.replace("inputs:", "inputs:\n  label: {shape: [2], dtype: int64}"))
     assert load_case(tmp_path / "net.yaml").stages == ("forward", "loss", "inference")
 
 

@@ -15,9 +15,7 @@ def test_default_tolerances_are_remarked_where_the_case_is_not_here(tmp_path, ca
         meta = {"side": side, "stage": "forward", **({"case": str(tmp_path / case)} if case else {})}
         save_record(tmp_path / f"forward_{side}", {"logits": np.ones(3)}, meta=meta)
     assert main(["judge", str(tmp_path)]) == 0
-    assert "the case that was run is not here: default tolerances" in " ".join(
-        capsys.readouterr().out.split()
-    )
+    assert "the case that was run is not here: default tolerances" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_lines_of_a_reason_stay_lines(tmp_path, capsys):

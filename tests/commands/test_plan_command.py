@@ -62,25 +62,17 @@ def test_a_wrapped_command_can_be_pasted(params, capsys, monkeypatch):
     text = plan_text(capsys, params, "lite_train_lite_infer")
     plan = json.loads(plan_text(capsys, params, "lite_train_lite_infer", "--json", "-"))
     shown = re.findall(r"\$ ((?:.*\\\n)*.*)\n", text)
-    assert [shlex.split(one.replace("\\\n", " ")) for one in shown] == [
-        command["argv"] for command in plan["commands"]
-    ]
+    assert [shlex.split(one.replace("\\\n", " ")) for one in shown] == [command["argv"] for command in plan["commands"]]
     assert any(len(line) <= 80 and line.endswith("\\") for line in text.splitlines())
 
 
 def test_the_tree_names_devices_folders_and_what_is_told_late(tmp_path, capsys):
     text = edit(
-        TEMPLATE,
-        ("gpu_list", "gpu_list:0|0,1"),
-        ("--amp", "--amp:amp"),
-        ("train_model_name", "train_model_name:best*"),
+        TEMPLATE, ("gpu_list", "gpu_list:0|0,1"), ("--amp", "--amp:amp"), ("train_model_name", "train_model_name:best*")
     )
     (tmp_path / "p.txt").write_text(text.replace("norm_train:train.py", "norm_train:train.py 'a b'"))
     shown = plan_text(capsys, tmp_path / "p.txt", "lite_train_lite_infer")
-    assert (
-        "  train[norm_train;gpus=0,1;amp]  (GPU 0,1)\n    $ CUDA_VISIBLE_DEVICES=0,1 python -m paddle"
-        in shown
-    )
+    assert "  train[norm_train;gpus=0,1;amp]  (GPU 0,1)\n    $ CUDA_VISIBLE_DEVICES=0,1 python -m paddle" in shown
     assert "its weights, told when it starts: norm_train_gpus_0_autocast_amp/best*\n" in shown
     assert "'a b'" in shown
     (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("--amp", "--amp:amp")))
@@ -132,11 +124,7 @@ def test_the_script_takes_the_newest_of_what_a_late_name_fits(chain, capsys, mon
     program += "import os; os.utime(pathlib.Path(out, 'best 2.pdparams'), (1, 1))"
     (chain / "train.py").write_text(program)
     (chain / "eval.py").write_text("import sys; print(sys.argv)")
-    text = (
-        (chain / "p.txt")
-        .read_text()
-        .replace("train_model_name:best.pdparams", "train_model_name:best*.pdparams")
-    )
+    text = (chain / "p.txt").read_text().replace("train_model_name:best.pdparams", "train_model_name:best*.pdparams")
     (chain / "p.txt").write_text(text)
     done = script(capsys, "p.txt", cwd=chain)
     assert done.returncode == 0, done.stderr
@@ -166,17 +154,12 @@ def test_the_originals_script_has_its_wrappers_and_patterns(tmp_path, capsys):
         capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--shell", "--suite", "paddledetection"
     )
     (tmp_path / "p.txt").write_text(edit(TEMPLATE, ("train_model_name", "train_model_name:e*/c.pdparams")))
-    text = plan_text(
-        capsys, tmp_path / "p.txt", "lite_train_lite_infer", "--shell", "--legacy", "--suite", "template"
-    )
+    text = plan_text(capsys, tmp_path / "p.txt", "lite_train_lite_infer", "--shell", "--legacy", "--suite", "template")
     assert "--pretrained=./test_tipc/output/norm_train_gpus_-1_autocast_null/e*/c.pdparams" in text
 
 
 def test_legacy(params, capsys):
-    assert (
-        main(["plan", str(params), "lite_train_lite_infer", "--legacy", "--suite", "template", "--json", "-"])
-        == 0
-    )
+    assert main(["plan", str(params), "lite_train_lite_infer", "--legacy", "--suite", "template", "--json", "-"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert "--output-dir=./test_tipc/output/norm_train_gpus_-1_autocast_null" in data["commands"][0]["argv"]
 
@@ -217,11 +200,7 @@ def test_the_shipped_file_plans_in_every_mode(mode, capsys):
     assert steps.count("align") == (4 if mode == "whole_infer" else 6)
     assert steps.count("train") == (mode != "whole_infer")
     epochs = {word for command in commands for word in command["argv"] if word.startswith("--epochs")}
-    assert (
-        epochs == {"lite": {"--epochs=1"}, "whol": {"--epochs=2"}}[mode[:4]]
-        if "train" in mode
-        else not epochs
-    )
+    assert epochs == {"lite": {"--epochs=1"}, "whol": {"--epochs=2"}}[mode[:4]] if "train" in mode else not epochs
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["plan", str(OURS), MODES[0], "--json", "-"]])

@@ -142,9 +142,7 @@ def test_a_dry_run_names_what_would_be_made_and_makes_nothing(params, asked, cap
     assert (folders(params), asked) == ([], [])
 
 
-@pytest.mark.parametrize(
-    "option", [["--timeout", "5"], ["--suite", "paddleseg"], ["--python", "py"], ["--keep-data"]]
-)
+@pytest.mark.parametrize("option", [["--timeout", "5"], ["--suite", "paddleseg"], ["--python", "py"], ["--keep-data"]])
 def test_options_for_suites_are_refused_where_there_is_none(params, asked, option, capsys):
     assert main(["prepare", str(params), "lite_train_lite_infer", *option]) == 2
     assert f"{option[0]} is for the checkouts of suites" in capsys.readouterr().err

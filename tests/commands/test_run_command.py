@@ -148,9 +148,7 @@ def test_a_missing_interpreter_is_an_error_that_says_what_to_do(capsys):
     Path("p.txt").write_text(edit(TEMPLATE, ("python:", "python:python3.7-absent")))
     assert main(["run", "p.txt", MODE]) == 1
     text = capsys.readouterr().out
-    assert "exit 127: interpreter 'python3.7-absent' not found; name one with --python PATH" in " ".join(
-        text.split()
-    )
+    assert "exit 127: interpreter 'python3.7-absent' not found; name one with --python PATH" in " ".join(text.split())
 
 
 def test_python_is_the_environments_where_the_user_has_none(monkeypatch):
@@ -180,8 +178,7 @@ def test_a_data_folder_of_the_users():
 
 
 @pytest.mark.parametrize(
-    "change",
-    [("norm_train", "norm_train:train.py $(touch pwned)"), ("norm_train", "norm_train:train.py it's")],
+    "change", [("norm_train", "norm_train:train.py $(touch pwned)"), ("norm_train", "norm_train:train.py it's")]
 )
 def test_values_never_reach_a_shell(change, capsys):
     assert go("true", text=edit(TEMPLATE, change)) == 2

@@ -60,10 +60,7 @@ def test_a_device_and_changed_lines_are_told_of_and_reported(capsys):
     assert {"--epochs=7", "--device=cpu"} <= set(train["argv"])
     assert (train["on_gpu"], found["results"][0]["outcome"]) == (False, "PASS")
     told = " ".join(capsys.readouterr().err.split())
-    for note in (
-        "--set '--epochs=lite_train_lite_infer=7': line 7",
-        "--device cpu: line 4, gpu_list, is '-1'",
-    ):
+    for note in ("--set '--epochs=lite_train_lite_infer=7': line 7", "--device cpu: line 4, gpu_list, is '-1'"):
         assert any(one.startswith(note) for one in found["notes"])
         assert note in told
 

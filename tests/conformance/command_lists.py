@@ -40,10 +40,7 @@ def facts(command):
 
 def placed(commands, root: Path):
     """Return expected commands with ``{ROOT}`` in their words replaced by a folder."""
-    return [
-        command | {"argv": [word.replace(ROOT, str(root)) for word in command["argv"]]}
-        for command in commands
-    ]
+    return [command | {"argv": [word.replace(ROOT, str(root)) for word in command["argv"]]} for command in commands]
 
 
 def difference(expected, actual) -> str:
@@ -51,10 +48,7 @@ def difference(expected, actual) -> str:
     for number, (want, got) in enumerate(zip_longest(expected, actual), start=1):
         if want is None or got is None:
             missing, there = ("expected", got) if want is None else ("got", want)
-            return (
-                f"command {number}: {len(expected)} expected, {len(actual)} planned; "
-                f"not {missing}:\n{shown(there)}"
-            )
+            return f"command {number}: {len(expected)} expected, {len(actual)} planned; not {missing}:\n{shown(there)}"
         wrong = [name for name in FIELDS if want[name] != got[name]]
         if wrong:
             facts_shown = "".join(_field(name, want[name], got[name]) for name in wrong)

@@ -71,9 +71,7 @@ class Original:
     def record(self, params: Path, mode: str, *more: str) -> list[dict[str, object]]:
         """Return the commands that the driver starts for a parameter file in ``mode``, and with further words."""
         if found := re.search(r"^python:(.*/.*)$", params.read_text(encoding="utf-8-sig"), re.MULTILINE):
-            raise SystemExit(
-                f"{params}: {found[1]!r} is a path and would be started; name the interpreter alone"
-            )
+            raise SystemExit(f"{params}: {found[1]!r} is a path and would be started; name the interpreter alone")
         own = params.is_relative_to(self.start)
         name = params.relative_to(self.start) if own else params
         self.notes.write_bytes(b"")
@@ -156,12 +154,7 @@ def _paths(root: Path) -> Iterator[Path]:
 
 
 def planned(
-    params: Path,
-    mode: str,
-    suite: str | None,
-    root: Path,
-    argument: str | None = None,
-    chain: str | None = None,
+    params: Path, mode: str, suite: str | None, root: Path, argument: str | None = None, chain: str | None = None
 ) -> list[dict[str, object]]:
     """Return the commands of tipchain's legacy plan."""
     options = Options(root=str(root), argument=argument)
@@ -182,12 +175,8 @@ def render(driver: str, lists: Mapping[str, Iterable[dict[str, object]]], argume
         lines = [json.dumps(_short(command)).replace(mode, MODE) for command in commands]
         known = [line for line, _ in merged]
         following: list[tuple[str, list[str]]] = []
-        for what, start, end, first, last in SequenceMatcher(
-            None, known, lines, autojunk=False
-        ).get_opcodes():
-            following += [
-                (line, [*modes, mode] if what == "equal" else modes) for line, modes in merged[start:end]
-            ]
+        for what, start, end, first, last in SequenceMatcher(None, known, lines, autojunk=False).get_opcodes():
+            following += [(line, [*modes, mode] if what == "equal" else modes) for line, modes in merged[start:end]]
             following += [] if what == "equal" else [(line, [mode]) for line in lines[first:last]]
         merged = following
     word = {"argument": argument} if argument else {}
@@ -198,11 +187,7 @@ def render(driver: str, lists: Mapping[str, Iterable[dict[str, object]]], argume
 
 
 def _short(command: dict[str, object]) -> dict[str, object]:
-    rare = {
-        name: command[name]
-        for name in ("cwd", "cuda_visible_devices", "log")
-        if command[name] not in (None, ".")
-    }
+    rare = {name: command[name] for name in ("cwd", "cuda_visible_devices", "log") if command[name] not in (None, ".")}
     return {"step": command["step"], **rare, "argv": shlex.join(command["argv"])}
 
 
@@ -220,9 +205,7 @@ def commit_of(start: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "start", type=Path, metavar="START", help="the folder of a checkout that the driver is started in"
     )
@@ -242,13 +225,9 @@ def main(arguments: list[str] | None = None) -> int:
         help="a mode; by default all of the kind's, may be given again",
     )
     parser.add_argument("--chain", default=TRAIN_INFER, choices=KINDS, help="the kind of chain (%(default)s)")
+    parser.add_argument("--argument", help="the driver's third word, as benchmark_train's dynamic_bs8_fp32_DP_N1C1")
     parser.add_argument(
-        "--argument", help="the driver's third word, as benchmark_train's dynamic_bs8_fp32_DP_N1C1"
-    )
-    parser.add_argument(
-        "--write",
-        action="store_true",
-        help="write what was recorded beside each file: FILE.txt's to FILE.jsonl",
+        "--write", action="store_true", help="write what was recorded beside each file: FILE.txt's to FILE.jsonl"
     )
     options = parser.parse_args(arguments)
     kind = KINDS[options.chain]
@@ -256,9 +235,7 @@ def main(arguments: list[str] | None = None) -> int:
     more = [options.argument] if options.argument else []
     modes = options.mode or [mode.value for mode in kind.modes]
     start = options.start.resolve()
-    files = [path.resolve() for path in options.files] or sorted(
-        (start / options.driver).parent.rglob(PARAMS)
-    )
+    files = [path.resolve() for path in options.files] or sorted((start / options.driver).parent.rglob(PARAMS))
     total = differing = 0
     with tempfile.TemporaryDirectory() as folder:
         original = Original(start, options.driver, Path(folder).resolve())

@@ -38,11 +38,7 @@ def test_order_and_number_count():
 
 LISTS = {
     "lite_train_lite_infer": [ONE | {"argv": ["python", "--epochs=1", "a b"]}, TWO | {"cwd": "deploy"}],
-    "whole_train_whole_infer": [
-        ONE | {"argv": ["python", "a b"]},
-        TWO | {"cwd": "deploy"},
-        TWO | {"log": None},
-    ],
+    "whole_train_whole_infer": [ONE | {"argv": ["python", "a b"]}, TWO | {"cwd": "deploy"}, TWO | {"log": None}],
     "whole_infer": [],
 }
 
@@ -54,9 +50,7 @@ def test_what_is_written_is_read_back(tmp_path):
 
 
 def test_what_modes_have_in_common_is_written_once():
-    own = {
-        mode: [ONE | {"log": f"out/{mode}/a.log"}, TWO] for mode in ("whole_infer", "lite_train_lite_infer")
-    }
+    own = {mode: [ONE | {"log": f"out/{mode}/a.log"}, TWO] for mode in ("whole_infer", "lite_train_lite_infer")}
     lines = render("suite@1", own).splitlines()
     assert len(lines) == 4
     assert "out/{MODE}/a.log" in lines[2]

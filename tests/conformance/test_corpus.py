@@ -80,11 +80,7 @@ def test_the_recorded_commands_with_the_suite_named(suite, mode):
     found = [
         text
         for record in lists
-        if (
-            text := mismatch(
-                record, CORPUS / "configs" / record["repo"] / record["config"], Path("/w"), suite
-            )
-        )
+        if (text := mismatch(record, CORPUS / "configs" / record["repo"] / record["config"], Path("/w"), suite))
     ]
     assert not found, report(found, len(lists))
 

@@ -224,9 +224,7 @@ def corpus_plans() -> tuple[tuple[Case, Plan, tuple], ...]:
 
 
 def test_the_fixes_over_the_corpus_are_counted():
-    counts = Counter(
-        (code, one.suite, one.mode.value) for one, plan, _ in corpus_plans() for code in reported(plan)
-    )
+    counts = Counter((code, one.suite, one.mode.value) for one, plan, _ in corpus_plans() for code in reported(plan))
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for code, suite, _ in counts:
         found.setdefault(code, {})[suite] = tuple(counts[code, suite, mode] for mode in MODES)
@@ -245,10 +243,7 @@ def test_the_counts_are_those_of_the_specification_where_it_has_them():
     assert COUNTS["clas-epochs"]["paddleclas"] == (5, 5, 205, 0)
     # 16: "export runs without its weights argument: 4 configs, 21 commands": all of them are here.
     bare = [
-        argv
-        for _, _, old in plans
-        for argv in words(old, "export")
-        if "Global.pretrained_model" not in " ".join(argv)
+        argv for _, _, old in plans for argv in words(old, "export") if "Global.pretrained_model" not in " ".join(argv)
     ]
     assert (len(bare), COUNTS["clas-weights"]["paddleclas"][0]) == (21, 4)
     exports = [c.argv for _, plan, _ in plans for c in plan.commands if c.step == "export"]
@@ -259,16 +254,16 @@ def test_the_counts_are_those_of_the_specification_where_it_has_them():
     }
     # 4: "Clas whole_infer runs nothing for 276 of 276 configs", and 5 of MedicalSeg.
     for suite in ("paddleclas", "medicalseg"):
-        empty = [
-            plan for one, plan, old in corpus_plans() if one.suite == suite and not plan.commands and not old
-        ]
+        empty = [plan for one, plan, old in corpus_plans() if one.suite == suite and not plan.commands and not old]
         assert len(empty) == FILES[suite]
     # 13: "Step6, AlexNet, templates lose the image path after training (5)": all five are here. Only Step6's program was
     # seen to take it: its two get it.
     lost = {
-        one.path for one, plan, _ in corpus_plans() for found in plan.findings
+        one.path
+        for one, plan, _ in corpus_plans()
+        for found in plan.findings
         if found.message.startswith("is used after training too")
-    }  # fmt: skip
+    }
     assert len(lost) == 2
 
 
@@ -282,9 +277,7 @@ def test_default_plans_of_the_corpus_hold_together():
             assert all(steps[0][step] == steps[1][step] for step in ("train", "eval", "export")), str(one)
         for number, command in enumerate(plan.commands):
             assert set(command.needs) <= set(ids[:number]), f"{one}: {command.id}"
-            assert command.needs or command.step not in ("eval", "infer"), (
-                f"{one}: {command.id} needs nothing"
-            )
+            assert command.needs or command.step not in ("eval", "infer"), f"{one}: {command.id} needs nothing"
             check_paths(one, plan, command)
             check_devices(one, command)
 
@@ -311,8 +304,6 @@ def check_devices(one: Case, command) -> None:
         assert visible == ",".join(gpus), f"{one}: {command.id}: {visible}"
     if command.launched:
         text = ",".join(command.gpus)
-        assert any(word in (f"--devices={text}", f"--gpus={text}") for word in command.argv), (
-            f"{one}: {command.id}"
-        )
+        assert any(word in (f"--devices={text}", f"--gpus={text}") for word in command.argv), f"{one}: {command.id}"
     else:
         assert "paddle.distributed.launch" not in command.argv, f"{one}: {command.id}"

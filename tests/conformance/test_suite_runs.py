@@ -154,9 +154,7 @@ def go(chain, root, monkeypatch, *options, body=None):
     if body:
         python.write_text(python.read_text().replace("\nfor rule", f"\n{body}\nfor rule", 1))
     suite = () if get_suite(chain.suite).marks.folders else ("--suite", chain.suite)
-    return main(
-        ["run", str(params), MODE, "--lenient", "--python", str(python), "--json", "r.json", *suite, *options]
-    )
+    return main(["run", str(params), MODE, "--lenient", "--python", str(python), "--json", "r.json", *suite, *options])
 
 
 def results():
@@ -169,9 +167,7 @@ def test_the_chain_of_every_suite_runs(chain, tmp_path, monkeypatch, capsys):
     code = go(chain, tmp_path, monkeypatch)
     shown = capsys.readouterr()
     assert code == 0, shown.out[-3000:] + shown.err
-    steps = {
-        result["command"]["step"]: result["outcome"] for result in results() if result["outcome"] != "SKIP"
-    }
+    steps = {result["command"]["step"]: result["outcome"] for result in results() if result["outcome"] != "SKIP"}
     assert steps["train"] == steps["export"] == steps["infer"] == "PASS"
     (log,) = Path().glob(f"test_tipc/output/*/{MODE}/{chain.results}")
     passed = sum(result["outcome"] == "PASS" for result in results())
@@ -199,26 +195,20 @@ def test_clas_evaluates_and_exports_what_training_left_in_either_layout(tmp_path
         run = root / f"test_tipc/output/ResNet_amp_demo/{MODE}/runs"
         for step, key in (("eval", "pretrained_model"), ("export", "weights")):
             (word,) = [word for word in words[step] if word.startswith(f"Global.{key}=")]
-            assert Path(word.partition("=")[2]).relative_to(run).parts[2:] == (
-                *folder.split("/")[:-1],
-                "latest",
-            )
+            assert Path(word.partition("=")[2]).relative_to(run).parts[2:] == (*folder.split("/")[:-1], "latest")
 
 
 @pytest.mark.parametrize("chain", [CHAINS[0], *CHAINS[-2:]], ids=str)
 def test_an_inference_that_prints_no_result_of_its_suite_fails(chain, tmp_path, monkeypatch):
     noise = replace(
-        chain,
-        prints=r"---    enabled FC MKL-DNN for 1 fc ops\nA new field (benchmark) detected!\n12 class done",
+        chain, prints=r"---    enabled FC MKL-DNN for 1 fc ops\nA new field (benchmark) detected!\n12 class done"
     )
     assert go(noise, tmp_path, monkeypatch) == 1
     reasons = [result["reason"] for result in results() if result["command"]["step"] == "infer"]
     assert any("no result line" in reason for reason in reasons)
 
 
-NOISE = (
-    r"--- Running IR pass [fc_fuse_pass]\n---    enabled FC MKL-DNN for 1 fc ops\noneDNN v3.2.1\nepoch : 3"
-)
+NOISE = r"--- Running IR pass [fc_fuse_pass]\n---    enabled FC MKL-DNN for 1 fc ops\noneDNN v3.2.1\nepoch : 3"
 PRINTERS = [chain for chain in CHAINS if chain.suite in ("paddlevideo", "paddlerec", "paddlegan")]
 
 

@@ -124,9 +124,7 @@ def test_outputs_and_gradients_are_torchs(both, nn, rng, name):
     if "BatchNorm" in name:
         reference.eval(), port.eval()
     expected = tensors(reference(*map(both.torch.from_numpy, arrays)))
-    actual = tensors(
-        port(*(both.paddle.to_tensor(one, stop_gradient=one.dtype.kind == "i") for one in arrays))
-    )
+    actual = tensors(port(*(both.paddle.to_tensor(one, stop_gradient=one.dtype.kind == "i") for one in arrays)))
     if "attention" in name or "RNN" in name or "Cell" in name:  # they differ in what else they return
         expected, actual = expected[:1], actual[:1]
     assert len(expected) == len(actual)

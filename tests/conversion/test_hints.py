@@ -67,11 +67,7 @@ def multiplying(both, side, size, *, turned):
 
     made, shapes = Own(), {"weight": (size, size), "bias": (size,)}
     for name, shape in shapes.items():
-        one = (
-            both.torch.nn.Parameter(both.torch.ones(shape))
-            if side == "torch"
-            else made.create_parameter(list(shape))
-        )
+        one = both.torch.nn.Parameter(both.torch.ones(shape)) if side == "torch" else made.create_parameter(list(shape))
         setattr(made, name, one)
     return made
 
@@ -96,16 +92,12 @@ def test_linear_layers_and_convolutions_of_one_point_match_both_ways(both, nn, c
         conv = getattr(nn.t, kind)(into, out, 1), getattr(nn.p, kind.replace("d", "D"))(into, out, 1)
         paddle = both.tree("paddle", se=nn.p.Linear(into, out))
         copy(both.tree("torch", se=conv[0]), paddle)
-        np.testing.assert_array_equal(
-            paddle.se.weight.numpy().T, conv[0].weight.detach().numpy().reshape(out, into)
-        )
+        np.testing.assert_array_equal(paddle.se.weight.numpy().T, conv[0].weight.detach().numpy().reshape(out, into))
         copy(both.tree("torch", se=nn.t.Linear(into, out)), both.tree("paddle", se=conv[1]))
 
 
 def test_matrices_of_own_classes_are_transposed_by_shape(both, nn, copy):
-    torch = both.tree(
-        "torch", c=own(both, "torch", weight=(4, 6), bias=(6,)), head=nn.t.Linear(4, 9, bias=False)
-    )
+    torch = both.tree("torch", c=own(both, "torch", weight=(4, 6), bias=(6,)), head=nn.t.Linear(4, 9, bias=False))
     paddle = both.tree("paddle", c=nn.p.Linear(4, 6), head=own(both, "paddle", weight=(4, 9)))
     match = copy(torch, paddle)
     np.testing.assert_array_equal(paddle.c.weight.numpy(), torch.c.weight.detach().numpy())
@@ -122,8 +114,7 @@ def test_square_matrices_are_told_by_what_the_layer_computes(both, nn, copy, tur
     expected = torch.fc(both.torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(paddle.fc(both.paddle.to_tensor(x)).numpy(), expected, rtol=1e-4, atol=1e-5)
     copy(
-        both.tree("torch", fc=nn.t.Linear(5, 5)),
-        both.tree("paddle", fc=multiplying(both, "paddle", 5, turned=turned)),
+        both.tree("torch", fc=nn.t.Linear(5, 5)), both.tree("paddle", fc=multiplying(both, "paddle", 5, turned=turned))
     )
 
 
@@ -181,10 +172,7 @@ def test_query_and_key_are_not_crossed_whatever_the_order(both, nn, copy):
     order = ("k_proj", "v_proj", "q_proj", "out_proj")
     torch = both.tree("torch", attn=both.tree("torch", **{name: nn.t.Linear(4, 4) for name in order}))
     names = ("q_proj", "k_proj", "v_proj", "out_proj")
-    for port in (
-        both.tree("paddle", **{name: nn.p.Linear(4, 4) for name in names}),
-        nn.p.MultiHeadAttention(4, 2),
-    ):
+    for port in (both.tree("paddle", **{name: nn.p.Linear(4, 4) for name in names}), nn.p.MultiHeadAttention(4, 2)):
         copy(torch, both.tree("paddle", self_attention=port))
         np.testing.assert_array_equal(port.q_proj.weight.numpy(), torch.attn.q_proj.weight.detach().numpy().T)
 
@@ -213,8 +201,7 @@ def test_a_container_in_names_is_matched_by_structure_below_it(both, nn, copy):
 def blocks(both, nn):
     """Return a model that packs query, key and value in matrices of its own, and a port that does not."""
     block = [
-        both.tree("torch", qkv=own(both, "torch", weight=(4, 12), bias=(12,)), proj=nn.t.Linear(4, 4))
-        for _ in range(3)
+        both.tree("torch", qkv=own(both, "torch", weight=(4, 12), bias=(12,)), proj=nn.t.Linear(4, 4)) for _ in range(3)
     ]
     names = ("q_proj", "k_proj", "v_proj", "out_proj")
     layers = [both.tree("paddle", **{name: nn.p.Linear(4, 4) for name in names}) for _ in range(3)]

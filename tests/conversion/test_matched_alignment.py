@@ -31,11 +31,13 @@ NET = """
         return nn.CrossEntropyLoss()
 """
 TORCH = {
-    "NAME": "torch", "FIRST": "rnn", "THIRD": "head",
+    "NAME": "torch",
+    "FIRST": "rnn",
+    "THIRD": "head",
     "SECOND": "self.attn(hidden, hidden, hidden)[0]",
     "LAYERS": "self.rnn = nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True); "
-              "self.attn = nn.MultiheadAttention(8, 2, batch_first=True); self.head = nn.Linear(8, 8)",
-}  # fmt: skip
+    "self.attn = nn.MultiheadAttention(8, 2, batch_first=True); self.head = nn.Linear(8, 8)",
+}
 PADDLE = {
     "NAME": "paddle", "FIRST": "lstm", "THIRD": "fc", "SECOND": "self.mixer(hidden)",
     "LAYERS": "self.lstm = nn.LSTM(6, 4, 2, direction='bidirect'); "

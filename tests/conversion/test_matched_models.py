@@ -69,9 +69,7 @@ def test_containers_cut_otherwise_are_matched_by_structure(both, nn):
 
 def test_recurrent_layers_and_attention_are_matched_whole(both, nn):
     torch = both.tree("torch", rnn=nn.t.LSTM(6, 3, 2, bidirectional=True), attn=nn.t.MultiheadAttention(6, 2))
-    paddle = both.tree(
-        "paddle", lstm=nn.p.LSTM(6, 3, 2, direction="bidirect"), self_attn=nn.p.MultiHeadAttention(6, 2)
-    )
+    paddle = both.tree("paddle", lstm=nn.p.LSTM(6, 3, 2, direction="bidirect"), self_attn=nn.p.MultiHeadAttention(6, 2))
     assert moved(both, torch, paddle) == {"rnn": "lstm", "attn": "self_attn"}
     assert moved(both, nn.t.GRU(3, 4), both.tree("paddle", rnn=nn.p.GRU(3, 4))) == {"": "rnn"}
     assert moved(both, both.tree("torch", rnn=nn.t.GRU(3, 4)), nn.p.GRU(3, 4)) == {"rnn": ""}
@@ -100,23 +98,17 @@ def test_a_class_of_the_users_on_one_side_is_matched_by_its_names(both, nn):
     own = both.tree("paddle", weight=nn.p.Linear(1, 4).bias)
     torch = both.tree("torch", norm=nn.t.RMSNorm(4), fc=nn.t.Linear(4, 4))
     assert moved(both, torch, both.tree("paddle", norm=own, head=nn.p.Linear(4, 4))) == {"fc": "head"}
-    own = both.tree(
-        "torch", weight=nn.t.Parameter(both.torch.ones(4)), bias=nn.t.Parameter(both.torch.ones(4))
-    )
+    own = both.tree("torch", weight=nn.t.Parameter(both.torch.ones(4)), bias=nn.t.Parameter(both.torch.ones(4)))
     torch = both.tree("torch", norm=own, fc=nn.t.Linear(4, 4))
     port = both.tree("paddle", norm=nn.p.LayerNorm(4), head=nn.p.Linear(4, 4))
     assert moved(both, torch, port) == {"fc": "head"}
 
 
 def test_square_matrices_in_layers_of_different_types_are_not_guessed(both, nn):
-    own = both.tree(
-        "torch", weight=nn.t.Parameter(both.torch.ones(4, 4)), bias=nn.t.Parameter(both.torch.ones(4))
-    )
+    own = both.tree("torch", weight=nn.t.Parameter(both.torch.ones(4, 4)), bias=nn.t.Parameter(both.torch.ones(4)))
     torch = both.tree("torch", fc=own)
     assert "layout: fc.weight [4, 4]" in refusal(torch, both.tree("paddle", fc=nn.p.Linear(4, 4)))
-    wide = both.tree(
-        "torch", weight=nn.t.Parameter(both.torch.ones(3, 4)), bias=nn.t.Parameter(both.torch.ones(3))
-    )
+    wide = both.tree("torch", weight=nn.t.Parameter(both.torch.ones(3, 4)), bias=nn.t.Parameter(both.torch.ones(3)))
     assert not moved(both, both.tree("torch", fc=wide), both.tree("paddle", fc=nn.p.Linear(4, 3)))
 
 
@@ -124,9 +116,7 @@ def test_leftovers_of_both_sides_are_listed_with_shapes_and_types(both, nn):
     torch = both.tree(
         "torch", body=nn.t.Linear(4, 3), norm=nn.t.InstanceNorm2d(3, affine=True, track_running_stats=True)
     )
-    paddle = both.tree(
-        "paddle", body=nn.p.Linear(4, 3), norm=nn.p.InstanceNorm2D(3), extra=nn.p.Conv1D(2, 2, 1)
-    )
+    paddle = both.tree("paddle", body=nn.p.Linear(4, 3), norm=nn.p.InstanceNorm2D(3), extra=nn.p.Conv1D(2, 2, 1))
     lines = [line.strip() for line in refusal(torch, paddle).splitlines()]
     assert [line for line in lines if line.startswith(("missing", "unknown"))] == [
         "missing: extra.weight [2, 2, 1] float32 (Conv)",
@@ -166,9 +156,7 @@ def test_given_names_join_what_torch_packs(both, nn):
 
 def test_names_that_lead_nowhere_are_refused(both, nn):
     torch, paddle = both.tree("torch", fc=nn.t.Linear(4, 2)), both.tree("paddle", head=nn.p.Linear(4, 2))
-    text = refusal(
-        torch, paddle, {"fc": "heat", "fcc": "head", "fc.weight": "head.weight", "fc.bias": "head.weight"}
-    )
+    text = refusal(torch, paddle, {"fc": "heat", "fcc": "head", "fc.weight": "head.weight", "fc.bias": "head.weight"})
     assert "names: fc goes to heat, which the port does not have, did you mean 'head'?" in text
     assert "names: fcc is no tensor or layer of the torch model, did you mean 'fc'?" in text
     assert "names: fc.weight and fc.bias both go to head.weight" in text

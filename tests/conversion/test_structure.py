@@ -7,9 +7,7 @@ from tipchain.conversion.structure import Leaf, match_by_structure
 
 def leaf(path, kind="Linear", shape=(4, 4), name="weight", **more):
     whole = (*path.split("."), name)
-    return Leaf(
-        path=whole, own_path=whole, kind=kind, shape=shape, text=f"{path}.{name} {list(shape)}", **more
-    )
+    return Leaf(path=whole, own_path=whole, kind=kind, shape=shape, text=f"{path}.{name} {list(shape)}", **more)
 
 
 def match(torch, paddle):
@@ -78,7 +76,7 @@ def test_one_kind_out_of_order_makes_the_order_of_what_lies_between_doubtful():
             ("t", [("x", "Conv", (8, 8, 3, 3)), ("nx", "BN", (8,)), ("s", "Conv", (8, 8, 1, 1)), ("ns", "BN", (8,))]),
             ("p", [("s", "Conv", (8, 8, 1, 1)), ("ms", "BN", (8,)), ("x", "Conv", (8, 8, 3, 3)), ("mx", "BN", (8,))]),
         )
-    )  # fmt: skip
+    )
     pairs, found = match(torch, paddle)
     assert pairs == {"tx": "px", "ts": "ps"}
     assert doubtful(found) == [("tnx", "tns")]
@@ -96,16 +94,13 @@ def test_leaves_of_a_container_stay_together():
         leaf("conv3", "Conv", (8, 4)), leaf("bn3", "BN", (8,)), leaf("down.proj", "Conv", (8, 4)), leaf("down.bn", "BN", (8,)),
     ]  # fmt: skip
     paddle = [
-        leaf("short.proj", "Conv", (8, 4)), leaf("short.norm", "BN", (8,)),
-        leaf("conv2.conv", "Conv", (8, 4)), leaf("conv2.norm", "BN", (8,)),
-    ]  # fmt: skip
+        leaf("short.proj", "Conv", (8, 4)),
+        leaf("short.norm", "BN", (8,)),
+        leaf("conv2.conv", "Conv", (8, 4)),
+        leaf("conv2.norm", "BN", (8,)),
+    ]
     pairs, found = match(torch, paddle)
-    assert pairs == {
-        "conv3": "conv2.conv",
-        "bn3": "conv2.norm",
-        "down.proj": "short.proj",
-        "down.bn": "short.norm",
-    }
+    assert pairs == {"conv3": "conv2.conv", "bn3": "conv2.norm", "down.proj": "short.proj", "down.bn": "short.norm"}
     assert not found.by_order
 
 
@@ -152,9 +147,7 @@ def test_layers_below_a_name_that_both_have_stay_there():
     pairs, found = match(torch, [leaf("dec.y"), leaf("enc.x")])
     assert pairs == {"enc.a": "enc.x", "dec.b": "dec.y"}
     assert not found.doubts
-    pairs, found = match(
-        [leaf("enc.a"), leaf("dec.b"), leaf("dec.c")], [leaf("dec.y"), leaf("enc.x"), leaf("enc.z")]
-    )
+    pairs, found = match([leaf("enc.a"), leaf("dec.b"), leaf("dec.c")], [leaf("dec.y"), leaf("enc.x"), leaf("enc.z")])
     assert not pairs, "not moved from one to the other"
     assert len(found.doubts) == 2
 

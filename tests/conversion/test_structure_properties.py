@@ -40,9 +40,7 @@ def norm(name, size, kind="LayerNorm"):
 
 def attention(rng, name, size):
     parts = ["query", "key", "value"]
-    return Node(
-        name, [*(linear(one, size, size) for one in rng.sample(parts, 3)), linear("out_proj", size, size)]
-    )
+    return Node(name, [*(linear(one, size, size) for one in rng.sample(parts, 3)), linear("out_proj", size, size)])
 
 
 def block(rng, name, size):
@@ -58,10 +56,12 @@ def residual(rng, name, size):
     return Node(
         name,
         [
-            Node("conv1", kind="Conv", shapes={"weight": (wide, size, 3, 3)}), norm("bn1", wide, "BatchNorm"),
-            Node("conv2", kind="Conv", shapes={"weight": (size, wide, 3, 3)}), norm("bn2", size, "BatchNorm"),
+            Node("conv1", kind="Conv", shapes={"weight": (wide, size, 3, 3)}),
+            norm("bn1", wide, "BatchNorm"),
+            Node("conv2", kind="Conv", shapes={"weight": (size, wide, 3, 3)}),
+            norm("bn2", size, "BatchNorm"),
         ],
-    )  # fmt: skip
+    )
 
 
 def tower(rng, name):
@@ -233,8 +233,6 @@ def test_matrices_of_own_classes_go_to_their_layers(share):
             for leaf in torch
         ]
         wrong = [
-            pair
-            for pair in match_by_structure(torch, paddle).pairs
-            if truth[pair.actual.name] != pair.expected.name
+            pair for pair in match_by_structure(torch, paddle).pairs if truth[pair.actual.name] != pair.expected.name
         ]
         assert not wrong, f"seed {seed}: {wrong[0].expected.name} -> {wrong[0].actual.name}"

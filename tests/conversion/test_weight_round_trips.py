@@ -26,12 +26,11 @@ BLOCKS = {
     "LSTM": lambda nn, a, b: (nn.t.LSTM(a, b, 2), nn.p.LSTM(a, b, 2)),
     "GRU": lambda nn, a, b: (nn.t.GRU(a, b, bidirectional=True), nn.p.GRU(a, b, direction="bidirect")),
     "attention": lambda nn, a, b: (
-        nn.t.MultiheadAttention(2 * a, 2, kdim=b), nn.p.MultiHeadAttention(2 * a, 2, kdim=b)
+        nn.t.MultiheadAttention(2 * a, 2, kdim=b),
+        nn.p.MultiHeadAttention(2 * a, 2, kdim=b),
     ),
-    "decoder": lambda nn, a, b: (
-        nn.t.TransformerDecoderLayer(2 * a, 2, b), nn.p.TransformerDecoderLayer(2 * a, 2, b)
-    ),
-}  # fmt: skip
+    "decoder": lambda nn, a, b: (nn.t.TransformerDecoderLayer(2 * a, 2, b), nn.p.TransformerDecoderLayer(2 * a, 2, b)),
+}
 
 
 @st.composite
@@ -85,12 +84,8 @@ def test_random_pairs_of_models_come_back_the_same(both, nn, plan, seed):
 
 def models(both, nn, dtype="float32"):
     """Return a torch model and its port with names of its own, in the given dtype."""
-    torch = both.tree(
-        "torch", attn=nn.t.MultiheadAttention(6, 2), norm=nn.t.BatchNorm1d(4), fc=nn.t.Linear(4, 4)
-    )
-    paddle = both.tree(
-        "paddle", attn=nn.p.MultiHeadAttention(6, 2), norm=nn.p.BatchNorm1D(4), head=nn.p.Linear(4, 4)
-    )
+    torch = both.tree("torch", attn=nn.t.MultiheadAttention(6, 2), norm=nn.t.BatchNorm1d(4), fc=nn.t.Linear(4, 4))
+    paddle = both.tree("paddle", attn=nn.p.MultiHeadAttention(6, 2), norm=nn.p.BatchNorm1D(4), head=nn.p.Linear(4, 4))
     if dtype != "float32":
         paddle.to(dtype=dtype)
     return both.randomize(torch.to(getattr(both.torch, dtype))), paddle
@@ -186,9 +181,7 @@ def test_names_of_a_shared_tensor_that_differ_in_a_file_are_refused(both, nn):
     torch, paddle = both.tree("torch", rnn=nn.t.LSTM(3, 4)), both.tree("paddle", rnn=nn.p.LSTM(3, 4))
     arrays = {name: np.array(tensor.numpy()) for name, tensor in paddle.state_dict().items()}
     arrays["rnn.0.cell.weight_hh"] += 1
-    with pytest.raises(
-        WeightsError, match=r"shared: rnn\.weight_hh_l0 and rnn\.0\.cell\.weight_hh are one tensor"
-    ):
+    with pytest.raises(WeightsError, match=r"shared: rnn\.weight_hh_l0 and rnn\.0\.cell\.weight_hh are one tensor"):
         to_torch(paddle, arrays, torch)
 
 

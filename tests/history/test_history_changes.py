@@ -6,20 +6,7 @@ import math
 import subprocess
 
 import pytest
-from history_samples import (
-    ERROR,
-    FAIL,
-    HERE,
-    PASS,
-    SKIP,
-    cause,
-    fill,
-    history_in,
-    item,
-    judged,
-    night,
-    trained,
-)
+from history_samples import ERROR, FAIL, HERE, PASS, SKIP, cause, fill, history_in, item, judged, night, trained
 
 from tipchain.commits import commits_between
 from tipchain.history.compare import changes, compare
@@ -66,11 +53,13 @@ def test_compare(history):
     with history.reading() as connection:
         found = compare(connection, find_entry(connection, "latest~1"), find_entry(connection, "latest"))
     assert [(one.item, one.before, one.after, one.reason) for one in found.flips] == [
-        ("flips", PASS, FAIL, "x is wrong"), ("breaks", PASS, FAIL, ""),
-    ]  # fmt: skip
+        ("flips", PASS, FAIL, "x is wrong"),
+        ("breaks", PASS, FAIL, ""),
+    ]
     assert [(one.item, one.part, one.before, one.after) for one in found.verdict_flips] == [
-        ("flips", "x", PASS, ERROR), ("flips", "y", FAIL, PASS),
-    ]  # fmt: skip
+        ("flips", "x", PASS, ERROR),
+        ("flips", "y", FAIL, PASS),
+    ]
     assert [(one.item, one.part, one.reason) for one in found.command_flips] == [
         ("breaks", "train[norm]", "loss is NaN")
     ]
@@ -78,11 +67,14 @@ def test_compare(history):
     assert (found.new_verdicts, found.gone_verdicts) == ({"flips": 1}, {"flips": 1})
     # Of what failed, times and figures mean nothing; a speed of 1 % more is no move.
     assert [(one.item, one.name, one.before, one.after) for one in found.moved] == [
-        ("trains", "seconds", 100.0, 150.0), ("trains", "loss", 0.5, 0.6),
-    ]  # fmt: skip
+        ("trains", "seconds", 100.0, 150.0),
+        ("trains", "loss", 0.5, 0.6),
+    ]
     assert [(one.name, one.before, one.after) for one in found.environment] == [
-        ("new", "", "y"), ("torch", "2.12", "2.13"), ("gone", "x", ""),
-    ]  # fmt: skip
+        ("new", "", "y"),
+        ("torch", "2.12", "2.13"),
+        ("gone", "x", ""),
+    ]
     text = compare_text(found)
     assert "items:  4 in both, 1 new, 1 gone, 2 flipped" in text
     assert "  PASS -> FAIL  flips: x is wrong" in text
@@ -100,9 +92,7 @@ def test_a_difference_that_grew_under_the_same_verdict(history):
 
 
 def test_nothing_changed_is_one_line(history, tmp_path):
-    fill(
-        history, [(night(number, commit=f"{number}aaaa"), [judged("a", {"x": PASS})]) for number in range(2)]
-    )
+    fill(history, [(night(number, commit=f"{number}aaaa"), [judged("a", {"x": PASS})]) for number in range(2)])
     assert told(history, tmp_path) == [
         "suite: nothing changed since suite-000, 24.0 hours before, commits 0aaaa..1aaaa"
     ]
@@ -144,11 +134,7 @@ def test_environment_first_then_verdicts_then_numbers(history, tmp_path):
     nights = [(night(number, environment={"torch": "2.12"}, commit="aaaaaaa"),
                [judged("a", {"x": PASS}), trained("b", {"top1": 0.9}), trained("c", {"avg_ips": 100.0})])
               for number in range(12)]  # fmt: skip
-    now = [
-        judged("a", {"x": FAIL}, FAIL),
-        trained("b", {"top1": 0.8}, seconds=200.0),
-        trained("c", {"avg_ips": 50.0}),
-    ]
+    now = [judged("a", {"x": FAIL}, FAIL), trained("b", {"top1": 0.8}, seconds=200.0), trained("c", {"avg_ips": 50.0})]
     fill(history, [*nights, (last, now)])
     assert told(history, tmp_path) == [
         "suite: suite-012 against suite-011, 24.0 hours before",
@@ -162,19 +148,14 @@ def test_environment_first_then_verdicts_then_numbers(history, tmp_path):
 
 
 def test_reports_of_items_tell_of_the_environment_too(history, tmp_path):
-    fill(
-        history, [(night(number), [item("a", environment={"paddle": f"3.{number}"})]) for number in range(2)]
-    )
+    fill(history, [(night(number), [item("a", environment={"paddle": f"3.{number}"})]) for number in range(2)])
     assert told(history, tmp_path)[1] == "environment: paddle 3.0 -> 3.1"
 
 
 def test_fewer_than_ten_nights_and_it_says_so(history, tmp_path):
     fill(history, [(night(number), [item("a", seconds=100.0)]) for number in range(9)])
     history.add(night(9), [item("a", seconds=130.0)])
-    assert told(history, tmp_path)[1:] == [
-        "time  a seconds: 100 -> 130 (+30 %)",
-        FEW,
-    ]
+    assert told(history, tmp_path)[1:] == ["time  a seconds: 100 -> 130 (+30 %)", FEW]
 
 
 SECONDS = [100.0, 130.0, 95.0, 122.0, 101.0, 135.0, 98.0, 127.0, 104.0, 118.0, 92.0, 131.0]
@@ -246,10 +227,7 @@ def test_a_metric_that_is_no_number_any_more(history, tmp_path):
 
 def test_never_more_than_15_lines_and_what_is_left_out_is_counted(history, tmp_path):
     old = [item(f"item{at:02d}", seconds=100.0) for at in range(60)]
-    new = [
-        item(f"item{at:02d}", FAIL if at < 30 else PASS, reason="long " * 30, seconds=500.0)
-        for at in range(60)
-    ]
+    new = [item(f"item{at:02d}", FAIL if at < 30 else PASS, reason="long " * 30, seconds=500.0) for at in range(60)]
     facts = {f"fact{at}": "x" for at in range(20)}
     fill(history, [(night(0), old), (night(1, environment=facts), new)])
     lines = told(history, tmp_path)
@@ -272,9 +250,7 @@ def test_shares_fill_the_lines(counts, shown):
 
 def git(folder, *words: str) -> str:
     name = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
-    done = subprocess.run(
-        ["git", "-C", str(folder), *name, *words], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run(["git", "-C", str(folder), *name, *words], check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
@@ -319,10 +295,7 @@ def test_what_newly_fails_is_told_with_its_cause_and_the_commits_that_changed_th
     still = item("b", FAIL, causes=(cause("padding"),))
     fill(
         history,
-        [
-            (night(0, commit=hashes[0]), [item("a"), still]),
-            (night(1, commit=f"{hashes[2]}-dirty"), [failing, still]),
-        ],
+        [(night(0, commit=hashes[0]), [item("a"), still]), (night(1, commit=f"{hashes[2]}-dirty"), [failing, still])],
     )
     assert told(history, tmp_path)[-5:] == [
         "PASS -> FAIL  a",

@@ -26,10 +26,7 @@ def project(tmp_path, monkeypatch):
     history = History(place_of(tmp_path))
     for number in range(2):
         history.add(night(number), [judged("a", {"x": PASS}), trained("b", {"loss": 0.5})])
-    history.add(
-        night(2, environment={"torch": "2.13"}),
-        [judged("a", {"x": FAIL}, FAIL, reason="x is off"), item("b")],
-    )
+    history.add(night(2, environment={"torch": "2.13"}), [judged("a", {"x": FAIL}, FAIL, reason="x is off"), item("b")])
     return tmp_path
 
 
@@ -66,12 +63,7 @@ def test_the_kind_of_chain_is_shown_and_exported(project, capsys):
     History(place_of(project)).add(night(3), [item("quantized", chain="ptq_infer_python")])
     assert "  kind of chain: ptq_infer_python\n" in out(capsys, "show", "latest", "quantized")
     rows = list(csv.DictReader(io.StringIO(out(capsys, "export", "--table", "items", "--format", "csv"))))
-    assert [one["chain"] for one in rows if one["item"] in ("quantized", "a")] == [
-        "",
-        "",
-        "",
-        "ptq_infer_python",
-    ]
+    assert [one["chain"] for one in rows if one["item"] in ("quantized", "a")] == ["", "", "", "ptq_infer_python"]
 
 
 def test_compare(project, capsys):
@@ -79,9 +71,7 @@ def test_compare(project, capsys):
     assert "  PASS -> FAIL  a: x is off" in text
     assert out(capsys, "compare", "latest~1..") == text
     found = json.loads(out(capsys, "compare", "latest~1..latest", "--json", "-"))
-    assert found["flips"] == [
-        {"item": "a", "part": "", "before": "PASS", "after": "FAIL", "reason": "x is off"}
-    ]
+    assert found["flips"] == [{"item": "a", "part": "", "before": "PASS", "after": "FAIL", "reason": "x is off"}]
     assert "nothing differs" in out(capsys, "compare", "suite-000..suite-001")
 
 
@@ -96,9 +86,7 @@ def test_diff(project, capsys):
 def test_export(project, capsys):
     rows = list(csv.DictReader(io.StringIO(out(capsys, "export"))))
     assert [(row["entry"], row["item"], row["outcome"]) for row in rows] == [
-        (f"suite-{at:03d}", name, "FAIL" if (at, name) == (2, "a") else "PASS")
-        for at in range(3)
-        for name in "ab"
+        (f"suite-{at:03d}", name, "FAIL" if (at, name) == (2, "a") else "PASS") for at in range(3) for name in "ab"
     ]
     lines = [
         json.loads(line)
@@ -112,10 +100,7 @@ def test_export(project, capsys):
     said = out(capsys, "export", "--table", "commands", "--out", "commands.csv")
     assert said == "2 rows in commands.csv\n"
     assert (
-        (project / "sub" / "commands.csv")
-        .read_text()
-        .splitlines()[0]
-        .startswith("entry,title,item,command,step,argv")
+        (project / "sub" / "commands.csv").read_text().splitlines()[0].startswith("entry,title,item,command,step,argv")
     )
     (first, *_) = out(capsys, "export", "--table", "entries", "--format", "jsonl").splitlines()
     assert json.loads(first)["environment"] == {}
@@ -148,8 +133,9 @@ def test_add_and_what_waits(project, capsys):
     file = project / "report.json"
     file.write_text(json.dumps(report()))
     assert out(capsys, "add", str(folder), str(file), "--require-history").splitlines() == [
-        f"{folder.name}: 1 new items", "20260101-000000-abcde-" + _key(project) + ": 1 new items",
-    ]  # fmt: skip
+        f"{folder.name}: 1 new items",
+        "20260101-000000-abcde-" + _key(project) + ": 1 new items",
+    ]
     assert out(capsys, "add", str(folder / "night.json")) == f"{folder.name}: nothing new\n"
 
     place = place_of(project)
@@ -185,9 +171,7 @@ def causes(project):
     """The history with causes of two more nights."""
     history = History(place_of(project))
     first = item(
-        "a",
-        FAIL,
-        causes=(cause(), cause("unknown", layer="", file="", line=0, fix="", explained=float("nan"))),
+        "a", FAIL, causes=(cause(), cause("unknown", layer="", file="", line=0, fix="", explained=float("nan")))
     )
     history.add(night(3, commit="c3"), [first])
     other = cause("padding", layer="stem.conv", file="net/other_50%.py", checks=1)
@@ -207,9 +191,9 @@ def test_causes_are_shown_the_latest_first(causes, capsys):
     ]
     assert "  cause: `epsilon` is wrong (port.py:3)" in out(capsys, "show", "suite-003", "a")
     assert "cause: `epsilon` is wrong" in out(capsys, "show", "suite-003")
-    assert [one["code"] for one in json.loads(out(capsys, "show", "suite-003", "--json", "-"))["items"][0]["causes"]] == [
-        "epsilon", "unknown",
-    ]  # fmt: skip
+    assert [
+        one["code"] for one in json.loads(out(capsys, "show", "suite-003", "--json", "-"))["items"][0]["causes"]
+    ] == ["epsilon", "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -232,8 +216,9 @@ def test_causes_are_filtered(causes, capsys, words, codes):
 def test_causes_are_exported(causes, capsys):
     rows = list(csv.DictReader(io.StringIO(out(capsys, "export", "suite-003", "--table", "causes"))))
     assert [(one["code"], one["line"], one["explained"], one["checks"]) for one in rows] == [
-        ("epsilon", "3", "1.0", "2"), ("unknown", "0", "NaN", "2"),
-    ]  # fmt: skip
+        ("epsilon", "3", "1.0", "2"),
+        ("unknown", "0", "NaN", "2"),
+    ]
 
 
 def test_the_causes_of_a_report_come_into_the_history(project, capsys):
@@ -246,5 +231,6 @@ def test_the_causes_of_a_report_come_into_the_history(project, capsys):
     told = json.loads(out(capsys, "causes", "--name", "demo.txt[lite_train_lite_infer]", "--json", "-"))
     # What verdicts fail because of comes first.
     assert [(one["code"], one["file"], one["line"], one["checks"]) for one in told] == [
-        ("epsilon", "port.py", 7, 1), ("momentum", "port.py", 7, 0),
-    ]  # fmt: skip
+        ("epsilon", "port.py", 7, 1),
+        ("momentum", "port.py", 7, 0),
+    ]

@@ -45,8 +45,9 @@ def test_nights_go_in_and_what_changed_is_told(project):
     with History(place_of(project)).reading() as connection:
         listed = list_entries(connection)
     assert [(one.title, one.finished, one.counts) for one in listed] == [
-        ("suite", True, {Outcome.PASS: 1, Outcome.FAIL: 1}), ("suite", True, {Outcome.PASS: 2}),
-    ]  # fmt: skip
+        ("suite", True, {Outcome.PASS: 1, Outcome.FAIL: 1}),
+        ("suite", True, {Outcome.PASS: 2}),
+    ]
 
 
 def test_trouble_with_the_history_changes_no_exit_code_unless_it_is_required(project):

@@ -116,11 +116,7 @@ def test_becoming_no_number_is_always_told(before, after, moved):
 def drifting(nights: int) -> list[float]:
     """Return values that are steady, rise for as many nights, and stay there."""
     wobble = (0.4, -0.3, 0.1, -0.4, 0.2)
-    rise = [
-        *(0.0 for _ in range(20)),
-        *(float(night) for night in range(nights)),
-        *(float(nights) for _ in range(20)),
-    ]
+    rise = [*(0.0 for _ in range(20)), *(float(night) for night in range(nights)), *(float(nights) for _ in range(20))]
     return [100.0 + up + wobble[night % 5] for night, up in enumerate(rise)]
 
 
@@ -147,11 +143,7 @@ def test_a_drift_is_told_once_and_again_when_it_grew_by_as_much_again():
 def test_what_was_told_does_not_depend_on_the_nights_that_came_after():
     values = drifting(30)
     first = told_at(values)[0]
-    assert [is_news(values[: at + 1], SECONDS) for at in (first, first + 1, first + 2)] == [
-        True,
-        False,
-        False,
-    ]
+    assert [is_news(values[: at + 1], SECONDS) for at in (first, first + 1, first + 2)] == [True, False, False]
 
 
 def test_a_drift_the_other_way_is_another():

@@ -162,9 +162,7 @@ def test_what_another_process_sends_is_left_to_it(tmp_path):
 
 
 def test_each_database_has_its_own_outbox(tmp_path):
-    sink.keep(
-        place_of(tmp_path, "postgresql://me@127.0.0.1:1/x"), read_source(night_folder(tmp_path, {"a": PASS}))
-    )
+    sink.keep(place_of(tmp_path, "postgresql://me@127.0.0.1:1/x"), read_source(night_folder(tmp_path, {"a": PASS})))
     assert send_waiting(root=tmp_path).new == 0
     assert names(tmp_path) == []
 

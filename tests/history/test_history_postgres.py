@@ -82,8 +82,7 @@ def test_reading_answers_as_it_does_with_sqlite(place, tmp_path):
     for history in histories:
         for number in range(12):
             history.add(
-                night(number, commit="aaaa"),
-                [judged("a", {"x": PASS, "y": PASS}), trained("b", {"top1": 0.9})],
+                night(number, commit="aaaa"), [judged("a", {"x": PASS, "y": PASS}), trained("b", {"top1": 0.9})]
             )
         last = [
             judged("a", {"x": FAIL, "z": PASS}, FAIL),
@@ -101,9 +100,7 @@ def test_reading_answers_as_it_does_with_sqlite(place, tmp_path):
                     export(connection, stream, table=table, form="jsonl", chosen=None)
                     stream.seek(0)
                     exported.append(sorted(stream))
-        answers.append(
-            (text, found.flips, found.verdict_flips, found.new_verdicts, repr(found.moved), exported)
-        )
+        answers.append((text, found.flips, found.verdict_flips, found.new_verdicts, repr(found.moved), exported))
     assert answers[0] == answers[1]
     assert "PASS -> FAIL  a" in answers[0][0]
 

@@ -45,10 +45,7 @@ def two_nights(history, after=(PASS, PASS), shares=(1, 2), **more: str) -> None:
     names, outcomes = ("a", "b"), dict(zip(("a", "b"), after, strict=True))
     for one in shares:
         name = names[one - 1]
-        history.add(
-            shared(1, one, **(more if one == 2 else {})),
-            [judged(name, {"x": outcomes[name]}, outcomes[name])],
-        )
+        history.add(shared(1, one, **(more if one == 2 else {})), [judged(name, {"x": outcomes[name]}, outcomes[name])])
 
 
 def told(history, root):
@@ -116,24 +113,16 @@ def test_what_no_share_has_is_gone(history, tmp_path):
     fill(history, [(shared(1, 1), [item("a")]), (shared(1, 2), [item("b")])])
     with history.reading() as connection:
         found = changes(
-            connection,
-            find_entry(connection, "latest"),
-            root=tmp_path,
-            against=find_entry(connection, "suite-000"),
+            connection, find_entry(connection, "latest"), root=tmp_path, against=find_entry(connection, "suite-000")
         )
     assert found.comparison.gone == ("c",)
 
 
 def test_an_item_that_ran_in_two_shares_counts_as_the_later(history):
-    fill(
-        history,
-        [(shared(0, 1), [judged("a", {"x": PASS})]), (shared(0, 2), [judged("a", {"x": FAIL}, FAIL)])],
-    )
+    fill(history, [(shared(0, 1), [judged("a", {"x": PASS})]), (shared(0, 2), [judged("a", {"x": FAIL}, FAIL)])])
     fill(history, [(shared(1, 1), [judged("a", {"x": PASS})]), (shared(1, 2), [judged("b", {"x": PASS})])])
     with history.reading() as connection:
-        found = changes(
-            connection, find_entry(connection, "latest"), root=history.place.file.parent
-        ).comparison
+        found = changes(connection, find_entry(connection, "latest"), root=history.place.file.parent).comparison
     assert [(one.item, one.before, one.after) for one in found.flips] == [("a", FAIL, PASS)]
     assert (found.new_verdicts, found.gone_verdicts) == ({}, {})
 

@@ -65,12 +65,8 @@ def test_all_of_a_report_goes_in(history, tmp_path):
         (only,) = items_of(connection, entry).values()
         (command,) = commands_of(connection, entry)
         verdicts = verdicts_of(connection, only, passed=True)
-        stored = connection.execute(
-            sa.select(schema.verdicts).order_by(schema.verdicts.c.size.desc())
-        ).first()
-        tensors = connection.execute(
-            sa.select(schema.texts.c.text).where(schema.texts.c.id == stored.tensors_id)
-        )
+        stored = connection.execute(sa.select(schema.verdicts).order_by(schema.verdicts.c.size.desc())).first()
+        tensors = connection.execute(sa.select(schema.texts.c.text).where(schema.texts.c.id == stored.tensors_id))
         assert tensors.scalar_one() == "float32[4, 10]"
     assert (entry.kind, entry.title, entry.machine) == ("run", "demo.txt[lite_train_lite_infer]", "box")
     assert entry.environment == {"torch": "2.13.0", "paddle": "3.3.1"}
@@ -107,10 +103,7 @@ def test_all_of_a_night_goes_in(history, tmp_path):
         (entry,) = list_entries(connection)
         items = items_of(connection, entry)
     assert (entry.kind, entry.name, entry.title, entry.commit) == ("night", folder.name, "suite", "4b72afe")
-    assert (entry.machine, entry.machine_class) == (
-        "host",
-        "processor Example CPU, cores 16, gpus H200, H200",
-    )
+    assert (entry.machine, entry.machine_class) == ("host", "processor Example CPU, cores 16, gpus H200, H200")
     assert entry.environment["versions.torch"] == "2.13.0"
     assert (entry.finished, entry.seconds, entry.counts) == (True, 77.0, {PASS: 1, ERROR: 1})
     assert list(items) == ["a[lite;cpu]", "b[lite;cpu]"]
@@ -293,9 +286,7 @@ def test_items_know_their_kind_of_chain_those_from_before_do_not(tmp_path):
     history = History(place)
     history.add(night(1), [item("a", chain="dy2static")])
     with history.reading() as connection:
-        chains = [
-            items_of(connection, find_entry(connection, name))["a"].chain for name in ("old", "suite-001")
-        ]
+        chains = [items_of(connection, find_entry(connection, name))["a"].chain for name in ("old", "suite-001")]
     assert chains == ["", "dy2static"]
 
 
@@ -330,9 +321,7 @@ def test_a_newer_database_is_refused(history, later):
 def test_a_migration_that_fails_changes_nothing(history, later):
     script = later / "versions" / "m9999_next.py"
     script.write_text(
-        NEXT.replace("HERE", schema.HEAD).replace(
-            "def downgrade", "    op.drop_table('no_such_table')\ndef downgrade"
-        )
+        NEXT.replace("HERE", schema.HEAD).replace("def downgrade", "    op.drop_table('no_such_table')\ndef downgrade")
     )
     with pytest.raises(HistoryError, match="no_such_table"):
         History(history.place, scripts=later, head="9999")

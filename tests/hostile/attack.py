@@ -96,9 +96,7 @@ def dumps(folder: Path) -> Target:
 
     generator = np.random.default_rng(0)
     arrays = {
-        f"layer{n}.{part}": generator.standard_normal((3, n + 1)).astype(np.float32)
-        for n in range(4)
-        for part in "wb"
+        f"layer{n}.{part}": generator.standard_normal((3, n + 1)).astype(np.float32) for n in range(4) for part in "wb"
     }
     arrays |= {
         "nested": {"a": np.arange(3), "b": np.float64(1)},
@@ -133,11 +131,7 @@ def weights(folder: Path) -> Target:
 
     samples["a.safetensors"] = save(state, metadata={"format": "pt"})
     samples |= {name: (folder / name).read_bytes() for name in ("new.pth", "old.pth")}
-    paddle = {
-        "a.w": np.arange(6.0),
-        "LR": {"last": 1},
-        "StructuredToParameterName@@": {"a.w": "linear_0.w_0"},
-    }
+    paddle = {"a.w": np.arange(6.0), "LR": {"last": 1}, "StructuredToParameterName@@": {"a.w": "linear_0.w_0"}}
     samples |= {f"{protocol}.pdparams": pickle.dumps(paddle, protocol) for protocol in (2, 4)}
 
     def read(path: Path) -> int:
@@ -190,9 +184,7 @@ def nights(folder: Path) -> Target:
     for one, ended in zip(items, (Ended.PASS, Ended.FAIL, Ended.ERROR), strict=True):
         night.end(one, ended, "a reason", report={"exit_code": 0})
     night.finish()
-    places = {
-        f"{number}.{file.name}": file for number, file in enumerate(sorted(night.folder.rglob("*.json")))
-    }
+    places = {f"{number}.{file.name}": file for number, file in enumerate(sorted(night.folder.rglob("*.json")))}
     page = folder / "page.html"
     return Target(
         samples={name: file.read_bytes() for name, file in places.items()},
@@ -210,16 +202,9 @@ def reports(folder: Path) -> Target:
     from tipchain.parity.judge import Verdict
     from tipchain.report.model import RunReport, dump_report
 
-    verdicts = tuple(
-        Verdict(outcome=ended, subject=f"forward/{ended.value}", reason="because") for ended in Ended
-    )
+    verdicts = tuple(Verdict(outcome=ended, subject=f"forward/{ended.value}", reason="because") for ended in Ended)
     report = RunReport(
-        title="case.yaml",
-        mode="m",
-        run="runs/1",
-        started="2026-11-01T22:00:00+00:00",
-        seconds=1.5,
-        verdicts=verdicts,
+        title="case.yaml", mode="m", run="runs/1", started="2026-11-01T22:00:00+00:00", seconds=1.5, verdicts=verdicts
     )
     return Target(samples={"report.json": dump_report(report).encode()}, read=(command("report", "{}"),))
 

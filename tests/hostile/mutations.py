@@ -79,14 +79,7 @@ def swap(content: bytes, generator: np.random.Generator) -> bytes:
     return content[:start] + content[stop:to] + content[start:stop] + content[to:]
 
 
-MUTATIONS: tuple[Callable[[bytes, np.random.Generator], bytes], ...] = (
-    flip,
-    cut,
-    insert,
-    number,
-    repeat,
-    swap,
-)
+MUTATIONS: tuple[Callable[[bytes, np.random.Generator], bytes], ...] = (flip, cut, insert, number, repeat, swap)
 
 
 def mutated(content: bytes, generator: np.random.Generator) -> bytes:

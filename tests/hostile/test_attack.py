@@ -20,9 +20,7 @@ def attacked(kind, folder, *, seed, count):
         cwd=folder, capture_output=True, text=True, check=False,
         env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    assert done.returncode in (0, 1), (
-        f"exit {done.returncode}; the file is below {folder}\n{done.stderr[-2000:]}"
-    )
+    assert done.returncode in (0, 1), f"exit {done.returncode}; the file is below {folder}\n{done.stderr[-2000:]}"
     assert done.stdout, done.stderr[-2000:]
     return json.loads(done.stdout)
 
@@ -65,6 +63,8 @@ def test_the_attack_sees_what_is_wrong(tmp_path):
     _forget_peak()
     _read(Target(samples={}, read=(raises, swells, paints)), tmp_path, "x", b"", outcome, _megabytes())
     assert [problem.split(": ")[1] for problem in outcome.problems] == [
-        "exit code 3, a traceback", outcome.problems[1].split(": ")[1], "an escape on the terminal"
-    ]  # fmt: skip
+        "exit code 3, a traceback",
+        outcome.problems[1].split(": ")[1],
+        "an escape on the terminal",
+    ]
     assert "MB" in outcome.problems[1]

@@ -46,9 +46,7 @@ SGD = (
 
 def test_a_mapping_of_labels_is_handed_to_both_losses_and_trained_with():
     labels = {"class": CLASSES, "box": BOXES}
-    report = tipchain.align(
-        *pair(), {"args": X, "labels": labels}, loss=(torch_loss, paddle_loss), optimizers=SGD
-    )
+    report = tipchain.align(*pair(), {"args": X, "labels": labels}, loss=(torch_loss, paddle_loss), optimizers=SGD)
     assert report.passed, str(report)
     assert report.stages["loss"] is report.stages["train"] is Outcome.PASS
 
@@ -112,10 +110,7 @@ def test_the_file_of_inputs_holds_several_labels(tmp_path):
         ({"loss": torch_loss}, r"loss is one function\n  expected: a pair, loss=\(torch's, Paddle's\)"),
         ({"loss": (torch_loss,)}, "loss is 1 things"),
         ({"loss": (paddle.nn.MSELoss(), torch.nn.MSELoss())}, "is the pair swapped"),
-        (
-            {"optimizers": (torch.optim.SGD([torch.zeros(1)], 0.1), SGD[1])},
-            "optimizers: the reference's is a SGD",
-        ),
+        ({"optimizers": (torch.optim.SGD([torch.zeros(1)], 0.1), SGD[1])}, "optimizers: the reference's is a SGD"),
         ({"optimizers": (SGD[0], None)}, "optimizers: the port's is a NoneType"),
         ({"schedulers": (None, None)}, "schedulers: the reference's is a NoneType"),
         ({"schedulers": torch_loss}, "schedulers is one function"),
@@ -149,20 +144,10 @@ def test_the_command_refuses_swapped_models(tmp_path, monkeypatch, capsys):
     )
     monkeypatch.chdir(tmp_path)
     np.savez("inputs.npz", args=X)
-    arguments = [
-        "--reference",
-        "swapped_sides:theirs",
-        "--port",
-        "swapped_sides:ours",
-        "--inputs",
-        "inputs.npz",
-    ]
+    arguments = ["--reference", "swapped_sides:theirs", "--port", "swapped_sides:ours", "--inputs", "inputs.npz"]
     assert main(["locate", *arguments]) == 1
     told = capsys.readouterr().err
-    assert (
-        "theirs returned a Linear of paddle\n  expected: a torch.nn.Module\n  in: the reference (torch)"
-        in told
-    )
+    assert "theirs returned a Linear of paddle\n  expected: a torch.nn.Module\n  in: the reference (torch)" in told
 
 
 def test_a_schedule_may_be_on_one_side_or_inside_of_the_optimizers_builder():
@@ -172,9 +157,7 @@ def test_a_schedule_may_be_on_one_side_or_inside_of_the_optimizers_builder():
     step_lr = lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)  # noqa: E731
     losses = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()
     inputs = {"args": X, "labels": CLASSES}
-    report = tipchain.align(
-        *pair(), inputs, loss=losses, optimizers=(SGD[0], step_decay), schedulers=(step_lr, None)
-    )
+    report = tipchain.align(*pair(), inputs, loss=losses, optimizers=(SGD[0], step_decay), schedulers=(step_lr, None))
     assert report.stages["schedule"] is report.stages["train"] is Outcome.PASS, str(report)
     report = tipchain.align(*pair(), inputs, loss=losses, optimizers=SGD, schedulers=(step_lr, None))
     assert report.stages["schedule"] is Outcome.FAIL

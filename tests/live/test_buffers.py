@@ -68,18 +68,8 @@ def test_buffers_that_move_alike_are_right(training, name):
     ("settings", "training", "told", "code"),
     [
         ({"decay": 0.1}, True, "after one call its buffer `mean` differs", "buffer-momentum"),
-        (
-            {"decay": 0.1, "name": "average"},
-            True,
-            "after one call its buffer `mean` differs",
-            "buffer-momentum",
-        ),
-        (
-            {"always": True},
-            False,
-            "one call changes its buffer `mean`, the reference's stays",
-            "buffer-update",
-        ),
+        ({"decay": 0.1, "name": "average"}, True, "after one call its buffer `mean` differs", "buffer-momentum"),
+        ({"always": True}, False, "one call changes its buffer `mean`, the reference's stays", "buffer-update"),
     ],
 )
 def test_a_buffer_that_moves_otherwise_fails_though_the_outputs_agree(settings, training, told, code):

@@ -85,8 +85,7 @@ class NoLayers(paddle.nn.Layer):
     def __init__(self, reference, factor=1.0):
         super().__init__()
         self.w1, self.b1, self.w2, self.b2 = (
-            tensor(self, values(reference, name))
-            for name in ("one.weight", "one.bias", "two.weight", "two.bias")
+            tensor(self, values(reference, name)) for name in ("one.weight", "one.bias", "two.weight", "two.bias")
         )
         self.factor = factor
 

@@ -23,10 +23,7 @@ def norms(epsilon=1e-5, momentum=0.9):
     ours, theirs = [], []
     for _ in range(COUNT):
         ours += [torch.nn.Conv2d(4, 4, 1), torch.nn.BatchNorm2d(4)]
-        theirs += [
-            paddle.nn.Conv2D(4, 4, 1),
-            paddle.nn.BatchNorm2D(4, epsilon=epsilon, momentum=momentum),
-        ]
+        theirs += [paddle.nn.Conv2D(4, 4, 1), paddle.nn.BatchNorm2D(4, epsilon=epsilon, momentum=momentum)]
     reference, port = torch.nn.Sequential(*ours), paddle.nn.Sequential(*theirs)
     for one in reference:
         if isinstance(one, torch.nn.BatchNorm2d):
@@ -59,8 +56,9 @@ def test_equal_differences_of_construction_are_one_cause_and_hide_no_other(monke
 def test_a_difference_that_no_number_shows_stands_beside_the_cause_once():
     report = tipchain.align(*norms(epsilon=1e-3, momentum=0.5), IMAGES)
     assert [(one.code, len(one.paths), one.explained is None) for one in report.diagnoses] == [
-        ("epsilon", COUNT, False), ("momentum", COUNT, True),
-    ]  # fmt: skip
+        ("epsilon", COUNT, False),
+        ("momentum", COUNT, True),
+    ]
 
 
 def test_the_same_code_in_several_layers_is_one_cause():

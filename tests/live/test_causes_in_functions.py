@@ -72,11 +72,7 @@ def shifted(x):
     """Return what TSM makes: a quarter of the channels from the next of three frames, a quarter from the one before."""
     clips = x.reshape(-1, 3, *x.shape[1:])
     moved = torch.zeros_like(clips)
-    moved[:, :-1, :2], moved[:, 1:, 2:4], moved[:, :, 4:] = (
-        clips[:, 1:, :2],
-        clips[:, :-1, 2:4],
-        clips[:, :, 4:],
-    )
+    moved[:, :-1, :2], moved[:, 1:, 2:4], moved[:, :, 4:] = (clips[:, 1:, :2], clips[:, :-1, 2:4], clips[:, :, 4:])
     return moved.reshape(x.shape)
 
 
@@ -123,9 +119,7 @@ def test_where_names_do_not_tell_two_calls_apart_their_settings_are_told():
     def rolled(x):
         return paddle.roll(x, [1, 0], axis=[2, 3]) + paddle.roll(x, [0, 2], axis=[2, 3])
 
-    reference, port, inputs = of_images(
-        lambda x: torch.roll(x, (1, 0), (2, 3)) + torch.roll(x, (0, 3), (2, 3)), rolled
-    )
+    reference, port, inputs = of_images(lambda x: torch.roll(x, (1, 0), (2, 3)) + torch.roll(x, (0, 3), (2, 3)), rolled)
     tipchain.copy_weights(reference, port)
     message = tipchain.align(reference, port, inputs).diagnoses[0].message
     assert "[0, 2]" in message
@@ -171,24 +165,9 @@ def cosine(first, size, period):
     ("window", "settings", "code", "told"),
     [
         (cosine(0.5, 32, 32), {"normalized": True}, "normalized", "is True, the reference's False"),
-        (
-            cosine(0.5, 32, 32),
-            {"pad_mode": "constant"},
-            "pad-mode",
-            "is 'constant', the reference's 'reflect'",
-        ),
-        (
-            cosine(0.5, 32, 31),
-            {},
-            "window",
-            "a symmetric Hann window, the reference's a periodic Hann window",
-        ),
-        (
-            cosine(0.54, 32, 32),
-            {},
-            "window",
-            "a periodic Hamming window, the reference's a periodic Hann window",
-        ),
+        (cosine(0.5, 32, 32), {"pad_mode": "constant"}, "pad-mode", "is 'constant', the reference's 'reflect'"),
+        (cosine(0.5, 32, 31), {}, "window", "a symmetric Hann window, the reference's a periodic Hann window"),
+        (cosine(0.54, 32, 32), {}, "window", "a periodic Hamming window, the reference's a periodic Hann window"),
         (np.ones(32), {}, "window", "a window of ones, the reference's a periodic Hann window"),
     ],
 )

@@ -20,19 +20,17 @@ def pair(*, pooled: bool = False):
     """Return a small net and its port; ``pooled``: an activation stands where only positive numbers come."""
     reference, port = [torch.nn.Linear(6, 6), torch.nn.Tanh()], [paddle.nn.Linear(6, 6), paddle.nn.Tanh()]
     if pooled:
-        reference, port = [torch.nn.Softplus(), torch.nn.ReLU(), *reference], [
-            paddle.nn.Softplus(), paddle.nn.ReLU(), *port,
-        ]  # fmt: skip
+        reference, port = (
+            [torch.nn.Softplus(), torch.nn.ReLU(), *reference],
+            [paddle.nn.Softplus(), paddle.nn.ReLU(), *port],
+        )
     models = torch.nn.Sequential(*reference), paddle.nn.Sequential(*port)
     tipchain.copy_weights(*models)
     return models
 
 
 def inputs():
-    return {
-        "args": np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32),
-        "labels": np.zeros((5, 6)),
-    }
+    return {"args": np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32), "labels": np.zeros((5, 6))}
 
 
 def square(output, label):
@@ -73,9 +71,7 @@ def test_every_fault_of_a_small_net_is_caught_in_the_layer_it_was_planted_into()
 def test_what_would_not_be_caught_is_said():
     found = certify(*pair(pooled=True), inputs(), most=30)
     missed = [(one.port_path, one.code) for one in found.planted if not one.caught]
-    assert missed == [("1", "missing-activation")], (
-        "numbers that are positive already pass a ReLU as they are"
-    )
+    assert missed == [("1", "missing-activation")], "numbers that are positive already pass a ReLU as they are"
     assert "not caught: 1: it is left out (missing-activation)" in str(found)
 
 

@@ -36,9 +36,7 @@ def test_the_references_loop_clips_as_the_ports_optimizer_does():
     report = align(by_norm, NORM)
     assert report.passed, str(report)
     report = align(None, NORM)
-    assert report.stages["optimizer"] is report.stages["train"] is Outcome.FAIL, (
-        "the loop's clipping was not told"
-    )
+    assert report.stages["optimizer"] is report.stages["train"] is Outcome.FAIL, "the loop's clipping was not told"
     assert "clip=" in report.diagnoses[0].fix
 
 

@@ -87,13 +87,7 @@ def test_an_interrupted_search_tells_what_is_known_and_on_the_way_where_it_is(he
     """The user presses Ctrl-C while the metrics are compared; by then the layers have been."""
     rows = np.load(here / "inputs.npz")["args"]
     np.savez(tmp_path / "labelled.npz", args=rows, labels=np.zeros(3, np.int64))
-    words = [
-        *options()[:5],
-        str(tmp_path / "labelled.npz"),
-        "--metrics",
-        "sides:impatient",
-        "sides:impatient",
-    ]
+    words = [*options()[:5], str(tmp_path / "labelled.npz"), "--metrics", "sides:impatient", "sides:impatient"]
     done = subprocess.run(
         [sys.executable, "-m", "tipchain", "locate", *words, "--json", str(tmp_path / "report.json")],
         capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -131,15 +125,11 @@ def test_a_quiet_search_says_nothing_on_the_way(here, monkeypatch):
         launch.launch({}, quiet=True)
         assert asked["progress"] is None
         launch.launch({})
-        assert asked["progress"] not in (None, stream.fileno()), (
-            "the other's own standard error has that number"
-        )
+        assert asked["progress"] not in (None, stream.fileno()), "the other's own standard error has that number"
 
 
 def test_a_wrong_name_of_a_loss_does_not_stop_the_layers(here, tmp_path, capsys):
-    np.savez(
-        tmp_path / "labelled.npz", args=np.load(here / "inputs.npz")["args"], labels=np.zeros(3, np.int64)
-    )
+    np.savez(tmp_path / "labelled.npz", args=np.load(here / "inputs.npz")["args"], labels=np.zeros(3, np.int64))
     words = [*options()[:5], str(tmp_path / "labelled.npz"), "--no-causes"]
     losses = ["--loss", "torch.nn:cross_entropy", "paddle.nn:CrossEntropyLoss"]
     assert main(["locate", *words, *losses, "--optimizers", "sides:sgd", "sides:sgd"]) == 1
@@ -213,9 +203,7 @@ def test_a_failed_stage_says_where_and_why(tmp_path):
     assert any(re.match(r"  fix   .*relu", line) for line in lines)
     assert "FAIL   forward  2 of 2 checks failed because of the model's own code" in lines
     assert "root INFO" not in done.stdout, "the lines of the logs stay in the logs"
-    assert (
-        (project.root / "out" / "log_reprod" / "forward_diff.log").read_text().endswith("diff check failed\n")
-    )
+    assert (project.root / "out" / "log_reprod" / "forward_diff.log").read_text().endswith("diff check failed\n")
     assert "missing-activation" in (project.root / "out" / "alignment.log").read_text()
     (kept,) = (project.root / "out").glob("runs/*/log_reprod/alignment_forward.json")
     report = json.loads(kept.read_text())

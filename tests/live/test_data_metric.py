@@ -44,13 +44,8 @@ def test_equal_data_and_metrics_pass():
 def test_causes_of_data_and_metrics_are_in_every_form_of_the_report(tmp_path):
     port = [(image[::-1], label) for image, label in DATA]
     report = align(data=(DATA, port), metrics=(accuracy, paddle.metric.Accuracy(topk=(2,))))
-    assert {name: report.stages[name] for name in ("data", "metric")} == dict.fromkeys(
-        ("data", "metric"), Outcome.FAIL
-    )
-    assert [(one.code, one.port_path) for one in report.diagnoses] == [
-        ("channel-order", "data"),
-        ("top-k", "metric"),
-    ]
+    assert {name: report.stages[name] for name in ("data", "metric")} == dict.fromkeys(("data", "metric"), Outcome.FAIL)
+    assert [(one.code, one.port_path) for one in report.diagnoses] == [("channel-order", "data"), ("top-k", "metric")]
     assert report.first_divergence is None
     assert "cause: channel-order" in str(report)
     read = AlignmentReport.from_json(report.to_json())
@@ -72,10 +67,7 @@ def test_transforms_are_given_raw_samples():
 
 def test_a_raw_sample_may_be_an_image_and_its_mask():
     generator = np.random.default_rng(0)
-    samples = [
-        (generator.random((3, 20, 24)).astype(np.float32), generator.integers(0, 3, (20, 24)))
-        for _ in range(3)
-    ]
+    samples = [(generator.random((3, 20, 24)).astype(np.float32), generator.integers(0, 3, (20, 24))) for _ in range(3)]
 
     def padded(fill):
         def transform(sample):
@@ -143,11 +135,7 @@ def percent(outputs, labels):
 def test_the_command_line_names_data_metrics_and_samples(tmp_path, monkeypatch, capfd):
     (tmp_path / "pair_sides.py").write_text(SIDES)
     random = np.random.default_rng(0)
-    np.savez(
-        tmp_path / "inputs.npz",
-        args=random.random((5, 4)).astype(np.float32),
-        labels=random.integers(0, 3, 5),
-    )
+    np.savez(tmp_path / "inputs.npz", args=random.random((5, 4)).astype(np.float32), labels=random.integers(0, 3, 5))
     np.savez(tmp_path / "raw.npz", samples=random.integers(0, 256, (3, 8, 9, 3)).astype(np.uint8))
     monkeypatch.chdir(tmp_path)
     options = ["--reference", "pair_sides:reference", "--port", "pair_sides:port", "--inputs", "inputs.npz"]
@@ -156,11 +144,7 @@ def test_the_command_line_names_data_metrics_and_samples(tmp_path, monkeypatch, 
     assert main(["locate", *options, "--json", "why.json", "--html", "why.html"]) == 1
     document = json.loads((tmp_path / "why.json").read_text())
     assert [one["code"] for one in document["diagnoses"]] == ["channel-order", "percentage"]
-    for part in (
-        "--data pair_sides:right pair_sides:wrong",
-        "--samples raw.npz",
-        "--metrics pair_sides:accuracy",
-    ):
+    for part in ("--data pair_sides:right pair_sides:wrong", "--samples raw.npz", "--metrics pair_sides:accuracy"):
         assert part in document["command"]
     assert "channel-order" in (tmp_path / "why.html").read_text()
     capfd.readouterr()
@@ -179,11 +163,7 @@ def test_a_failed_data_stage_of_a_case_says_why(tmp_path):
     assert len(done.stdout.splitlines()) <= 30
     assert "train_data" not in done.stdout, "that stage was not run, let alone failed"
     (cause,) = json.loads((project.root / "why.json").read_text())["diagnoses"]
-    assert (cause["code"], cause["stage"], cause["place"]["file"]) == (
-        "interpolation",
-        "data",
-        "tiny_paddle.py",
-    )
+    assert (cause["code"], cause["stage"], cause["place"]["file"]) == ("interpolation", "data", "tiny_paddle.py")
 
 
 @pytest.mark.nightly

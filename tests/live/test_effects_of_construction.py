@@ -75,9 +75,7 @@ def test_layers_are_tried_on_inputs_made_to_tell(layers, given, expected, words)
 
 
 def test_a_momentum_is_shown_by_a_run_in_train_mode():
-    report = align(
-        (LINEARS[0], torch.nn.BatchNorm1d(3)), (LINEARS[1], paddle.nn.BatchNorm1D(3, momentum=0.5))
-    )
+    report = align((LINEARS[0], torch.nn.BatchNorm1d(3)), (LINEARS[1], paddle.nn.BatchNorm1D(3, momentum=0.5)))
     assert effects(report) == [("momentum", "elsewhere")]
     assert "a run in train mode would show it" in report.reasons["preflight"]
 
@@ -109,9 +107,7 @@ def padded(row, indices, tokens, *, masked=False):
                 y = self.embed(x)
                 mask = (x != 0).unsqueeze(-1)
                 return self.head(
-                    y * (mask.to(y.dtype) if isinstance(y, torch.Tensor) else mask.astype(y.dtype))
-                    if masked
-                    else y
+                    y * (mask.to(y.dtype) if isinstance(y, torch.Tensor) else mask.astype(y.dtype)) if masked else y
                 )
 
         return Net()

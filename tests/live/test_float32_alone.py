@@ -43,9 +43,7 @@ class Reference(nn.Module):
 
     def forward(self, x):
         y = self.pool(self.norm(self.conv(x)) + 2)
-        made = (
-            torch.zeros(y.shape, dtype=y.dtype) + y
-        )  # what is made of the dtype that is told is in float64, too
+        made = torch.zeros(y.shape, dtype=y.dtype) + y  # what is made of the dtype that is told is in float64, too
         return self.fc(torch.flatten(made, 1))
 
 
@@ -107,14 +105,7 @@ class Single(paddle.nn.Layer):
 def with_single(epsilon=1e-5):
     """Return a reference, and a port of which one layer does not run in float64: a mean of many elements is rounded in both."""
     torch.manual_seed(0)
-    parts = (
-        nn.BatchNorm2d(8),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(8, 8),
-        nn.ReLU(),
-        nn.Linear(8, 4),
-    )
+    parts = (nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
     reference = nn.Sequential(*parts).eval()
     port = paddle.nn.Sequential(
         paddle.nn.BatchNorm2D(8, epsilon=epsilon), paddle.nn.AdaptiveAvgPool2D(1), paddle.nn.Flatten(),

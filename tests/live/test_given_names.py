@@ -57,9 +57,7 @@ def port():
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     (tmp_path / "twins.py").write_text(SIDES)
-    np.savez(
-        tmp_path / "inputs.npz", args=np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
-    )
+    np.savez(tmp_path / "inputs.npz", args=np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -146,7 +144,5 @@ def test_align_refuses_names_that_lead_nowhere(names, message):
 
 
 def test_layers_tensors_of_either_spelling_and_the_model_itself_exist():
-    names = {
-        "": "", "0": "0", "0.weight": "0.weight", "1.running_mean": "1._mean", "1.running_var": "1.running_var",
-    }  # fmt: skip
+    names = {"": "", "0": "0", "0.weight": "0.weight", "1.running_mean": "1._mean", "1.running_var": "1.running_var"}
     assert unknown_names(names, *models()) == []

@@ -65,9 +65,7 @@ def page() -> Reader:
 def test_the_verdict_comes_first_with_the_layer_its_cause_and_what_to_change(page):
     told = page.texts["verdict"]
     assert told.startswith("FAIL the port is not the reference")
-    assert (
-        "reference nets.torch.Net · port nets.port.Net · date 2026-11-01 22:00+08:00 · commit 1a2b3c4" in told
-    )
+    assert "reference nets.torch.Net · port nets.port.Net · date 2026-11-01 22:00+08:00 · commit 1a2b3c4" in told
     assert "First divergence: body.1.bn (BatchNorm2D), forward; reference layers.1.bn" in told
     assert "Cause: its epsilon is 0.001" in told  # that of the layer, though another is listed before
     assert "Fix: pass epsilon=1e-05 to body.1.bn" in told
@@ -184,17 +182,7 @@ def test_every_text_of_a_user_is_escaped():
     assert len(page.all("script")) == 1
     assert 'alert("1")' not in text
     assert "alert(&quot;1&quot;)" in text
-    for part in (
-        "verdict",
-        "stages",
-        "causes",
-        "findings",
-        "layers",
-        "unmatched",
-        "histograms",
-        "figures",
-        "origin",
-    ):
+    for part in ("verdict", "stages", "causes", "findings", "layers", "unmatched", "histograms", "figures", "origin"):
         assert NASTY.replace("`", "") in page.texts[part].replace("`", ""), part
     assert any(NASTY in (one.get("data-copy") or "") for one in page.all("button"))
     assert any(NASTY.lower() in (one.get("data-find") or "") for one in page.all("details"))
@@ -209,9 +197,7 @@ def test_text_that_is_no_unicode_can_be_written(tmp_path):
 def test_the_page_may_load_nothing_and_names_no_address():
     text = render(failing())
     policy = next(
-        one["content"]
-        for one in Reader(text).all("meta")
-        if one.get("http-equiv") == "Content-Security-Policy"
+        one["content"] for one in Reader(text).all("meta") if one.get("http-equiv") == "Content-Security-Policy"
     )
     assert "default-src 'none'" in policy
     assert not re.search(r"https?://|url\(|@import|\bsrc=|//[a-z]", re.sub(r"(?m)^\s*// .*$", "", text))
@@ -252,9 +238,7 @@ def test_what_is_no_report_is_refused_in_a_sentence(text):
 def test_what_was_there_stays_if_the_file_cannot_be_written(tmp_path, monkeypatch):
     passing().to_html(tmp_path / "report.html")
     before = (tmp_path / "report.html").read_bytes()
-    monkeypatch.setattr(
-        "os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):
         failing().to_html(str(tmp_path / "report.html"))
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("report.html", before)]
@@ -262,10 +246,7 @@ def test_what_was_there_stays_if_the_file_cannot_be_written(tmp_path, monkeypatc
 
 def test_markup_escapes_all_but_itself():
     assert markup("<", Markup("<b>"), None, ["&", Markup("&amp;")]) == "&lt;<b>&amp;&amp;"
-    assert (
-        element("a", "x", href='"', class_=None, hidden=True, data_x=3)
-        == '<a href="&quot;" hidden data-x="3">x</a>'
-    )
+    assert element("a", "x", href='"', class_=None, hidden=True, data_x=3) == '<a href="&quot;" hidden data-x="3">x</a>'
     assert element("input", type="text") == '<input type="text">'
     assert prose("pass `a<b` to `c`") == "pass <code>a&lt;b</code> to <code>c</code>"
     assert prose("one ` alone") == "one ` alone"
@@ -278,14 +259,7 @@ def test_scales():
     assert (scale(1e-8), scale(1e-4), scale(1e-6)) == (200, 40, 120)
     assert (scale(0.0), scale(inf), scale(nan)) == (210, 30, 30)
     assert [words for _, words in scale.ticks()] == ["1e-8", "1e-7", "1e-6", "1e-5", "1e-4"]
-    assert [words for _, words in Scale(0.99, 2.01, 0, 1).ticks()] == [
-        "1.0",
-        "1.2",
-        "1.4",
-        "1.6",
-        "1.8",
-        "2.0",
-    ]
+    assert [words for _, words in Scale(0.99, 2.01, 0, 1).ticks()] == ["1.0", "1.2", "1.4", "1.6", "1.8", "2.0"]
     assert [words for _, words in Scale(0.2, 3, 0, 1, whole=True).ticks()] == ["1", "2", "3"]
     assert decades([0.0, inf, nan]) == (-8, 0)
     assert decades([3e-7, 2e-3]) == (-7, -2)
@@ -303,9 +277,7 @@ def test_a_line_is_broken_where_it_has_no_value():
 
 
 def test_a_histogram_has_a_bar_for_each_bin_that_holds_something():
-    counts = Histogram(
-        what="output 0", size=9, every=1, same=1, odd=0, scale=1.0, first=-24, counts=[2, 0, 6]
-    )
+    counts = Histogram(what="output 0", size=9, every=1, same=1, odd=0, scale=1.0, first=-24, counts=[2, 0, 6])
     page = read(replace(passing(), histograms=[counts]))
     bars = page.all("rect", "column")
     assert len(bars) == 2
@@ -327,6 +299,4 @@ def test_what_float64_alone_tells_is_told_apart_along_depth():
     told = render(replace(passing(), layers=[single, double]))
     assert "own: rounding, in float64 alone" in told
     assert 'class="dots rounding faint"' in told
-    assert "in float64 alone" not in render(
-        replace(passing(), layers=[single, replace(double, method="float32")])
-    )
+    assert "in float64 alone" not in render(replace(passing(), layers=[single, replace(double, method="float32")]))

@@ -69,9 +69,7 @@ def test_what_is_wrong_would_be_noticed(browser, tmp_path):
 def test_the_page_forbids_scripts_and_addresses_that_are_not_its_own(browser, files, tmp_path):
     text = files["failing"].read_text()
     changed = tmp_path / "changed.html"
-    changed.write_text(
-        text.replace("<nav", '<script>window.ran = 1</script><img src="http://192.0.2.1/x.png"><nav', 1)
-    )
+    changed.write_text(text.replace("<nav", '<script>window.ran = 1</script><img src="http://192.0.2.1/x.png"><nav', 1))
     browser.open(changed)
     assert browser.run("window.ran") is None
     assert "Content Security Policy" in " ".join(browser.complaints())
@@ -167,10 +165,7 @@ def test_a_fix_is_copied(page):
 def test_a_histogram_is_chosen(page):
     page.run('document.querySelectorAll("#histograms summary")[1].focus()')
     page.press("Enter")
-    assert page.run('[...document.querySelectorAll("#histograms details")].map(one => one.open)') == [
-        False,
-        True,
-    ]
+    assert page.run('[...document.querySelectorAll("#histograms details")].map(one => one.open)') == [False, True]
 
 
 def test_both_colour_schemes_can_be_read(page, files):
@@ -200,12 +195,7 @@ def test_a_chart_fits_the_window_with_its_text_in_full_size(page, width):
 def test_without_scripts_all_that_matters_is_there(page, files):
     page.open(files["failing"], scripts=False)
     told = page.run("document.body.innerText")
-    for words in (
-        "First divergence",
-        "Fix: pass epsilon=1e-05",
-        "output 0 differs: relative 0.003",
-        "own: differs",
-    ):
+    for words in ("First divergence", "Fix: pass epsilon=1e-05", "output 0 differs: relative 0.003", "own: differs"):
         assert words in told
     assert shown(page, FAULT)
     assert not page.run('document.querySelector(".controls").checkVisibility()')

@@ -21,9 +21,7 @@ def asked(monkeypatch) -> SimpleNamespace:
 
     def launch(request, **_):
         kept.request = request
-        return Launched(
-            text="FAIL: x", exit_code=1, document={**json.loads(failing().to_json()), "text": "FAIL: x"}
-        )
+        return Launched(text="FAIL: x", exit_code=1, document={**json.loads(failing().to_json()), "text": "FAIL: x"})
 
     monkeypatch.setattr("tipchain.live.launch.launch", launch)
     return kept

@@ -23,11 +23,7 @@ def pair(**port):
     """Return a small convolutional net and its port; ``port`` are arguments of the port's BatchNorm."""
     generator = torch.Generator().manual_seed(0)
     reference = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3),
-        torch.nn.BatchNorm2d(8),
-        torch.nn.ReLU(),
-        torch.nn.Flatten(),
-        torch.nn.Linear(288, 10),
+        torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 10)
     )
     with torch.no_grad():
         for name, tensor in reference.state_dict().items():
@@ -53,10 +49,7 @@ def momentum(parameters, decay=1e-4):
 
 TRAINING = {
     "loss": LOSS,
-    "optimizers": (
-        lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=1e-4),
-        momentum,
-    ),
+    "optimizers": (lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9, weight_decay=1e-4), momentum),
     "schedulers": (
         lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5),
         lambda: paddle.optimizer.lr.StepDecay(0.1, 2, 0.5),
@@ -220,11 +213,7 @@ def test_a_loss_that_differs_or_raises_leaves_the_layers_judged(kind):
     class Reference(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.body, self.mean, self.spread = (
-                torch.nn.Linear(6, 6),
-                torch.nn.Linear(6, 3),
-                torch.nn.Linear(6, 3),
-            )
+            self.body, self.mean, self.spread = (torch.nn.Linear(6, 6), torch.nn.Linear(6, 3), torch.nn.Linear(6, 3))
 
         def forward(self, x):
             hidden = torch.tanh(self.body(x))
@@ -233,11 +222,7 @@ def test_a_loss_that_differs_or_raises_leaves_the_layers_judged(kind):
     class Port(paddle.nn.Layer):
         def __init__(self):
             super().__init__()
-            self.body, self.mean, self.spread = (
-                paddle.nn.Linear(6, 6),
-                paddle.nn.Linear(6, 3),
-                paddle.nn.Linear(6, 3),
-            )
+            self.body, self.mean, self.spread = (paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 3), paddle.nn.Linear(6, 3))
 
         def forward(self, x):
             hidden = paddle.tanh(self.body(x))

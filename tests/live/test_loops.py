@@ -93,9 +93,7 @@ def align(steps, **options):
     reference = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
     port = paddle.nn.Sequential(paddle.nn.Linear(5, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 4))
     tipchain.copy_weights(reference, port)
-    return tipchain.align(
-        reference, port, INPUTS, optimizers=OPTIMIZERS, step=steps, **{"iterations": 6, **options}
-    )
+    return tipchain.align(reference, port, INPUTS, optimizers=OPTIMIZERS, step=steps, **{"iterations": 6, **options})
 
 
 def test_equal_loops_with_accumulation_scaling_clipping_and_an_average_pass():

@@ -32,11 +32,7 @@ class Weighted:
 
 
 def closed(function, weight):
-    inner = (
-        torch.nn.CrossEntropyLoss(weight=weight)
-        if function is TORCH
-        else paddle.nn.CrossEntropyLoss(weight=weight)
-    )
+    inner = torch.nn.CrossEntropyLoss(weight=weight) if function is TORCH else paddle.nn.CrossEntropyLoss(weight=weight)
     return lambda output, labels: 2 * inner(output, labels)
 
 
@@ -53,9 +49,7 @@ def made_inside(function, weight):
 
 
 LOSSES = {
-    "layer": lambda function, weight: (torch.nn if function is TORCH else paddle.nn).CrossEntropyLoss(
-        weight=weight
-    ),
+    "layer": lambda function, weight: (torch.nn if function is TORCH else paddle.nn).CrossEntropyLoss(weight=weight),
     "closure": closed,
     "global": by_name,
     "partial": lambda function, weight: partial(function, weight=weight),
@@ -117,9 +111,7 @@ def test_outputs_that_the_port_has_beside_are_given_to_its_loss_as_they_are():
 
     given, cache = np.ones((2, 3), np.float32), np.ones((2, 5), np.float32)
     losses = tuple(lambda output, _labels: (output[0] ** 2).mean() + (output[-1] ** 2).mean() for _ in (0, 1))
-    found = check_loss(
-        (TorchSide(), PaddleSide()), losses, (given, 2 * given), port_outputs=(given, cache, 2 * given)
-    )
+    found = check_loss((TorchSide(), PaddleSide()), losses, (given, 2 * given), port_outputs=(given, cache, 2 * given))
     assert found.outcome is Outcome.PASS, found.reason
     other = check_loss((TorchSide(), PaddleSide()), losses, (given, 2 * given), port_outputs=(given, cache))
     assert other.outcome is Outcome.ERROR

@@ -33,16 +33,7 @@ def test_a_cell_runs_and_loads_nothing_and_changes_nothing_else_of_the_notebook(
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, attrs: tags.append((tag, dict(attrs)))
     parser.feed(html_of(failing()))
-    assert not {tag for tag, _ in tags} & {
-        "script",
-        "button",
-        "link",
-        "iframe",
-        "img",
-        "html",
-        "body",
-        "main",
-    }
+    assert not {tag for tag, _ in tags} & {"script", "button", "link", "iframe", "img", "html", "body", "main"}
     for _, attributes in tags:
         assert not {name for name in attributes if name == "id" or name.startswith("on") or name == "src"}
     style = re.search(r"<style>(.*?)</style>", html_of(failing()), re.DOTALL)[1]
@@ -91,6 +82,4 @@ def test_the_notebook_of_the_docs_runs_and_finds_the_mistake():
 def outputs(notebook) -> str:
     """Return the texts and pages that a notebook's cells have."""
     shown = [one for cell in notebook.cells for one in cell.get("outputs", ())]
-    return "\n".join(
-        str(one.get("text", "")) + str(one.get("data", {}).get("text/html", "")) for one in shown
-    )
+    return "\n".join(str(one.get("text", "")) + str(one.get("data", {}).get("text/html", "")) for one in shown)

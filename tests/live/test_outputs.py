@@ -70,9 +70,7 @@ FORMS = [
 @pytest.mark.parametrize(("give", "take", "told"), FORMS)
 def test_what_both_return_is_judged_and_the_rest_is_named(give, take, told):
     report = tipchain.align(*pair(give, take), INPUT)
-    assert report.stages == {"preflight": Outcome.PASS, "forward": Outcome.PASS, "backward": Outcome.PASS}, (
-        str(report)
-    )
+    assert report.stages == {"preflight": Outcome.PASS, "forward": Outcome.PASS, "backward": Outcome.PASS}, str(report)
     assert (told or "only the") in report.reasons["forward"] if told else "only the" not in str(report)
     assert ("outputs" in report.unmatched) == bool(told)
     assert any(name.startswith("output") for name in report.numbers)

@@ -84,13 +84,7 @@ def net(tmp_path_factory: pytest.TempPathFactory):
 
 def cause(path: str, message: str = "wrong", fix: str = "right", reference: str = "") -> Diagnosis:
     return Diagnosis(
-        code="c",
-        port_path=path,
-        message=message,
-        evidence="",
-        explained=1.0,
-        fix=fix,
-        reference_path=reference,
+        code="c", port_path=path, message=message, evidence="", explained=1.0, fix=fix, reference_path=reference
     )
 
 
@@ -150,18 +144,13 @@ def test_the_line_of_an_argument_that_the_fix_names_is_meant(net):
     wrong = cause("optimizer", fix="pass weight_decay=0.0001 for these parameters")
     (placed,) = place_pieces([wrong], {"optimizer": (net.build_optimizer, net.build_optimizer)})
     assert placed.place.code == "weight_decay=0.01,"
-    (other,) = place_pieces(
-        [cause("optimizer", fix="pass epsilon=1")], {"optimizer": (None, net.build_optimizer)}
-    )
+    (other,) = place_pieces([cause("optimizer", fix="pass epsilon=1")], {"optimizer": (None, net.build_optimizer)})
     assert other.place.code == "def build_optimizer(parameters, weight_decay=1e-4):"
 
 
 def test_the_layer_that_a_fix_names_within_a_container_is_meant(net):
     assert place(net, "neck", fix="apply `F.relu` after `1` in `neck`").place.code == "nn.GELU(),"
-    assert (
-        place(net, "neck", fix="apply `F.relu` to what `neck` is given").place.code
-        == "self.neck = nn.Sequential("
-    )
+    assert place(net, "neck", fix="apply `F.relu` to what `neck` is given").place.code == "self.neck = nn.Sequential("
 
 
 def test_the_references_line_is_the_one_that_is_quoted_or_that_alone_calls_the_function(net):

@@ -38,9 +38,7 @@ def torch_predict(model, raw):
 
 
 def paddle_predict(prepared=None, **after):
-    return lambda model, raw: finish(
-        model(paddle.to_tensor(prepare(raw, **(prepared or {}))))[0].numpy(), **after
-    )
+    return lambda model, raw: finish(model(paddle.to_tensor(prepare(raw, **(prepared or {}))))[0].numpy(), **after)
 
 
 def align(port, *, samples=RAWS, off=0.0, ours=torch_predict, inputs=None):
@@ -70,10 +68,7 @@ def test_what_is_done_before_the_model_is_told_from_what_it_is_given(prepared, c
     report = align(paddle_predict(prepared))
     assert report.stages["forward"] is Outcome.PASS
     assert report.stages["predict"] is Outcome.FAIL
-    assert (
-        "the models get different inputs: the cause is in the code before the model"
-        in report.reasons["predict"]
-    )
+    assert "the models get different inputs: the cause is in the code before the model" in report.reasons["predict"]
     assert "after the model" not in report.reasons["predict"]
     assert [(one.port_path, one.code) for one in report.diagnoses] == [("predict", code)]
 
@@ -127,14 +122,13 @@ def test_other_entries_an_exception_and_no_samples():
     assert "'more' only in the port's" in report.reasons["predict"]
     report = align(lambda model, raw: 1 / 0)
     assert report.stages["predict"] is Outcome.ERROR
-    assert re.search(
-        rf"the port's prediction raised {__file__}:\d+: ZeroDivisionError", report.reasons["predict"]
-    )
+    assert re.search(rf"the port's prediction raised {__file__}:\d+: ZeroDivisionError", report.reasons["predict"])
     whole = lambda inputs, call: np.asarray(call(inputs["args"]))  # noqa: E731
     report = align(
-        lambda model, raw: whole(raw, lambda x: model(paddle.to_tensor(x)).numpy()), samples=None,
+        lambda model, raw: whole(raw, lambda x: model(paddle.to_tensor(x)).numpy()),
+        samples=None,
         ours=lambda model: lambda raw: whole(raw, lambda x: model(torch.from_numpy(x)).detach().numpy()),
-    )  # fmt: skip
+    )
     assert report.passed, str(report)
     plain = {"args": INPUTS["args"]}
     for inputs, take in (

@@ -99,9 +99,7 @@ def test_the_command_line_copies_unless_told_otherwise(tmp_path, copied):
     assert [one[:6] for one in found.get("notes", [])] == (["8 of 8"] if copied else [])
 
 
-@pytest.mark.parametrize(
-    "form", ["array", "torch", "paddle", "tuple", "list", "dict", "args", "path", "text"]
-)
+@pytest.mark.parametrize("form", ["array", "torch", "paddle", "tuple", "list", "dict", "args", "path", "text"])
 def test_inputs_may_be_given_in_any_usual_form(tmp_path, form):
     reference, port = build_reference()[:3], build_port()[:3]
     tipchain.copy_weights(reference, port)
@@ -118,10 +116,7 @@ def test_inputs_may_be_given_in_any_usual_form(tmp_path, form):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (
-            3,
-            "inputs is a int\n  expected: an array, a tensor, a tuple or dict of them, or the path of a .npz file",
-        ),
+        (3, "inputs is a int\n  expected: an array, a tensor, a tuple or dict of them, or the path of a .npz file"),
         (None, "inputs is a NoneType"),
         (object(), "inputs is a object"),
         ("missing.npz", "missing.npz: cannot be read as .npz of arrays"),

@@ -55,17 +55,10 @@ def largest(one, other):
 
 def test_which_of_equal_values_gets_the_gradient_is_no_fault():
     report = report_of(
-        largest,
-        paddle.maximum,
-        {"args": GIVEN, "labels": LABELS},
-        training=True,
-        loss=LOSS,
-        optimizers=OPTIMIZERS,
+        largest, paddle.maximum, {"args": GIVEN, "labels": LABELS}, training=True, loss=LOSS, optimizers=OPTIMIZERS
     )
     assert report.passed, str(report)
-    assert (
-        "each framework gives the gradient of their maximum to another of them" in report.reasons["backward"]
-    )
+    assert "each framework gives the gradient of their maximum to another of them" in report.reasons["backward"]
     assert report.stages["train"].value == "SKIP"
     assert "equal values" in report.reasons["train"]
 
@@ -85,11 +78,7 @@ def test_a_gradient_that_one_side_alone_hands_on_is_told_as_that(cut):
     joined = [lambda one, other: one.detach() + other, lambda one, other: one + other]
     report = report_of(joined[cut], joined[1 - cut])
     assert not report.passed
-    said = (
-        "hands first a gradient, the reference none"
-        if cut == 0
-        else "hands first no gradient, the reference one"
-    )
+    said = "hands first a gradient, the reference none" if cut == 0 else "hands first no gradient, the reference one"
     assert said in report.reasons["backward"]
 
 
@@ -103,18 +92,14 @@ def test_a_gradient_that_is_not_finite_is_told_as_that():
     assert "relative nan" not in str(report)
 
 
-@pytest.mark.parametrize(
-    ("kind", "theirs", "passes"), [("LSTM", 0.5, True), ("GRU", 0.2, False), ("LSTM", 0.0, False)]
-)
+@pytest.mark.parametrize(("kind", "theirs", "passes"), [("LSTM", 0.5, True), ("GRU", 0.2, False), ("LSTM", 0.0, False)])
 def test_dropout_of_a_recurrent_layer_is_compared_by_construction(kind, theirs, passes):
     reference = getattr(torch.nn, kind)(4, 6, num_layers=2, dropout=0.5, batch_first=True)
     port = getattr(paddle.nn, kind)(4, 6, num_layers=2, dropout=theirs)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, GIVEN[None], training=True)
     assert report.passed is passes, str(report)
-    assert report.stages["forward"].value == "PASS", (
-        "equal masks cannot be imposed: that is no fault of the layer"
-    )
+    assert report.stages["forward"].value == "PASS", "equal masks cannot be imposed: that is no fault of the layer"
     if theirs:
         assert "without dropout between layers" in report.reasons["forward"]
     if not passes:
@@ -175,10 +160,7 @@ def test_nan_on_one_side_is_told_where_it_is_born(ours, theirs, told):
 
 @pytest.mark.parametrize(
     ("ours", "theirs", "inputs", "place"),
-    [
-        (Log(), PaddleLog(), GIVEN, "1"),
-        (torch.nn.Tanh(), paddle.nn.Tanh(), np.where(GIVEN > 1, np.nan, GIVEN), ""),
-    ],
+    [(Log(), PaddleLog(), GIVEN, "1"), (torch.nn.Tanh(), paddle.nn.Tanh(), np.where(GIVEN > 1, np.nan, GIVEN), "")],
     ids=["of a layer", "of the inputs"],
 )
 def test_nan_on_both_sides_fails_unless_it_may_be_there(ours, theirs, inputs, place):
@@ -191,8 +173,6 @@ def test_nan_on_both_sides_fails_unless_it_may_be_there(ours, theirs, inputs, pl
 
 
 def test_a_layer_that_makes_numbers_of_nan_is_at_fault():
-    report = with_logarithms(
-        torch.nn.ReLU(), paddle.nn.ReLU(), np.where(GIVEN > 1, np.nan, GIVEN), equal_nan=True
-    )
+    report = with_logarithms(torch.nn.ReLU(), paddle.nn.ReLU(), np.where(GIVEN > 1, np.nan, GIVEN), equal_nan=True)
     assert report.first_divergence.port_path == "1", "Paddle's ReLU makes 0 of NaN"
     assert "no NaN where the reference has some" in report.reasons["forward"]

@@ -98,10 +98,7 @@ def align(reference, port, **more):
     ours, theirs = Net(**reference), Port(**port)
     tipchain.copy_weights(ours, theirs)
     given = np.random.default_rng(0)
-    inputs = {
-        "args": given.standard_normal((4, 5, WIDE), dtype=np.float32),
-        "labels": given.integers(0, WIDE, 4),
-    }
+    inputs = {"args": given.standard_normal((4, 5, WIDE), dtype=np.float32), "labels": given.integers(0, WIDE, 4)}
     return tipchain.align(
         ours, theirs, inputs, loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()), training=True,
         optimizers=(lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps)),
@@ -138,7 +135,7 @@ def test_a_dropout_that_one_side_lacks_moves_no_other_mask():
     report = align(
         {"attend": torch_fused, "path": BERNOULLI, "between": lambda net, x: torch.dropout(x, RATE, net.training)},
         {"attend": paddle_heads, "path": FLOOR},
-    )  # fmt: skip
+    )
     assert report.stages["forward"] is Outcome.FAIL
     assert [one.port_path for one in report.layers if one.at_fault and one.direction == "forward"] == [""]
 

@@ -100,9 +100,7 @@ def test_a_container_that_is_given_another_tensor_in_a_list_is_right(nested):
         made = model(side, lambda: layers, forward)
         if not nested:
             return made
-        return model(
-            side, lambda: {"neck": made, "out": conv(4, 2, 1)}, lambda self, x: self.out(self.neck(x))
-        )
+        return model(side, lambda: {"neck": made, "out": conv(4, 2, 1)}, lambda self, x: self.out(self.neck(x)))
 
     found = told(build(torch, torch.nn.Conv2d, False), build(paddle, paddle.nn.Conv2D, True), IMAGES)
     assert found.place == ("neck" if nested else "")
@@ -136,11 +134,7 @@ def attending(scaled):
     )  # fmt: skip
     theirs = model(
         paddle,
-        lambda: {
-            "norm": paddle.nn.LayerNorm(8),
-            "attn": Attention(8, 2, scaled),
-            "head": paddle.nn.Linear(8, 3),
-        },
+        lambda: {"norm": paddle.nn.LayerNorm(8), "attn": Attention(8, 2, scaled), "head": paddle.nn.Linear(8, 3)},
         lambda self, x: self.head(x + self.attn(self.norm(x))),
     )
     torch.manual_seed(0)
@@ -148,10 +142,7 @@ def attending(scaled):
         ours.attn.in_proj_bias.normal_(), ours.attn.out_proj.bias.normal_()
     for mine, its in ((ours.attn.in_proj_weight, theirs.attn.qkv.weight), (ours.attn.out_proj.weight, theirs.attn.out.weight)):  # fmt: skip
         its.set_value(mine.detach().numpy().T.copy())
-    for mine, its in (
-        (ours.attn.in_proj_bias, theirs.attn.qkv.bias),
-        (ours.attn.out_proj.bias, theirs.attn.out.bias),
-    ):
+    for mine, its in ((ours.attn.in_proj_bias, theirs.attn.qkv.bias), (ours.attn.out_proj.bias, theirs.attn.out.bias)):
         its.set_value(mine.detach().numpy())
     for name in ("norm", "head"):
         for kind in ("weight", "bias"):
@@ -172,19 +163,16 @@ def test_a_layer_and_a_container_that_holds_its_numbers_are_compared():
 
 
 def block(side, linear, norm, forward):
-    return model(side, lambda: {"norm1": norm(8), "norm2": norm(8), "a": linear(8, 8), "b": linear(8, 8)}, forward)  # fmt: skip
+    return model(side, lambda: {"norm1": norm(8), "norm2": norm(8), "a": linear(8, 8), "b": linear(8, 8)}, forward)
 
 
 def test_a_norm_that_is_called_in_the_place_of_another_is_named():
     ours = block(
-        torch,
-        torch.nn.Linear,
-        torch.nn.LayerNorm,
-        lambda self, x: self.b(self.norm2(x + self.a(self.norm1(x)))),
+        torch, torch.nn.Linear, torch.nn.LayerNorm, lambda self, x: self.b(self.norm2(x + self.a(self.norm1(x))))
     )
     theirs = block(
         paddle, paddle.nn.Linear, paddle.nn.LayerNorm, lambda self, x: self.b(self.norm1(x + self.a(self.norm1(x))))
-    )  # fmt: skip
+    )
     with torch.no_grad():
         ours.norm2.weight.uniform_(0.5, 2)
     found = told(ours, theirs, ROWS)
@@ -235,9 +223,7 @@ def two_modules(side, linear, norm, turned):
         return self.head(x)
 
     return model(
-        side,
-        lambda: {"space": mixing(side, linear, norm), "channels": Channels(), "head": linear(8, 2)},
-        forward,
+        side, lambda: {"space": mixing(side, linear, norm), "channels": Channels(), "head": linear(8, 2)}, forward
     )
 
 
@@ -367,9 +353,7 @@ def their_loss(
     def loss(scores, labels):
         target = labels[:, start:].flatten() if start else labels[:, :-1].flatten()
         weight = paddle.to_tensor([1, 2, 1, 1, 0.5], dtype=scores.dtype) if weighted else None
-        picked = PF.cross_entropy(
-            scores[:, :-1].flatten(0, 1), target, reduction="none", weight=weight
-        ).flatten()
+        picked = PF.cross_entropy(scores[:, :-1].flatten(0, 1), target, reduction="none", weight=weight).flatten()
         kept = (labels[:, 1:].flatten() > 0).astype(scores.dtype)
         before = scores[:, :-1].detach() if cut else scores[:, :-1]
         smooth = (scores[:, 1:] - before).abs().clip(max=most).mean()
@@ -452,9 +436,7 @@ def test_a_gradient_that_the_reference_cuts_off():
     def build(side, cut):
         nn = torch.nn if side is torch else paddle.nn
         layers = {"a": nn.Linear(8, 4), "b": nn.Linear(8, 4)}
-        return model(
-            side, lambda: layers, lambda self, x: self.a(x) * (self.b(x).detach() if cut else self.b(x))
-        )
+        return model(side, lambda: layers, lambda self, x: self.a(x) * (self.b(x).detach() if cut else self.b(x)))
 
     assert align(build(torch, True), build(paddle, True), ROWS).passed
     found = told(build(torch, True), build(paddle, False), ROWS)

@@ -69,12 +69,7 @@ def serve(nodes: int, resources: dict[str, float]) -> None:
     """Run a cluster until the input ends."""
     from ray.cluster_utils import Cluster
 
-    head = {
-        "num_cpus": 0,
-        "include_dashboard": False,
-        "object_store_memory": LEAST_MEMORY,
-        "_system_config": FAST,
-    }
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": LEAST_MEMORY, "_system_config": FAST}
     cluster = Cluster(initialize_head=True, head_node_args=head)
 
     def add(more=None):

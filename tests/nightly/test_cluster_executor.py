@@ -240,11 +240,7 @@ def test_what_ended_twice_counts_once(tmp_path, executor):
     [
         ("raise SystemExit(3)", UsageError, "the Ray cluster at here:1: Ray's driver ended: exit code 3"),
         ("say(ClusterRefused(reason='it will not have it'))", UsageError, "it will not have it"),
-        (
-            "import no_such_ray",
-            MissingFrameworkError,
-            "--executor ray needs Ray, which is not installed here: ",
-        ),
+        ("import no_such_ray", MissingFrameworkError, "--executor ray needs Ray, which is not installed here: "),
     ],
 )
 def test_a_driver_that_cannot_begin(executor, script, error, said):

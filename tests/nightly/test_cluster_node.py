@@ -61,9 +61,7 @@ def test_what_an_item_leaves_comes_back_when_the_project_was_shipped(tmp_path, m
     there = tmp_path / "node"
     there.mkdir()
     monkeypatch.chdir(there)
-    script = (
-        'pwd; echo "$1" "$DATA"; mkdir "$0/work"; echo dump > "$0/work/a"; echo away > $TMPDIR/b; touch here'
-    )
+    script = 'pwd; echo "$1" "$DATA"; mkdir "$0/work"; echo dump > "$0/work/a"; echo away > $TMPDIR/b; touch here'
     one = command("a", env={"DATA": f"{tmp_path}/data"})
     one = replace(one, argv=("/bin/sh", "-c", script, "{folder}", f"--data={tmp_path}/data"))
     job = job_of(tmp_path, one, shipped=True, made=False)
@@ -120,9 +118,7 @@ sys.meta_path.insert(0, Hide())
 from ray import cloudpickle
 print(*cloudpickle.loads(pathlib.Path("task").read_bytes())({__version__!r}, b""), sep="\\n")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout.startswith(said), done.stderr
     assert len(done.stdout.splitlines()) == 1
 
@@ -245,15 +241,7 @@ def test_a_folder_comes_back_as_it_was(tmp_path, monkeypatch):
     for piece in pieces(one):
         put(other, piece)
     found = {path.relative_to(other).as_posix() for path in other.rglob("*")}
-    assert found == {
-        "work",
-        "work/deep",
-        "work/empty",
-        "work/deep/large",
-        "work/even",
-        "work/latest",
-        "work/same",
-    }
+    assert found == {"work", "work/deep", "work/empty", "work/deep/large", "work/even", "work/latest", "work/same"}
     assert (other / "work/deep/large").read_bytes() == bytes(range(250)) * 11
     assert (other / "work/even").read_bytes() == bytes(2000)
     assert (other / "work/same").samefile(other / "work/deep/large"), "one file of two names stays one"

@@ -93,12 +93,14 @@ def test_items_start_in_order_and_end_with_a_record_each(tmp_path):
 
 def test_exit_codes(tmp_path):
     skip = {"settled": Outcome.SKIP, "reason": "gone"}
-    for number, (items, code) in enumerate([
-        ([command("a")], ExitCode.PASSED),
-        ([command("a"), command("b", **skip)], ExitCode.PASSED),
-        ([command("b", **skip)], ExitCode.NOTHING_CHECKED),
-        ([command("a"), command("b", settled=Outcome.ERROR, reason="gone")], ExitCode.FAILED),
-    ]):  # fmt: skip
+    for number, (items, code) in enumerate(
+        [
+            ([command("a")], ExitCode.PASSED),
+            ([command("a"), command("b", **skip)], ExitCode.PASSED),
+            ([command("b", **skip)], ExitCode.NOTHING_CHECKED),
+            ([command("a"), command("b", settled=Outcome.ERROR, reason="gone")], ExitCode.FAILED),
+        ]
+    ):
         folder = tmp_path / str(number)
         folder.mkdir()
         assert run_night(folder, *items, executor=Fake())[1].exit_code is code
@@ -110,12 +112,7 @@ def test_what_is_settled_is_written_down_and_not_run(tmp_path):
     night, _, _ = run_night(tmp_path, *items, executor=executor)
     assert executor.order == ["b"]
     record = night.record("a[cpu]")
-    assert (record.outcome, record.reason, record.attempt, record.log) == (
-        Outcome.SKIP,
-        "data are gone",
-        0,
-        "",
-    )
+    assert (record.outcome, record.reason, record.attempt, record.log) == (Outcome.SKIP, "data are gone", 0, "")
 
 
 @pytest.mark.parametrize(("require", "outcome"), [(False, Outcome.SKIP), (True, Outcome.ERROR)])
@@ -148,7 +145,9 @@ def test_an_item_whose_machine_is_lost_runs_again_a_few_times(tmp_path):
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_dumps_of_what_passed_can_be_dropped(tmp_path, keep):
-    leave = 'mkdir -p "$0/work/run"; for name in a.npy run/b.pdparams run/c.log d.json; do echo x > "$0/work/$name"; done; '
+    leave = (
+        'mkdir -p "$0/work/run"; for name in a.npy run/b.pdparams run/c.log d.json; do echo x > "$0/work/$name"; done; '
+    )
     leave += 'ln -s /etc "$0/work/etc"; ln -s /etc/passwd "$0/work/e.log"; '
     items = [
         command(name, argv=("/bin/sh", "-c", f"{leave} exit {code}", "{folder}"))
@@ -178,9 +177,7 @@ def test_resuming_runs_what_has_not_ended_as_another_attempt(tmp_path):
     for name in "ab":
         work = work_of(night, items["abc".index(name)])
         work.make_folder()
-        work.report.write_text(
-            '{"exit_code": 0, "results": [], "verdicts": []}'
-        )  # of an attempt that was killed
+        work.report.write_text('{"exit_code": 0, "results": [], "verdicts": []}')  # of an attempt that was killed
     write_record(night.folder, ItemRecord(id="a[cpu]", token=night.token, attempt=1, outcome=Outcome.PASS))
     again = read_night(night.folder)
     assert again == night
@@ -248,9 +245,7 @@ def test_what_earlier_nights_tell(tmp_path):
     late, _ = begin(tmp_path, command("a"), command("b"))
     item_folder(late.folder, "a[cpu]").mkdir(parents=True)
     write_record(late.folder, ItemRecord(id="a[cpu]", token=late.token, attempt=1, outcome=Outcome.FAIL))
-    assert last_failed(nights) == {"a[cpu]", "b[cpu]"}, (
-        "a night that goes on counts, and what it did not run as before"
-    )
+    assert last_failed(nights) == {"a[cpu]", "b[cpu]"}, "a night that goes on counts, and what it did not run as before"
     write_record(late.folder, ItemRecord(id="a[cpu]", token=late.token, attempt=1, outcome=Outcome.SKIP))
     assert last_failed(nights) == {"b[cpu]"}, "what could not run is as it was before"
     assert finished_items(late.folder) is None
@@ -321,16 +316,10 @@ def test_an_item_that_fails_for_want_of_room_has_not_ended(tmp_path, monkeypatch
     full = OSError(28, "No space left on device", "probe")
     monkeypatch.setattr(Coordinator, "_unwritable", lambda self: full)
     night, result, _ = run_night(tmp_path, command("a"), executor=executor)
-    assert (result.left, night.record("a[cpu]"), result.problem) == (
-        1,
-        None,
-        "probe: No space left on device",
-    )
+    assert (result.left, night.record("a[cpu]"), result.problem) == (1, None, "probe: No space left on device")
 
 
-@pytest.mark.skipif(
-    ROOT, reason="root writes everywhere; tests/nightly/test_nightly_command.py has it as nobody"
-)
+@pytest.mark.skipif(ROOT, reason="root writes everywhere; tests/nightly/test_nightly_command.py has it as nobody")
 def test_a_folder_that_becomes_read_only(tmp_path):
     night, _ = begin(tmp_path, command("a"))
     night.folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
@@ -370,9 +359,7 @@ def test_the_time_that_is_left(tmp_path):
     executor = Fake(room=1)
     executor.slots = 2
     coordinator = Coordinator(night, executor, view, usual=usual)
-    assert coordinator.state().left_s == pytest.approx((30 + 2 * 15) / 2), (
-        "the median stands for those not known"
-    )
+    assert coordinator.state().left_s == pytest.approx((30 + 2 * 15) / 2), "the median stands for those not known"
     coordinator.run()
     # One second each. The first is no basis yet; then c and d are like what ran so far.
     assert view.states[0].left_s == pytest.approx((20 + 2 * 15) / 2)

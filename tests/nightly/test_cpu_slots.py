@@ -60,10 +60,7 @@ def test_who_waits_is_the_next_and_small_items_do_not_pass_it(tmp_path, machine)
     first, _ = other.take(1, "first")
     assert slots.take(2, "large")[1]
     pid = os.getpid()
-    assert other.take(1, "small") == (
-        (),
-        f"1 CPU slot: an item of another night is before it (process {pid})",
-    )
+    assert other.take(1, "small") == ((), f"1 CPU slot: an item of another night is before it (process {pid})")
     slots.rest()  # it has asked since it rested last
     assert other.take(1, "small")[1]
     other.give_back(first)
@@ -120,9 +117,7 @@ def test_a_night_with_one_item_at_a_time_leaves_the_rest_to_others(tmp_path, mac
     assert other.start(work_of(night, items[2])) == f"1 CPU slot, held by process {os.getpid()}, b[cpu]"
     other.close()
     third = CpuSlots(2, folder)
-    assert third.take(2, "x")[1] == f"2 CPU slots, held by process {os.getpid()}", (
-        "the turn has been given back, too"
-    )
+    assert third.take(2, "x")[1] == f"2 CPU slots, held by process {os.getpid()}", "the turn has been given back, too"
     one.close()
     assert third.take(2, "x") == (machine, "")
 

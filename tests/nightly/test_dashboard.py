@@ -10,18 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from dashboard_samples import (
-    BROKEN,
-    CASE,
-    FLAKY,
-    GOOD,
-    NASTY,
-    NIGHTS,
-    chain_report,
-    make_nights,
-    many_nights,
-    page_of,
-)
+from dashboard_samples import BROKEN, CASE, FLAKY, GOOD, NASTY, NIGHTS, chain_report, make_nights, many_nights, page_of
 from night_samples import ENVIRONMENT, NightSample, item
 
 from tipchain.cli import main
@@ -173,14 +162,7 @@ def test_what_changed_stands_at_the_top(text):
     assert "so far: the night is not finished" in plain
     order = [
         plain.index(one)
-        for one in (
-            "Newly failing:",
-            "PASS -&gt; FAIL resnet",
-            "Still failing:",
-            "ERROR mvf",
-            "gone old",
-            "new new",
-        )
+        for one in ("Newly failing:", "PASS -&gt; FAIL resnet", "Still failing:", "ERROR mvf", "gone old", "new new")
     ]
     assert order == sorted(order)
     assert "top1 is 0.1" in plain
@@ -288,12 +270,15 @@ def test_the_command(nights, tmp_path, capsys, monkeypatch):
 def test_what_changed_without_a_history(nights):
     found = find_nights(nights / "suite")
     assert changes_since_before(read_results(found[-1])) == [
-        f"since {found[-2].name}:", "PASS -> FAIL  resnet[whole_infer;gpu]", "gone  old[whole_infer;cpu]",
+        f"since {found[-2].name}:",
+        "PASS -> FAIL  resnet[whole_infer;gpu]",
+        "gone  old[whole_infer;cpu]",
         "new  new[whole_infer;cpu]",
-    ]  # fmt: skip
+    ]
     assert changes_since_before(read_results(found[3]))[1:] == [
-        "environment: versions.torch: 2.12.0 -> 2.13.0", "FAIL -> PASS  resnet[whole_infer;gpu]",
-    ]  # fmt: skip
+        "environment: versions.torch: 2.12.0 -> 2.13.0",
+        "FAIL -> PASS  resnet[whole_infer;gpu]",
+    ]
     assert changes_since_before(read_results(found[0])) == []
 
 
@@ -355,18 +340,14 @@ def test_an_item_that_is_new_and_fails_is_newly_failing(tmp_path):
         for one in plan:
             night.end(one, Outcome.FAIL if one is GOOD else Outcome.PASS)
         night.finish()
-    top = re.sub(
-        "<[^>]*>", "", page_of(tmp_path, tmp_path).partition('id="filters"')[0].partition('id="verdict"')[2]
-    )
+    top = re.sub("<[^>]*>", "", page_of(tmp_path, tmp_path).partition('id="filters"')[0].partition('id="verdict"')[2])
     assert "Newly failing:new alexnet" in top
 
 
 def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_fault(tmp_path):
     def git(*words: str) -> str:
         name = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
-        done = subprocess.run(
-            ["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True, text=True
-        )
+        done = subprocess.run(["git", "-C", str(tmp_path), *name, *words], check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
     git("init", "-q")
@@ -383,10 +364,7 @@ def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_
             tmp_path / "suite", day, [GOOD], root=tmp_path, environment={**ENVIRONMENT, "commit": commit}
         )
         night.end(
-            GOOD,
-            Outcome.FAIL if day else Outcome.PASS,
-            "exit code 1" if day else "",
-            report={"diagnoses": [cause]},
+            GOOD, Outcome.FAIL if day else Outcome.PASS, "exit code 1" if day else "", report={"diagnoses": [cause]}
         )
         night.finish()
     text = page_of(tmp_path / "suite", tmp_path)

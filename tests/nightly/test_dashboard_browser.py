@@ -122,9 +122,7 @@ def test_hidden_rows_are_walked_over_and_tab_finds_what_is_left(page):
     choose(page, "device", "cpu")
     found = page.run('document.querySelectorAll(".matrix")[0].querySelectorAll("td[tabindex=\'0\']").length')
     assert found == 1
-    assert page.run(
-        'document.querySelectorAll(".matrix")[0].querySelector("td[tabindex=\'0\']").checkVisibility()'
-    )
+    assert page.run('document.querySelectorAll(".matrix")[0].querySelector("td[tabindex=\'0\']").checkVisibility()')
 
 
 def test_enter_leads_to_the_log_and_escape_back(page, file):
@@ -142,7 +140,9 @@ def test_enter_leads_to_the_log_and_escape_back(page, file):
 def test_an_item_opens_by_its_name_even_if_a_filter_hides_it(page):
     page.run('document.querySelectorAll(".matrix")[0].querySelector("tbody th a").click()')
     page.run("new Promise(done => setTimeout(done, 50))")
-    opened = '[...document.querySelectorAll(".item")].filter(one => one.open).map(one => one.querySelector("b").textContent)'
+    opened = (
+        '[...document.querySelectorAll(".item")].filter(one => one.open).map(one => one.querySelector("b").textContent)'
+    )
     assert page.run(opened) == ["resnet whole gpu"]
     assert "top1 is 0.1" in page.run('document.querySelector(".item[open]").innerText')
     curves = page.run(

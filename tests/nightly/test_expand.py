@@ -44,9 +44,7 @@ class Project:
 def entry(kind, number=0, **more):
     given = {} if kind == "command" else {"files": (("*", 1),), "modes": (LITE,)}
     common = more.pop("common", Common())
-    return ManifestEntry(
-        kind=kind, place=f"{kind}.{number}", line=number + 1, common=common, **{**given, **more}
-    )
+    return ManifestEntry(kind=kind, place=f"{kind}.{number}", line=number + 1, common=common, **{**given, **more})
 
 
 def manifest(*entries):
@@ -64,10 +62,7 @@ def test_ids_are_readable_and_in_the_manifests_order():
     chain = entry("chain", modes=(LITE, WHOLE), common=Common(devices=("cpu", "gpu")))
     case = entry("align")
     command = entry("command", id="smoke", argv=("x",), common=Common(repeats=3))
-    files = {
-        "chain.0": ["configs/alexnet/train_infer_python.txt"],
-        "align.0": ["configs/alexnet.yaml"],
-    }
+    files = {"chain.0": ["configs/alexnet/train_infer_python.txt"], "align.0": ["configs/alexnet.yaml"]}
     plan = expand(manifest(chain, case, command), Project(files))
     assert ids(plan) == [
         "alexnet[lite_train_lite_infer;cpu]",
@@ -108,13 +103,9 @@ def test_items_prepare_first_where_the_manifest_says_so(kind):
 
 def test_calls():
     common = Common(devices=("cpu", "gpu"), gpus=2, cpus=3, memory_mb=9, resources=(("a", 1.0),))
-    chain = entry(
-        "chain", suite="PaddleSeg", options=("--lenient",), data={LITE.value: "imagenet"}, common=common
-    )
+    chain = entry("chain", suite="PaddleSeg", options=("--lenient",), data={LITE.value: "imagenet"}, common=common)
     case = entry("align", stages=("forward", "loss"))
-    command = entry(
-        "command", id="c", argv=("x", "{mode}-{device}", "{report}"), modes=(LITE,), data={"*": "imagenet"}
-    )
+    command = entry("command", id="c", argv=("x", "{mode}-{device}", "{report}"), modes=(LITE,), data={"*": "imagenet"})
     files = {"chain.0": ["m/t.txt"], "align.0": ["m.yaml"]}
     cpu, gpu, align, own = expand(manifest(chain, case, command), Project(files)).items
     run = ("{python}", "-m", "tipchain", "run", "m/t.txt", "lite_train_lite_infer", "--json", "{report}", "--html", "{folder}/report.html",

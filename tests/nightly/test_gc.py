@@ -375,12 +375,7 @@ def test_runs_by_the_same_rules_if_asked(nights, tmp_path, capsys):
     assert killed.exists()
     assert not (out / TRASH).exists()
     told = capsys.readouterr().out
-    for reason in (
-        "pinned by me: w",
-        "best is a link into it",
-        "it still goes on",
-        "the latest finished run",
-    ):
+    for reason in ("pinned by me: w", "best is a link into it", "it still goes on", "the latest finished run"):
         assert reason in told
     assert main(["gc", "--keep", "1", "--runs", "--yes"]) == 0
     assert [run.exists() for run in runs] == [False, True, True, False, False, True]
@@ -413,8 +408,10 @@ def test_words():
 def test_as_a_program(nights):
     done = subprocess.run(
         [sys.executable, "-m", "tipchain", "gc", "--keep", "100000", "--dry-run"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "nothing is to be deleted" in done.stdout
 

@@ -178,9 +178,7 @@ def test_what_a_chain_left_is_hashed_under_names_that_are_the_same_every_night(t
     from tipchain.chain.result import Result, result_json
 
     leaves = (Artifact(what="checkpoint", files=(f"{left.parent}/*.pdparams",)),)
-    result = result_json(
-        Result(command=Command(id="train", step="train", argv=("x",), leaves=leaves), outcome=PASS)
-    )
+    result = result_json(Result(command=Command(id="train", step="train", argv=("x",), leaves=leaves), outcome=PASS))
     work.report.write_text(json.dumps({"exit_code": 0, "results": [result], "verdicts": []}))
     record = judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, night.token, "local")
     assert record.outcome is PASS

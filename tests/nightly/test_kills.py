@@ -25,9 +25,7 @@ SCRIPT = 'n=$0; echo begun >> "$n.ran"; sleep 0.0$((n % 7 + 1)); echo done >> "$
 
 
 def write_stubs(folder):
-    commands = [
-        {"id": f"i{number}", "argv": ["/bin/sh", "-c", SCRIPT, str(number)]} for number in range(ITEMS)
-    ]
+    commands = [{"id": f"i{number}", "argv": ["/bin/sh", "-c", SCRIPT, str(number)]} for number in range(ITEMS)]
     return write_manifest(folder, defaults={"timeout": "20s"}, commands=commands)
 
 

@@ -56,9 +56,7 @@ def checkout(tmp_path):
 
 def test_an_item_knows_the_kind_of_its_chain(checkout):
     manifest = checkout / "suite.yaml"
-    manifest.write_text(
-        "chains: [{params: ['test_tipc/configs/*ptq*.txt'], suite: paddleseg, modes: [whole_infer]}]"
-    )
+    manifest.write_text("chains: [{params: ['test_tipc/configs/*ptq*.txt'], suite: paddleseg, modes: [whole_infer]}]")
     loaded = load_manifest(manifest)
     plan = expand(loaded, DiskProject(loaded))
     assert {one.chain for one in plan.items} == {"ptq_infer_python"}

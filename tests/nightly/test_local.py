@@ -95,10 +95,7 @@ def test_gpus_are_leased_and_seen_by_their_item_alone(tmp_path):
     others = Leases(tmp_path / "gpus")
     assert others.take(("1",), "another night") == ""
     script = "echo gpus=$CUDA_VISIBLE_DEVICES=$TIPCHAIN_GPUS; while [ ! -e go ]; do sleep 0.02; done"
-    items = [
-        command(name, script, needs=Needs(gpus=count))
-        for name, count in (("a", 2), ("b", 1), ("c", 1), ("d", 0))
-    ]
+    items = [command(name, script, needs=Needs(gpus=count)) for name, count in (("a", 2), ("b", 1), ("c", 1), ("d", 0))]
     executor = local(tmp_path, 4, gpus=Gpus(numbers=("0", "1", "2")), leases=leases)
     night, _ = begin(tmp_path, *items)
     works = [work_of(night, one) for one in items]
@@ -114,11 +111,7 @@ def test_gpus_are_leased_and_seen_by_their_item_alone(tmp_path):
     assert executor.start(works[1]) == ""
     assert drain(executor).keys() == {"b[cpu]"}
     executor.close()
-    assert [works[number].log.read_text() for number in (0, 1, 3)] == [
-        "gpus=0,2=0,2\n",
-        "gpus=0=0\n",
-        "gpus==\n",
-    ]
+    assert [works[number].log.read_text() for number in (0, 1, 3)] == ["gpus=0,2=0,2\n", "gpus=0=0\n", "gpus==\n"]
     others.give_back(("1",))
     assert Leases(tmp_path / "gpus").take(("0", "1", "2"), "x") == "", "all are given back"
 
@@ -271,9 +264,7 @@ def test_a_clock_that_is_set_back_makes_no_negative_time_and_no_report_stale(tmp
     old.write_text("{}")
     hour_ago = real() - 3600
     os.utime(old, (hour_ago, hour_ago))  # what a program writes after the clock was set back by an hour
-    one = command(
-        "jump", argv=("/bin/sh", "-c", f"while [ ! -e go ]; do sleep 0.02; done; cp -p {old} $0", "{report}")
-    )
+    one = command("jump", argv=("/bin/sh", "-c", f"while [ ! -e go ]; do sleep 0.02; done; cp -p {old} $0", "{report}"))
     executor = local(tmp_path)
     night, _ = begin(tmp_path, one)
     assert executor.start(work_of(night, one)) == ""

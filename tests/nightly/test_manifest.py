@@ -60,22 +60,13 @@ def test_everything_is_read(tmp_path):
     assert (manifest.name, manifest.root) == ("suite", tmp_path)
     chain, case, command = manifest.entries
     assert chain.files == (("configs/*.txt", 7), ("other.txt", 7))
-    assert (chain.common.timeout_s, chain.common.memory_mb, chain.common.cpus, chain.common.gpus) == (
-        90.0,
-        4096,
-        2,
-        4,
-    )
+    assert (chain.common.timeout_s, chain.common.memory_mb, chain.common.cpus, chain.common.gpus) == (90.0, 4096, 2, 4)
     assert chain.common.env == {"A": "1", "B": "true"}
     assert chain.prepare
     assert chain.common.resources == (("big", 0.5), ("fast", 1.0))
     assert chain.common.tags == ("lite",)
     assert [mode.value for mode in chain.modes] == ["lite_train_lite_infer", "whole_infer"]
-    assert (chain.suite, chain.options, chain.data) == (
-        "PaddleClas",
-        ("--lenient",),
-        {"whole_infer": "imagenet"},
-    )
+    assert (chain.suite, chain.options, chain.data) == ("PaddleClas", ("--lenient",), {"whole_infer": "imagenet"})
     assert (case.stages, case.common.timeout_s, case.common.tags) == (("forward", "loss"), 1800.0, ("all",))
     assert (command.id, command.argv, command.modes) == ("smoke", ("python", "smoke.py"), ())
     assert manifest.data["own"].path == tmp_path / "mine"
@@ -134,11 +125,7 @@ def test_names_have_defaults(tmp_path):
             3,
             "a mode that the entry does not have",
         ),
-        (
-            "data: {x: {path: y, layout: imgnet}}\ncommands: [{id: a, argv: [x]}]",
-            1,
-            "did you mean 'imagenet'",
-        ),
+        ("data: {x: {path: y, layout: imgnet}}\ncommands: [{id: a, argv: [x]}]", 1, "did you mean 'imagenet'"),
         ("cases:\n  - {case: a, modes: [whole_infer], stages: [foward]}", 2, "did you mean 'forward'"),
         ("name: a/b\ncommands: [{id: a, argv: [x]}]", 1, "cannot be a folder's name"),
         ("root: nowhere\ncommands: [{id: a, argv: [x]}]", 1, "no such folder"),
@@ -170,23 +157,7 @@ def test_times(text, seconds):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "h",
-        "-3s",
-        "3 weeks",
-        "0s",
-        0,
-        True,
-        "1e3s",
-        "inf",
-        "30m 2h",
-        "1.5h 30m",
-        "2h30",
-        "400d",
-        1e9,
-        "0h 0m",
-    ],
+    ["", "h", "-3s", "3 weeks", "0s", 0, True, "1e3s", "inf", "30m 2h", "1.5h 30m", "2h30", "400d", 1e9, "0h 0m"],
 )
 def test_what_is_no_time(text):
     with pytest.raises(ValueError, match="90s"):

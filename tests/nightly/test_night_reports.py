@@ -83,11 +83,7 @@ def test_junit(night):
         "name": "suite", "tests": "5", "failures": "1", "errors": "2", "skipped": "1", "time": "",
     }  # fmt: skip
     suites = root.findall("testsuite")
-    assert [one.get("name") for one in suites] == [
-        "suite: chains",
-        "suite: alignment cases",
-        "suite: commands",
-    ]
+    assert [one.get("name") for one in suites] == ["suite: chains", "suite: alignment cases", "suite: commands"]
     facts = {one.get("name"): one.get("value") for one in suites[0].iter("property")}
     assert facts["versions.paddle"] == "3.3.1"
     assert facts["night"] == night.folder.name
@@ -140,9 +136,7 @@ def cells(row: str) -> list[str]:
 
 
 def test_the_summary_tells_what_failed_what_changed_and_where(night):
-    text = summary(
-        read_results(night.folder), ["torch 2.12.0 -> 2.13.0", "mvf[whole_infer;gpu]: PASS -> FAIL"]
-    )
+    text = summary(read_results(night.folder), ["torch 2.12.0 -> 2.13.0", "mvf[whole_infer;gpu]: PASS -> FAIL"])
     assert text.startswith("## ❌ suite: 2 of 5 items did not pass\n")
     assert "**1 passed, 1 failed, 1 error, 1 skipped**" in text
     assert "**1 of 5 items have not ended: the night did not come to its end.**" in text
@@ -232,10 +226,7 @@ def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
              "place": {"file": "nets/port.py", "line": 7, "code": "x"}}  # fmt: skip
     sample = NightSample(tmp_path / "suite", 0, [CASE, BAD], root=tmp_path)
     sample.end(
-        CASE,
-        Outcome.FAIL,
-        "exit code 1",
-        report={"diagnoses": [{**found, "code": "rest", "explains": []}, found]},
+        CASE, Outcome.FAIL, "exit code 1", report={"diagnoses": [{**found, "code": "rest", "explains": []}, found]}
     )
     sample.end(BAD, Outcome.FAIL, "exit code 1", report={"diagnoses": [{}]})  # not one that can be read
     results = read_results(sample.finish())
@@ -261,9 +252,7 @@ def test_a_summary_and_its_annotations_are_in_the_readers_language(night, monkey
     assert "| 结果 | 任务 | 原因 | 日志 |" in text
     assert "### 有何变化" in text
     assert "任务用时合计" in text
-    assert not re.search(
-        "did not pass|not ended|items took|were skipped|was skipped|of them|Last lines", text
-    )
+    assert not re.search("did not pass|not ended|items took|were skipped|was skipped|of them|Last lines", text)
     assert any("日志：" in line for line in annotate(results))
     junit = night_junit(results)
     monkeypatch.setenv("TIPCHAIN_LANG", "en")

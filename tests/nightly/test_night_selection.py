@@ -69,10 +69,7 @@ def plan_of(count):
 
 
 def shares(plan, count, seconds):
-    return [
-        [one.id for one in share(plan, Shard(index=i, count=count), seconds).items]
-        for i in range(1, count + 1)
-    ]
+    return [[one.id for one in share(plan, Shard(index=i, count=count), seconds).items] for i in range(1, count + 1)]
 
 
 def test_shares_take_about_as_long_as_each_other():

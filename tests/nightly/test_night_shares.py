@@ -14,14 +14,7 @@ from night_samples import ENVIRONMENT, NightSample, item, share_of_night
 from tipchain.cli import main
 from tipchain.errors import UsageError
 from tipchain.nightly.items import NightPlan
-from tipchain.nightly.nights import (
-    balance_seconds,
-    begin_night,
-    last_failed,
-    parse_plan,
-    plan_json,
-    read_night,
-)
+from tipchain.nightly.nights import balance_seconds, begin_night, last_failed, parse_plan, plan_json, read_night
 from tipchain.nightly.records import FINISHED, write_document
 from tipchain.nightly.results import find_nights, read_results
 from tipchain.nightly.shards import Shard, ShardPart, gather, missing, night_id, share
@@ -53,9 +46,7 @@ def test_shares_of_the_next_night_are_another():
     assert groups(*soon) == [[0], [1, 2]], "the same share twice is two nights"
 
 
-@pytest.mark.parametrize(
-    "other", [{"commit": "d"}, {"manifest": "1"}, {"of": 4}, {"title": "x"}, {"choice": "y"}]
-)
+@pytest.mark.parametrize("other", [{"commit": "d"}, {"manifest": "1"}, {"of": 4}, {"title": "x"}, {"choice": "y"}])
 def test_shares_of_something_else_are_another_night(other):
     assert groups((PART, 0.0), (replace(PART, share=2, **other), 1.0)) == [[0], [1]]
 
@@ -94,14 +85,7 @@ def test_a_share_says_which_night_it_is_of_and_how_that_was_cut(tmp_path, monkey
     lock.release()
     part = read_night(night.folder).part
     assert part == ShardPart(
-        share=2,
-        of=3,
-        title="suite",
-        manifest="ab",
-        commit="c",
-        night="GITHUB_RUN_ID=7",
-        cut=one.cut.digest,
-        total=4,
+        share=2, of=3, title="suite", manifest="ab", commit="c", night="GITHUB_RUN_ID=7", cut=one.cut.digest, total=4
     )
     whole, lock = begin_night(plan_of(tmp_path), tmp_path / "nights", options={}, environment={})
     lock.release()
@@ -125,10 +109,7 @@ def test_the_cut_is_the_same_whatever_can_run_on_a_machine(tmp_path):
 
 
 def test_without_seconds_shares_are_cut_by_timeouts(tmp_path):
-    items = [
-        replace(one, timeout_s=timeout)
-        for one, timeout in zip(ITEMS, (300.0, 100.0, 100.0, 100.0), strict=True)
-    ]
+    items = [replace(one, timeout_s=timeout) for one, timeout in zip(ITEMS, (300.0, 100.0, 100.0, 100.0), strict=True)]
     assert [one.id for one in share(plan_of(tmp_path, items), Shard(index=1, count=2)).items] == [A]
 
 

@@ -54,9 +54,7 @@ def test_elsewhere_too_it_is_said_once_when_nothing_runs_because_the_next_item_w
     waits = replace(STATE, running=(), left_s=None, waiting="1 CPU slot, held by process 7\x1b[2J")
     for state in (waits, waits, STATE, replace(STATE, waiting="room"), waits, replace(waits, waiting="")):
         view.tick(lambda state=state: state)
-    said = (
-        "... 3 of 9 ended, 2 passed, 1 error, 1m 05s\nthe next item waits for 1 CPU slot, held by process 7\n"
-    )
+    said = "... 3 of 9 ended, 2 passed, 1 error, 1m 05s\nthe next item waits for 1 CPU slot, held by process 7\n"
     assert stream.getvalue() == 2 * said
 
 

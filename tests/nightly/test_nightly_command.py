@@ -59,9 +59,7 @@ def test_plan_shows_a_table_in_80_columns(inside, capsys):
     assert all(len(line) <= 80 for line in out.splitlines())
     assert "alexnet[lite_train_lite_infer;cpu]" in out
     assert "data 'imagenet': /no/such/folder is not there (expected:" in " ".join(out.split())
-    assert "9 items: 8 chains, 1 command; 6 of them do not run here (4 errors, 2 skipped)" in " ".join(
-        out.split()
-    )
+    assert "9 items: 8 chains, 1 command; 6 of them do not run here (4 errors, 2 skipped)" in " ".join(out.split())
     assert not (inside / "tipchain-nights").exists()
     assert nightly("run", "suite.yaml", "--dry-run", "--require-data", "--only", "alexnet*") == 0
     assert "(2 errors)" in capsys.readouterr().out
@@ -108,16 +106,7 @@ def test_a_night_and_its_summary(inside, capsys):
     assert "1 passed, 1 failed, 1 skipped of 3 in " in out
     assert out.endswith("exit code 1: a check or a command failed or errored\n")
     facts = night.environment
-    assert {
-        "commit",
-        "machine",
-        "processor",
-        "cores",
-        "memory_mb",
-        "gpus",
-        "driver",
-        "python",
-    } <= facts.keys()
+    assert {"commit", "machine", "processor", "cores", "memory_mb", "gpus", "driver", "python"} <= facts.keys()
     assert "tipchain" in facts["versions"]
     assert night.options == {"jobs": 1}
     assert nightly("run", "suite.yaml", "--require-gpu", "--only", "far*") == 1
@@ -220,9 +209,7 @@ def test_ctrl_c_ends_items_and_leaves_a_night_to_resume(tmp_path):
 def test_a_live_table_on_a_terminal(tmp_path):
     write_manifest(tmp_path, commands=[GOOD, SLOW])
     master, slave = pty.openpty()
-    process = start(
-        tmp_path, "run", "suite.yaml", stdout=slave, env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
-    )
+    process = start(tmp_path, "run", "suite.yaml", stdout=slave, env={**os.environ, "TERM": "xterm", "NO_COLOR": "1"})
     os.close(slave)
     text, end = b"", time.monotonic() + 20
     while b"slow[cpu]  working" not in text and time.monotonic() < end:

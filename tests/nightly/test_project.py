@@ -31,10 +31,7 @@ def params(folder, name, text=TEMPLATE):
 def test_globs_name_each_file_once_without_what_is_excluded(tmp_path):
     for name in ("c/b/t.txt", "c/a/t.txt", "c/broken/t.txt"):
         params(tmp_path, name)
-    plan = plan_of(
-        tmp_path,
-        "chains: [{params: ['c/*/t.txt', 'c/a/t.txt'], exclude: ['c/br*'], modes: [whole_infer]}]",
-    )
+    plan = plan_of(tmp_path, "chains: [{params: ['c/*/t.txt', 'c/a/t.txt'], exclude: ['c/br*'], modes: [whole_infer]}]")
     assert [item.source for item in plan.items] == ["c/a/t.txt", "c/b/t.txt"]
     assert not any(item.reason for item in plan.items)
 
@@ -105,16 +102,12 @@ def test_wrong_cases_are_errors_of_their_items(tmp_path):
         f"id: good\nsides: {{torch: {side}, paddle: {side}}}\nstages: [forward]\n"
         "inputs: {x: {shape: [1, 2], dtype: float32}}\n"
     )
-    plan = plan_of(
-        tmp_path, "cases: [{case: ['bad.yaml', 'good.yaml'], modes: [whole_infer], stages: [forward]}]"
-    )
+    plan = plan_of(tmp_path, "cases: [{case: ['bad.yaml', 'good.yaml'], modes: [whole_infer], stages: [forward]}]")
     bad, good = plan.items
     assert bad.settled is Outcome.ERROR
     assert "bad.yaml" in bad.reason
     assert good.reason == ""
-    (item,) = plan_of(
-        tmp_path, "cases: [{case: good.yaml, modes: [whole_infer], stages: [forward, lr]}]"
-    ).items
+    (item,) = plan_of(tmp_path, "cases: [{case: good.yaml, modes: [whole_infer], stages: [forward, lr]}]").items
     assert item.reason == "good.yaml: the case has no stage lr"
 
 
@@ -126,9 +119,7 @@ def test_no_file_is_read_twice(tmp_path, monkeypatch):
     original = reading.read_text
     monkeypatch.setattr(reading, "read_text", lambda path: read.append(path) or original(path))
     modes = ", ".join(mode.value for mode in CHAIN_MODES if mode is not Mode.KLQUANT_WHOLE_INFER)
-    plan = plan_of(
-        tmp_path, f"chains: [{{params: a/t.txt, modes: [{modes}], devices: [cpu, gpu], repeats: 4}}]"
-    )
+    plan = plan_of(tmp_path, f"chains: [{{params: a/t.txt, modes: [{modes}], devices: [cpu, gpu], repeats: 4}}]")
     assert len(plan.items) == 32
     assert len(read) == 1
 
@@ -138,9 +129,7 @@ def test_data_folders_are_looked_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(projects, "missing_data", lambda path, layout: looked.append(path) or "gone")
     params(tmp_path, "a/t.txt")
     params(tmp_path, "b/t.txt")
-    plan = plan_of(
-        tmp_path, "data: {d: {path: x}}\nchains: [{params: '*/t.txt', modes: [whole_infer], data: d}]"
-    )
+    plan = plan_of(tmp_path, "data: {d: {path: x}}\nchains: [{params: '*/t.txt', modes: [whole_infer], data: d}]")
     assert [item.reason for item in plan.items] == ["data 'd': gone"] * 2
     assert looked == [tmp_path / "x"]
 

@@ -41,8 +41,7 @@ class Killed:
         self.folder, self.project = folder, folder / "project"
         self.project.mkdir()
         commands = [
-            {"id": f"i{number}", "argv": ["/bin/sh", "-c", SCRIPT, str(number), str(folder)]}
-            for number in range(ITEMS)
+            {"id": f"i{number}", "argv": ["/bin/sh", "-c", SCRIPT, str(number), str(folder)]} for number in range(ITEMS)
         ]
         write_manifest(self.project, defaults={"timeout": "60s"}, commands=commands)
         self.cluster = RayCluster(NODES)
@@ -56,9 +55,7 @@ class Killed:
         argv = [sys.executable, "-m", "tipchain", "nightly", "resume" if night else "run", "suite.yaml"]
         argv += ["--executor", "ray", "--address", self.cluster.address, *(["--ship"] if self.ship else [])]
         with (self.folder / "said").open("ab") as said:
-            self.process = subprocess.Popen(
-                argv, cwd=self.project, stdout=said, stderr=said, start_new_session=True
-            )
+            self.process = subprocess.Popen(argv, cwd=self.project, stdout=said, stderr=said, start_new_session=True)
 
     def look(self):
         """Return the night, None if it has not begun; what was recorded stays as it was and was not run again."""

@@ -78,13 +78,7 @@ def write_suite(folder: Path) -> None:
         {"id": "wide", "argv": ["true"], "cpus": 64, "memory": "4TiB"},
         {"id": "env", "argv": [*shell, "env | sort | grep -v -e TMPDIR -e PORT -e TIPCHAIN_COMMAND -e PYTEST -e PS1 -e PWD= -e ^_= > {folder}/env"]},
     ]  # fmt: skip
-    chains = [
-        {
-            "params": "test_tipc/configs/*/train_infer_python.txt",
-            "modes": ["lite_train_lite_infer"],
-            "cpus": 2,
-        }
-    ]
+    chains = [{"params": "test_tipc/configs/*/train_infer_python.txt", "modes": ["lite_train_lite_infer"], "cpus": 2}]
     write_manifest(folder, chains=chains, commands=commands)
 
 
@@ -175,15 +169,7 @@ def test_results_are_those_of_this_machine(tmp_path, cluster):
     submitted = {**nodes, "RAY_JOB_CONFIG_JSON_ENV_VAR": json.dumps(job)}
     for words, env in (((), nodes), (("--ship",), submitted)):
         there = tipchain(
-            "run",
-            "suite.yaml",
-            "--executor",
-            "ray",
-            "--address",
-            cluster.address,
-            *words,
-            cwd=tmp_path,
-            env=env,
+            "run", "suite.yaml", "--executor", "ray", "--address", cluster.address, *words, cwd=tmp_path, env=env
         )
         assert there.returncode == here.returncode == 1, there.stderr
         assert results(tmp_path) == expected
@@ -208,17 +194,13 @@ def test_every_item_ends_once_when_a_node_is_killed(tmp_path, cluster):
     night = latest(tmp_path)
     assert night.finished
     records = list(night.records())
-    assert [(record.id, record.outcome) for record in records] == [
-        (f"i{n}[cpu]", Outcome.PASS) for n in range(6)
-    ]
+    assert [(record.id, record.outcome) for record in records] == [(f"i{n}[cpu]", Outcome.PASS) for n in range(6)]
     again = [record.id for record in records if record.attempt > 1]
     assert len(again) == 1, "one node, one item at a time"
     assert f"{again[0]} runs again: " in out
     assert " is gone" in out
     assert "raylet" not in out.lower(), "what Ray has to say of it is no part of this"
-    assert ran(tmp_path) == {f"i{n}": 1 for n in range(6)}, (
-        "what its node took down with it did not go on alone"
-    )
+    assert ran(tmp_path) == {f"i{n}": 1 for n in range(6)}, "what its node took down with it did not go on alone"
 
 
 def test_a_killed_coordinator_takes_its_items_with_it_and_the_rest_runs_later(tmp_path, cluster):
@@ -254,9 +236,7 @@ def test_an_interrupt_ends_items_on_their_nodes(tmp_path, cluster):
 
 
 def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster):
-    settings = cluster_settings(
-        cluster.address, tmp_path, shipped=False, nights=tmp_path / "nights", own_python=False
-    )
+    settings = cluster_settings(cluster.address, tmp_path, shipped=False, nights=tmp_path / "nights", own_python=False)
     never = command("never", needs=Needs(resources=(("tpu", 1.0),)))
     odd = command("odd", needs=Needs(resources=(("slot", 0.00001),)))
     gone = command("gone", needs=Needs(resources=(("precious", 1.0),)))
@@ -269,10 +249,7 @@ def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster):
     _, result, _ = run_night(tmp_path, executor=executor, night=night)
     found = {record.id: (record.outcome, record.reason) for record in night.records()}
     assert found["never[cpu]"] == (Outcome.SKIP, "needs tpu: 1, no node of the Ray cluster has that")
-    assert found["gone[cpu]"] == (
-        Outcome.ERROR,
-        "needs precious: 1, no node of the Ray cluster has that any more",
-    )
+    assert found["gone[cpu]"] == (Outcome.ERROR, "needs precious: 1, no node of the Ray cluster has that any more")
     outcome, reason = found["odd[cpu]"]
     assert outcome is Outcome.ERROR
     assert reason.startswith("Ray does not take it: ValueError: "), "its least is 0.0001"
@@ -281,9 +258,7 @@ def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster):
 
 
 def test_a_worker_that_is_killed_is_tried_again_a_few_times(tmp_path, cluster):
-    settings = cluster_settings(
-        cluster.address, tmp_path, shipped=False, nights=tmp_path / "nights", own_python=False
-    )
+    settings = cluster_settings(cluster.address, tmp_path, shipped=False, nights=tmp_path / "nights", own_python=False)
     climb = "p=$PPID; while tr '\\0' ' ' < /proc/$p/cmdline | grep -q warden; do p=$(sed 's/.*) //' /proc/$p/stat | cut -d' ' -f2); done"
     killer = command("killer", f"{climb}; kill -KILL $p; sleep 60", timeout_s=60.0)
     view = Quiet()
@@ -312,9 +287,7 @@ def test_all_nodes_go_and_others_come(tmp_path, cluster):
     out = process.communicate(timeout=90)[0]
     assert process.returncode == 0, out
     records = list(latest(tmp_path).records())
-    assert [(record.id, record.outcome) for record in records] == [
-        (f"i{n}[cpu]", Outcome.PASS) for n in range(6)
-    ]
+    assert [(record.id, record.outcome) for record in records] == [(f"i{n}[cpu]", Outcome.PASS) for n in range(6)]
     assert ran(tmp_path) == {f"i{n}": 1 for n in range(6)}
 
 

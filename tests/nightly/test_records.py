@@ -116,9 +116,11 @@ def test_what_stands_in_the_place_of_a_finished_items_record_is_an_error(night, 
     file = night.ended_file(ITEM)
     file.unlink()
     {
-        "pipe": lambda: os.mkfifo(file), "folder": file.mkdir,
-        "link": lambda: file.symlink_to("/dev/zero"), "gone": lambda: None,
-    }[kind]()  # fmt: skip
+        "pipe": lambda: os.mkfifo(file),
+        "folder": file.mkdir,
+        "link": lambda: file.symlink_to("/dev/zero"),
+        "gone": lambda: None,
+    }[kind]()
     assert status(night) == 1
     assert "1 of 1 ended, 1 error" in capsys.readouterr().out
 
@@ -142,11 +144,7 @@ def leaves(document, above=()):
     """Yield the places of all values in a document of JSON."""
     yield above
     parts = (
-        document.items()
-        if isinstance(document, dict)
-        else enumerate(document)
-        if isinstance(document, list)
-        else ()
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     )
     for name, one in parts:
         yield from leaves(one, (*above, name))
@@ -171,13 +169,7 @@ STRANGE = (None, True, -1, 10**30, float("nan"), "x\ud800\x1b[2J", [], {}, NESTE
 def test_no_document_of_a_night_ends_in_a_traceback_even_with_a_right_checksum(night, capsys, name):
     if name == "running.json":
         running = {"id": ITEM.id, "seconds": 1.0, "line": "epoch 1"}
-        document = {
-            "counts": {"PASS": 1},
-            "running": [running],
-            "left_s": 1.0,
-            "seconds": 2.0,
-            "waiting": "a GPU",
-        }
+        document = {"counts": {"PASS": 1}, "running": [running], "left_s": 1.0, "seconds": 2.0, "waiting": "a GPU"}
         file = night.folder / name
         (night.folder / FINISHED).unlink()
     else:

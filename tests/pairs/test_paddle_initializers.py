@@ -32,9 +32,7 @@ PADDLES = {
     "Conv2d": "Conv2D", "ConvTranspose2d": "Conv2DTranspose", "Conv1d": "Conv1D", "ConvTranspose3d": "Conv3DTranspose",
     "BatchNorm2d": "BatchNorm2D", "MultiheadAttention": "MultiHeadAttention",
 }  # fmt: skip
-WEIGHTS = {
-    "Conv2D": (32, 16, 3, 3), "Conv2DTranspose": (32, 16, 3, 3), "Linear": (64, 90), "Embedding": (90, 40)
-}  # fmt: skip
+WEIGHTS = {"Conv2D": (32, 16, 3, 3), "Conv2DTranspose": (32, 16, 3, 3), "Linear": (64, 90), "Embedding": (90, 40)}
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +43,7 @@ def both():
     def judge(reference, port, seed=0):
         sides = ((torch, reference), (paddle, port))
         recorded = [
-            record(make_bench(one, {"model": build}, init=InitSettings(values=5000), seed=seed))
-            for one, build in sides
+            record(make_bench(one, {"model": build}, init=InitSettings(values=5000), seed=seed)) for one, build in sides
         ]
         return judge_recordings("init", *recorded)
 
@@ -136,15 +133,14 @@ def draw_row(both, row, shape, kind):
 
     def port():
         model = paddle.nn.Layer()
-        initializer = eval(
-            f"initializers.{row[1]}", {"initializers": paddle.nn.initializer, "np": np, "shape": shape}
-        )
+        initializer = eval(f"initializers.{row[1]}", {"initializers": paddle.nn.initializer, "np": np, "shape": shape})
         model.weight = model.create_parameter(list(shape), default_initializer=initializer)
         if transposed:
             model.weight = paddle.create_parameter(
-                list(shape[::-1]), "float32",
+                list(shape[::-1]),
+                "float32",
                 default_initializer=paddle.nn.initializer.Assign(model.weight.numpy().T.copy()),
-            )  # fmt: skip
+            )
         return model
 
     return reference, port
@@ -204,5 +200,5 @@ def test_paddles_own_defaults_are_as_the_page_says(both):
         lambda: paddle.Sequential(
             paddle.Conv2D(16, 32, 3), paddle.Linear(64, 90), paddle.Embedding(50, 20), paddle.LSTM(8, 16)
         ),
-    )  # fmt: skip
+    )
     assert set(outcomes(judged).values()) == {"PASS"}, reasons(judged, "FAIL", "ERROR", "SKIP")

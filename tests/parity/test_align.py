@@ -134,13 +134,13 @@ def test_a_fault_fails_its_stage(port, fault):
 def test_a_fault_of_the_loss_leaves_the_forward_stage_alone(port):
     port.edit("tiny_paddle.py", "nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(label_smoothing=0.1)")
     done = align_port(port, "--only", "forward,loss", "--json", port.root / "report.json")
-    outcomes = {
-        v["subject"]: v["outcome"] for v in json.loads((port.root / "report.json").read_text())["verdicts"]
-    }
+    outcomes = {v["subject"]: v["outcome"] for v in json.loads((port.root / "report.json").read_text())["verdicts"]}
     assert outcomes == {
-        "forward/logits": "PASS", "forward/logits@1x3x17x19": "PASS", "loss/loss": "FAIL",
+        "forward/logits": "PASS",
+        "forward/logits@1x3x17x19": "PASS",
+        "loss/loss": "FAIL",
         "loss/gradient/logits": "FAIL",
-    }  # fmt: skip
+    }
     assert "the port smooths targets by +0.1" in " ".join(done.stdout.split())
     assert done.returncode == 1
 
@@ -177,9 +177,7 @@ def test_a_model_that_breaks_is_an_error(port, body, words):
 
 def test_a_model_that_cannot_be_built_is_named_with_its_place(tmp_path):
     project = make_tiny_project(tmp_path)
-    project.edit(
-        "tiny_torch.py", "    return Tiny(num_classes, dropout)", "    raise ValueError('no such depth')"
-    )
+    project.edit("tiny_torch.py", "    return Tiny(num_classes, dropout)", "    raise ValueError('no such depth')")
     done = project.align("--only", "forward,data")
     assert done.returncode == 1
     said = "".join(done.stdout.split())
@@ -191,9 +189,7 @@ def test_a_model_that_cannot_be_built_is_named_with_its_place(tmp_path):
 
 def test_a_model_that_hangs_is_ended(port):
     port.edit(
-        "tiny_paddle.py",
-        "        hidden = paddle",
-        "        import time; time.sleep(600)\n        hidden = paddle",
+        "tiny_paddle.py", "        hidden = paddle", "        import time; time.sleep(600)\n        hidden = paddle"
     )
     done = align_port(port, "--only", "forward", "--timeout", "8", timeout=60)
     assert done.returncode == 1
@@ -261,9 +257,7 @@ def test_recording_one_side_checks_nothing(port):
 
 def test_a_published_number_is_the_benchmark(port):
     port.edit(
-        "case.yaml",
-        "learning_rate: 1.0e-3}",
-        "learning_rate: 1.0e-3, benchmark: {acc_top1: 1.5, acc_top5: 1.5}}",
+        "case.yaml", "learning_rate: 1.0e-3}", "learning_rate: 1.0e-3, benchmark: {acc_top1: 1.5, acc_top5: 1.5}}"
     )
     done = port.align("--only", "train")
     assert done.returncode == 1
@@ -351,9 +345,7 @@ def test_judging_again_runs_nothing(clean):
 def test_a_case_with_tighter_tolerances_judges_again(clean, tmp_path):
     project, _ = clean
     stricter = project.root / "stricter.yaml"
-    stricter.write_text(
-        project.case.read_text() + "tolerances: {forward: {logits: {method: max, threshold: 0.0}}}\n"
-    )
+    stricter.write_text(project.case.read_text() + "tolerances: {forward: {logits: {method: max, threshold: 0.0}}}\n")
     command = [sys.executable, "-m", "tipchain", "judge", str(project.latest()), "--case", str(stricter)]
     assert project.run(command).returncode == 1
 
@@ -370,9 +362,7 @@ def test_a_numbered_script_outside_the_environment_says_how_to_enter_it(tmp_path
 def test_a_numbered_script_runs_its_stages(clean, tmp_path):
     project, _ = clean
     script = Path(__file__).resolve().parents[2] / "test_tipc" / "04_test_loss.py"
-    done = project.run(
-        [sys.executable, str(script), "--case", str(project.case), "--out", str(tmp_path / "o")]
-    )
+    done = project.run([sys.executable, str(script), "--case", str(project.case), "--out", str(tmp_path / "o")])
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "o" / "log_reprod" / "loss_diff.log").is_file()
 
@@ -389,7 +379,9 @@ def test_runs_inside_a_chain_share_the_chains_folder(clean, tmp_path):
 
 def test_a_full_disk_is_a_failure_without_traceback_or_halves(port):
     dumps = port.root / "made_elsewhere" / "log_reprod"
-    command = f"ulimit -f 40; exec {sys.executable} -m tipchain align case.yaml --out full --only data --reference {dumps}"
+    command = (
+        f"ulimit -f 40; exec {sys.executable} -m tipchain align case.yaml --out full --only data --reference {dumps}"
+    )
     shutil.rmtree(port.root / "full", ignore_errors=True)
     (dumps / "data_torch.npy").write_bytes((dumps / "forward_torch.npy").read_bytes())  # small enough to copy
     done = port.run(["bash", "-c", command])

@@ -11,9 +11,7 @@ from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.stage_judge import Rules, judge_stage
 from tipchain.parity.tolerance import Tolerance, tolerance_for
 
-LOSSES = {f"loss_{n}": np.array([2.0 - 0.1 * n]) for n in range(4)} | {
-    f"lr_{n}": np.array([1e-4]) for n in range(4)
-}
+LOSSES = {f"loss_{n}": np.array([2.0 - 0.1 * n]) for n in range(4)} | {f"lr_{n}": np.array([1e-4]) for n in range(4)}
 TENSORS = {
     "gradient/w": np.array([0.5, -0.5]),
     "parameter/w": np.array([1.0, 2.0]),
@@ -36,15 +34,11 @@ def judge(folder, change=None, *, rules=None, batches=(None, None), noise=None):
             {key: value for key, value in (values | {k: v for k, v in changes.items() if k in values}).items() if value is not None}
             for values in (arrays, tensors)
         ]  # fmt: skip
-        details = {"modes": ["eval", "train"]} | (
-            {"first_batches": seen, "batches": str(seen)} if seen else {}
-        )
+        details = {"modes": ["eval", "train"]} | ({"first_batches": seen, "batches": str(seen)} if seen else {})
         meta = {"side": side, "stage": "backward", "details": details}
         save_record(folder / dump_name("backward", side), mine[0], meta=meta)
         own = noises if side == "torch" else {}
-        save_file(
-            {k: np.asarray(v) for k, v in (mine[1] | own).items()}, folder / tensors_name("backward", side)
-        )
+        save_file({k: np.asarray(v) for k, v in (mine[1] | own).items()}, folder / tensors_name("backward", side))
     return judge_stage("backward", folder, rules or Rules(own={}))
 
 
@@ -102,10 +96,7 @@ def test_the_defaults_know_a_modes_keys():
         assert tolerance_for("backward", f"train/{key}", {}) == tolerance_for("backward", key, {})
 
 
-BATCHES = [
-    {"files": ["a.png", "b.png"], "labels": [0, 1]},
-    {"files": ["c.png", "d.png"], "labels": [2, 3]},
-]
+BATCHES = [{"files": ["a.png", "b.png"], "labels": [0, 1]}, {"files": ["c.png", "d.png"], "labels": [2, 3]}]
 
 
 def spoiled(number, index, **change):
@@ -155,8 +146,6 @@ def test_a_gradient_may_move_as_far_as_rounding_moves_torchs_own(tmp_path, noise
     found = {one.subject: one for one in judgement.verdicts}
     assert found[subject].outcome.value == outcome
     assert words in found[subject].reason
-    assert [one for one in found if found[one].outcome.value != "PASS"] == (
-        [] if outcome == "PASS" else [subject]
-    )
+    assert [one for one in found if found[one].outcome.value != "PASS"] == ([] if outcome == "PASS" else [subject])
     by_rounding = "torch's own" in found[subject].reason
     assert any("judged by torch's own rounding" in note for note in judgement.notes) is by_rounding

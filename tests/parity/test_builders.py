@@ -26,9 +26,7 @@ stages: [forward]
 @pytest.fixture
 def case(tmp_path):
     (tmp_path / "own/inner").mkdir(parents=True)
-    (tmp_path / "own/inner/port.py").write_text(
-        "raise SystemExit('it must not be imported')\ndef build(): pass\n"
-    )
+    (tmp_path / "own/inner/port.py").write_text("raise SystemExit('it must not be imported')\ndef build(): pass\n")
     (tmp_path / "own/broken.py").write_text("def (")
     (tmp_path / "own/open.py").write_text("from somewhere import *\n")
     (tmp_path / "own/late.py").write_text("if True:\n    build = make = None\nimport x.y as z\n")

@@ -175,10 +175,7 @@ def test_builders_are_resolved_from_the_root(tmp_path):
     ("text", "words"),
     [
         ("def broken(:", "users_1.py:1: SyntaxError: .*\n  in: importing users_1"),
-        (
-            "import no_such_thing",
-            "users_2.py:1: ModuleNotFoundError: .*no_such_thing.*\n  in: importing users_2",
-        ),
+        ("import no_such_thing", "users_2.py:1: ModuleNotFoundError: .*no_such_thing.*\n  in: importing users_2"),
         ("raise SystemExit(0)", "users_3.py:1: SystemExit: it ends the program here, with exit code 0"),
     ],
 )

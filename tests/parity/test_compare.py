@@ -60,9 +60,7 @@ def test_integers_differ_by_exact_integers(expected, actual, difference):
 def test_integers_agree_with_pythons(data):
     kinds = [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64]
     left, right = (np.dtype(data.draw(st.sampled_from(kinds))) for _ in range(2))
-    a, b = (
-        data.draw(st.integers(int(np.iinfo(kind).min), int(np.iinfo(kind).max))) for kind in (left, right)
-    )
+    a, b = (data.draw(st.integers(int(np.iinfo(kind).min), int(np.iinfo(kind).max))) for kind in (left, right))
     facts = diff(np.array([a], left), np.array([b], right))
     assert facts.max_abs == float(abs(a - b))
     assert (facts.max_abs == 0) == (a == b)

@@ -22,22 +22,7 @@ KINDS = {
     "i": ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     "b": ("bool",),
 }
-FLOATS = (
-    0.0,
-    -0.0,
-    1.0,
-    1.0000001,
-    1e-45,
-    5e-324,
-    1e-300,
-    6e4,
-    3e38,
-    1.7e308,
-    -1.7e308,
-    math.inf,
-    -math.inf,
-    math.nan,
-)
+FLOATS = (0.0, -0.0, 1.0, 1.0000001, 1e-45, 5e-324, 1e-300, 6e4, 3e38, 1.7e308, -1.7e308, math.inf, -math.inf, math.nan)
 BOUNDS = (0.0, 5e-324, 1e-45, 1e-12, 1e-6, 1e-5, 1e-3, 1.0, 1e30, 1e39, 1e300)
 
 
@@ -133,17 +118,13 @@ def test_no_verdict_is_wrong_by_more_than_rounding(seed):
         (verdict,) = compare({"a": expected}, {"a": actual}, Tolerance(rtol=rtol, atol=atol))
         told[verdict.outcome] += 1
         slack = slack_of(expected, actual)
-        wrong = [
-            outside(e, a, rtol=rtol, atol=atol, slack=1 + slack)
-            for e, a in zip(expected, actual, strict=True)
-        ]
+        wrong = [outside(e, a, rtol=rtol, atol=atol, slack=1 + slack) for e, a in zip(expected, actual, strict=True)]
         if verdict.outcome is Outcome.PASS:
             assert not any(wrong), (expected, actual, rtol, atol, verdict)
         elif not np.isnan(expected).any() and not np.isinf(verdict.diff.max_abs):
             # A difference that float64 does not hold counts as infinite: that fails on the safe side.
             right = [
-                outside(e, a, rtol=rtol, atol=atol, slack=1 - slack)
-                for e, a in zip(expected, actual, strict=True)
+                outside(e, a, rtol=rtol, atol=atol, slack=1 - slack) for e, a in zip(expected, actual, strict=True)
             ]
             assert any(right), (expected, actual, rtol, atol, verdict)
     assert min(told.values()) > PAIRS // 40
@@ -154,11 +135,7 @@ def test_equal_means_equal(seed):
     """At a threshold of 0 the maximum and the mean pass exactly where every element is equal."""
     generator = np.random.default_rng(100 + seed)
     for _ in range(PAIRS // 4):
-        kinds = (
-            generator.choice(list(KINDS), 2)
-            if generator.random() < 0.5
-            else [generator.choice(list(KINDS))] * 2
-        )
+        kinds = generator.choice(list(KINDS), 2) if generator.random() < 0.5 else [generator.choice(list(KINDS))] * 2
         expected = draw(generator, str(kinds[0]), 3)
         actual = (
             near(generator, expected)
@@ -166,8 +143,10 @@ def test_equal_means_equal(seed):
             else cast(expected, draw(generator, str(kinds[1]), 1).dtype)
         )
         found = compute_diff({"a": expected}, {"a": actual})["a"]
-        same = [(exact(e) is not None and _same(exact(e), exact(a))) or bool(e == a and np.isinf(e))
-                for e, a in zip(expected, actual, strict=True)]  # fmt: skip
+        same = [
+            (exact(e) is not None and _same(exact(e), exact(a))) or bool(e == a and np.isinf(e))
+            for e, a in zip(expected, actual, strict=True)
+        ]
         for name in ("max", "mean"):
             assert (found[name] <= 0) is all(same), (expected, actual, found)
 
@@ -185,11 +164,7 @@ def _same(left, right):
         (np.array([1.7e308 + 1e308j, 1 + 1j]), np.zeros(2, complex), {"rtol": 1e-5, "atol": 1e-5}),
         (np.zeros(1, np.float32), np.ones(1, np.float32), {"rtol": 1e39, "atol": 0.0}),
         (np.array([np.longdouble("1e-4000")]), np.zeros(1, np.longdouble), {"threshold": 0.0}),
-        (
-            np.array([np.longdouble("1e-4000")], np.clongdouble),
-            np.zeros(1, np.clongdouble),
-            {"threshold": 0.0},
-        ),
+        (np.array([np.longdouble("1e-4000")], np.clongdouble), np.zeros(1, np.clongdouble), {"threshold": 0.0}),
         (np.array([5e-324] + [0.0] * 10), np.zeros(11), {"threshold": 0.0}),
     ],
     ids=["modulus overflows", "bound overflows", "long double", "complex long double", "mean underflows"],

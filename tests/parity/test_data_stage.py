@@ -31,9 +31,7 @@ def record(images=IMAGES, labels=LABELS, files=NAMES, size=4, **facts) -> Record
 
 
 def judge(port: Record, reference: Record | None = None):
-    dumps = Dumps(
-        stage="data", reference=reference or record(), port=port, reference_path=Path(), port_path=Path()
-    )
+    dumps = Dumps(stage="data", reference=reference or record(), port=port, reference_path=Path(), port_path=Path())
     return judge_dumps(dumps, Rules(own={}))
 
 
@@ -155,11 +153,7 @@ def test_a_faithful_port_gives_the_same_samples_and_steps(sides):
         f"transform_{n}/{name}" for n in range(2) for name in ("raw", "resize", "normalize")
     ]
     assert reference.arrays["transform_0/raw"].dtype == np.uint8
-    assert [verdict.subject for verdict in judged.verdicts][-3:] == [
-        "data/samples",
-        "data/transforms",
-        "data/files",
-    ]
+    assert [verdict.subject for verdict in judged.verdicts][-3:] == ["data/samples", "data/transforms", "data/files"]
 
 
 @pytest.mark.frameworks
@@ -189,10 +183,7 @@ def test_faults_of_the_ports_transforms_are_named(sides, port, monkeypatch):
         (lambda load: (load, [("raw", np.asarray)]), "different names without '/'"),
         (lambda load: (load, [("a/b", np.asarray)]), "different names without '/'"),
         (lambda load: (load, [("words", str)]), "after 'words' a sample is a str"),
-        (
-            lambda load: (load, [("parts", lambda image: [np.ones(2), np.ones(3)])]),
-            "2 arrays of different shapes",
-        ),
+        (lambda load: (load, [("parts", lambda image: [np.ones(2), np.ones(3)])]), "2 arrays of different shapes"),
     ],
 )
 def test_transforms_that_cannot_be_recorded_are_refused(sides, port, monkeypatch, built, words):

@@ -24,9 +24,7 @@ def test_reprod_logs_lines_in_full_precision():
     expected, actual = np.array([1, 2], np.float32), np.array([1, 2.0000002], np.float32)
     passed, lines = logged({"logits": expected}, {"logits": actual}, Tolerance(threshold=1e-6))
     assert passed
-    assert lines == [
-        "logits: ", "\tmean diff: check passed: True, value: 1.1920928955078125e-07", "diff check passed",
-    ]  # fmt: skip
+    assert lines == ["logits: ", "\tmean diff: check passed: True, value: 1.1920928955078125e-07", "diff check passed"]
 
 
 def test_all_methods_and_the_stage_taken_off(tmp_path):
@@ -84,7 +82,5 @@ def test_no_verdict_and_only_skips_do_not_pass():
 def test_a_log_holds_one_run(tmp_path):
     path = tmp_path / "x.log"
     for _ in range(2):
-        write_diff_log(
-            path, compare({"a": 1.0}, {"a": 1.0}, Tolerance(threshold=0.0)), Tolerance(threshold=0.0)
-        )
+        write_diff_log(path, compare({"a": 1.0}, {"a": 1.0}, Tolerance(threshold=0.0)), Tolerance(threshold=0.0))
     assert path.read_text().count("diff check passed") == 1

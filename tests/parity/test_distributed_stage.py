@@ -115,9 +115,7 @@ def reasons(judged: Judged) -> dict[str, str]:
 
 @pytest.mark.frameworks
 def test_two_processes_do_what_one_does(side, tmp_path):
-    told = {
-        "classifier.bias": "head.bias"
-    }  # by structure, while the weights were converted; the file does not say it
+    told = {"classifier.bias": "head.bias"}  # by structure, while the weights were converted; the file does not say it
     judged = judge(side, tmp_path, names=told, batch_size=6, iterations=2)
     found = outcomes(judged)
     assert set(found.values()) == {"PASS"}
@@ -139,9 +137,7 @@ def test_what_one_process_raises_is_the_stages_error(side, tmp_path):
     bench = bench_of(
         side, tmp_path, ("tests.cases.tiny.tiny_paddle:build_loss", "distributed_faults:build_raising_loss")
     )
-    with pytest.raises(
-        GroupError, match=r"rank 1 of 2: \S+distributed_faults.py:\d+: ValueError: no loss here"
-    ):
+    with pytest.raises(GroupError, match=r"rank 1 of 2: \S+distributed_faults.py:\d+: ValueError: no loss here"):
         record("distributed", bench)
 
 
@@ -238,12 +234,8 @@ def test_what_a_process_reports_before_it_ends_is_the_groups_error(tmp_path):
     with pytest.raises(GroupError, match=r"exit code 1, and rank 0 without a report\n  log: "):
         group.reports()
     (tmp_path / "log").mkdir()
-    (tmp_path / "log/workerlog.0").write_text(
-        "connected\nraises a std::exception: gloo::TimeoutException\nAborted\n"
-    )
-    with pytest.raises(
-        GroupError, match=r"\n  rank 0 said: raises a std::exception: gloo::TimeoutException\n"
-    ):
+    (tmp_path / "log/workerlog.0").write_text("connected\nraises a std::exception: gloo::TimeoutException\nAborted\n")
+    with pytest.raises(GroupError, match=r"\n  rank 0 said: raises a std::exception: gloo::TimeoutException\n"):
         group.reports()
     (tmp_path / "rank_1.json").write_text('{"error": "ValueError: no loss here"}')
     with pytest.raises(GroupError, match=r"rank 1 of 2: ValueError: no loss here"):
@@ -277,9 +269,7 @@ def test_a_parameter_that_only_one_run_has_fails(tmp_path):
 
 
 def test_too_few_gpus_are_a_skip(tmp_path):
-    judged = judge_recorded(
-        tmp_path, {}, {}, {}, {}, {"skipped": "2 processes need 2 GPUs, one each; visible: 1"}
-    )
+    judged = judge_recorded(tmp_path, {}, {}, {}, {}, {"skipped": "2 processes need 2 GPUs, one each; visible: 1"})
     assert outcomes(judged) == {"processes": "SKIP"}
 
 

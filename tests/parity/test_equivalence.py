@@ -27,9 +27,7 @@ def test_the_answers_are_those_of_two_one_sided_tests(reference, port, margin):
 
     def p_value(shift: float, alternative: str) -> float:
         return float(
-            stats.ttest_ind(
-                np.array(port) - shift, reference, equal_var=False, alternative=alternative
-            ).pvalue
+            stats.ttest_ind(np.array(port) - shift, reference, equal_var=False, alternative=alternative).pvalue
         )
 
     above, below = p_value(-margin, "greater"), p_value(margin, "less")
@@ -70,17 +68,13 @@ def test_the_runs_needed_at_the_guides_margin(deviation, runs):
     assert runs_needed((deviation**2, deviation**2), 0.0, 0.15) == runs
 
 
-@pytest.mark.parametrize(
-    ("deviations", "difference"), [((0.1, 0.1), 0.0), ((0.05, 0.15), 0.05), ((0.1, 0.1), 0.3)]
-)
+@pytest.mark.parametrize(("deviations", "difference"), [((0.1, 0.1), 0.0), ((0.05, 0.15), 0.05), ((0.1, 0.1), 0.3)])
 def test_as_many_runs_as_are_said_to_be_needed_give_an_answer(deviations, difference):
     needed = runs_needed((deviations[0] ** 2, deviations[1] ** 2), difference, 0.15)
     generator = np.random.default_rng(0)
     answers = [
         judge_runs(
-            generator.normal(80, deviations[0], needed),
-            generator.normal(80 + difference, deviations[1], needed),
-            0.15,
+            generator.normal(80, deviations[0], needed), generator.normal(80 + difference, deviations[1], needed), 0.15
         ).answer
         for _ in range(300)
     ]
@@ -89,9 +83,7 @@ def test_as_many_runs_as_are_said_to_be_needed_give_an_answer(deviations, differ
     few = max(2, needed // 3)
     fewer = [
         judge_runs(
-            generator.normal(80, deviations[0], few),
-            generator.normal(80 + difference, deviations[1], few),
-            0.15,
+            generator.normal(80, deviations[0], few), generator.normal(80 + difference, deviations[1], few), 0.15
         ).answer
         for _ in range(300)
     ]
@@ -101,8 +93,7 @@ def test_as_many_runs_as_are_said_to_be_needed_give_an_answer(deviations, differ
 def test_ports_at_the_margin_are_rarely_called_equivalent():
     generator = np.random.default_rng(1)
     answers = [
-        judge_runs(generator.normal(80, 0.1, 12), generator.normal(80.15, 0.1, 12), 0.15).answer
-        for _ in range(600)
+        judge_runs(generator.normal(80, 0.1, 12), generator.normal(80.15, 0.1, 12), 0.15).answer for _ in range(600)
     ]
     assert answers.count(Answer.EQUIVALENT) / len(answers) < 2 * ALPHA
 

@@ -58,7 +58,4 @@ def test_all_outputs_are_compared_and_the_wrong_one_is_named(both_sides, monkeyp
     reference = sides.record("forward", "torch")
     assert np.allclose(reference.arrays[named], 2 * reference.arrays["logits"])
     spoil("tiny_paddle", 2.5)
-    assert set(failed(sides.judge("forward", reference))) == {
-        f"forward/{named}",
-        f"forward/{named}@1x3x17x19",
-    }
+    assert set(failed(sides.judge("forward", reference))) == {f"forward/{named}", f"forward/{named}@1x3x17x19"}

@@ -168,9 +168,7 @@ def test_every_named_output_is_compared_whatever_the_order_of_the_program(side, 
 @pytest.mark.parametrize("model", ["AwakeDropout", "BatchStatistics"])
 def test_a_layer_exported_in_train_mode_fails(side, tmp_path, model):
     found = outcomes(judge(side, tmp_path, model))
-    assert found == {
-        "paddle_inference/logits@batch=1": "FAIL", "paddle_inference/logits@batch=4": "FAIL",
-    }  # fmt: skip
+    assert found == {"paddle_inference/logits@batch=1": "FAIL", "paddle_inference/logits@batch=4": "FAIL"}
 
 
 def test_a_model_that_is_random_in_eval_mode_is_told(side, tmp_path):
@@ -180,10 +178,7 @@ def test_a_model_that_is_random_in_eval_mode_is_told(side, tmp_path):
 
 def test_a_frozen_batch_size_that_stops_the_engine_is_an_error_beside_the_batch_that_runs(side, tmp_path):
     judged = judge(side, tmp_path, "FourSamples")
-    assert outcomes(judged) == {
-        "paddle_inference/logits@batch=4": "PASS",
-        "paddle_inference@batch=1": "ERROR",
-    }
+    assert outcomes(judged) == {"paddle_inference/logits@batch=4": "PASS", "paddle_inference@batch=1": "ERROR"}
     reason = reasons(judged)["paddle_inference@batch=1"]
     assert reason.endswith("; it runs at batch=4: the program is not of any batch size")
     assert "InvalidArgumentError: The 'shape' in ReshapeOp is invalid" in reason
@@ -191,9 +186,7 @@ def test_a_frozen_batch_size_that_stops_the_engine_is_an_error_beside_the_batch_
 
 def test_a_frozen_batch_size_that_changes_the_numbers_is_told(side, tmp_path):
     judged = judge(side, tmp_path, "FourScales")
-    assert outcomes(judged) == {
-        "paddle_inference/logits@batch=1": "FAIL", "paddle_inference/logits@batch=4": "PASS",
-    }  # fmt: skip
+    assert outcomes(judged) == {"paddle_inference/logits@batch=1": "FAIL", "paddle_inference/logits@batch=4": "PASS"}
     reason = reasons(judged)["paddle_inference/logits@batch=1"]
     assert "equal at batch=4: what the program computes depends on the batch size" in reason
 
@@ -220,9 +213,7 @@ def test_missing_packages_are_a_skip_with_the_way_to_get_them(side, tmp_path, mo
     monkeypatch.setattr(onnx_engine, "PACKAGES", ("paddle2onnx_that_is_not_there",))
     judged = judge(side, tmp_path, onnx=True)
     assert outcomes(judged)["onnx"] == "SKIP"
-    assert (
-        "paddle2onnx_that_is_not_there not installed: pip install 'tipchain[onnx]'" in reasons(judged)["onnx"]
-    )
+    assert "paddle2onnx_that_is_not_there not installed: pip install 'tipchain[onnx]'" in reasons(judged)["onnx"]
 
 
 def recorded(arrays: dict, facts: dict, reference: dict | None = None) -> Judged:
@@ -237,17 +228,16 @@ def recorded(arrays: dict, facts: dict, reference: dict | None = None) -> Judged
 def test_engines_that_agree_against_the_model_accuse_the_export():
     keys = [f"{engine}/logits@batch=1" for engine in ("paddle_inference", "onnx")]
     judged = recorded(
-        {key: np.full((1, 10), 2.0) for key in keys}, {"paddle_inference": {}, "onnx": {}},
+        {key: np.full((1, 10), 2.0) for key in keys},
+        {"paddle_inference": {}, "onnx": {}},
         {key: np.full((1, 10), 1.0) for key in keys},
-    )  # fmt: skip
+    )
     reason = reasons(judged)["onnx/logits@batch=1"]
     assert "paddle_inference gives the same as onnx: the export differs from the model" in reason
 
 
 def test_an_engine_that_gave_nothing_is_no_pass():
-    judged = recorded(
-        {"paddle_inference/logits@batch=1": np.ones((1, 10))}, {"paddle_inference": {}, "onnx": {}}
-    )
+    judged = recorded({"paddle_inference/logits@batch=1": np.ones((1, 10))}, {"paddle_inference": {}, "onnx": {}})
     assert outcomes(judged)["onnx"] == "ERROR"
     assert [verdict.outcome for verdict in recorded({}, {}).verdicts] == [Outcome.ERROR]
     assert set(outcomes(recorded({}, {"onnx": {"skipped": "not installed"}})).values()) == {"SKIP"}

@@ -56,7 +56,7 @@ def compare(port, reference=None, *, seed=0, rules=None, **settings):
     recorded = [
         record(make_bench(Arrays(salt), {"model": lambda one=one: one}, init=InitSettings(**settings), seed=seed))
         for salt, one in ((1, reference or GOOD), (2, port))
-    ]  # fmt: skip
+    ]
     return judge_recordings("init", *recorded, rules)
 
 
@@ -138,15 +138,11 @@ def test_constant_against_random_is_said_both_ways():
 
 
 def test_missing_extra_and_reshaped_parameters_fail():
-    port = {name: draw for name, draw in GOOD.items() if name != "conv.bias"} | {
-        "conv.offset": constant(0, 16)
-    }
+    port = {name: draw for name, draw in GOOD.items() if name != "conv.bias"} | {"conv.offset": constant(0, 16)}
     found = reasons(compare(port), "FAIL")
     assert found["conv.bias"] == "missing in the port"
     assert found["conv.offset"].startswith("not in the reference")
-    assert "shapes differ: expected (200, 100), actual (100, 200)" in fault(
-        "fc.weight", normal(0.02, 100, 200)
-    )
+    assert "shapes differ: expected (200, 100), actual (100, 200)" in fault("fc.weight", normal(0.02, 100, 200))
 
 
 def test_nan_and_nothing_never_pass():
@@ -245,9 +241,7 @@ def test_the_recording_is_small_and_leaves_the_seed_as_it_was():
     framework = Arrays(1)
     framework.seeds = []
     framework.seed = lambda seed: (framework.seeds.append(seed), Arrays.seed(framework, seed))
-    found = record(
-        make_bench(framework, {"model": lambda: GOOD}, init=InitSettings(seeds=3, values=150), seed=7)
-    )
+    found = record(make_bench(framework, {"model": lambda: GOOD}, init=InitSettings(seeds=3, values=150), seed=7))
     assert found.arrays["value/fc.weight"].shape == (3, 150)
     assert found.arrays["range/fc.weight"].shape == (3, 4)
     assert found.details["shapes"]["fc.weight"] == [200, 100]
@@ -255,8 +249,7 @@ def test_the_recording_is_small_and_leaves_the_seed_as_it_was():
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [("{seeds: 1}", "is too small"), ("{alpha: 0.5}", "is too large"), ("{sedes: 3}", "seeds")],
+    ("text", "words"), [("{seeds: 1}", "is too small"), ("{alpha: 0.5}", "is too large"), ("{sedes: 3}", "seeds")]
 )
 def test_settings_that_cannot_be_are_refused(tmp_path, text, words):
     from test_case import GOOD as CASE

@@ -15,9 +15,7 @@ from tipchain.parity.fake_inputs import make_all_inputs, make_inputs
 from tipchain.parity.frameworks.base import concat_outputs, flatten_outputs, map_outputs
 
 PLAIN = "image: {shape: [2, 3], dtype: float32}"
-NUMPY = SimpleNamespace(
-    name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate
-)
+NUMPY = SimpleNamespace(name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate)
 A, B, C = (np.full(2, number) for number in range(3))
 Pair = namedtuple("Pair", "logits aux")  # noqa: PYI024
 
@@ -29,21 +27,19 @@ def case_with(folder, image: str, *more: str):
 
 
 def test_several_shapes_keep_the_first_as_the_usual_one(tmp_path):
-    case = case_with(
-        tmp_path, "{shapes: [[2, 3], [1, 5]]}", "scale: {shapes: [[2], [1]]}", "bias: {shape: [7]}"
-    )
+    case = case_with(tmp_path, "{shapes: [[2, 3], [1, 5]]}", "scale: {shapes: [[2], [1]]}", "bias: {shape: [7]}")
     sets = make_all_inputs(case)
     assert list(sets) == ["", "@1x5,1"]
     assert {name: array.shape for name, array in sets[""].items()} == {
         "image": (2, 3), "scale": (2,), "bias": (7,), "label": (2,)
     }  # fmt: skip
     assert {name: array.shape for name, array in sets["@1x5,1"].items()} == {
-        "image": (1, 5), "scale": (1,), "bias": (7,)
-    }  # fmt: skip
+        "image": (1, 5),
+        "scale": (1,),
+        "bias": (7,),
+    }
     one = make_inputs(case_with(tmp_path, "{shape: [2, 3]}"))["image"]
-    np.testing.assert_array_equal(
-        sets[""]["image"], one, err_msg="more shapes do not change the first's values"
-    )
+    np.testing.assert_array_equal(sets[""]["image"], one, err_msg="more shapes do not change the first's values")
 
 
 def test_probabilities_are_positive_and_sum_to_one(tmp_path):

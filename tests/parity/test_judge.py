@@ -15,13 +15,7 @@ from tipchain.parity.tolerance import METHODS, Tolerance
 MEAN = Tolerance(threshold=1e-6)
 CLOSE = Tolerance(rtol=1e-5, atol=1e-6)
 BY_MAX = Tolerance(method="max", threshold=1e-6)
-EVERY = [
-    MEAN,
-    BY_MAX,
-    CLOSE,
-    Tolerance(method="all", threshold=1e-6),
-    Tolerance(method="min", threshold=1e-6),
-]
+EVERY = [MEAN, BY_MAX, CLOSE, Tolerance(method="all", threshold=1e-6), Tolerance(method="min", threshold=1e-6)]
 
 
 def verdict_of(expected, actual, tolerance):
@@ -56,7 +50,7 @@ def test_identical_arrays_pass(tolerance):
         (np.zeros(2, np.complex64), np.zeros(2, np.float32), "dtype kinds differ"),
         (np.array([0, 0], np.uint8), np.array([255, 255], np.uint8), r"expected 0, actual 255"),
     ],
-)  # fmt: skip
+)
 def test_what_no_tolerance_of_this_size_accepts(expected, actual, reason, tolerance):
     verdict = verdict_of(expected, actual, tolerance)
     assert verdict.outcome is Outcome.FAIL
@@ -90,10 +84,7 @@ def test_the_mean_hides_one_wrong_element_and_says_so():
     actual[1_234_567] = 9.9
     verdict = verdict_of(expected, actual, MEAN)
     assert verdict.outcome is Outcome.PASS
-    assert (
-        "single elements differ by up to 9.9, worst at (1234567,): expected 0, actual 9.89999962"
-        in verdict.reason
-    )
+    assert "single elements differ by up to 9.9, worst at (1234567,): expected 0, actual 9.89999962" in verdict.reason
     for tolerance in (BY_MAX, CLOSE):
         verdict = verdict_of(expected, actual, tolerance)
         assert verdict.outcome is Outcome.FAIL
@@ -142,16 +133,15 @@ def test_comparing_nothing_is_an_error():
 
 def test_numbers_count_as_0d_arrays():
     assert outcomes(compare({"a": 1.0, "b": np.float32(2)}, {"a": np.array(1.0), "b": 2.0}, MEAN)) == {
-        "a": Outcome.PASS, "b": Outcome.PASS,
-    }  # fmt: skip
+        "a": Outcome.PASS,
+        "b": Outcome.PASS,
+    }
 
 
 def test_tolerances_by_name_and_for_the_rest():
     reference, port = {"a": np.zeros(2), "b": np.zeros(2)}, {"a": np.ones(2), "b": np.ones(2)}
     loose = Tolerance(threshold=2.0)
-    assert outcomes(compare(reference, port, {"a": loose, "*": MEAN})) == {
-        "a": Outcome.PASS, "b": Outcome.FAIL,
-    }  # fmt: skip
+    assert outcomes(compare(reference, port, {"a": loose, "*": MEAN})) == {"a": Outcome.PASS, "b": Outcome.FAIL}
     verdicts = compare(reference, port, {"a": loose})
     assert outcomes(verdicts) == {"a": Outcome.PASS, "b": Outcome.ERROR}
     assert verdicts[1].reason == "no tolerance is given for this tensor"
@@ -240,10 +230,7 @@ def test_names_that_would_hide_an_array_are_refused():
 @pytest.mark.parametrize("port", [{"b": np.ones(2)}, {"a": {}, "b": np.ones(2)}])
 def test_an_empty_dict_among_arrays_is_no_pass(port):
     verdicts = compare({"a": {}, "b": np.ones(2)}, port, MEAN)
-    assert [(verdict.subject, verdict.outcome is Outcome.PASS) for verdict in verdicts] == [
-        ("a/", False),
-        ("b", True),
-    ]
+    assert [(verdict.subject, verdict.outcome is Outcome.PASS) for verdict in verdicts] == [("a/", False), ("b", True)]
 
 
 def test_a_mean_excuses_no_whole_number_unless_a_reason_is_given():

@@ -135,16 +135,10 @@ def test_loss_settings_that_cannot_be_are_named(tmp_path, text, words):
 
 def judge(expected, actual, meta=None):
     records = [
-        Record(
-            side=side, meta={"details": facts or {}}, arrays={key: np.asarray(v) for key, v in arrays.items()}
-        )
-        for side, arrays, facts in zip(
-            ("torch", "paddle"), (expected, actual), meta or (None, None), strict=True
-        )
+        Record(side=side, meta={"details": facts or {}}, arrays={key: np.asarray(v) for key, v in arrays.items()})
+        for side, arrays, facts in zip(("torch", "paddle"), (expected, actual), meta or (None, None), strict=True)
     ]
-    dumps = Dumps(
-        stage="loss", reference=records[0], port=records[1], reference_path=Path(), port_path=Path()
-    )
+    dumps = Dumps(stage="loss", reference=records[0], port=records[1], reference_path=Path(), port_path=Path())
     return judge_dumps(dumps, Rules(own={}))
 
 
@@ -161,20 +155,12 @@ def test_a_gradient_is_measured_by_its_own_size(share, outcome):
     for scale in (1e-6, 1.0, 1e6):
         other = GRADIENT.astype(np.float64) * scale
         other[2, 3] += share * size * scale
-        pair = [
-            {"loss": [2.0], "gradient/logits": array}
-            for array in (GRADIENT.astype(np.float64) * scale, other)
-        ]
+        pair = [{"loss": [2.0], "gradient/logits": array} for array in (GRADIENT.astype(np.float64) * scale, other)]
         assert outcomes(judge(*pair)) == {"loss/loss": "PASS", "loss/gradient/logits": outcome}
 
 
 def test_a_variant_is_measured_by_its_own_gradient():
-    small = {
-        "loss": [2.0],
-        "gradient/logits": GRADIENT,
-        "soft/loss": [2.0],
-        "soft/gradient/logits": 1e-5 * GRADIENT,
-    }
+    small = {"loss": [2.0], "gradient/logits": GRADIENT, "soft/loss": [2.0], "soft/gradient/logits": 1e-5 * GRADIENT}
     found = judge(small, {**small, "soft/gradient/logits": 2e-5 * GRADIENT})
     assert failed(found).keys() == {"loss/soft/gradient/logits"}
 
@@ -191,9 +177,7 @@ def test_a_tiny_loss_of_a_variant_proves_nothing():
     assert outcomes(judge(tiny, tiny)) == {"loss/loss": "PASS", "loss/soft/loss": "ERROR"}
 
 
-@pytest.mark.parametrize(
-    "change", [{"gradient/logits": np.full((6, 5), np.nan)}, {"gradient/logits": GRADIENT.T}, {}]
-)
+@pytest.mark.parametrize("change", [{"gradient/logits": np.full((6, 5), np.nan)}, {"gradient/logits": GRADIENT.T}, {}])
 def test_a_gradient_that_is_missing_turned_or_nan_fails(change):
     whole = {"loss": [2.0], "gradient/logits": GRADIENT}
     found = judge(whole, {"loss": [2.0], **change})
@@ -213,9 +197,7 @@ def test_a_tolerance_of_the_case_rules_a_gradient():
         Record(side="", meta={}, arrays={"loss": np.ones(1), "gradient/logits": array})
         for array in (GRADIENT, GRADIENT + 1)
     ]
-    dumps = Dumps(
-        stage="loss", reference=records[0], port=records[1], reference_path=Path(), port_path=Path()
-    )
+    dumps = Dumps(stage="loss", reference=records[0], port=records[1], reference_path=Path(), port_path=Path())
     assert failed(judge_dumps(dumps, Rules(own=loose))) == {}
 
 

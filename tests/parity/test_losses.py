@@ -16,9 +16,7 @@ IGNORED = np.array([0, -100, 4, 3, -100, 2])
 WEIGHT = [0.5, 2.0, 1.0, 3.0, 0.25]
 SOFT = RANDOM.dirichlet(np.ones(5), 6).astype(np.float32)
 SOFT_MAPS = np.moveaxis(RANDOM.dirichlet(np.ones(5), (2, 3, 4)), -1, 1).astype(np.float32)
-MASKED = np.where(np.arange(5) == np.array([[1], [2], [2], [1], [3], [4]]), -np.inf, LOGITS).astype(
-    np.float32
-)
+MASKED = np.where(np.arange(5) == np.array([[1], [2], [2], [1], [3], [4]]), -np.inf, LOGITS).astype(np.float32)
 
 CASES = {
     "plain": ("build_loss", {}, LOGITS, CLASSES),
@@ -45,7 +43,7 @@ CASES = {
     "divergence sum": ("build_kl_loss", {"reduction": "sum"}, LOGITS, SOFT),
     "squared": ("build_mse_loss", {}, LOGITS, SOFT),
     "smooth l1": ("build_smooth_l1_loss", {"beta": 0.5}, LOGITS, SOFT),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +102,5 @@ def test_a_reduction_that_leaves_no_number_is_refused(sides):
 def test_paddles_own_cross_entropy_still_differs_where_the_module_says_so(sides, args, logits, label):
     _, paddle, *_ = sides
     named = {key: paddle.to_tensor(value) if key == "weight" else value for key, value in args.items()}
-    own = paddle.nn.functional.cross_entropy(
-        paddle.to_tensor(logits), paddle.to_tensor(label), **named
-    ).item()
+    own = paddle.nn.functional.cross_entropy(paddle.to_tensor(logits), paddle.to_tensor(label), **named).item()
     assert own != pytest.approx(run_torch(sides, "build_loss", args, logits, label)[0], rel=1e-3)

@@ -93,8 +93,10 @@ def test_a_wrong_schedule_is_described(case, fault):
 
 
 def curves(expected, actual):
-    sides = [Record(side=side, meta={}, arrays={"lr": np.asarray(curve, dtype=np.float64)})
-             for side, curve in (("torch", expected), ("paddle", actual))]  # fmt: skip
+    sides = [
+        Record(side=side, meta={}, arrays={"lr": np.asarray(curve, dtype=np.float64)})
+        for side, curve in (("torch", expected), ("paddle", actual))
+    ]
     return judge_records("lr", *sides)["lr"]
 
 
@@ -141,11 +143,11 @@ def test_parameters_with_rates_of_their_own_are_compared_too(case):
 
 
 def test_an_end_that_the_frameworks_understand_differently_is_refused(case):
-    args = {"optimizer_args": {"name": "sgd", "lr_multipliers": {"bias": 2.0}},
-            "scheduler_args": {"name": "cosine", "total_steps": 60, "end_rate": 1e-3}}  # fmt: skip
-    with pytest.raises(
-        CaseError, match=r"scheduler\.end_rate: cannot stand beside learning-rate multipliers"
-    ):
+    args = {
+        "optimizer_args": {"name": "sgd", "lr_multipliers": {"bias": 2.0}},
+        "scheduler_args": {"name": "cosine", "total_steps": 60, "end_rate": 1e-3},
+    }
+    with pytest.raises(CaseError, match=r"scheduler\.end_rate: cannot stand beside learning-rate multipliers"):
         record_side(replace(case, **args), "torch", "lr")
 
 
@@ -159,9 +161,7 @@ def test_a_schedule_that_moves_the_momentum_is_told(case):
 
 
 def test_the_rate_is_that_of_training_unless_the_case_says_otherwise(tmp_path):
-    case = pairs_case(
-        tmp_path, PAIRS.replace("learning_rate: 0.1", "learning_rate: 0.1, schedule_per: iteration")
-    )
+    case = pairs_case(tmp_path, PAIRS.replace("learning_rate: 0.1", "learning_rate: 0.1, schedule_per: iteration"))
     verdicts = align("lr", case)
     assert record_side(case, "paddle", "lr").arrays["lr"][0] == 0.1
     assert "one per iteration" in verdicts["lr"].reason
@@ -180,10 +180,7 @@ def test_the_rate_is_that_of_training_unless_the_case_says_otherwise(tmp_path):
         ({"name": "exponential", "gamma": 1.5}, r"scheduler\.gamma: does not lie between"),
         ({"name": "multistep", "milestones": [5, 3]}, r"scheduler\.milestones: are no growing"),
         ({"name": "constant", "warmup_steps": -1}, r"scheduler\.warmup_steps: is no whole number"),
-        (
-            {"name": "constant", "warmup_steps": 3, "warmup_start": 1},
-            r"scheduler\.warmup_start: is no fraction",
-        ),
+        ({"name": "constant", "warmup_steps": 3, "warmup_start": 1}, r"scheduler\.warmup_start: is no fraction"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(case, args, words):

@@ -16,9 +16,7 @@ from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.bench import count_classes, measure
 from tipchain.parity.stages.judging import Dumps, Rules
 
-NUMPY = SimpleNamespace(
-    name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate
-)
+NUMPY = SimpleNamespace(name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate)
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +64,7 @@ def test_a_faithful_port_agrees_in_code_and_evaluation(sides):
     judged = both.judge("metric", reference)
     assert failed(judged) == {}
     keys = ["acc_top1", "acc_top5", "mean_class_accuracy"]
-    assert list(reference.arrays) == [
-        *keys,
-        *(f"code/{key}" for key in keys),
-        "counts/right",
-        "counts/samples",
-    ]
+    assert list(reference.arrays) == [*keys, *(f"code/{key}" for key in keys), "counts/right", "counts/samples"]
     assert reference.arrays["counts/samples"].sum() == 20
     right = reference.arrays["counts/right"].sum() / 20 * 100
     assert float(reference.arrays["acc_top1"][0]) == pytest.approx(right)
@@ -143,15 +136,11 @@ def test_a_fault_of_the_evaluation_is_told_from_one_of_the_code(sides, port, mon
 def judge(expected, actual, facts=None):
     records = [
         Record(
-            side=side,
-            meta={"details": facts or {}},
-            arrays={k: np.asarray(v, np.float32) for k, v in arrays.items()},
+            side=side, meta={"details": facts or {}}, arrays={k: np.asarray(v, np.float32) for k, v in arrays.items()}
         )
         for side, arrays in (("torch", expected), ("paddle", actual))
     ]
-    dumps = Dumps(
-        stage="metric", reference=records[0], port=records[1], reference_path=Path(), port_path=Path()
-    )
+    dumps = Dumps(stage="metric", reference=records[0], port=records[1], reference_path=Path(), port_path=Path())
     return judge_dumps(dumps, Rules(own={}))
 
 
@@ -162,9 +151,7 @@ def test_dumps_without_the_codes_own_numbers_are_judged_as_ever():
 
 
 def test_what_is_no_classifier_is_remarked():
-    assert any(
-        "not tried alone" in note for note in judge({"iou": [75]}, {"iou": [75]}, {"classes": None}).notes
-    )
+    assert any("not tried alone" in note for note in judge({"iou": [75]}, {"iou": [75]}, {"classes": None}).notes)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5, 10, 1000])

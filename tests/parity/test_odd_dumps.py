@@ -31,9 +31,7 @@ def judge(tmp_path):
                 found = {key: np.asarray(value) for key, value in tensors[number].items()}
                 save_file(found, tmp_path / tensors_name(stage, side))
         judgement = judge_stage(stage, tmp_path, rules)
-        verdicts = {
-            one.subject.partition("/")[2]: (one.outcome.value, one.reason) for one in judgement.verdicts
-        }
+        verdicts = {one.subject.partition("/")[2]: (one.outcome.value, one.reason) for one in judgement.verdicts}
         return verdicts, judgement.notes
 
     return run
@@ -127,10 +125,12 @@ def test_movements_without_elements_or_allowance(judge):
 
 STEPS = {"loss_0": [2.3], "lr_0": [1e-4]}
 TENSORS = {
-    "gradient/a": np.array([0.5, -0.5], np.float32), "parameter/a": np.array([1, 2], np.float32),
-    "update_rms/a": np.array(1e-4, np.float32), "buffer/index": np.array([3, 200_000]),
+    "gradient/a": np.array([0.5, -0.5], np.float32),
+    "parameter/a": np.array([1, 2], np.float32),
+    "update_rms/a": np.array(1e-4, np.float32),
+    "buffer/index": np.array([3, 200_000]),
     "buffer/mean": np.array([0.5, 0.1], np.float32),
-}  # fmt: skip
+}
 RANKS = {"processes": 2, "steps": 1, "tensors": 3, "diverged": {"start": {}, "end": {}}}
 
 
@@ -169,9 +169,7 @@ def test_a_rule_that_lets_nan_equal_nan_holds_for_scaled_tensors(judge, stage):
 
 def test_an_empty_loss_of_several_processes_fails(judge):
     tensors = {key: value for key, value in TENSORS.items() if "gradient" not in key}
-    verdicts, _ = judge(
-        "distributed", STEPS, {**STEPS, "loss_0": []}, tensors=(tensors, tensors), details=RANKS
-    )
+    verdicts, _ = judge("distributed", STEPS, {**STEPS, "loss_0": []}, tensors=(tensors, tensors), details=RANKS)
     assert verdicts["loss_0"][0] == "FAIL"
 
 

@@ -80,9 +80,7 @@ def test_a_wrong_rule_fails_from_the_first_update_that_it_touches(case, fault):
 
 def test_a_multiplier_that_is_missing_fails_only_where_it_should_be(case):
     right = with_args(case, name="adam", lr_multipliers={"head.*": 10.0})
-    names = {
-        name.rpartition("_")[0] for name in failed(align("optimizer", right, with_args(case, name="adam")))
-    }
+    names = {name.rpartition("_")[0] for name in failed(align("optimizer", right, with_args(case, name="adam")))}
     assert names == {"head.weight", "head.bias"}
 
 
@@ -96,15 +94,11 @@ def test_decay_is_no_matter_of_the_other_stages(case, stage):
 def test_paddles_own_formulas_differ_and_are_told(case, kind):
     """Paddle's epsilon stands elsewhere than torch's, which a port with Paddle's own optimizer shows."""
     sides = dict(case.sides)
-    sides["paddle"] = replace(
-        sides["paddle"], optimizer=f"tests.cases.native_optimizers:build_{kind.lower()}"
-    )
+    sides["paddle"] = replace(sides["paddle"], optimizer=f"tests.cases.native_optimizers:build_{kind.lower()}")
     args = {"rmsprop": {"epsilon": 1e-8, "rho": 0.99}, "adamax": {}}[kind.lower()]
     port = replace(case, sides=sides, optimizer_args=args)
     reasons = failed(align("optimizer", with_args(case, name=kind.lower()), port))
-    assert any(
-        "update 1 is the first that differs (gradients of size 1e-06)" in one for one in reasons.values()
-    )
+    assert any("update 1 is the first that differs (gradients of size 1e-06)" in one for one in reasons.values())
 
 
 def test_the_rate_that_changes_tells_a_momentum_that_holds_it(case):
@@ -118,9 +112,7 @@ def test_the_rate_that_changes_tells_a_momentum_that_holds_it(case):
 
 
 def test_variants_are_checked_each(case):
-    updates = replace(
-        case.updates, variants={"clip": {"name": "sgd", "clip_value": 1.0}, "adam": {"name": "adam"}}
-    )
+    updates = replace(case.updates, variants={"clip": {"name": "sgd", "clip_value": 1.0}, "adam": {"name": "adam"}})
     wrong = replace(updates, variants={**updates.variants, "clip": {"name": "sgd", "clip_value": 2.0}})
     verdicts = align("optimizer", replace(case, updates=updates), replace(case, updates=wrong))
     assert len(verdicts) == 3 * 55
@@ -146,9 +138,7 @@ def test_a_frozen_parameter_is_told_from_one_that_moves(case):
         for side, one in case.sides.items()
     }
     verdicts = align("optimizer", replace(own, sides=frozen))
-    assert {n.rpartition("_")[0] for n, one in verdicts.items() if one.outcome is Outcome.SKIP} == {
-        "square.weight"
-    }
+    assert {n.rpartition("_")[0] for n, one in verdicts.items() if one.outcome is Outcome.SKIP} == {"square.weight"}
     port = replace(own, sides={**case.sides, "paddle": frozen["paddle"]})
     assert {name.rpartition("_")[0] for name in failed(align("optimizer", own, port))} == {"square.weight"}
 

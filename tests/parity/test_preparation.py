@@ -38,8 +38,6 @@ def test_another_model_of_one_stage_leaves_the_digests_of_the_others(tmp_path, m
         return {stage: prepared.digests[stage]["settings"] for stage in stages}
 
     together = digests(case, "loss", "backward")
-    assert together["backward"] == digests(case, "backward")["backward"], (
-        "it is recorded alone on the other side"
-    )
+    assert together["backward"] == digests(case, "backward")["backward"], "it is recorded alone on the other side"
     assert together["backward"] == digests(plain, "backward")["backward"]
     assert together["loss"] == digests(case, "loss")["loss"] != together["backward"]

@@ -49,7 +49,5 @@ def test_ones_own_weight_file_serves_on_a_machine_without_torch(tmp_path):
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "torch.py").write_text("raise ImportError('no torch on this machine')")
     env = {"PYTHONPATH": f"{tmp_path / 'none'}:{Path(__file__).resolve().parents[2]}"}
-    done = TinyProject(other).align(
-        "--only", "forward", "--reference", port.latest(), env=env, out="elsewhere"
-    )
+    done = TinyProject(other).align("--only", "forward", "--reference", port.latest(), env=env, out="elsewhere")
     assert done.returncode == 0, done.stdout + done.stderr

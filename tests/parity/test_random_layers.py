@@ -35,9 +35,7 @@ def through(side, layer, values, draws):
 def test_equal_masks_make_equal_values(kind, probability):
     *builders, values = LAYERS[kind]
     layers = [builder(probability) for builder in builders]
-    expected, actual = (
-        through(side, layer, values, Draws(3)) for side, layer in zip(SIDES, layers, strict=True)
-    )
+    expected, actual = (through(side, layer, values, Draws(3)) for side, layer in zip(SIDES, layers, strict=True))
     np.testing.assert_allclose(actual, expected, rtol=1e-6, atol=1e-6)
     assert np.array_equal(expected, values) is (probability == 0)
     if probability == 0.3:
@@ -63,9 +61,7 @@ def test_whole_channels_are_dropped(side):
 
 def test_another_probability_shows():
     layers = torch.nn.Dropout(0.5), paddle.nn.Dropout(0.51)
-    expected, actual = (
-        through(side, layer, IMAGES, Draws(3)) for side, layer in zip(SIDES, layers, strict=True)
-    )
+    expected, actual = (through(side, layer, IMAGES, Draws(3)) for side, layer in zip(SIDES, layers, strict=True))
     assert not np.allclose(expected, actual, rtol=1e-3)
 
 
@@ -146,9 +142,7 @@ def test_paddle_agrees_with_the_followed_variances():
         layer(torch.from_numpy(batch))
         with pytest.warns(UserWarning, match="track global mean"):
             port(SIDES[1].tensor(batch))
-    np.testing.assert_allclose(
-        dict(framework.buffers(layer, {}))["running_var"], port._variance.numpy(), rtol=1e-6
-    )
+    np.testing.assert_allclose(dict(framework.buffers(layer, {}))["running_var"], port._variance.numpy(), rtol=1e-6)
 
 
 def test_watching_again_takes_the_old_hooks_away():

@@ -284,9 +284,7 @@ def stream(body, head=b"{'descr': '|O', 'fortran_order': False, 'shape': ()}"):
         b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tC\x01btR(K\x01)cnumpy\ndtype\n(X\x02\x00\x00\x00O8K\x00K\x01tR"
         b"(K\x03X\x01\x00\x00\x00|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb\x89]"
     )
-    return (
-        b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"\x80\x04" + outer + body + b"atb."
-    )
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"\x80\x04" + outer + body + b"atb."
 
 
 def text(value):

@@ -199,9 +199,7 @@ def test_every_part_of_the_job_is_a_part_of_the_key(tiny, changes):
 
 
 def test_what_is_of_one_run_alone_is_not(tiny):
-    once = job_of(
-        tiny, folder="elsewhere", commit="d", since=1.0, stages=("forward", "loss"), **need(inputs="x")(tiny)
-    )
+    once = job_of(tiny, folder="elsewhere", commit="d", since=1.0, stages=("forward", "loss"), **need(inputs="x")(tiny))
     assert key(tiny, once) == key(tiny)
 
 
@@ -222,8 +220,10 @@ SURROUNDINGS = {
     "variable": lambda _, monkeypatch, tmp_path: monkeypatch.setenv("SCALE_OF_MY_MODEL", "2"),
     "folder": lambda _, monkeypatch, tmp_path: monkeypatch.chdir(tmp_path),
     "data": change_of_data,
-    "machine": lambda _, monkeypatch, tmp_path: monkeypatch.setattr(reference_cache, "_machine", lambda: {"python": "4"}),
-}  # fmt: skip
+    "machine": lambda _, monkeypatch, tmp_path: monkeypatch.setattr(
+        reference_cache, "_machine", lambda: {"python": "4"}
+    ),
+}
 
 
 @pytest.mark.parametrize("change", SURROUNDINGS)
@@ -357,8 +357,9 @@ def test_torch_tells_what_it_rests_on_where_that_is_kept(tiny):
 
 
 @pytest.mark.parametrize(
-    "asked", [{"fresh": True}, {"truth": True}, {"device": "gpu:0"}, {"sides": ("torch",)}, {"dumps": {"torch": Path()}}]
-)  # fmt: skip
+    "asked",
+    [{"fresh": True}, {"truth": True}, {"device": "gpu:0"}, {"sides": ("torch",)}, {"dumps": {"torch": Path()}}],
+)
 def test_torch_is_recorded_anew_where_that_was_asked_for_or_it_does_not_repeat_itself(tiny, asked):
     cache, job = spared(tiny, **asked)
     assert cache is None
@@ -374,9 +375,7 @@ def test_a_second_run_records_the_port_alone_until_the_reference_changes(tmp_pat
         assert done.returncode == code, done.stdout + done.stderr
         latest = max((project.root / "out" / "runs").iterdir())
         recorded = {path.name for path in (latest / "log_reprod").glob("recorder_*.json")}
-        assert ("of an earlier run" in " ".join(done.stdout.split())) is (
-            recorded == {"recorder_paddle.json"}
-        )
+        assert ("of an earlier run" in " ".join(done.stdout.split())) is (recorded == {"recorder_paddle.json"})
         return recorded, done.stdout
 
     both = {"recorder_torch.json", "recorder_paddle.json"}

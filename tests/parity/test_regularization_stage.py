@@ -27,10 +27,7 @@ FAULTS = {
     "decay of biases": ({**L2, "no_decay": ["bias"]}, L2, "decayed in the port only"),
     "no decay of norms": (L2, {**L2, "no_decay": ["norm"]}, "decayed in the reference only"),
 }  # fmt: skip
-TOUCHED = {
-    "decay of biases": f"in the port only: {BIASES}",
-    "no decay of norms": f"in the reference only: {BN}",
-}
+TOUCHED = {"decay of biases": f"in the port only: {BIASES}", "no decay of norms": f"in the reference only: {BN}"}
 
 
 @pytest.fixture(scope="module")

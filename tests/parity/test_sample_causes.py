@@ -12,9 +12,7 @@ PIXELS = RANDOM.uniform(0, 255, (3, 20, 24)).astype(np.float32)
 SQUARE = RANDOM.uniform(0, 255, (3, 20, 20)).astype(np.float32)
 CLIP = RANDOM.standard_normal((4, 3, 8, 10)).astype(np.float32)
 FLAT = RANDOM.standard_normal(40).astype(np.float32)
-MEAN, STD = (
-    np.array(values, np.float32).reshape(3, 1, 1) for values in ((123.7, 116.3, 103.5), (58.4, 57.1, 57.4))
-)
+MEAN, STD = (np.array(values, np.float32).reshape(3, 1, 1) for values in ((123.7, 116.3, 103.5), (58.4, 57.1, 57.4)))
 NORMAL = (PIXELS - MEAN) / STD
 HWC = PIXELS.transpose(1, 2, 0)
 

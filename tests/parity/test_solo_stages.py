@@ -19,17 +19,16 @@ def verdicts(tmp_path_factory):
         project.edit(name, "nn.CrossEntropyLoss()", 'nn.CrossEntropyLoss(reduction="sum")')
     project.edit("tiny_paddle.py", "        return self.head(", "        return self.scale() * self.head(")
     project.edit(
-        "tiny_paddle.py", "    def forward(self, image):\n        hidden",
+        "tiny_paddle.py",
+        "    def forward(self, image):\n        hidden",
         "    def scale(self):\n        return 1.0 if paddle.in_dynamic_mode() else 1.01\n\n"
         "    def forward(self, image):\n        hidden",
-    )  # fmt: skip
+    )
     project.edit("tiny_paddle.py", "        self.head = nn.Linear(128, num_classes)\n",
                  "        self.head = nn.Linear(128, num_classes)\n        self.head.bias.no_sync = True\n")  # fmt: skip
     text = project.case.read_text()
     lines = [f"stages: [{STAGES}]" if line.startswith("stages:") else line for line in text.splitlines()]
-    project.case.write_text(
-        "\n".join([*lines, "inference: {onnx: false}", "distributed: {iterations: 1}"]) + "\n"
-    )
+    project.case.write_text("\n".join([*lines, "inference: {onnx: false}", "distributed: {iterations: 1}"]) + "\n")
     done = project.align("--json", project.root / "report.json")
     assert done.returncode == 1, done.stdout + done.stderr
     report = json.loads((project.root / "report.json").read_text())
@@ -37,9 +36,7 @@ def verdicts(tmp_path_factory):
 
 
 def test_the_stages_before_pass(verdicts):
-    assert {one["outcome"] for name, one in verdicts.items() if name.startswith(("forward/", "loss/"))} == {
-        "PASS"
-    }
+    assert {one["outcome"] for name, one in verdicts.items() if name.startswith(("forward/", "loss/"))} == {"PASS"}
 
 
 def test_an_export_that_computes_something_else_fails(verdicts):

@@ -27,8 +27,7 @@ def dump(folder: Path, stage: str, torch: dict, paddle: dict, meta=None) -> Path
 def tensors(folder: Path, torch: dict, paddle: dict) -> None:
     for side, arrays in (("torch", torch), ("paddle", paddle)):
         save_file(
-            {k: np.asarray(v, dtype=np.float32) for k, v in arrays.items()},
-            folder / tensors_name("backward", side),
+            {k: np.asarray(v, dtype=np.float32) for k, v in arrays.items()}, folder / tensors_name("backward", side)
         )
 
 
@@ -54,10 +53,7 @@ def test_dumps_without_json_are_remarked(tmp_path):
 
 
 def test_other_inputs_are_an_error_whatever_the_numbers(tmp_path):
-    meta = {
-        "torch": {"inputs": {"fake": "a", "weights": "w"}},
-        "paddle": {"inputs": {"fake": "b", "weights": "w"}},
-    }
+    meta = {"torch": {"inputs": {"fake": "a", "weights": "w"}}, "paddle": {"inputs": {"fake": "b", "weights": "w"}}}
     folder = dump(tmp_path, "forward", {"logits": np.ones(3)}, {"logits": np.ones(3)}, meta)
     (verdict,) = judge_stage("forward", folder, PLAIN).verdicts
     assert verdict.outcome is Outcome.ERROR
@@ -89,9 +85,7 @@ def test_metrics_of_zero_are_ordinary(tmp_path):
 def test_backward_judges_every_tensor_and_lists_structural_zeros(tmp_path):
     tensors(dump(tmp_path, "backward", LOSSES, LOSSES), GOOD, {**GOOD, "gradient/a.bias": [-3e-7, 2e-7]})
     judgement = judge_stage("backward", tmp_path, PLAIN)
-    assert set(outcomes(judgement).values()) == {"PASS"}, (
-        "noise in a gradient that is zero by structure is no fault"
-    )
+    assert set(outcomes(judgement).values()) == {"PASS"}, "noise in a gradient that is zero by structure is no fault"
     assert len(judgement.verdicts) == 6
     assert judgement.notes[-1] == "zero by structure, 1 gradients: a.bias"
 
@@ -120,12 +114,7 @@ def test_a_gradient_that_one_side_lacks_fails(tmp_path):
 
 
 def test_gradients_that_are_all_zero_prove_nothing(tmp_path):
-    dead = {
-        **GOOD,
-        "gradient/a.weight": [0.0, 0.0],
-        "gradient/a.bias": [0.0, 0.0],
-        "update_rms/a.weight": 0.0,
-    }
+    dead = {**GOOD, "gradient/a.weight": [0.0, 0.0], "gradient/a.bias": [0.0, 0.0], "update_rms/a.weight": 0.0}
     tensors(dump(tmp_path, "backward", LOSSES, LOSSES), dead, dead)
     found = outcomes(judge_stage("backward", tmp_path, PLAIN))
     assert found["backward/gradient"] == "ERROR"
@@ -149,10 +138,7 @@ def test_a_wrong_learning_rate_is_seen_though_it_is_small(tmp_path):
 
 
 def test_files_in_another_order_fail_even_if_the_pictures_are_alike(tmp_path):
-    meta = {
-        "torch": {"details": {"files": ["a", "b"]}},
-        "paddle": {"details": {"files": ["b", "a"]}},
-    }
+    meta = {"torch": {"details": {"files": ["a", "b"]}}, "paddle": {"details": {"files": ["b", "a"]}}}
     folder = dump(tmp_path, "data", {"length": np.array([2])}, {"length": np.array([2])}, meta)
     verdict = judge_stage("data", folder, PLAIN).verdicts[-1]
     assert verdict.outcome is Outcome.FAIL
@@ -216,13 +202,7 @@ def test_numbers_from_other_samples_fail_though_they_agree(tmp_path, key, values
 
 def test_metrics_without_a_published_number_are_skipped(tmp_path):
     port = {"acc_top1": np.array([56.5], np.float32), "acc_top5": np.array([79.0], np.float32)}
-    dump(
-        tmp_path,
-        "train",
-        {"acc_top1": np.array([56.5], np.float32)},
-        port,
-        meta={"torch": {"side": "benchmark"}},
-    )
+    dump(tmp_path, "train", {"acc_top1": np.array([56.5], np.float32)}, port, meta={"torch": {"side": "benchmark"}})
     judgement = judge_stage("train", tmp_path, PLAIN)
     assert outcomes(judgement) == {"train/acc_top1": "PASS", "train/acc_top5": "SKIP"}
     assert [note for note in judgement.notes if "benchmark" in note] == []
@@ -249,8 +229,7 @@ def test_a_masks_infinity_does_not_excuse_its_other_values(tmp_path):
 def test_no_known_deviation_covers_nan_or_a_name_that_is_not_there(tmp_path):
     dump(tmp_path, "forward", {"logits": np.ones(3)}, {"logits": np.array([1.0, np.nan, 1.0])})
     deviations = tuple(
-        KnownDeviation(subject=subject, reason="measured")
-        for subject in ("forward/logits", "forward/logit", "loss/x")
+        KnownDeviation(subject=subject, reason="measured") for subject in ("forward/logits", "forward/logit", "loss/x")
     )
     judgement = judge_stage("forward", tmp_path, Rules(own={}, deviations=deviations))
     assert outcomes(judgement) == {"forward/logits": "FAIL", "forward/logit": "ERROR"}

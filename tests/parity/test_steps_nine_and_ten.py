@@ -42,9 +42,7 @@ def tiny(tmp_path_factory):
     reference = {name: stage.record(bench(torch, modules[0])) for name, stage in stages.items()}
 
     def judge(stage, **spoiled):
-        return judge_recordings(
-            stage, reference[stage], stages[stage].record(bench(paddle, modules[1], **spoiled))
-        )
+        return judge_recordings(stage, reference[stage], stages[stage].record(bench(paddle, modules[1], **spoiled)))
 
     def judge_seed(stage, seed):
         sides = zip((torch, paddle), modules, strict=True)
@@ -60,9 +58,7 @@ def failures(judged):
 def test_the_port_starts_as_torch_does(tiny):
     judged = tiny.judge("init")
     assert failures(judged) == {}
-    assert {"square.weight", "square.bias", "features.1.weight", "features.1.running_var"} <= set(
-        outcomes(judged)
-    )
+    assert {"square.weight", "square.bias", "features.1.weight", "features.1.running_var"} <= set(outcomes(judged))
 
 
 @pytest.mark.nightly
@@ -104,9 +100,7 @@ def test_the_ports_data_pass(tiny):
 
 def test_a_loader_that_forgets_the_epoch_fails(tiny):
     build = tiny.port.build_loader
-    found = failures(
-        tiny.judge("train_data", loader=lambda dataset, size, seed, epoch: build(dataset, size, seed, 0))
-    )
+    found = failures(tiny.judge("train_data", loader=lambda dataset, size, seed, epoch: build(dataset, size, seed, 0)))
     assert set(found) == {"shuffle"}
     assert "actual in one and the same shuffled order in every epoch" in found["shuffle"]
 
@@ -117,9 +111,7 @@ def test_a_loader_that_keeps_the_last_batch_fails(tiny):
         sampler.set_epoch(seed + epoch)
         return tiny.paddle.io.DataLoader(dataset, batch_sampler=sampler)
 
-    assert (
-        "the port keeps a smaller last batch" in failures(tiny.judge("train_data", loader=loader))["batches"]
-    )
+    assert "the port keeps a smaller last batch" in failures(tiny.judge("train_data", loader=loader))["batches"]
 
 
 def test_a_narrower_crop_fails(tiny, monkeypatch):
@@ -132,9 +124,7 @@ def test_a_narrower_crop_fails(tiny, monkeypatch):
 
 def test_only_the_stage_at_fault_fails_in_a_whole_run(tmp_path, tiny):
     project = make_tiny_project(tmp_path / "project")
-    project.edit(
-        "tiny_paddle.py", "return like_torch(Tiny(num_classes, dropout))", "return Tiny(num_classes, dropout)"
-    )
+    project.edit("tiny_paddle.py", "return like_torch(Tiny(num_classes, dropout))", "return Tiny(num_classes, dropout)")
     done = project.align("--only", "data,train_data,init")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "FAIL     init/head.bias: expected random values" in done.stdout

@@ -15,10 +15,7 @@ from tipchain.parity.tolerance import Tolerance
         ({"threshold": float("nan")}, "found nan"),
         ({"threshold": "1e-6"}, "found '1e-6'"),
         ({"rtol": 0.1, "atol": -0.1}, "atol must be"),
-        (
-            {"threshold": 1.0, "method": "median"},
-            "unknown method 'median', expected one of: mean, min, max, all",
-        ),
+        ({"threshold": 1.0, "method": "median"}, "unknown method 'median', expected one of: mean, min, max, all"),
     ],
 )
 def test_a_bad_tolerance_is_refused_with_its_reason(arguments, message):

@@ -133,10 +133,7 @@ def test_another_value_label_or_file_is_named():
 def test_another_number_of_samples_is_named():
     found = faults({"dataset": lambda root, split: Images(21)})
     assert "length" in found
-    assert (
-        found["batches"]
-        == "epoch 0: expected 6 batches of 4, the last of 2, actual 6 batches of 4, the last of 1"
-    )
+    assert found["batches"] == "epoch 0: expected 6 batches of 4, the last of 2, actual 6 batches of 4, the last of 1"
 
 
 def test_a_repeated_and_a_missing_sample_are_named():
@@ -159,9 +156,7 @@ def test_samples_drawn_with_replacement_are_compared_by_frequency():
 
     def judge(power):
         many = {"dataset": lambda root, split: Images(400)}
-        return faults(
-            many | {"loader": loader_of(order(power, 1))}, GOOD | many | {"loader": loader_of(order(1, 2))}
-        )
+        return faults(many | {"loader": loader_of(order(power, 1))}, GOOD | many | {"loader": loader_of(order(1, 2))})
 
     assert judge(1) == {}
     assert "not equally often" in judge(1.5)["permutation"]
@@ -171,9 +166,7 @@ def test_samples_drawn_with_replacement_are_compared_by_frequency():
 
 def test_a_port_that_never_reshuffles_is_named():
     reason = fault("shuffle", {"loader": loader_of(lambda seed, epoch, length: shuffle(seed, 0, length))})
-    assert reason == (
-        "expected shuffled anew in every epoch, actual in one and the same shuffled order in every epoch"
-    )
+    assert reason == ("expected shuffled anew in every epoch, actual in one and the same shuffled order in every epoch")
 
 
 def test_a_port_that_does_not_shuffle_is_named():
@@ -199,10 +192,7 @@ def test_drop_last_is_named():
 def test_the_case_may_say_what_loaders_must_do():
     dropped = GOOD | {"loader": loader_of(drop_last=True)}
     assert faults(dropped | {"augmentation": PORT["augmentation"]}, dropped, drop_last=True) == {}
-    assert (
-        "train_data.drop_last is false"
-        in faults({"loader": dropped["loader"]}, dropped, drop_last=False)["batches"]
-    )
+    assert "train_data.drop_last is false" in faults({"loader": dropped["loader"]}, dropped, drop_last=False)["batches"]
     in_order = {"loader": loader_of(lambda seed, epoch, length: range(length))}
     assert faults(in_order, GOOD | in_order) == {}
     assert "train_data.shuffle is true" in fault("shuffle", in_order, GOOD | in_order, shuffle=True)

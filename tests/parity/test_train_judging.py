@@ -24,14 +24,9 @@ def write(folder, torch=None, paddle=None, *, samples=5000, made_here=True):
     """Write both dumps with their files; None leaves a side without tensors."""
     for side, tensors in (("torch", torch), ("paddle", paddle)):
         meta = {"side": side, "stage": "train", "details": {"samples": samples}}
-        save_record(
-            folder / dump_name("train", side), ACCURACY, meta=meta | ({"tipchain": "1"} if made_here else {})
-        )
+        save_record(folder / dump_name("train", side), ACCURACY, meta=meta | ({"tipchain": "1"} if made_here else {}))
         if tensors is not None:
-            save_file(
-                {key: np.asarray(value) for key, value in tensors.items()},
-                folder / tensors_name("train", side),
-            )
+            save_file({key: np.asarray(value) for key, value in tensors.items()}, folder / tensors_name("train", side))
     return folder
 
 
@@ -88,7 +83,7 @@ def test_the_cases_factor_counts_when_judged_again(tmp_path):
         (reference() | {"envelope": RUNS + np.array([[0, 1, 0], [0, 0, 0]])}, port(), Outcome.ERROR, "proves nothing"),
         (reference(), port(1e-3), Outcome.FAIL, "the first losses differ already"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_pass(tmp_path, torch, paddle, outcome, words):
     found, _ = judged(write(tmp_path, torch, paddle))
     assert found["train/loss_curve"].outcome is outcome
@@ -160,8 +155,6 @@ def test_without_scipy_the_seeds_are_an_error_with_the_way_out(tmp_path, monkeyp
 def test_no_known_deviation_covers_what_is_not_finite(tmp_path, subject, changes):
     both = {"seeds/acc_top1": [80.0, 80.5, 79.5]}
     folder = write(tmp_path, reference(**both), {**port(**both), **changes})
-    found, _ = judged(
-        folder, Rules(own={}, deviations=(KnownDeviation(subject=subject, reason="an op differs"),))
-    )
+    found, _ = judged(folder, Rules(own={}, deviations=(KnownDeviation(subject=subject, reason="an op differs"),)))
     assert found[subject].outcome is Outcome.FAIL
     assert "no known deviation covers NaN" in found[subject].reason

@@ -20,9 +20,7 @@ from tipchain.torch_weights import read_torch_state
 
 pytestmark = [
     pytest.mark.frameworks,
-    pytest.mark.filterwarnings(
-        "ignore:When training, we now always track:UserWarning"
-    ),  # Paddle's BatchNorm, always
+    pytest.mark.filterwarnings("ignore:When training, we now always track:UserWarning"),  # Paddle's BatchNorm, always
 ]
 BACKWARD = BackwardSettings(modes=("eval", "train"), inputs="train_loader")
 TRAIN = TrainSettings(learning_rate=5e-2, dropout="equal", seeds=2)
@@ -115,9 +113,7 @@ def test_a_faithful_port_passes(tiny, stage):
         assert "20 samples moves by 5 points" in judged.notes[0]
     else:
         assert {"backward/loss_4", "backward/train/loss_4", "backward/train/lr_0"} <= set(subjects)
-        assert {"backward/train/buffer/features.1.running_var", "backward/parameter/head.bias"} <= set(
-            subjects
-        )
+        assert {"backward/train/buffer/features.1.running_var", "backward/parameter/head.bias"} <= set(subjects)
 
 
 FAULTS = {
@@ -181,9 +177,7 @@ def test_dropout_called_as_a_function_is_off_too(tiny, monkeypatch):
             hidden = functional.relu(self.square(hidden))
             return self.head(functional.dropout(hidden, 0.5, training=self.training))
 
-    monkeypatch.setattr(
-        tiny.port, "build_model", lambda num_classes=10, dropout=0.5: Functional(num_classes, dropout)
-    )
+    monkeypatch.setattr(tiny.port, "build_model", lambda num_classes=10, dropout=0.5: Functional(num_classes, dropout))
     assert failed(tiny.judge("backward")) == {}
     assert failed(tiny.judge("train")) == {}, "and takes the same masks as a layer does"
     assert functional.dropout.__module__.startswith("paddle"), "Paddle's own function is back in its place"

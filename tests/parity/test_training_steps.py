@@ -55,9 +55,11 @@ def bench():
     framework = Framework()
     case = SimpleNamespace(train=SimpleNamespace(batch_size=3, learning_rate=0.1, schedule_per="epoch"))
     return SimpleNamespace(
-        framework=framework, case=case, builder=lambda _: lambda: lambda output, label: Loss(output - label),
+        framework=framework,
+        case=case,
+        builder=lambda _: lambda: lambda output, label: Loss(output - label),
         trainer=lambda model, rate: Trainer(framework.asked),
-    )  # fmt: skip
+    )
 
 
 def test_every_epoch_has_an_order_of_its_own_and_the_last_may_be_cut(bench):

@@ -53,12 +53,7 @@ def neighbours(folder: Path) -> list[str]:
 
 def run_python(code: str, root: Path, **more) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code, str(root)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        **more,
+        [sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=False, timeout=120, **more
     )
 
 

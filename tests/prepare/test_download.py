@@ -34,9 +34,7 @@ def test_cuda_is_seen_among_what_is_installed():
     assert cuda_packages(report(name="nvidia-cublas")) == ("nvidia-cublas",)
 
 
-@pytest.mark.parametrize(
-    "found", [{"install": []}, report("filelock", "sympy>=1.13", "cudaless; extra == 'x'")]
-)
+@pytest.mark.parametrize("found", [{"install": []}, report("filelock", "sympy>=1.13", "cudaless; extra == 'x'")])
 def test_a_cpu_build_says_nothing(found):
     assert notice(found) == ""
 
@@ -47,9 +45,7 @@ def test_an_optional_requirement_does_not_count():
 
 def test_the_program(tmp_path):
     command = [sys.executable, "-m", "tipchain.prepare.download"]
-    done = subprocess.run(
-        command, input=json.dumps(report("triton")), capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, input=json.dumps(report("triton")), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.startswith("note: ")) == (0, True)
     done = subprocess.run(command, input="{", capture_output=True, text=True, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)

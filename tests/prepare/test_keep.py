@@ -45,7 +45,7 @@ def contents(folder):
         ("mkdir new; touch new/y; rm -rf new absent; test ! -e new", []),
         ("rm -f mine/deep/x", [("x", None)]),
     ],
-)  # fmt: skip
+)
 def test_what_was_there_is_there_again(keeping, text, expected):
     before = contents(keeping.work)
     status, kept = keeping(text)

@@ -107,9 +107,7 @@ def test_no_group_and_no_scan_is_in_both_splits(kind):
     clips = sets.choose_clips(kind)
     assert len({clip.name for clip in clips}) == len(clips)
     groups = {split: {clip.group for clip in clips if clip.split == split} for split in ("train", "val")}
-    scans = {
-        split: {sets.start_of(one, 1, 1797).scan for one in numbers} for split, numbers in groups.items()
-    }
+    scans = {split: {sets.start_of(one, 1, 1797).scan for one in numbers} for split, numbers in groups.items()}
     assert not groups["train"] & groups["val"]
     assert not scans["train"] & scans["val"]
     assert all(len(scans[split]) == len(groups[split]) for split in groups)

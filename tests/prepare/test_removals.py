@@ -35,7 +35,7 @@ def read(tmp_path):
         ("pushd a\ncd b\nrm -rf c\npopd\nrm -rf d", ["a/b/c", "d"]),
         ("cd a/b; cd -; rm -rf c", ["c"]),
         ("(cd a; rm -rf b); rm -rf c", ["a/b", "c"]),
-        ('x=$(pwd)/y\nrm -rf "${x}" \'$x\'', ["y", "$x"]),
+        ("x=$(pwd)/y\nrm -rf \"${x}\" '$x'", ["y", "$x"]),
         ("rm -rf $unknown; cd $unknown; rm -rf a /tmp/x", [None, None, "/tmp/x"]),
         ("for d in a b; do rm -rf $d; done", ["a", "b"]),
         ("while read d; do rm -rf $d; done <list", [None]),
@@ -48,7 +48,7 @@ def read(tmp_path):
         ("x=`ls`; y=${x%.tar}; rm -rf ${y}_z", [None]),
         ("a=(1 2); b=$(f \"$(g ')')\"); rm -rf c", ["c"]),
     ],
-)  # fmt: skip
+)
 def test_operands_are_followed_to_where_they_are(read, text, expected):
     assert read(text) == expected
 
@@ -104,9 +104,7 @@ def test_only_what_is_there_is_named_and_what_cannot_be_told(tmp_path):
     assert found.untold == ("p.sh:2: rm -r $x/y", "p.sh:3: rm -r $x/y")
 
 
-@pytest.mark.parametrize(
-    "text", ["if x; then rm -rf a", 'rm -rf "a', "rm -rf a; fi", "case x in a) rm -rf b"]
-)
+@pytest.mark.parametrize("text", ["if x; then rm -rf a", 'rm -rf "a', "rm -rf a; fi", "case x in a) rm -rf b"])
 def test_a_script_that_cannot_be_read_is_said_to_be_so(tmp_path, text):
     (tmp_path / "p.sh").write_text(text)
     (told,) = find_removals(tmp_path / "p.sh", tmp_path, ()).untold

@@ -11,14 +11,7 @@ from tipchain.parity.judge import Verdict
 from tipchain.report.diagnoses import NOT_FOUND, diagnose_chain, diagnose_run, rediagnose
 from tipchain.report.model import RunReport, dump_report, load_report, parse_report
 
-FAILED = (
-    "forward/logits",
-    "metric/acc_top1",
-    "backward/grad.a",
-    "backward/grad.b",
-    "train_data/sample_0",
-    "init/x",
-)
+FAILED = ("forward/logits", "metric/acc_top1", "backward/grad.a", "backward/grad.b", "train_data/sample_0", "init/x")
 
 
 def verdicts(*failed: str) -> list[Verdict]:
@@ -31,9 +24,7 @@ def cause(port_path: str, stage: str, code: str = "epsilon", **more: object) -> 
     return diagnosis_json(Diagnosis(code=code, port_path=port_path, stage=stage, **{**given, **more}))
 
 
-def live(
-    *causes: dict[str, object], reasons: dict[str, str] | None = None, **stages: str
-) -> dict[str, object]:
+def live(*causes: dict[str, object], reasons: dict[str, str] | None = None, **stages: str) -> dict[str, object]:
     return {"stages": stages, "reasons": reasons or {}, "diagnoses": list(causes)}
 
 
@@ -49,10 +40,7 @@ def test_failures_follow_from_the_first_cause_that_their_stage_depends_on(tmp_pa
 
 def test_a_stage_of_its_own_cause_follows_from_that_one(tmp_path):
     document = live(
-        cause("optimizer", "optimizer"),
-        cause("layer2.0", "forward"),
-        cause("metric", "metric"),
-        forward="FAIL",
+        cause("optimizer", "optimizer"), cause("layer2.0", "forward"), cause("metric", "metric"), forward="FAIL"
     )
     found = diagnose_run(verdicts("forward/logits", "metric/acc_top1", "backward/w"), document, tmp_path)
     assert follow(found) == {
@@ -76,9 +64,7 @@ def test_a_gradients_fault_explains_no_output(tmp_path):
 
 
 def test_a_live_stage_that_fails_without_a_cause_is_an_unknown_one(tmp_path):
-    document = live(
-        reasons={"forward": "the outputs differ"}, preflight="PASS", forward="FAIL", backward="FAIL"
-    )
+    document = live(reasons={"forward": "the outputs differ"}, preflight="PASS", forward="FAIL", backward="FAIL")
     found = diagnose_run(verdicts("forward/logits", "backward/w"), document, tmp_path)
     assert [(one.code, one.message, one.explains) for one in found.diagnoses] == [
         ("unknown", "forward: the outputs differ", ("forward/logits", "backward/w"))
@@ -87,17 +73,12 @@ def test_a_live_stage_that_fails_without_a_cause_is_an_unknown_one(tmp_path):
 
 def test_what_could_not_be_found_out_is_said(tmp_path):
     document = live(reasons={"forward": "out of memory"}, forward="ERROR")
-    assert (
-        diagnose_run(verdicts("forward/logits"), document, tmp_path).undiagnosed == "forward: out of memory"
-    )
+    assert diagnose_run(verdicts("forward/logits"), document, tmp_path).undiagnosed == "forward: out of memory"
     assert diagnose_run(verdicts("forward/logits"), live(forward="PASS"), tmp_path).undiagnosed == NOT_FOUND
 
 
 def test_lines_are_told_relative_to_the_project(tmp_path):
-    places = [
-        SourceLine(file=str(tmp_path / "net.py"), line=3, code="x"),
-        SourceLine(file="/else/net.py", line=4),
-    ]
+    places = [SourceLine(file=str(tmp_path / "net.py"), line=3, code="x"), SourceLine(file="/else/net.py", line=4)]
     document = live(cause("a", "forward", place=places[0], reference_place=places[1]), forward="FAIL")
     found = diagnose_run(verdicts("forward/logits"), document, tmp_path).diagnoses[0]
     assert (str(found.place), str(found.reference_place)) == ("net.py:3", "/else/net.py:4")
@@ -118,15 +99,7 @@ def test_diagnoses_come_back_from_json_and_earlier_reports_have_none(tmp_path):
 
 
 def test_an_earlier_diagnosis_has_no_places():
-    old = {
-        "code": "c",
-        "port_path": "p",
-        "message": "m",
-        "evidence": "e",
-        "explained": None,
-        "fix": "f",
-        "paths": [],
-    }
+    old = {"code": "c", "port_path": "p", "message": "m", "evidence": "e", "explained": None, "fix": "f", "paths": []}
     data = {**json.loads(dump_report(report())), "diagnoses": [old]}
     assert parse_report(data).diagnoses[0].place is None
 
@@ -152,8 +125,6 @@ def test_judging_again_keeps_what_was_found(tmp_path):
     (folder / "alignment.json").write_text(dump_report(report(diagnoses=first.diagnoses)))
     again = rediagnose(folder, verdicts("forward/logits", "loss/loss", "init/x"))
     assert follow(again) == {"a:forward": ("forward/logits", "loss/loss")}
-    assert again.undiagnosed == "not looked for: judging runs nothing", (
-        "init/x follows from nothing that is known"
-    )
+    assert again.undiagnosed == "not looked for: judging runs nothing", "init/x follows from nothing that is known"
     assert rediagnose(folder, verdicts()).diagnoses == (), "what passes now has no cause"
     assert rediagnose(tmp_path / "dumps", verdicts("forward/logits")).undiagnosed.startswith("not looked for")

@@ -99,9 +99,7 @@ def test_a_terminal_shows_each_running_command_with_its_time_and_last_line(scree
     ]
     for name in "ac":
         view.ended(ended(f"train[{name}]"))
-    assert [line.split()[-1] for line in screen.lines() if line] == [
-        *("(earlier)", "train[a]", "train[c]"),
-    ]
+    assert [line.split()[-1] for line in screen.lines() if line] == [*("(earlier)", "train[a]", "train[c]")]
 
 
 def test_redrawing_is_limited_and_stops_at_the_end(screen):

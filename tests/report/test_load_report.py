@@ -13,9 +13,7 @@ def write(file, title="a run"):
     file.write_text(dump_report(RunReport(title=title, mode="", run="", started="", seconds=1.0)))
 
 
-@pytest.mark.parametrize(
-    "name", ["report.json", "log_reprod/alignment.json", "log_reprod/alignment_loss.json"]
-)
+@pytest.mark.parametrize("name", ["report.json", "log_reprod/alignment.json", "log_reprod/alignment_loss.json"])
 def test_a_runs_folder_serves_whatever_ran(tmp_path, name):
     write(tmp_path / "runs" / "one" / name)
     assert load_report(tmp_path / "runs" / "one").title == "a run"

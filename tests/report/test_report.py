@@ -37,9 +37,7 @@ def test_no_number_of_a_log_is_cut():
 
 
 def result(name="train[x]", outcome=Outcome.PASS, reason="", **more):
-    command = Command(
-        id=name, step="train", argv=("python", "a b.py"), env={"A": "1"}, log="r/x.log", needs=("y",)
-    )
+    command = Command(id=name, step="train", argv=("python", "a b.py"), env={"A": "1"}, log="r/x.log", needs=("y",))
     return Result(command=command, outcome=outcome, reason=reason, log="x.log", seconds=1.25, **more)
 
 
@@ -55,15 +53,8 @@ def diff(**changes):
 
 
 def report(*results, verdicts=(), **more):
-    values = {
-        "title": "p.txt",
-        "mode": "whole_infer",
-        "run": "out/runs/1",
-        "started": "2026-01-01T00:00:00+00:00",
-    }
-    return RunReport(
-        **values, seconds=83.2, results=results, verdicts=verdicts, versions={"python": "3"}, **more
-    )
+    values = {"title": "p.txt", "mode": "whole_infer", "run": "out/runs/1", "started": "2026-01-01T00:00:00+00:00"}
+    return RunReport(**values, seconds=83.2, results=results, verdicts=verdicts, versions={"python": "3"}, **more)
 
 
 FAILED = result("eval[x]", Outcome.FAIL, "exit 3: \x1b[31mboom\x07", exit_code=3, tail=("one", "boom \x00"))
@@ -72,9 +63,7 @@ VERDICT = Verdict(outcome=Outcome.FAIL, subject="forward/logits", reason="worst 
 
 
 def test_json_round_trip():
-    whole = report(
-        result(peak_memory_mb=12.5), FAILED, SKIPPED, verdicts=(VERDICT,), notes=("n",), interrupted=True
-    )
+    whole = report(result(peak_memory_mb=12.5), FAILED, SKIPPED, verdicts=(VERDICT,), notes=("n",), interrupted=True)
     text = dump_report(whole)
     assert parse_report(json.loads(text)) == whole
     assert "NaN" not in text.replace('"NaN"', "")
@@ -106,9 +95,7 @@ def test_nan_survives_the_round_trip_as_valid_json():
 
 @given(st.text(max_size=20), st.floats(allow_nan=False), st.sampled_from(list(Outcome)))
 def test_any_result_survives_the_round_trip(reason, seconds, outcome):
-    whole = report(
-        replace(result(), reason=reason, outcome=outcome), verdicts=(replace(VERDICT, reason=reason),)
-    )
+    whole = report(replace(result(), reason=reason, outcome=outcome), verdicts=(replace(VERDICT, reason=reason),))
     whole = replace(whole, seconds=seconds)
     assert parse_report(json.loads(dump_report(whole))) == whole
 
@@ -145,9 +132,7 @@ def test_a_result_of_other_types_is_rendered_all_the_same(tmp_path):
     assert "7" in render_report(load_report(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": 99}', "nonsense", '{"format": 1, "title": "x"}']
-)
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', "nonsense", '{"format": 1, "title": "x"}'])
 def test_what_is_no_report_is_refused(tmp_path, text):
     file = tmp_path / "report.json"
     file.write_text(text)
@@ -176,9 +161,7 @@ def test_text_is_plain_without_color_and_never_holds_a_programs_escapes():
 
 
 def test_junit():
-    text = junit_xml(
-        report(result(), FAILED, SKIPPED, result("e", Outcome.ERROR, "gone"), verdicts=(VERDICT,))
-    )
+    text = junit_xml(report(result(), FAILED, SKIPPED, result("e", Outcome.ERROR, "gone"), verdicts=(VERDICT,)))
     root = ET.fromstring(text.split("\n", 1)[1])
     suite = root.find("testsuite")
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}

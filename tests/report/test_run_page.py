@@ -153,8 +153,9 @@ def test_github_annotates_the_ports_line_and_what_no_cause_explains(tmp_path):
     )
     assert lines[0].endswith("%0A3 checks failed because of it")
     assert [line.partition("title=")[2].partition("::")[0] for line in lines[1:]] == [
-        "configs/nets.yaml%3A lr/lr_3", "configs/nets.yaml%3A metric/acc",
-    ]  # fmt: skip
+        "configs/nets.yaml%3A lr/lr_3",
+        "configs/nets.yaml%3A metric/acc",
+    ]
     assert annotate_run(aligned(), tmp_path, {}) == []
     assert [line.partition("::")[2].partition("::")[2] for line in annotate_run(chain(), tmp_path, {})] == [
         "exit 1: ValueError: label 12 is out of range"
@@ -162,9 +163,7 @@ def test_github_annotates_the_ports_line_and_what_no_cause_explains(tmp_path):
 
 
 def test_githubs_summary_shows_the_line_as_it_should_be_and_nothing_of_it_is_markdown():
-    nasty = replace(
-        CAUSE, message=f"*odd*{NASTY}", place=SourceLine(file="a.py", line=1, code="x = f(x)  # </pre><b>")
-    )
+    nasty = replace(CAUSE, message=f"*odd*{NASTY}", place=SourceLine(file="a.py", line=1, code="x = f(x)  # </pre><b>"))
     text = summarize_run(replace(misaligned(), diagnoses=(nasty, CAUSE)), "NOT the `same`")
     assert text.startswith("## ❌ NOT the &#96;same&#96;\n")
     assert (
@@ -185,9 +184,4 @@ def test_a_causes_place_is_told_once():
 
 def test_a_page_needs_neither_numpy_nor_a_framework():
     code = "from tipchain.report.html.run import render_run; import sys; print(*{'numpy', 'torch', 'paddle'} & set(sys.modules))"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        == ""
-    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""

@@ -28,10 +28,7 @@ def result(outcome=Outcome.PASS, **more):
 
 def test_the_line_is_the_suites_own():
     status, comment = status_record(result(exit_code=0), PLAN, "R").split("\n")
-    assert (
-        status
-        == "\x1b[33m Run successfully with command - net - python 'a b.py' - out/runs/R/train.log !  \x1b[0m"
-    )
+    assert status == "\x1b[33m Run successfully with command - net - python 'a b.py' - out/runs/R/train.log !  \x1b[0m"
     assert comment == "# R train[x] PASS 0.0s exit=0 log=train.log"
 
 
@@ -45,10 +42,7 @@ def test_the_redirection_stands_where_the_suite_shows_it():
 
 @pytest.mark.parametrize(
     "one",
-    [
-        result(Outcome.SKIP, reason="not run: Run successfully failed"),
-        result(Outcome.PASS, reused=True),
-    ],
+    [result(Outcome.SKIP, reason="not run: Run successfully failed"), result(Outcome.PASS, reused=True)],
     ids=["not run", "not repeated"],
 )
 def test_what_did_not_run_has_a_comment_only(one):
@@ -60,13 +54,7 @@ def test_what_did_not_run_has_a_comment_only(one):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "Run successfully",
-        "run  failed",
-        "x Run\tfailed with",
-        "Run successfully Run failed",
-        "MyRun successfully",
-    ],
+    ["Run successfully", "run  failed", "x Run\tfailed with", "Run successfully Run failed", "MyRun successfully"],
 )
 def test_no_comment_can_be_taken_for_a_status(text):
     assert not SCRAPERS.search(as_comment(text))
@@ -93,9 +81,7 @@ def test_a_failed_artifact_check_gives_its_reason_and_a_program_never():
 
 
 def test_a_run_starts_with_a_header_and_the_suites_own(tmp_path):
-    plan = replace(
-        PLAN, params="Run failed.txt", results_log="results.log", results_head="---- whole_infer ----"
-    )
+    plan = replace(PLAN, params="Run failed.txt", results_log="results.log", results_head="---- whole_infer ----")
     place = Place(root=tmp_path, run=tmp_path / "out/runs/R", mode=plan.mode)
     log = ResultsLog(plan, place, view=None)
     first, second, third = (tmp_path / "out/results.log").read_text().splitlines()
@@ -104,6 +90,4 @@ def test_a_run_starts_with_a_header_and_the_suites_own(tmp_path):
     assert "params=Run_failed.txt" in second
     assert third == "---- whole_infer ----"
     assert log.problem == ""
-    assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == [
-        "results.log"
-    ]
+    assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")] == ["results.log"]

@@ -20,9 +20,7 @@ from tipchain.stage_table import STAGES
 MODE = "lite_train_lite_infer"
 
 
-def check(
-    subject: str, outcome: Outcome = Outcome.PASS, reason: str = "mean 1e-7", share: float | None = 0.03
-):
+def check(subject: str, outcome: Outcome = Outcome.PASS, reason: str = "mean 1e-7", share: float | None = 0.03):
     return Verdict(outcome=outcome, subject=subject, reason=reason, share=share)
 
 
@@ -178,20 +176,12 @@ def test_the_end_of_an_alignment(name):
     assert render_ending(report) == expected
 
 
-def command(
-    id_: str, step: str, outcome: Outcome = Outcome.PASS, reason: str = "", needs=(), **more
-) -> Result:
+def command(id_: str, step: str, outcome: Outcome = Outcome.PASS, reason: str = "", needs=(), **more) -> Result:
     made = Command(id=id_, step=step, argv=("python", "x.py"), env={}, log=f"r/{id_}.log", needs=needs)
     seconds = 0.0 if outcome is Outcome.SKIP else 2.34
     started = "" if outcome is Outcome.SKIP else "2026-11-22T19:00:00"
     return Result(
-        command=made,
-        outcome=outcome,
-        reason=reason,
-        log=f"{id_}.log",
-        seconds=seconds,
-        started=started,
-        **more,
+        command=made, outcome=outcome, reason=reason, log=f"{id_}.log", seconds=seconds, started=started, **more
     )
 
 
@@ -230,12 +220,7 @@ next  tipchain run params.txt lite_train_lite_infer --resume"""
 
 
 def test_of_an_alignment_without_a_cause_the_log_is_shown_from_its_verdict_on():
-    tail = (
-        "starting",
-        "no verdict: forward/needs: weights",
-        "found: unknown: a.weight",
-        *["page", "log"] * 4,
-    )
+    tail = ("starting", "no verdict: forward/needs: weights", "found: unknown: a.weight", *["page", "log"] * 4)
     failed = command("align[01]", "align", Outcome.ERROR, "exit 1", tail=tail)
     shown = [line for line in render_ending(chained(failed)).splitlines() if line.startswith("  | ")]
     assert shown[:2] == ["  | no verdict: forward/needs: weights", "  | found: unknown: a.weight"]
@@ -331,9 +316,7 @@ def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport
         place=SourceLine(file="/".join(["deep"] * length) + "/port.py", line=1, code="x = " * length),
     )  # fmt: skip
     results = [
-        command(
-            f"train[{path}{number}]", f"step{number}", Outcome.FAIL, "why " * length, tail=("t" * 300,) * 40
-        )
+        command(f"train[{path}{number}]", f"step{number}", Outcome.FAIL, "why " * length, tail=("t" * 300,) * 40)
         for number in range(40)
     ]
     return aligned(

@@ -86,10 +86,7 @@ def test_the_statistics_are_reprod_logs(original):
 
     generator = np.random.default_rng(0)
     first = {str(n): generator.standard_normal(10**n, dtype=np.float32) for n in range(7)}
-    second = {
-        k: v + generator.standard_normal(v.shape, dtype=np.float32) * np.float32(1e-5)
-        for k, v in first.items()
-    }
+    second = {k: v + generator.standard_normal(v.shape, dtype=np.float32) * np.float32(1e-5) for k, v in first.items()}
     left, right = theirs(first, second), ours(first, second)
     for key in first:
         assert right[key] == pytest.approx({k: float(v) for k, v in left[key].items()}, rel=1e-6)

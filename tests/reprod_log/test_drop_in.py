@@ -125,17 +125,17 @@ def test_compare_info_wants_dicts():
 
 def test_report_returns_its_verdict_and_logs_each_line_once(tmp_path, capsys):
     helper = ReprodDiffHelper()
-    helper.compare_info(
-        {"logits": np.array([1, 2], np.float32)}, {"logits": np.array([1, 2.0000002], np.float32)}
-    )
+    helper.compare_info({"logits": np.array([1, 2], np.float32)}, {"logits": np.array([1, 2.0000002], np.float32)})
     path = tmp_path / "logs" / "diff.txt"
     for _ in range(3):
         assert helper.report(path=str(path)) is True
         out = capsys.readouterr().out
         assert path.read_text() == out
         assert [PREFIX.sub("", line) for line in out.splitlines()] == [
-            "logits: ", "\tmean diff: check passed: True, value: 1.1920928955078125e-07", "diff check passed",
-        ]  # fmt: skip
+            "logits: ",
+            "\tmean diff: check passed: True, value: 1.1920928955078125e-07",
+            "diff check passed",
+        ]
     assert helper.report(diff_threshold=1e-8, path=None) is False
     assert capsys.readouterr().out.endswith("root INFO: diff check failed\n")
 
@@ -174,25 +174,21 @@ def test_nan_never_passes(tmp_path):
             assert not passed
 
 
-@pytest.mark.parametrize(
-    "shapes", [((64, 1), (1, 64)), ((3,), (2, 3)), ((2, 3), (3, 2)), ((1,), (4, 5)), ((2,), (3,))]
-)
+@pytest.mark.parametrize("shapes", [((64, 1), (1, 64)), ((3,), (2, 3)), ((2, 3), (3, 2)), ((1,), (4, 5)), ((2,), (3,))])
 def test_shapes_must_match(tmp_path, shapes, capsys):
     passed, lines = report({"a": np.zeros(shapes[0])}, {"a": np.zeros(shapes[1])}, tmp_path)
     assert not passed
     assert lines == [
-        "a: ", "\tmean diff: check passed: False, value: nan",
-        f"\tshapes differ: {shapes[0]} and {shapes[1]}", "diff check failed",
-    ]  # fmt: skip
+        "a: ",
+        "\tmean diff: check passed: False, value: nan",
+        f"\tshapes differ: {shapes[0]} and {shapes[1]}",
+        "diff check failed",
+    ]
     assert "transpose" not in capsys.readouterr().out
 
 
 def test_unsigned_and_boolean_arrays_compare_rightly():
-    one = {
-        "u": np.array([0, 2], np.uint8),
-        "b": np.array([True, False]),
-        "w": np.array([2**64 - 1], np.uint64),
-    }
+    one = {"u": np.array([0, 2], np.uint8), "b": np.array([True, False]), "w": np.array([2**64 - 1], np.uint64)}
     two = {"u": np.array([255, 1], np.uint8), "b": np.array([False, False]), "w": np.array([0], np.uint64)}
     result = compute_diff(one, two)
     assert result["u"] == {"mean": 128.0, "max": 255.0, "min": 1.0}
@@ -235,9 +231,11 @@ def test_methods_one_several_all_and_unknown():
     assert not check_print_diff(values, "all", 2.0, lines.append)
     # As in reprod_log, once a method has failed the later ones are marked failed too.
     assert lines == [
-        "a: ", "\tmin diff: check passed: True, value: 0.0", "\tmax diff: check passed: False, value: 3.0",
+        "a: ",
+        "\tmin diff: check passed: True, value: 0.0",
+        "\tmax diff: check passed: False, value: 3.0",
         "\tmean diff: check passed: False, value: 1.0",
-    ]  # fmt: skip
+    ]
     assert check_print_diff(values, ["mean", "min"], 1.0, lines.append)
     for method in ("median", ["mean", "x"], []):
         with pytest.raises(AssertionError, match="diff_method"):

@@ -45,8 +45,7 @@ def test_the_page_has_every_number_and_what_it_is():
             (row,) = [
                 line
                 for line in page.splitlines()
-                if line.startswith(f"| `{path.stem}.{names}` |")
-                and text.replace("``", "`").replace("|", "\\|") in line
+                if line.startswith(f"| `{path.stem}.{names}` |") and text.replace("``", "`").replace("|", "\\|") in line
             ]
             assert row.count(" | ") >= 2
 
@@ -64,9 +63,11 @@ def test_what_rounding_makes_is_said_once():
         f"{path}:{line}: {names} is rounding.{said[float(value)]}"
         for path in table.modules()
         for names, value, _, line in table.constants(path)
-        if path.name != "rounding.py" and value.replace(".", "").replace("e-", "").isdigit()
-        and float(value) in said and "e-" in value
-    ]  # fmt: skip
+        if path.name != "rounding.py"
+        and value.replace(".", "").replace("e-", "").isdigit()
+        and float(value) in said
+        and "e-" in value
+    ]
     assert not again
 
 

@@ -32,13 +32,7 @@ def test_a_package_that_only_some_need_and_a_version_that_comes_back():
 
 
 def test_torchs_cuda_packages_are_left_out():
-    needs = [
-        "filelock",
-        "nvidia-cudnn-cu13==9",
-        "cuda-toolkit[cublas]==13",
-        "triton==3.7.1; x",
-        'optree; extra == "o"',
-    ]
+    needs = ["filelock", "nvidia-cudnn-cu13==9", "cuda-toolkit[cublas]==13", "triton==3.7.1; x", 'optree; extra == "o"']
     torch = [{"metadata": {"requires_dist": needs}}]
     assert lock._plain_needs(torch) == ["filelock"]
 

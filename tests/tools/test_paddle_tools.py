@@ -72,9 +72,7 @@ def exported(data, trained, tmp_path_factory):
 
 
 def train(data, out, *more):
-    return run_program(
-        "train", ["--case", str(CASE), "--data-path", str(data), "--output-dir", str(out), *more]
-    )
+    return run_program("train", ["--case", str(CASE), "--data-path", str(data), "--output-dir", str(out), *more])
 
 
 def export(data, weights, out):
@@ -83,9 +81,7 @@ def export(data, weights, out):
 
 
 def infer(model_dir, images, *more):
-    return run_program(
-        "infer", ["--case", str(CASE), "--model-dir", str(model_dir), "--image-dir", str(images), *more]
-    )
+    return run_program("infer", ["--case", str(CASE), "--model-dir", str(model_dir), "--image-dir", str(images), *more])
 
 
 def case_with(tmp_path, old, new):
@@ -132,11 +128,7 @@ def test_training_prints_and_saves(data, tmp_path, capsys):
 
 def test_training_learns(data, tmp_path, capsys):
     assert train(data, tmp_path, "--epochs", "8", "--lr", "0.003", "--num-workers", "2") == 0
-    losses = [
-        float(line.rsplit("loss: ", 1)[1])
-        for line in capsys.readouterr().out.splitlines()
-        if "[Eval]" in line
-    ]
+    losses = [float(line.rsplit("loss: ", 1)[1]) for line in capsys.readouterr().out.splitlines() if "[Eval]" in line]
     assert losses[-1] < losses[0] - 0.2
 
 
@@ -334,9 +326,7 @@ def test_export_that_computes_something_else_is_refused(data, trained, exported,
     bench = open_bench(CASE, data, "cpu")
     model = bench.model()
     model.eval()
-    with pytest.raises(
-        ProgramError, match=r"output 0 at batch 1 .* worst at \(0, \d\): expected \S+, actual \S+"
-    ):
+    with pytest.raises(ProgramError, match=r"output 0 at batch 1 .* worst at \(0, \d\): expected \S+, actual \S+"):
         check_export(bench, model, exported)
 
 
@@ -419,12 +409,7 @@ def test_the_programs_are_commands_too(data, trained, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "[Eval] acc_top1:" in out
     assert out.count("file: ") == 10
-    assert (
-        main(
-            ["train", str(CASE), "--data-path", str(data), "--output-dir", str(tmp_path), "--max-iters", "1"]
-        )
-        == 0
-    )
+    assert main(["train", str(CASE), "--data-path", str(data), "--output-dir", str(tmp_path), "--max-iters", "1"]) == 0
     assert main(["infer", "--model-dir", str(tmp_path), "nowhere.yaml"]) == 2
     assert main(["train", "nowhere.yaml"]) == 2
     assert "nowhere.yaml: no such case file" in capsys.readouterr().err
@@ -480,9 +465,7 @@ def test_inference_needs_no_builders_of_its_own(builders, inputs, shown, tmp_pat
     (tmp_path / "bare_port.py").write_text(BARE)
     case = tmp_path / "case.yaml"
     side = f"{{{builders}}}"
-    case.write_text(
-        f"id: bare\nsides: {{torch: {side}, paddle: {side}}}\ninputs: {inputs}\nstages: [forward]\n"
-    )
+    case.write_text(f"id: bare\nsides: {{torch: {side}, paddle: {side}}}\ninputs: {inputs}\nstages: [forward]\n")
     import paddle
 
     sys.path.insert(0, str(tmp_path))
@@ -493,19 +476,14 @@ def test_inference_needs_no_builders_of_its_own(builders, inputs, shown, tmp_pat
         paddle.save(model.state_dict(), str(tmp_path / "w.pdparams"))
         flags = ["--pretrained", str(tmp_path / "w.pdparams"), "--output-dir", str(tmp_path / "out")]
         assert run_program("export", [str(case), *flags]) == 0
-        assert (
-            run_program("infer", [str(case), "--model-dir", str(tmp_path / "out"), "--batch-size", "2"]) == 0
-        )
+        assert run_program("infer", [str(case), "--model-dir", str(tmp_path / "out"), "--batch-size", "2"]) == 0
     finally:
         sys.path.remove(str(tmp_path))
         del sys.modules["bare_port"]
     out = capsys.readouterr().out
     assert out.count("file: ") == 3
     assert shown in out
-    assert (
-        run_program("infer", [str(case), "--model-dir", str(tmp_path / "out"), "--image-dir", str(tmp_path)])
-        == 2
-    )
+    assert run_program("infer", [str(case), "--model-dir", str(tmp_path / "out"), "--image-dir", str(tmp_path)]) == 2
     assert "build_inference_set or build_transform" in capsys.readouterr().err
 
 
@@ -596,9 +574,7 @@ def test_only_rank_0_prints_and_writes(data, tmp_path, capsys):
 
     parser = argparse.ArgumentParser()
     program.add_arguments(parser)
-    args = parser.parse_args(
-        ["--output-dir", str(tmp_path / "out"), "--epochs", "1", "--lr-scaling", "linear"]
-    )
+    args = parser.parse_args(["--output-dir", str(tmp_path / "out"), "--epochs", "1", "--lr-scaling", "linear"])
     bench = open_bench(CASE, data, "cpu")
     session = program.start_session(bench, read_settings(args, bench.case, None), None)
     assert capsys.readouterr().out == "learning rate 0.001 x 1 process = 0.001 (linear scaling)\n"

@@ -91,9 +91,7 @@ def test_a_module_with_neither_gives_its_data_set_and_none_the_fake_inputs(modul
     assert sample_spec(case) is None
     module.build_dataset = lambda root, split, length: [(root, length, split)]
     assert open_samples(case, None, tmp_path)[0] == (tmp_path, 3, "val")
-    with pytest.raises(
-        UsageError, match="a build_inference_set or build_transform beside the Paddle data set"
-    ):
+    with pytest.raises(UsageError, match="a build_inference_set or build_transform beside the Paddle data set"):
         open_samples(case, tmp_path, tmp_path)
     side = replace(case.sides["paddle"], dataset=None)
     bare = replace(case, sides={**case.sides, "paddle": side})

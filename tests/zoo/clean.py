@@ -22,7 +22,7 @@ def _scaled(family: str, factor: float) -> Pair:
     scaled = {
         name: value * np.float32(factor) if isinstance(value, np.ndarray) and value.dtype == np.float32 else value
         for name, value in pair.inputs.items()
-    }  # fmt: skip
+    }
     pair.inputs = scaled
     return pair
 
@@ -36,9 +36,7 @@ def _last_scaled(family: str, path: str, factor: float) -> Pair:
     return pair
 
 
-def _twins(
-    reference: Callable[[], Any], port: Callable[[], Any], size: int = 64, *, training: bool = False
-) -> Pair:
+def _twins(reference: Callable[[], Any], port: Callable[[], Any], size: int = 64, *, training: bool = False) -> Pair:
     """Return a model of `paddle.vision` and its twin; its statistics are those of its inputs."""
     random = np.random.default_rng(0)
     images = random.standard_normal((2, 3, size, size), dtype=np.float32)
@@ -86,21 +84,22 @@ VISION: Mapping[str, Callable[[], Pair]] = {
         _twins, lambda: vision_torch.ResNet(vision_torch.Basic, (2, 2, 2, 2)), lambda: models.resnet18(num_classes=10)
     ),
     "resnet18-train": partial(
-        _twins, lambda: vision_torch.ResNet(vision_torch.Basic, (2, 2, 2, 2)),
-        lambda: models.resnet18(num_classes=10), training=True,
+        _twins,
+        lambda: vision_torch.ResNet(vision_torch.Basic, (2, 2, 2, 2)),
+        lambda: models.resnet18(num_classes=10),
+        training=True,
     ),
     "resnet34": partial(
         _twins, lambda: vision_torch.ResNet(vision_torch.Basic, (3, 4, 6, 3)), lambda: models.resnet34(num_classes=10)
     ),
     "resnet50": partial(
-        _twins, lambda: vision_torch.ResNet(vision_torch.Bottleneck, (3, 4, 6, 3)),
+        _twins,
+        lambda: vision_torch.ResNet(vision_torch.Bottleneck, (3, 4, 6, 3)),
         lambda: models.resnet50(num_classes=10),
     ),
     "mobilenet_v1": partial(_twins, vision_torch.MobileNetV1, lambda: models.mobilenet_v1(scale=0.25, num_classes=10)),
     "mobilenet_v2": partial(_twins, vision_torch.MobileNetV2, lambda: models.mobilenet_v2(scale=0.5, num_classes=10)),
-    "mobilenet_v3_small": partial(
-        _twins, vision_torch.MobileNetV3, lambda: models.mobilenet_v3_small(num_classes=10)
-    ),
+    "mobilenet_v3_small": partial(_twins, vision_torch.MobileNetV3, lambda: models.mobilenet_v3_small(num_classes=10)),
     "mobilenet_v3_small-train": partial(
         _twins, vision_torch.MobileNetV3, lambda: models.mobilenet_v3_small(num_classes=10), training=True
     ),
@@ -108,7 +107,7 @@ VISION: Mapping[str, Callable[[], Pair]] = {
     "shufflenet": partial(_twins, vision_torch.ShuffleNet, lambda: models.shufflenet_v2_x0_5(num_classes=10)),
     "densenet121": partial(_twins, vision_torch.DenseNet, lambda: models.densenet121(num_classes=10)),
     "vgg11": partial(_twins, vision_torch.VGG, _vgg, 32),
-}  # fmt: skip
+}
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -161,9 +160,7 @@ def _trained_rows() -> Pair:
 def _trained_attention() -> Pair:
     """Return a Transformer whose softmax is steep: gradients through it are ill-conditioned."""
     torch.manual_seed(0)
-    return _trained(
-        sequences_torch.Vision(), sequences_paddle.Vision(), (3, 16, 16), steps=300, see=_enlarged
-    )
+    return _trained(sequences_torch.Vision(), sequences_paddle.Vision(), (3, 16, 16), steps=300, see=_enlarged)
 
 
 def _enlarged(images: Any) -> Any:
@@ -171,9 +168,7 @@ def _enlarged(images: Any) -> Any:
     return images.repeat(2, 2).repeat(2, 3).repeat(3, 1)
 
 
-def _learning(
-    family: str, optimizer: str, scheduler: str = "", loss: str = "", *, training: bool = False
-) -> Pair:
+def _learning(family: str, optimizer: str, scheduler: str = "", loss: str = "", *, training: bool = False) -> Pair:
     """Return a pair with equal losses, optimizers and schedulers."""
     pair = build(FAMILIES[family], training=training)
     pair.loss = LOSSES[loss]
@@ -182,13 +177,9 @@ def _learning(
     return pair
 
 
-def _variant(
-    name: str, inputs: Callable[[np.random.Generator], dict[str, Any]], *, training: bool = False
-) -> Pair:
+def _variant(name: str, inputs: Callable[[np.random.Generator], dict[str, Any]], *, training: bool = False) -> Pair:
     """Return a pair of variants; a port may say how it takes torch's weights."""
-    family = Family(
-        reference=getattr(variants_torch, name), port=getattr(variants_paddle, name), inputs=inputs
-    )
+    family = Family(reference=getattr(variants_torch, name), port=getattr(variants_paddle, name), inputs=inputs)
     return build(family, training=training)
 
 

@@ -134,12 +134,7 @@ def _around(code: str, part: str, torch: str, paddle: str, old: str, new: str, *
 
 def _loss(code: str, torch: str, paddle: str, old: str, new: str) -> CodeFault:
     return _around(
-        code,
-        "loss",
-        f"def loss(output, label):\n    {torch}",
-        f"def loss(output, label):\n    {paddle}",
-        old,
-        new,
+        code, "loss", f"def loss(output, label):\n    {torch}", f"def loss(output, label):\n    {paddle}", old, new
     )
 
 
@@ -221,10 +216,7 @@ CODES = (
     _code("shift-ratio", "n, c, h, w = x.shape\nv = x.reshape(n // 2, 2, c, h, w)\nzero = torch.zeros_like(v[:, :1])\nback, ahead = torch.cat([zero, v[:, :-1]], 1), torch.cat([v[:, 1:], zero], 1)\nreturn torch.cat([back[:, :, : c // 4], ahead[:, :, c // 4 : c // 2], v[:, :, c // 2 :]], 2).reshape(x.shape)", "return F.temporal_shift(x, 2, 0.25)", "0.25", "0.125", (4, 8, 4, 4)),
     _code("value", 'mask = torch.ones(5, 5).tril() == 0\nreturn (x @ x.transpose(1, 2)).masked_fill(mask, float("-inf")).softmax(-1)', 'mask = paddle.ones([5, 5]).tril() == 0\nreturn F.softmax((x @ x.transpose([0, 2, 1])).masked_fill(mask, -float("inf")), -1)', '-float("inf")', "-1.0"),
 )  # fmt: skip
-WEIGHTED = (
-    "self.first = nn.Linear(6, 6)\nself.second = nn.Linear(6, 6)",
-    "return self.second(self.first(x).tanh())",
-)
+WEIGHTED = ("self.first = nn.Linear(6, 6)\nself.second = nn.Linear(6, 6)", "return self.second(self.first(x).tanh())")
 WEIGHTS = (
     _net("scaled-weight", "weights", (WEIGHTED[0], WEIGHTED[1], "def after(net):\n    pass"), (*WEIGHTED, "def after(net):\n    net.second.weight.set_value(net.second.weight * 1.0)"), "* 1.0", "* 2.0", SEQUENCES),
     _net("flipped-weight", "weights", ("self.layer = nn.Conv2d(4, 4, 3)", PLAIN[1], "def after(net):\n    pass"), ("self.layer = nn.Conv2D(4, 4, 3)", PLAIN[1], "def after(net):\n    net.layer.weight.set_value(net.layer.weight.clone())"), ".clone()", ".flip([2, 3])", IMAGES),
@@ -285,9 +277,7 @@ DATA = (
     _data("vocabulary", EACH, "[(image,", "[((image * 7) % 53,", start=SEQUENCE),
 )  # fmt: skip
 TOP = 'def metric(outputs, labels):\n    return {"top1": float((np.asarray(outputs).argmax(1) == np.asarray(labels)).mean())}'
-METRICS = (
-    _metric("percentage", TOP, ".mean())", ".mean() * 100)"),
-)  # fmt: skip
+METRICS = (_metric("percentage", TOP, ".mean())", ".mean() * 100)"),)
 FAULTS = (*LAYERS, *CODES, *WEIGHTS, *LOSSES, *OPTIMIZERS, *SCHEDULES, *DATA, *METRICS)
 
 

@@ -70,9 +70,7 @@ def transform(
 
 
 def samples(
-    change: Callable[[Any], Any] = lambda image: image,
-    label: Callable[[int], Any] = lambda one: one,
-    **arguments: Any,
+    change: Callable[[Any], Any] = lambda image: image, label: Callable[[int], Any] = lambda one: one, **arguments: Any
 ) -> list[Any]:
     """Return finished images, changed, with their labels."""
     return [(change(transform(raw, **arguments)), label(one)) for raw, one in zip(RAWS, LABELS, strict=True)]
@@ -80,14 +78,10 @@ def samples(
 
 def _data(name: str, codes: str | tuple[str, ...], port: Any, reference: Any = None) -> PlantedData:
     wanted = (codes,) if isinstance(codes, str) else codes
-    return PlantedData(
-        id=name, codes=wanted, reference=samples() if reference is None else reference, port=port
-    )
+    return PlantedData(id=name, codes=wanted, reference=samples() if reference is None else reference, port=port)
 
 
-def _transforms(
-    name: str, codes: str | tuple[str, ...], port: Any, reference: Any = transform
-) -> PlantedData:
+def _transforms(name: str, codes: str | tuple[str, ...], port: Any, reference: Any = transform) -> PlantedData:
     wanted = (codes,) if isinstance(codes, str) else codes
     return PlantedData(id=name, codes=wanted, reference=reference, port=port, samples=RAWS)
 
@@ -167,9 +161,7 @@ def _floats(raw: Any) -> Any:
     """Return the transform once more, computed otherwise: in float64, with constants for 0..255, and another order."""
     high, wide = raw.shape[:2]
     size = (SHORT, int(SHORT * high / wide)) if wide < high else (int(SHORT * wide / high), SHORT)
-    small = np.array(
-        Image.fromarray(raw).resize(size, Image.Resampling.BILINEAR), dtype=np.float64
-    ).transpose(2, 0, 1)
+    small = np.array(Image.fromarray(raw).resize(size, Image.Resampling.BILINEAR), dtype=np.float64).transpose(2, 0, 1)
     scaled = small * (1 / (255 * STD))[:, None, None] - (MEAN / STD)[:, None, None]
     top, left = (round((length - CROP) / 2) for length in small.shape[1:])
     return scaled[:, top : top + CROP, left : left + CROP]
@@ -184,7 +176,7 @@ CLEAN_DATA = (
     _data("generator", (), lambda: iter(CLEAN_SAMPLES)),
     _data("labels-int32", (), samples(label=np.int32)),
     _transforms("transforms", (), _floats),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,9 +211,7 @@ def top(k: int = 1, factor: float = 1.0, *, error: bool = False) -> Callable[[An
 
 def class_mean(outputs: Any, labels: Any) -> float:
     """Return the mean of the classes' accuracies."""
-    return float(
-        np.mean([(outputs[labels == one].argmax(axis=1) == one).mean() for one in np.unique(labels)])
-    )
+    return float(np.mean([(outputs[labels == one].argmax(axis=1) == one).mean() for one in np.unique(labels)]))
 
 
 def f1(average: str) -> Callable[[Any, Any], float]:
@@ -247,9 +237,7 @@ def above(threshold: float) -> Callable[[Any, Any], float]:
 
 def without(label: int) -> Callable[[Any, Any], float]:
     """Return the accuracy of samples of any other label."""
-    return lambda outputs, labels: float(
-        (outputs[labels != label].argmax(axis=1) == labels[labels != label]).mean()
-    )
+    return lambda outputs, labels: float((outputs[labels != label].argmax(axis=1) == labels[labels != label]).mean())
 
 
 def plain(outputs: Any, labels: Any) -> float:
@@ -260,9 +248,7 @@ def plain(outputs: Any, labels: Any) -> float:
 def in_chunks(size: int) -> Callable[[Any, Any], float]:
     """Return the mean of the accuracies of batches."""
     return lambda outputs, labels: float(
-        np.mean(
-            [plain(outputs[at : at + size], labels[at : at + size]) for at in range(0, len(labels), size)]
-        )
+        np.mean([plain(outputs[at : at + size], labels[at : at + size]) for at in range(0, len(labels), size)])
     )
 
 

@@ -12,35 +12,20 @@ from zoo.odd_layers import Cast, Cropped, Detached, EpsilonOutside, OtherAxes, S
 from zoo.pairs import EVAL, TRAIN, Fault, Plant, code, frozen, instead, setting, swapped, weight, wrapped
 
 Array = np.ndarray[Any, Any]
-OTHER_WEIGHT = (
-    "weight",
-    "parameter",
-    "parameters",
-    "parameter-value",
-    "wrong-weight",
-    "other-weight",
-    "other-weights",
-)  # fmt: skip
+OTHER_WEIGHT = ("weight", "parameter", "parameters", "parameter-value", "wrong-weight", "other-weight", "other-weights")
 PERMUTED = ("permuted-weight", "transposed-weight")
 ACTIVATION = ("other-activation", "activation", "different-activation", "wrong-activation")
 NO_ACTIVATION = ("missing-activation",)
 EXTRA_ACTIVATION = ("extra-activation", "softmax-twice")
 EXPONENT = ("scale-factor", "scale")
-RESIDUAL = (
-    "residual",
-    "shortcut",
-    "missing-shortcut",
-    "missing-residual",
-    "residual-scale",
-    "residual-order",
-)  # fmt: skip
+RESIDUAL = ("residual", "shortcut", "missing-shortcut", "missing-residual", "residual-scale", "residual-order")
 ORDER = ("concat-order", "permuted-channels", "permuted-input", "permuted-output")
 CUT = ("stop-gradient", "detached", "gradient-cut", "cut-gradient", "missing-gradient", "trainable")
 
 
 def _fault(
     name: str, family: str, where: str | Sequence[str], codes: Sequence[str], *plants: Plant, mode: str = EVAL
-) -> Fault:  # fmt: skip
+) -> Fault:
     """Return a fault of a layer, or of the code of a container."""
     paths = (where,) if isinstance(where, str) else tuple(where)
     return Fault(id=name, family=family, where=paths, codes=tuple(codes), plant=plants, mode=mode)
@@ -306,9 +291,7 @@ RECURRENT = (
 
 
 def _loss(name: str, family: str, loss: str, codes: Sequence[str]) -> Fault:
-    return Fault(
-        id=f"loss-{name}", family=family, where=("loss",), codes=tuple(codes), loss=loss, part="loss"
-    )
+    return Fault(id=f"loss-{name}", family=family, where=("loss",), codes=tuple(codes), loss=loss, part="loss")
 
 
 def _update(name: str, optimizer: str, codes: Sequence[str], family: str = "plain") -> Fault:

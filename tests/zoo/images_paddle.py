@@ -39,14 +39,8 @@ class Basic(nn.Layer):
 
     def __init__(self, inside: int, outside: int, stride: int = 1) -> None:
         super().__init__()
-        self.conv1, self.bn1 = (
-            nn.Conv2D(inside, outside, 3, stride, 1, bias_attr=False),
-            nn.BatchNorm2D(outside),
-        )
-        self.conv2, self.bn2 = (
-            nn.Conv2D(outside, outside, 3, 1, 1, bias_attr=False),
-            nn.BatchNorm2D(outside),
-        )
+        self.conv1, self.bn1 = (nn.Conv2D(inside, outside, 3, stride, 1, bias_attr=False), nn.BatchNorm2D(outside))
+        self.conv2, self.bn2 = (nn.Conv2D(outside, outside, 3, 1, 1, bias_attr=False), nn.BatchNorm2D(outside))
         self.relu = nn.ReLU()
         self.downsample = None
         if stride != 1 or inside != outside:
@@ -140,14 +134,13 @@ class Mobile(nn.Layer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.bn = (
-            nn.Conv2D(3, 8, 3, 2, 1, bias_attr=False),
-            nn.BatchNorm2D(8, epsilon=1e-3, momentum=0.99),
-        )
+        self.conv, self.bn = (nn.Conv2D(3, 8, 3, 2, 1, bias_attr=False), nn.BatchNorm2D(8, epsilon=1e-3, momentum=0.99))
         self.stages = nn.Sequential(
-            Inverted(8, 16, 8, 1, True), Inverted(8, 16, 12, 2, False), Inverted(12, 24, 12, 1, True),
+            Inverted(8, 16, 8, 1, True),
+            Inverted(8, 16, 12, 2, False),
+            Inverted(12, 24, 12, 1, True),
             Inverted(12, 24, 12, 1, False),
-        )  # fmt: skip
+        )
         self.avgpool, self.fc1 = nn.AdaptiveAvgPool2D(1), nn.Linear(12, 24)
         self.act, self.drop, self.fc2 = nn.Hardswish(), nn.Dropout(0.2), nn.Linear(24, 10)
 
@@ -248,9 +241,7 @@ class Outputs(nn.Layer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1, self.bn1, self.conv2 = (
-            nn.Conv2D(3, 8, 3, 2, 1), nn.BatchNorm2D(8), nn.Conv2D(8, 8, 3, 2, 1)
-        )  # fmt: skip
+        self.conv1, self.bn1, self.conv2 = (nn.Conv2D(3, 8, 3, 2, 1), nn.BatchNorm2D(8), nn.Conv2D(8, 8, 3, 2, 1))
         self.boxes, self.scores = nn.Conv2D(8, 8, 3, 1, 1), nn.Conv2D(8, 4, 3, 1, 1)
         self.embed, self.norm = nn.Linear(8, 16), nn.LayerNorm(16)
         self.softmax = nn.Softmax(1)
@@ -260,9 +251,7 @@ class Outputs(nn.Layer):
         boxes = self.boxes(x)
         boxes = boxes if self.fault == "no sigmoid" else F.sigmoid(boxes)
         scores = self.softmax(self.scores(x))
-        vector = F.normalize(
-            self.norm(self.embed(x.mean([2, 3]))), p=1 if self.fault == "other norm" else 2, axis=-1
-        )
+        vector = F.normalize(self.norm(self.embed(x.mean([2, 3]))), p=1 if self.fault == "other norm" else 2, axis=-1)
         return {"boxes": boxes, "scores": scores, "aside": (vector, x)}
 
 
@@ -272,10 +261,7 @@ class Clip(nn.Layer):
     def __init__(self) -> None:
         super().__init__()
         self.conv1, self.bn1 = nn.Conv3D(3, 6, 3, padding=1, bias_attr=False), nn.BatchNorm3D(6)
-        self.conv2, self.bn2 = (
-            nn.Conv3D(6, 8, (3, 1, 1), stride=(2, 1, 1), padding=(1, 0, 0)),
-            nn.BatchNorm3D(8),
-        )
+        self.conv2, self.bn2 = (nn.Conv3D(6, 8, (3, 1, 1), stride=(2, 1, 1), padding=(1, 0, 0)), nn.BatchNorm3D(8))
         self.pool2 = nn.AvgPool3D(2, 2)
         self.drop, self.fc = nn.Dropout(0.5), nn.Linear(8, 6)
 

@@ -17,9 +17,7 @@ class Plain(nn.Module):
             nn.Conv2d(8, 12, 5, stride=2, padding=2, bias=False), nn.BatchNorm2d(12), nn.LeakyReLU(0.1),
             nn.AvgPool2d(3, 1, 1, count_include_pad=False), nn.Conv2d(12, 12, 3), nn.ELU(),
         )  # fmt: skip
-        self.classifier = nn.Sequential(
-            nn.Flatten(), nn.Dropout(0.3), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 10)
-        )
+        self.classifier = nn.Sequential(nn.Flatten(), nn.Dropout(0.3), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 10))
 
     def forward(self, x):
         return self.classifier(self.features(x))
@@ -35,9 +33,7 @@ class Basic(nn.Module):
         self.conv2, self.bn2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False), nn.BatchNorm2d(outside)
         self.downsample = None
         if stride != 1 or inside != outside:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside)
-            )
+            self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
 
     def forward(self, x):
         kept = x if self.downsample is None else self.downsample(x)
@@ -88,10 +84,7 @@ class Inverted(nn.Module):
         ]  # fmt: skip
         if squeeze:
             layers.append(Squeeze(wide))
-        layers += [
-            nn.Conv2d(wide, outside, 1, bias=False),
-            nn.BatchNorm2d(outside, eps=1e-3, momentum=0.01),
-        ]
+        layers += [nn.Conv2d(wide, outside, 1, bias=False), nn.BatchNorm2d(outside, eps=1e-3, momentum=0.01)]
         self.block = nn.Sequential(*layers)
 
     def forward(self, x):
@@ -134,9 +127,7 @@ class Inception(nn.Module):
         super().__init__()
         self.branch1 = nn.Sequential(nn.Conv2d(inside, 6, 1), nn.ReLU())
         self.branch2 = nn.Sequential(nn.Conv2d(inside, 6, 1), nn.ReLU(), nn.Conv2d(6, 6, 3, 1, 1), nn.ReLU())
-        self.branch3 = nn.Sequential(
-            nn.MaxPool2d(3, 1, 1, ceil_mode=True), nn.Conv2d(inside, 6, 1), nn.ReLU()
-        )
+        self.branch3 = nn.Sequential(nn.MaxPool2d(3, 1, 1, ceil_mode=True), nn.Conv2d(inside, 6, 1), nn.ReLU())
         self.branch4 = nn.Sequential(nn.AvgPool2d(3, 1, 1), nn.Conv2d(inside, 6, 1), nn.ReLU())
 
     def forward(self, x):
@@ -213,10 +204,7 @@ class Clip(nn.Module):
         super().__init__()
         self.conv1, self.bn1 = nn.Conv3d(3, 6, 3, padding=1, bias=False), nn.BatchNorm3d(6)
         self.pool1 = nn.MaxPool3d((1, 2, 2), (1, 2, 2))
-        self.conv2, self.bn2 = (
-            nn.Conv3d(6, 8, (3, 1, 1), stride=(2, 1, 1), padding=(1, 0, 0)),
-            nn.BatchNorm3d(8),
-        )
+        self.conv2, self.bn2 = (nn.Conv3d(6, 8, (3, 1, 1), stride=(2, 1, 1), padding=(1, 0, 0)), nn.BatchNorm3d(8))
         self.pool2, self.relu = nn.AvgPool3d(2, 2), nn.ReLU()
         self.drop, self.fc = nn.Dropout(0.5), nn.Linear(8, 6)
 
@@ -263,9 +251,11 @@ class Autoencoder(nn.Module):
         self.mean, self.log_variance = nn.Linear(32, 5), nn.Linear(32, 5)
         self.decode = nn.Linear(5, 32)
         self.decoder = nn.Sequential(
-            nn.ConvTranspose2d(8, 6, 3, 2, 1, output_padding=1), nn.ReLU(),
-            nn.ConvTranspose2d(6, 1, 4, 2, 1), nn.Sigmoid(),
-        )  # fmt: skip
+            nn.ConvTranspose2d(8, 6, 3, 2, 1, output_padding=1),
+            nn.ReLU(),
+            nn.ConvTranspose2d(6, 1, 4, 2, 1),
+            nn.Sigmoid(),
+        )
 
     def forward(self, image, noise):
         x = self.encoder(image)

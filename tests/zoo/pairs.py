@@ -65,22 +65,23 @@ def _normal(random: np.random.Generator, *shape: int) -> np.ndarray[Any, Any]:
     return random.standard_normal(shape, dtype=np.float32)
 
 
-def _both(
-    name: str, inputs: Callable[..., Any], classes: int = 0, *, text: bool = False, **options: Any
-) -> Family:
+def _both(name: str, inputs: Callable[..., Any], classes: int = 0, *, text: bool = False, **options: Any) -> Family:
     ours, theirs = (sequences_torch, sequences_paddle) if text else (images_torch, images_paddle)
     return Family(
-        reference=lambda: getattr(ours, name)(**options), port=lambda: getattr(theirs, name)(**options),
-        inputs=inputs, classes=classes,
-    )  # fmt: skip
+        reference=lambda: getattr(ours, name)(**options),
+        port=lambda: getattr(theirs, name)(**options),
+        inputs=inputs,
+        classes=classes,
+    )
 
 
 def _recurrent(kind: str, *, both_ways: bool = False) -> Family:
     return Family(
         reference=lambda: sequences_torch.Recurrent(kind, **({"bidirectional": True} if both_ways else {})),
         port=lambda: sequences_paddle.Recurrent(kind, **({"direction": "bidirect"} if both_ways else {})),
-        inputs=_tokens(40, 9), classes=4,
-    )  # fmt: skip
+        inputs=_tokens(40, 9),
+        classes=4,
+    )
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -93,8 +94,7 @@ FAMILIES: Mapping[str, Family] = {
     "clip": _both("Clip", lambda random: {"args": _normal(random, 4, 3, 8, 8, 8)}, 6),
     "frames": _both("Frames", lambda random: {"clip": _normal(random, 3, 4, 3, 12, 12)}, 6),
     "autoencoder": _both(
-        "Autoencoder",
-        lambda random: {"image": random.random((3, 1, 8, 8), np.float32), "noise": _normal(random, 3, 5)},
+        "Autoencoder", lambda random: {"image": random.random((3, 1, 8, 8), np.float32), "noise": _normal(random, 3, 5)}
     ),
     "siamese": _both("Siamese", lambda random: {"args": (_normal(random, 4, 1, 8, 8), _normal(random, 4, 1, 8, 8))}),
     "deep": _both("Deep", lambda random: {"args": _normal(random, 5, 16)}, 4),
@@ -112,10 +112,8 @@ FAMILIES: Mapping[str, Family] = {
         text=True,
     ),
     "builtin": _both("Builtin", lambda random: {"args": _normal(random, 3, 7, 6)}, text=True),
-    "builtin-prenorm": _both(
-        "Builtin", lambda random: {"args": _normal(random, 3, 7, 6)}, text=True, norm_first=True
-    ),
-}  # fmt: skip
+    "builtin-prenorm": _both("Builtin", lambda random: {"args": _normal(random, 3, 7, 6)}, text=True, norm_first=True),
+}
 
 
 def build(family: Family, seed: int = 0, *, training: bool = False) -> Pair:
@@ -153,9 +151,7 @@ def shake(reference: Any, seed: int) -> None:
 def copy_weights(reference: Any, port: Any) -> None:
     """Give the port the reference's weights; its `take` does that where it is there, `names` helps where not."""
     if hasattr(port, "take"):
-        port.set_state_dict(
-            port.take({name: tensor.numpy() for name, tensor in reference.state_dict().items()})
-        )
+        port.set_state_dict(port.take({name: tensor.numpy() for name, tensor in reference.state_dict().items()}))
         return
     names = getattr(port, "names", None)
     port.set_state_dict(to_paddle(reference, reference.state_dict(), port, names).state)
@@ -203,9 +199,10 @@ class instead:  # noqa: N801
     def __call__(self, port: Any) -> None:
         old, new = layer_at(port, self.path), self.make()
         kept = {
-            name: tensor.numpy() for name, tensor in old.state_dict().items()
+            name: tensor.numpy()
+            for name, tensor in old.state_dict().items()
             if name in new.state_dict() and list(new.state_dict()[name].shape) == list(tensor.shape)
-        }  # fmt: skip
+        }
         new.set_state_dict(kept) if kept else None
         new.train() if old.training else new.eval()
         parent, _, name = self.path.rpartition(".")
@@ -252,9 +249,7 @@ class swapped:  # noqa: N801
 
     def __call__(self, port: Any) -> None:
         first, second = layer_at(port, self.one), layer_at(port, self.other)
-        states = [
-            {name: value.numpy() for name, value in one.state_dict().items()} for one in (first, second)
-        ]
+        states = [{name: value.numpy() for name, value in one.state_dict().items()} for one in (first, second)]
         assert any(not np.array_equal(states[0][name], states[1][name]) for name in states[0])
         first.set_state_dict(states[1])
         second.set_state_dict(states[0])

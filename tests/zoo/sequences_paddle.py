@@ -33,9 +33,7 @@ class Attention(nn.Layer):
         scores = paddle.matmul(q * scale, k, transpose_y=True)
         if mask is not None and self.fault != "no mask":
             scores = paddle.where(mask, scores, paddle.full_like(scores, -1e9))
-        mixed = paddle.matmul(
-            self.drop(F.softmax(scores, axis=-2 if self.fault == "softmax axis" else -1)), v
-        )
+        mixed = paddle.matmul(self.drop(F.softmax(scores, axis=-2 if self.fault == "softmax axis" else -1)), v)
         return self.out_proj(mixed.transpose([0, 2, 1, 3]).flatten(2))
 
 
@@ -94,9 +92,7 @@ class Transformer(nn.Layer):
     def __init__(self, *, before: bool = True, fused: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
         self.tok, self.pos = nn.Embedding(40, 16, padding_idx=0), nn.Embedding(12, 16)
-        self.layers = nn.LayerList(
-            [Encoder(16, 4, before=before, fused=fused, dropout=dropout) for _ in range(3)]
-        )
+        self.layers = nn.LayerList([Encoder(16, 4, before=before, fused=fused, dropout=dropout) for _ in range(3)])
         self.norm, self.head = nn.LayerNorm(16, epsilon=1e-6), nn.Linear(16, 5)
 
     def forward(self, tokens):
@@ -126,9 +122,9 @@ class Language(nn.Layer):
     def forward(self, tokens):
         length = tokens.shape[1]
         x = self.wte(tokens) + self.wpe(paddle.arange(length))
-        mask = paddle.tril(
-            paddle.ones([length, length]), diagonal=1 if self.fault == "sees the next" else 0
-        ).astype("bool")
+        mask = paddle.tril(paddle.ones([length, length]), diagonal=1 if self.fault == "sees the next" else 0).astype(
+            "bool"
+        )
         for layer in self.h:
             x = layer(x, mask)
         return paddle.matmul(self.ln_f(x), self.wte.weight, transpose_y=True)
@@ -140,10 +136,7 @@ class Vision(nn.Layer):
     def __init__(self) -> None:
         super().__init__()
         self.patch_embed = nn.Conv2D(3, 16, 4, 4)
-        self.cls_token, self.pos_embed = (
-            self.create_parameter([1, 1, 16]),
-            self.create_parameter([1, 17, 16]),
-        )
+        self.cls_token, self.pos_embed = (self.create_parameter([1, 1, 16]), self.create_parameter([1, 17, 16]))
         self.blocks = nn.LayerList([Encoder(16, 4, before=True, fused=True) for _ in range(3)])
         self.norm, self.head = nn.LayerNorm(16, epsilon=1e-6), nn.Linear(16, 10)
 
@@ -193,9 +186,7 @@ class Translator(nn.Layer):
 
     def forward(self, source, target):
         read, state = self.read(self.words_in(source))
-        written = self.write(
-            self.words_out(target), paddle.zeros_like(state) if self.fault == "no state" else state
-        )[0]
+        written = self.write(self.words_out(target), paddle.zeros_like(state) if self.fault == "no state" else state)[0]
         weights = F.softmax(
             paddle.matmul(written, read, transpose_y=True), axis=1 if self.fault == "softmax axis" else -1
         )

@@ -21,8 +21,7 @@ class Attention(nn.Module):
     def forward(self, x, mask=None):
         batch, length, width = x.shape
         q, k, v = (
-            layer(x).view(batch, length, self.heads, self.size).transpose(1, 2)
-            for layer in (self.q, self.k, self.v)
+            layer(x).view(batch, length, self.heads, self.size).transpose(1, 2) for layer in (self.q, self.k, self.v)
         )
         scores = q @ k.transpose(-2, -1) / math.sqrt(self.size)
         if mask is not None:
@@ -71,9 +70,7 @@ class Transformer(nn.Module):
     def __init__(self, *, before: bool = True, fused: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
         self.tok, self.pos = nn.Embedding(40, 16, padding_idx=0), nn.Embedding(12, 16)
-        self.layers = nn.ModuleList(
-            [Encoder(16, 4, before=before, fused=fused, dropout=dropout) for _ in range(3)]
-        )
+        self.layers = nn.ModuleList([Encoder(16, 4, before=before, fused=fused, dropout=dropout) for _ in range(3)])
         self.norm, self.head = nn.LayerNorm(16, eps=1e-6), nn.Linear(16, 5)
 
     def forward(self, tokens):
@@ -163,9 +160,7 @@ class Builtin(nn.Module):
     def __init__(self, *, norm_first: bool = False) -> None:
         super().__init__()
         self.embed = nn.Linear(6, 16)
-        layer = nn.TransformerEncoderLayer(
-            16, 2, 24, 0.0, activation="gelu", batch_first=True, norm_first=norm_first
-        )
+        layer = nn.TransformerEncoderLayer(16, 2, 24, 0.0, activation="gelu", batch_first=True, norm_first=norm_first)
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.out = nn.Linear(16, 3)
 

@@ -61,8 +61,10 @@ def test_what_each_fault_changes_is_recorded():
 
 def test_every_edit_is_in_its_file():
     for one in (*FOURTH_FAULTS, *FOURTH_CLEAN):
-        for side, edits in (("paddle", getattr(one, "port_edits", None) or getattr(one, "edits", ())),
-                            ("torch", getattr(one, "reference_edits", ()))):  # fmt: skip
+        for side, edits in (
+            ("paddle", getattr(one, "port_edits", None) or getattr(one, "edits", ())),
+            ("torch", getattr(one, "reference_edits", ())),
+        ):
             source = (NETS / f"{one.family}_{side}.py").read_text(encoding="utf-8")
             assert not edits or edited(source, edits) != source, one.id
 
@@ -122,17 +124,13 @@ def test_every_fault_changes_numbers(fault):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    "fault", [one for one in FOURTH_FAULTS if one.part in PLACED], ids=lambda one: one.id
-)
+@pytest.mark.parametrize("fault", [one for one in FOURTH_FAULTS if one.part in PLACED], ids=lambda one: one.id)
 def test_every_fault_is_where_it_says(fault):
     faulty = planted(fault, double=True)
     paths = {path for path, _ in faulty.port.named_sublayers(include_self=True)}
     assert set(fault.where) <= paths
     place = first_apart(sound(fault), faulty)
-    assert place is None or place in fault.where, (
-        "a fault that only changes gradients or updates has no such place"
-    )
+    assert place is None or place in fault.where, "a fault that only changes gradients or updates has no such place"
 
 
 @pytest.mark.nightly

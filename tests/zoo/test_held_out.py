@@ -24,12 +24,7 @@ SAMPLE = (
     "linknet-dec1-odd-crop", "detector-head-first-scale", "detector-net-bilinear", "tsm-0-into-the-past",
     "edsr-net-mean-not-subtracted", "crf-crf-transitions-transposed", "fm-net-no-offsets", "gpt-dropout-mode",
 )  # fmt: skip
-CLEAN_SAMPLE = (
-    "second-swin-eval",
-    "second-fm-train",
-    "variant-kernel-attention-causal",
-    "variant-gates-by-formula",
-)
+CLEAN_SAMPLE = ("second-swin-eval", "second-fm-train", "variant-kernel-attention-causal", "variant-gates-by-formula")
 
 
 @pytest.mark.parametrize("fault", [one for one in SECOND_FAULTS if one.id in SAMPLE], ids=lambda one: one.id)

@@ -41,10 +41,7 @@ def test_the_third_zoo_is_what_it_is_said_to_be():
 def test_the_places_of_faults_are_layers_of_the_port(family):
     paths = {"", *(name for name, _ in pair(family).port.named_sublayers())}
     assert {
-        one
-        for fault in THIRD_FAULTS
-        if fault.family == family and fault.part == "layer"
-        for one in fault.where
+        one for fault in THIRD_FAULTS if fault.family == family and fault.part == "layer" for one in fault.where
     } <= paths
 
 

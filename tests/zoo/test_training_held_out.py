@@ -33,9 +33,7 @@ MISSED = {
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.xfail(reason=MISSED[name], strict=True))
-        if name in MISSED
-        else name
+        pytest.param(name, marks=pytest.mark.xfail(reason=MISSED[name], strict=True)) if name in MISSED else name
         for name in HELD_OUT
     ],
 )

@@ -41,9 +41,7 @@ def test_an_equal_pair_raises_no_alarm(name):
     report = align(CLEAN[name]())
     assert report.passed, str(report)
     assert report.first_divergence is None
-    assert any(one.closeness is not Closeness.NOT_COMPARABLE for one in report.layers), (
-        "something was compared"
-    )
+    assert any(one.closeness is not Closeness.NOT_COMPARABLE for one in report.layers), "something was compared"
 
 
 def test_the_lists_are_what_they_are_said_to_be():

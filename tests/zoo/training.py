@@ -69,10 +69,7 @@ LOSSES: Mapping[str, Losses] = {
         cross_entropy,
         lambda output, labels: PF.cross_entropy(output, labels, reduction="sum") / output.shape[-1],
     ),
-    "smoothing": (
-        cross_entropy,
-        lambda output, labels: PF.cross_entropy(output, labels, label_smoothing=0.1),
-    ),
+    "smoothing": (cross_entropy, lambda output, labels: PF.cross_entropy(output, labels, label_smoothing=0.1)),
     "class weights": (cross_entropy, _class_weights),
     "ignored": (cross_entropy, _ignored),
     "log2": (cross_entropy, _from_scratch(2.0)),
@@ -153,11 +150,8 @@ OPTIMIZERS: Mapping[str, Builders] = {
     "clip right": (_clipped(momentum=0.9), _momentum(grad_clip=paddle.nn.ClipGradByGlobalNorm(0.1))),
     "clip value": (_clipped(momentum=0.9), _momentum(grad_clip=paddle.nn.ClipGradByValue(0.1))),
     "clip each": (_clipped(momentum=0.9), _momentum(grad_clip=paddle.nn.ClipGradByNorm(0.1))),
-    "rmsprop centered": (
-        _torch("RMSprop", alpha=0.95, centered=True),
-        _paddle("RMSProp", rho=0.95, epsilon=1e-8),
-    ),
-}  # fmt: skip
+    "rmsprop centered": (_torch("RMSprop", alpha=0.95, centered=True), _paddle("RMSProp", rho=0.95, epsilon=1e-8)),
+}
 
 
 def _torch_schedule(kind: str, **options: Any) -> Callable[..., Any]:
@@ -177,9 +171,7 @@ SCHEDULERS: Mapping[str, Builders] = {
     "cosine right": (_COSINE, _paddle_schedule("CosineAnnealingDecay", learning_rate=RATE, T_max=10)),
     "warm right": (
         _WARM,
-        _paddle_schedule(
-            "LinearWarmup", learning_rate=RATE, warmup_steps=4, start_lr=RATE * 0.1, end_lr=RATE
-        ),
+        _paddle_schedule("LinearWarmup", learning_rate=RATE, warmup_steps=4, start_lr=RATE * 0.1, end_lr=RATE),
     ),
     "gamma": (_STEP, _paddle_schedule("StepDecay", learning_rate=RATE, step_size=2, gamma=0.1)),
     "step": (_STEP, _paddle_schedule("StepDecay", learning_rate=RATE, step_size=3, gamma=0.5)),

@@ -86,9 +86,7 @@ def align(one: HeldOut) -> Any:
         reference.stem.requires_grad_(False)
     random = np.random.default_rng(3)
     rows = random.standard_normal((12, 6)).astype(np.float32)
-    labels = (
-        random.integers(0, one.shape[0], 12) if one.labels is None else one.labels(random, 12, one.shape[0])
-    )
+    labels = random.integers(0, one.shape[0], 12) if one.labels is None else one.labels(random, 12, one.shape[0])
     pieces: dict[str, Any] = {
         "loss": (TF.cross_entropy, PF.cross_entropy),
         "optimizers": (partial(_sgd, momentum=0.9), partial(_momentum)),
@@ -123,8 +121,10 @@ def _without_vectors(kind: str, *, decay: float, **options: Any) -> Callable[...
 
     def build(parameters: Any) -> Any:
         given = list(parameters)
-        groups = [{"params": [one for one in given if one.ndim > 1], "weight_decay": decay},
-                  {"params": [one for one in given if one.ndim <= 1], "weight_decay": 0.0}]  # fmt: skip
+        groups = [
+            {"params": [one for one in given if one.ndim > 1], "weight_decay": decay},
+            {"params": [one for one in given if one.ndim <= 1], "weight_decay": 0.0},
+        ]
         return getattr(TO, kind)(groups, lr=RATE, **options)
 
     return build
@@ -261,13 +261,13 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
     "adamw-decay-without-rate": _update(
         _ours("AdamW", weight_decay=0.05), _own(_adamw, by_rate=False), "weight-decay", "weight-decay-form"
     ),
-    "adamw-decays-vectors": _update(
-        _without_vectors("AdamW", decay=0.1), _theirs("AdamW", weight_decay=0.1), *DECAY
-    ),
+    "adamw-decays-vectors": _update(_without_vectors("AdamW", decay=0.1), _theirs("AdamW", weight_decay=0.1), *DECAY),
     "adamw-spares-vectors": _update(
         _ours("AdamW", weight_decay=0.1),
         lambda parameters: PO.AdamW(
-            RATE, parameters=(given := list(parameters)), weight_decay=0.1,
+            RATE,
+            parameters=(given := list(parameters)),
+            weight_decay=0.1,
             apply_decay_param_fun={one.name for one in given if one.ndim > 1}.__contains__,
         ),
         *DECAY,
@@ -278,9 +278,7 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
     "adam-amsgrad-missing": _update(_ours("Adam", amsgrad=True), _theirs("Adam"), "amsgrad"),
     "adamax-for-adam": _update(_ours("Adam"), _theirs("Adamax"), "optimizer-type"),
     "adamax-beta2": _update(_ours("Adamax"), _theirs("Adamax", beta2=0.99), *BETAS),
-    "adagrad-rate-decay": _update(
-        _ours("Adagrad", lr_decay=0.1, eps=1e-6), _theirs("Adagrad"), "learning-rate-decay"
-    ),
+    "adagrad-rate-decay": _update(_ours("Adagrad", lr_decay=0.1, eps=1e-6), _theirs("Adagrad"), "learning-rate-decay"),
     "adadelta-rho": _update(_ours("Adadelta"), _theirs("Adadelta", rho=0.95, epsilon=1e-6), "beta2", "rho"),
     "rmsprop-alpha": _update(
         _ours("RMSprop", alpha=0.99), _theirs("RMSProp", rho=0.9, epsilon=1e-8), "beta2", "rho", "alpha"
@@ -290,7 +288,8 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
     ),
     "rmsprop-uncentered-decayed": _update(
         _ours("RMSprop", alpha=0.9, centered=True, weight_decay=0.01),
-        _theirs("RMSProp", rho=0.9, epsilon=1e-8, weight_decay=0.01), "centered",
+        _theirs("RMSProp", rho=0.9, epsilon=1e-8, weight_decay=0.01),
+        "centered",
     ),
     "nadam-momentum-decay": _update(_ours("NAdam"), _theirs("NAdam", momentum_decay=0.04), "momentum-decay"),
     "nadam-beta1": _update(_ours("NAdam"), _theirs("NAdam", beta1=0.8), *BETAS),
@@ -304,14 +303,17 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
     "a-slower-layer": _update(MOMENTUM[0], _slower, "learning-rate"),
     "decay-by-attribute": _update(MOMENTUM[0], _regularized, *DECAY),
     "nesterov-and-decay": _update(
-        _ours("SGD", momentum=0.9, nesterov=True, weight_decay=0.01), _theirs("Momentum", momentum=0.9, weight_decay=0.01),
+        _ours("SGD", momentum=0.9, nesterov=True, weight_decay=0.01),
+        _theirs("Momentum", momentum=0.9, weight_decay=0.01),
         "nesterov",
     ),
     # From zero on, a momentum that averages is one of a tenth of the rate.
     "averaged-momentum": _update(MOMENTUM[0], _own(_averaged), "dampening", "momentum-start", "learning-rate"),
     "gradients-of-a-quarter": _update(
-        _ours("SGD", momentum=0.9, weight_decay=0.05), _own(_shared, share=0.25, decay=0.05),
-        "gradient-scale", "accumulated-gradients",
+        _ours("SGD", momentum=0.9, weight_decay=0.05),
+        _own(_shared, share=0.25, decay=0.05),
+        "gradient-scale",
+        "accumulated-gradients",
     ),
     "cleared-every-other-step": _update(
         MOMENTUM[0], lambda parameters: _ClearedLate(RATE, 0.9, parameters=list(parameters)), "accumulated-gradients"
@@ -325,10 +327,8 @@ OPTIMIZERS: Mapping[str, HeldOut] = {
         partial(_clipped, limit=1.0), _theirs("AdamW", grad_clip=paddle.nn.ClipGradByGlobalNorm(5.0)), *CLIPPED
     ),
     "clips-never": _update(partial(_clipped, limit=1.0), _theirs("AdamW"), *CLIPPED),
-    "clips-by-value-too": _update(
-        _ours("Adam"), _theirs("Adam", grad_clip=paddle.nn.ClipGradByValue(0.5)), *CLIPPED
-    ),
-}  # fmt: skip
+    "clips-by-value-too": _update(_ours("Adam"), _theirs("Adam", grad_clip=paddle.nn.ClipGradByValue(0.5)), *CLIPPED),
+}
 
 
 def _schedule(ours: Any, theirs: Any, *codes: str) -> HeldOut:
@@ -687,7 +687,9 @@ EQUAL: Mapping[str, HeldOut] = {
     "adamw-spares-vectors": _update(
         _without_vectors("AdamW", decay=0.1),
         lambda parameters: PO.AdamW(
-            RATE, parameters=(given := list(parameters)), weight_decay=0.1,
+            RATE,
+            parameters=(given := list(parameters)),
+            weight_decay=0.1,
             apply_decay_param_fun={one.name for one in given if one.ndim > 1}.__contains__,
         ),
     ),
@@ -699,13 +701,9 @@ EQUAL: Mapping[str, HeldOut] = {
     "noam": _schedule(_by(_noam(30)), _decays("NoamDecay", 64, 30, RATE)),
     "restarts": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 10, 2)),
     "cycle": _schedule(TRIANGLE(step_size_up=10), THEIR_TRIANGLE(10)),
-    "cycle-halved": _schedule(
-        TRIANGLE(step_size_up=10, mode="triangular2"), THEIR_TRIANGLE(10, mode="triangular2")
-    ),
+    "cycle-halved": _schedule(TRIANGLE(step_size_up=10, mode="triangular2"), THEIR_TRIANGLE(10, mode="triangular2")),
     "plateau": _schedule(PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.5, patience=3)),
-    "natural-exponential": _schedule(
-        _rates("ExponentialLR", math.exp(-0.1)), _decays("NaturalExpDecay", RATE, 0.1)
-    ),
+    "natural-exponential": _schedule(_rates("ExponentialLR", math.exp(-0.1)), _decays("NaturalExpDecay", RATE, 0.1)),
     "inverse-time": _schedule(_by(lambda step: 1 / (1 + 0.1 * step)), _decays("InverseTimeDecay", RATE, 0.1)),
     "piecewise": _schedule(
         _rates("MultiStepLR", [20, 40]), _decays("PiecewiseDecay", [20, 40], [RATE, RATE * 0.1, RATE * 0.01])
@@ -716,7 +714,8 @@ EQUAL: Mapping[str, HeldOut] = {
     "triplet": _loss(_our_triplet, _their_triplet, **THREE),
     "cosine-margin": _loss(
         lambda output, labels: TF.cosine_embedding_loss(*output, labels, margin=0.5),
-        lambda output, labels: PF.cosine_embedding_loss(*output, labels, margin=0.5), **PAIR,
+        lambda output, labels: PF.cosine_embedding_loss(*output, labels, margin=0.5),
+        **PAIR,
     ),
     "hinge": _loss(TF.multi_margin_loss, PF.multi_margin_loss),
     "focal": _loss(_our_focal, _their_focal, labels=_bits),
@@ -728,5 +727,5 @@ EQUAL: Mapping[str, HeldOut] = {
         labels=_logs,
     ),
     "huber": _loss(partial(TF.huber_loss, delta=0.5), partial(PF.smooth_l1_loss, delta=0.5), labels=_real),
-}  # fmt: skip
+}
 """Pairs that are equal: they must pass."""

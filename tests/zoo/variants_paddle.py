@@ -104,8 +104,7 @@ class Fused(nn.Layer):
     def forward(self, x):
         batch, length, _width = x.shape
         q, k, v = (
-            layer(x).reshape([batch, length, 4, 4]).transpose([0, 2, 1, 3])
-            for layer in (self.q, self.k, self.v)
+            layer(x).reshape([batch, length, 4, 4]).transpose([0, 2, 1, 3]) for layer in (self.q, self.k, self.v)
         )
         weights = F.softmax(paddle.matmul(q, k, transpose_y=True) * 0.5)
         return self.proj(paddle.matmul(weights, v).transpose([0, 2, 1, 3]).flatten(2))

@@ -141,8 +141,7 @@ class OwnAttention(nn.Module):
         batch, length, _width = x.shape
         y = self.norm(x)
         q, k, v = (
-            layer(y).view(batch, length, 2, 8).transpose(1, 2)
-            for layer in (self.q_proj, self.k_proj, self.v_proj)
+            layer(y).view(batch, length, 2, 8).transpose(1, 2) for layer in (self.q_proj, self.k_proj, self.v_proj)
         )
         weights = (q @ k.transpose(-1, -2) / 8**0.5).softmax(-1)
         return x + self.out_proj((weights @ v).transpose(1, 2).flatten(2))
@@ -328,9 +327,7 @@ class Frozen(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem, self.norm, self.head = (
-            nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 3)
-        )  # fmt: skip
+        self.stem, self.norm, self.head = (nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 3))
         for parameter in (*self.stem.parameters(), *self.norm.parameters()):
             parameter.requires_grad_(False)
 

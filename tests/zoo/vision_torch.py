@@ -9,15 +9,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 
-def unit(
-    inside: int,
-    outside: int,
-    kernel: int = 1,
-    stride: int = 1,
-    groups: int = 1,
-    act=nn.ReLU,
-    eps: float = 1e-5,
-):
+def unit(inside: int, outside: int, kernel: int = 1, stride: int = 1, groups: int = 1, act=nn.ReLU, eps: float = 1e-5):
     """Return convolution, norm and activation."""
     layers = [
         nn.Conv2d(inside, outside, kernel, stride, kernel // 2, groups=groups, bias=False),
@@ -58,9 +50,7 @@ class Basic(nn.Module):
         super().__init__()
         self.conv1, self.bn1 = nn.Conv2d(inside, planes, 3, stride, 1, bias=False), nn.BatchNorm2d(planes)
         self.conv2, self.bn2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False), nn.BatchNorm2d(planes)
-        self.downsample = (
-            unit(inside, planes, 1, stride, act=None) if stride != 1 or inside != planes else None
-        )
+        self.downsample = unit(inside, planes, 1, stride, act=None) if stride != 1 or inside != planes else None
 
     def forward(self, x):
         kept = x if self.downsample is None else self.downsample(x)
@@ -94,10 +84,7 @@ class MobileNetV1(nn.Module):
         strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)
         layers = [unit(3, wide[0], 3, 2)]
         for number, stride in enumerate(strides):
-            layers += [
-                unit(wide[number], wide[number], 3, stride, wide[number]),
-                unit(wide[number], wide[number + 1]),
-            ]
+            layers += [unit(wide[number], wide[number], 3, stride, wide[number]), unit(wide[number], wide[number + 1])]
         self.features, self.fc = nn.Sequential(*layers), nn.Linear(wide[-1], 10)
 
     def forward(self, x):
@@ -111,9 +98,7 @@ class InvertedV2(nn.Module):
         super().__init__()
         wide = inside * expansion
         layers = [unit(inside, wide, act=nn.ReLU6)] if expansion != 1 else []
-        self.conv = nn.Sequential(
-            *layers, unit(wide, wide, 3, stride, wide, nn.ReLU6), *unit(wide, outside, act=None)
-        )
+        self.conv = nn.Sequential(*layers, unit(wide, wide, 3, stride, wide, nn.ReLU6), *unit(wide, outside, act=None))
         self.shortcut = stride == 1 and inside == outside
 
     def forward(self, x):
@@ -158,9 +143,7 @@ def _divisible(size: float) -> int:
 class InvertedV3(nn.Module):
     """An inverted residual block with excitation."""
 
-    def __init__(
-        self, inside: int, wide: int, outside: int, kernel: int, stride: int, squeeze: bool, act
-    ) -> None:
+    def __init__(self, inside: int, wide: int, outside: int, kernel: int, stride: int, squeeze: bool, act) -> None:
         super().__init__()
         layers = [unit(inside, wide, act=act, eps=1e-3)] if inside != wide else []
         layers.append(unit(wide, wide, kernel, stride, wide, act, 1e-3))
@@ -236,9 +219,7 @@ class Shuffle(nn.Module):
         if stride > 1:
             self.branch1 = nn.Sequential(unit(inside, inside, 3, stride, inside, None), unit(inside, half))
         self.branch2 = nn.Sequential(
-            unit(inside if stride > 1 else half, half),
-            unit(half, half, 3, stride, half, None),
-            unit(half, half),
+            unit(inside if stride > 1 else half, half), unit(half, half, 3, stride, half, None), unit(half, half)
         )
 
     def forward(self, x):
@@ -290,9 +271,7 @@ class DenseNet(nn.Module):
             layers += [DenseLayer(wide + 32 * place) for place in range(depth)]
             wide += 32 * depth
             if number < 3:
-                layers += [
-                    nn.BatchNorm2d(wide), nn.ReLU(), nn.Conv2d(wide, wide // 2, 1, bias=False), nn.AvgPool2d(2)
-                ]  # fmt: skip
+                layers += [nn.BatchNorm2d(wide), nn.ReLU(), nn.Conv2d(wide, wide // 2, 1, bias=False), nn.AvgPool2d(2)]
                 wide //= 2
         self.features = nn.Sequential(*layers, nn.BatchNorm2d(wide))
         self.classifier = nn.Linear(wide, 10)

@@ -121,9 +121,7 @@ def compare_truths(truths: Truths) -> tuple[float, str, str]:
     for name, array in truths.old.items():
         scale = groups[group_of(name)]
         noise = max((one.get(name, 0.0) for one in truths.noise if isfinite(one.get(name, 0.0))), default=0.0)
-        allowed = (
-            TRUTH_RTOL * (largest(array) + 1e-4 * scale) + min(NOISE_FACTOR * noise, MOST_NOISE * scale)
-        )  # fmt: skip
+        allowed = TRUTH_RTOL * (largest(array) + 1e-4 * scale) + min(NOISE_FACTOR * noise, MOST_NOISE * scale)
         ratio = _ratio(difference(array, truths.new[name]), allowed)
         if not ratio <= worst:
             worst, where = ratio, name
@@ -184,9 +182,11 @@ def describe(array: Array) -> dict[str, Any]:
     facts["finite"] = int(finite.sum())
     if values.size:
         facts |= {
-            "min": float(values.min()), "max": float(values.max()), "mean": float(values.mean()),
+            "min": float(values.min()),
+            "max": float(values.max()),
+            "mean": float(values.mean()),
             "rms": float(np.sqrt(np.mean(np.square(values)))),
-        }  # fmt: skip
+        }
     return facts
 
 
@@ -243,9 +243,7 @@ Found = tuple[bool, str, str, dict[str, float]]
 """Whether it is accepted, how, why, and the numbers behind it."""
 
 
-def judge_training(
-    left: Arrays, right: Arrays, truths: Truths | None, rules: Rules, *, samples: object = 0
-) -> Found:
+def judge_training(left: Arrays, right: Arrays, truths: Truths | None, rules: Rules, *, samples: object = 0) -> Found:
     """Judge the stage ``train``.
 
     Accepted: the metrics of several seeds are equivalent; or the first losses agree in float64, in float32 they stay in
@@ -267,19 +265,14 @@ def judge_training(
         return True, "equivalence", said, figures
     if equivalent is Answer.DIFFERENT:
         return False, "differs", said, figures
-    problem = _judge_losses(left, right, truths, rules, figures) or _judge_metrics(
-        left, right, rules, figures
-    )
+    problem = _judge_losses(left, right, truths, rules, figures) or _judge_metrics(left, right, rules, figures)
     if problem:
         return False, "differs", f"{problem}; {said}" if said else problem, figures
     if same(
-        {name: left[name] for name in left if name == "loss"},
-        {name: right[name] for name in right if name == "loss"},
+        {name: left[name] for name in left if name == "loss"}, {name: right[name] for name in right if name == "loss"}
     ):
         return True, "last places", "the losses are equal, and the metrics within the margin", figures
-    reason = (
-        "rounding: the first losses agree in float64 and stay in the envelope, the metrics within the margin"
-    )
+    reason = "rounding: the first losses agree in float64 and stay in the envelope, the metrics within the margin"
     return True, "float64", reason, figures
 
 
@@ -301,10 +294,7 @@ def _judge_seeds(
         try:
             found = judge_runs(runs[0], runs[1], margin, step=grid_step([*runs[0], *runs[1]], samples))
         except ImportError as error:
-            return (
-                Answer.NOT_ENOUGH_RUNS,
-                f"the seeds were not compared: {error}; pip install 'tipchain[stats]'",
-            )
+            return (Answer.NOT_ENOUGH_RUNS, f"the seeds were not compared: {error}; pip install 'tipchain[stats]'")
         figures[f"{metric} difference"] = found.difference
         interval = f"{found.low:+.3g} to {found.high:+.3g}, margin {margin:g}"
         if found.answer is Answer.DIFFERENT:
@@ -314,15 +304,10 @@ def _judge_seeds(
             unsure = unsure or f"{metric}: {more} seeds a side needed, 90 % interval {interval}"
     if unsure:
         return Answer.NOT_ENOUGH_RUNS, unsure
-    return (
-        Answer.EQUIVALENT,
-        f"equivalent: {', '.join(n.removeprefix(SEEDS) for n in sorted(names))} over the seeds",
-    )
+    return (Answer.EQUIVALENT, f"equivalent: {', '.join(n.removeprefix(SEEDS) for n in sorted(names))} over the seeds")
 
 
-def _judge_losses(
-    left: Arrays, right: Arrays, truths: Truths | None, rules: Rules, figures: dict[str, float]
-) -> str:
+def _judge_losses(left: Arrays, right: Arrays, truths: Truths | None, rules: Rules, figures: dict[str, float]) -> str:
     """Return what is wrong with the losses, or ""."""
     if "loss" not in left or "loss" not in right:
         return ""  # a published benchmark has none
@@ -434,10 +419,7 @@ def compare_bundles(old: BundleSide, new: BundleSide, rules: Rules) -> list[Evid
 def _judge_weights(old: BundleManifest, new: BundleManifest, found: list[Evidence]) -> list[Evidence]:
     """Judge the weights where no stage did that with them."""
     left, right = (
-        {
-            name: (one.digest, side.files.get(one.file), side.files.get(one.torch))
-            for name, one in side.weights.items()
-        }
+        {name: (one.digest, side.files.get(one.file), side.files.get(one.torch)) for name, one in side.weights.items()}
         for side in (old, new)
     )
     if left == right:
@@ -485,9 +467,7 @@ def _truths(stage: str, old: BundleSide, new: BundleSide, stack: ExitStack) -> T
     for side in (old, new):
         _, both = _load(side.folder / TRUTH, stage, stack)
         arrays.append({name: one for name, one in both.items() if not name.startswith(NOISE)})
-        noises.append(
-            {name.removeprefix(NOISE): float(one) for name, one in both.items() if name.startswith(NOISE)}
-        )
+        noises.append({name.removeprefix(NOISE): float(one) for name, one in both.items() if name.startswith(NOISE)})
     return Truths(old=arrays[0], new=arrays[1], noise=(noises[0], noises[1]))
 
 

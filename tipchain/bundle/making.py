@@ -236,10 +236,18 @@ def _failure(reasons: Mapping[str, str]) -> BundleFailedError:
 def _record(wanted: Wanted, stages: tuple[str, ...], folder: Path, *, truth: bool = False) -> dict[str, str]:
     """Record torch's side; return why stages could not be, by stage."""
     request = AlignRequest(
-        case=wanted.case, mode=wanted.mode, stages=stages, folder=folder, device=wanted.device, sides=("torch",),
-        data_path=wanted.data_path, timeout_s=wanted.timeout_s, threads=_threads(wanted), truth=truth,
+        case=wanted.case,
+        mode=wanted.mode,
+        stages=stages,
+        folder=folder,
+        device=wanted.device,
+        sides=("torch",),
+        data_path=wanted.data_path,
+        timeout_s=wanted.timeout_s,
+        threads=_threads(wanted),
+        truth=truth,
         given=wanted.given,
-    )  # fmt: skip
+    )
     return {
         judgement.stage: verdict.reason
         for judgement in align(request)
@@ -280,9 +288,11 @@ def _refuse_absolute(stage: str, meta: Mapping[str, Any]) -> None:
     for text in _texts(meta):
         if text.startswith("/") and Path(text).exists():
             raise _failure(
-                {stage: f"names an absolute path, which no other machine has\n    found: {text}\n"
-                        "    expected: file names below the data folder, as the data set gives them"}
-            )  # fmt: skip
+                {
+                    stage: f"names an absolute path, which no other machine has\n    found: {text}\n"
+                    "    expected: file names below the data folder, as the data set gives them"
+                }
+            )
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -296,9 +306,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(one)
 
 
-def _record_truths(
-    wanted: Wanted, stages: tuple[str, ...], folder: Path, bundle: Path, say: Say
-) -> dict[str, str]:
+def _record_truths(wanted: Wanted, stages: tuple[str, ...], folder: Path, bundle: Path, say: Say) -> dict[str, str]:
     """Record float64, stage by stage: one that cannot run in it is no reason to have no bundle."""
     published = wanted.case.train.benchmark is not None
     run = [one for one in TRUTH_STAGES if one in stages and not (one == "train" and published)]
@@ -348,8 +356,10 @@ def _copy_prepared(
             weights[case.variant] = BundledWeights(
                 file=keep(port.read_bytes(), f"{WEIGHTS}/{label}{port.suffix}"),
                 torch=keep(_torch_weights(found.paths["torch"]), f"{WEIGHTS}/{label}_torch.safetensors"),
-                spec=weights_spec(case), digest=found.digest, names=dict(found.names),
-            )  # fmt: skip
+                spec=weights_spec(case),
+                digest=found.digest,
+                names=dict(found.names),
+            )
     return inputs, weights
 
 

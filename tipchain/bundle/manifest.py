@@ -156,18 +156,26 @@ def read_manifest(folder: Path) -> BundleManifest:
     if document.get("format") != FORMAT:
         found, newer = document.get("format"), document.get("tipchain")
         raise BundleError(
-            "has another format", file=path, key="format", found=f"{found}, of tipchain {newer}",
-            expected=FORMAT, hint="use that tipchain, or make the bundle anew with this one",
-        )  # fmt: skip
+            "has another format",
+            file=path,
+            key="format",
+            found=f"{found}, of tipchain {newer}",
+            expected=FORMAT,
+            hint="use that tipchain, or make the bundle anew with this one",
+        )
     try:
         manifest = _manifest(document)
     except ValueError as error:
         raise BundleError("is damaged", file=path, found=error, hint=_HINT) from None
     if document.get("content") != manifest.content:
         raise BundleError(
-            "was changed", file=path, key="content", found=f"sha256 {manifest.content[:12]}…",
-            expected=f"{str(document.get('content'))[:12]}…", hint=_HINT,
-        )  # fmt: skip
+            "was changed",
+            file=path,
+            key="content",
+            found=f"sha256 {manifest.content[:12]}…",
+            expected=f"{str(document.get('content'))[:12]}…",
+            hint=_HINT,
+        )
     return manifest
 
 
@@ -205,9 +213,7 @@ def damages(folder: Path, manifest: BundleManifest) -> list[str]:
 def files_below(folder: Path) -> list[str]:
     """Return the posix paths of all files and links below ``folder``, sorted."""
     return sorted(
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.is_symlink() or not path.is_dir()
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()
     )
 
 
@@ -222,9 +228,12 @@ def open_bundle(folder: Path) -> BundleManifest:
     if problems:
         shown = problems[:5] + ([f"and {len(problems) - 5} more"] if len(problems) > 5 else [])
         raise BundleError(
-            "is damaged", file=folder, found="".join(f"\n    {one}" for one in shown),
-            expected="the files that its manifest names", hint=_HINT,
-        )  # fmt: skip
+            "is damaged",
+            file=folder,
+            found="".join(f"\n    {one}" for one in shown),
+            expected="the files that its manifest names",
+            hint=_HINT,
+        )
     return manifest
 
 
@@ -311,9 +320,8 @@ def who(folder: Path) -> str:
 def _git(folder: Path, key: str) -> str:
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), "config", "--get", key],
-            capture_output=True, text=True, timeout=10, check=False,
-        )  # fmt: skip
+            ["git", "-C", str(folder), "config", "--get", key], capture_output=True, text=True, timeout=10, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

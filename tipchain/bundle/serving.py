@@ -28,12 +28,14 @@ def given(folder: Path, manifest: BundleManifest) -> GivenInputs:
         inputs={variant: folder / name for variant, name in manifest.inputs.items()},
         weights={
             variant: WeightFiles(
-                paths={"paddle": folder / one.file}, sha256={"paddle": manifest.files[one.file]},
-                digest=one.digest, names=one.names,
+                paths={"paddle": folder / one.file},
+                sha256={"paddle": manifest.files[one.file]},
+                digest=one.digest,
+                names=one.names,
             )
             for variant, one in manifest.weights.items()
         },
-    )  # fmt: skip
+    )
 
 
 def kept_weights(folder: Path, manifest: BundleManifest, case: Case) -> GivenInputs:
@@ -76,18 +78,25 @@ def check_case(folder: Path, manifest: BundleManifest, case: Case, mode: Mode) -
             raise BundleError(f"is of another {what}", file=folder, key=what, found=found, expected=expected)
     if manifest.case.sha256 != case.digest:
         raise BundleError(
-            "was made from another version of the case", file=folder, key=manifest.case.file,
-            found=f"sha256 {manifest.case.sha256[:12]}…", expected=f"{case.digest[:12]}…, of {case.path}", hint=_AGAIN,
-        )  # fmt: skip
+            "was made from another version of the case",
+            file=folder,
+            key=manifest.case.file,
+            found=f"sha256 {manifest.case.sha256[:12]}…",
+            expected=f"{case.digest[:12]}…, of {case.path}",
+            hint=_AGAIN,
+        )
     for name, found in manifest.case.sources.items():
         path = case.root / name
         now = sha256_of(path) if path.is_file() else ""
         if now != found:
             raise BundleError(
-                "was made from another version of the torch side", file=folder, key=name,
-                found=f"sha256 {found[:12]}…", expected=f"{now[:12]}…, of {path}" if now else f"no such file: {path}",
+                "was made from another version of the torch side",
+                file=folder,
+                key=name,
+                found=f"sha256 {found[:12]}…",
+                expected=f"{now[:12]}…, of {path}" if now else f"no such file: {path}",
                 hint=_AGAIN,
-            )  # fmt: skip
+            )
 
 
 def check_stages(folder: Path, manifest: BundleManifest, stages: Sequence[str]) -> None:
@@ -99,9 +108,13 @@ def check_stages(folder: Path, manifest: BundleManifest, stages: Sequence[str]) 
     missing = [stage for stage in stages if stage not in manifest.stages]
     if missing:
         raise BundleError(
-            "lacks a stage", file=folder, key="stages", found=", ".join(manifest.stages),
-            expected=", ".join(missing), hint="tipchain bundle make CASE --only …",
-        )  # fmt: skip
+            "lacks a stage",
+            file=folder,
+            key="stages",
+            found=", ".join(manifest.stages),
+            expected=", ".join(missing),
+            hint="tipchain bundle make CASE --only …",
+        )
 
 
 def check_torch(folder: Path, manifest: BundleManifest, root: Path) -> None:
@@ -119,10 +132,13 @@ def check_torch(folder: Path, manifest: BundleManifest, root: Path) -> None:
     if any(_release(version) == _release(manifest.torch) for version in wanted.values()):
         return
     raise BundleError(
-        "is of another torch", file=folder, key="versions.torch", found=manifest.torch,
+        "is of another torch",
+        file=folder,
+        key="versions.torch",
+        found=manifest.torch,
         expected=" or ".join(wanted) + (", installed here" if installed else ""),
         hint=f"--allow-other-torch compares all the same; {_AGAIN}",
-    )  # fmt: skip
+    )
 
 
 def pinned(root: Path) -> dict[str, str]:

@@ -77,8 +77,7 @@ def names(patterns: Sequence[str]) -> str:
         folder, slash, name = pattern.rpartition("/")
         folders.setdefault(folder + slash, []).append(name)
     return " or ".join(
-        folder + (found[0] if len(found) == 1 else f"{{{','.join(found)}}}")
-        for folder, found in folders.items()
+        folder + (found[0] if len(found) == 1 else f"{{{','.join(found)}}}") for folder, found in folders.items()
     )
 
 
@@ -215,9 +214,7 @@ class LineCheck:
         """Return the artifacts whose line has not come; ``log`` is the log's name."""
         return tuple(
             Missing(
-                what=one.what,
-                looked=log,
-                why=f" in {log}" + (f": nothing matches {one.line!r}" if one.line else ""),
+                what=one.what, looked=log, why=f" in {log}" + (f": nothing matches {one.line!r}" if one.line else "")
             )
             for one, _ in self.waiting
         )

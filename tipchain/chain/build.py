@@ -6,16 +6,7 @@ import re
 from collections.abc import Mapping
 
 from tipchain.chain.fixes import ALL, NONE, LintFinding
-from tipchain.chain.params import (
-    NOTHING,
-    ParamFile,
-    Slot,
-    Words,
-    check_folder_name,
-    flag,
-    plain_list,
-    split_words,
-)
+from tipchain.chain.params import NOTHING, ParamFile, Slot, Words, check_folder_name, flag, plain_list, split_words
 from tipchain.chain.slots import AlignmentParams, Slots, alignment_params, cut_slots, legacy_slots, read_slots
 from tipchain.chain.spec import AMP, Axis, ChainSpec, InferModel, Leg, TrainerSpec
 from tipchain.chain.suites import Suite, TrainerRule
@@ -38,8 +29,7 @@ def parsed_leg(slot: Slot, text: str, use_gpu: Words, suite: Suite) -> Leg:
     addresses, semicolon, gpus = text.rpartition(";")
     cpu = text == "-1"
     if not cpu and (
-        not re.fullmatch(r"\d+(,\d+)*", gpus)
-        or (semicolon and not re.fullmatch(rf"{HOST}(,{HOST})*", addresses))
+        not re.fullmatch(r"\d+(,\d+)*", gpus) or (semicolon and not re.fullmatch(rf"{HOST}(,{HOST})*", addresses))
     ):
         raise slot.error(f"{text!r} names no device", expected="-1, 0, 0,1 or host1,host2;0,1")
     ids = () if cpu else tuple(gpus.split(","))
@@ -108,9 +98,15 @@ class SlotReader:
     """
 
     def __init__(
-        self, slots: Slots, suite: Suite, mode: Mode, *, fixes: frozenset[str] = ALL, lenient: bool = False,
+        self,
+        slots: Slots,
+        suite: Suite,
+        mode: Mode,
+        *,
+        fixes: frozenset[str] = ALL,
+        lenient: bool = False,
         collect: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.slots, self.suite, self.mode, self.fixes = slots, suite, mode, fixes
         self.lenient, self.collect = lenient, collect
         self.findings: list[LintFinding] = []
@@ -128,9 +124,8 @@ class SlotReader:
             self.findings.append(finding)
 
     def complain(
-        self, slot: Slot, message: str, *, expected: str, hint: str | None, code: str = "typos",
-        used: bool = True,
-    ) -> None:  # fmt: skip
+        self, slot: Slot, message: str, *, expected: str, hint: str | None, code: str = "typos", used: bool = True
+    ) -> None:
         """Refuse a mistyped value, or tell of it where the user wants that or where the mode does not read it."""
         if not self.on("typos"):
             return
@@ -164,9 +159,7 @@ class SlotReader:
         """Return a slot's value as words."""
         return split_words(slot.value, slot, pipes=self.suite.pipes and not self.on("no-shell"))
 
-    def boolean(
-        self, slot: Slot, values: tuple[str, ...], also: tuple[str, ...] = (), *, used: bool = True
-    ) -> None:
+    def boolean(self, slot: Slot, values: tuple[str, ...], also: tuple[str, ...] = (), *, used: bool = True) -> None:
         """Complain of values that are neither ``True`` nor ``False`` nor one of ``also``."""
         allowed = (*BOOLEANS, *also)
         for value in values:
@@ -174,11 +167,7 @@ class SlotReader:
                 close = next((name for name in allowed if name.lower() == value.lower()), None)
                 hint = f"did you mean {close!r}?" if close else did_you_mean(value, allowed)
                 self.complain(
-                    slot,
-                    f"{value!r} is neither True nor False",
-                    expected="|".join(allowed),
-                    hint=hint,
-                    used=used,
+                    slot, f"{value!r} is neither True nor False", expected="|".join(allowed), hint=hint, used=used
                 )
 
     def _broken_test(self, slot: Slot) -> bool:
@@ -193,9 +182,7 @@ class SlotReader:
         if not slot.absent or (role == "inference" and not self.on("null")):
             return self.split(slot)
         if role == "inference":
-            self.tell(
-                "null", slot, "is null, so nothing is inferred; the original runs `python null`", "info"
-            )
+            self.tell("null", slot, "is null, so nothing is inferred; the original runs `python null`", "info")
         return None
 
     def by_mode(self, role: str) -> str:
@@ -213,12 +200,7 @@ class SlotReader:
     def whole_config(self) -> Mapping[str, str]:
         """Return the configuration for an export without training: this mode's, else that of the whole data."""
         slot = self.slots.get("config")
-        if (
-            slot is None
-            or slot.absent
-            or "config" not in self.suite.mode_lists
-            or not self.on("panoptic-vars")
-        ):
+        if slot is None or slot.absent or "config" not in self.suite.mode_lists or not self.on("panoptic-vars"):
             return {}
         values = self.entries(slot)
         names = (self.mode.value, Mode.WHOLE_TRAIN_WHOLE_INFER.value, *values)
@@ -243,9 +225,7 @@ class SlotReader:
                     code="closed-modes",
                 )
             elif name in values:
-                self.complain(
-                    slot, f"has two values for {name}", expected="one value for each mode", hint=None
-                )
+                self.complain(slot, f"has two values for {name}", expected="one value for each mode", hint=None)
             values.setdefault(name, value)
         return values
 
@@ -254,14 +234,11 @@ class SlotReader:
         if values.get(name) or not self.fixes:
             return values.get(name, "")
         if self.mode is Mode.LITE_TRAIN_WHOLE_INFER and values.get(LITE) and self.on("mode-fallback"):
-            self.tell(
-                "mode-fallback", slot, f"has no value for {name}; the one for {LITE} is used: {values[LITE]}"
-            )
+            self.tell("mode-fallback", slot, f"has no value for {name}; the one for {LITE} is used: {values[LITE]}")
             return values[LITE]
         self.tell(
-            "default", slot,
-            f"has no value for {name}; the argument is left out, so the program's own default holds",
-        )  # fmt: skip
+            "default", slot, f"has no value for {name}; the argument is left out, so the program's own default holds"
+        )
         return ""
 
     def mode_flag(self, role: str, value: str) -> Words:
@@ -284,9 +261,7 @@ class InferenceReader(SlotReader):
         klquant = self.mode is Mode.KLQUANT_WHOLE_INFER
         slot = self.slots["infer_model"]
         if klquant and self.suite.klquant_trains:
-            self.tell(
-                "closed-modes", slot, f"the original does not know {self.mode.value} and trains", "info"
-            )
+            self.tell("closed-modes", slot, f"the original does not know {self.mode.value} and trains", "info")
         if klquant and not self.suite.klquant:
             self.tell("nothing-planned", slot, f"the suite {self.suite.name} has no {self.mode.value}")
             return ()
@@ -294,9 +269,7 @@ class InferenceReader(SlotReader):
         before = len(self.findings)
         models = style()
         if not models and all(one.code != "nothing-planned" for one in self.findings[before:]):
-            self.tell(
-                "nothing-planned", slot, f"names no model, so {self.mode.value} has nothing to infer with"
-            )
+            self.tell("nothing-planned", slot, f"names no model, so {self.mode.value} has nothing to infer with")
         return models
 
     def quants(self) -> tuple[str, ...]:
@@ -320,9 +293,7 @@ class InferenceReader(SlotReader):
                 self.tell("null", slot, "null is no model; the original exports it without weights", "info")
                 continue
             if index >= len(texts) and self.on("null"):
-                self.tell(
-                    "default", exports, f"has no entry for the model {path}, which is inferred with as it is"
-                )
+                self.tell("default", exports, f"has no entry for the model {path}, which is inferred with as it is")
             text = texts[index] if index < len(texts) else ""
             export = None if text in NOTHING else split_words(text, exports)
             quant = quants[index] if index < len(quants) else ""
@@ -358,9 +329,8 @@ class InferenceReader(SlotReader):
             place = index if self.on("kl-index") else len(models)
             if quants[index : index + 1] != quants[len(models) : len(models) + 1]:
                 self.tell(
-                    "kl-index", slot, f"{name} gets quant flag {index + 1}, the original's is {len(models) + 1}",
-                    "info",
-                )  # fmt: skip
+                    "kl-index", slot, f"{name} gets quant flag {index + 1}, the original's is {len(models) + 1}", "info"
+                )
             export = self.slots[whole.kinds[name]]
             if export.absent and self.on("null"):
                 self.tell("null", export, f"is null, so {name} is not exported", "warning")
@@ -374,9 +344,10 @@ class InferenceReader(SlotReader):
         command = self.slots[self.suite.whole.command]
         if command.absent or command.value.strip() == "False":
             self.tell(
-                "nothing-planned", command,
+                "nothing-planned",
+                command,
                 f"is {command.value or 'empty'}; without training {self.suite.title} does nothing else",
-            )  # fmt: skip
+            )
             return ()
         path = self.slots["infer_model"].value
         return (InferModel(path=path, export=self.split(command), quant="True"),)
@@ -438,10 +409,12 @@ class TrainingReader(SlotReader):
         differs = (leg.text, leg.nodes, leg.launched) != (original.text, original.nodes, original.launched)
         if differs and self.mode.trains:
             self.tell(
-                "devices", slot,
+                "devices",
+                slot,
                 f"{text!r} is {len(leg.gpus)} GPUs on {leg.nodes} hosts; the original, which counts characters, takes "
-                f"it for {original.nodes}", "info",
-            )  # fmt: skip
+                f"it for {original.nodes}",
+                "info",
+            )
         return leg
 
     def _use_gpu(self, index: int, text: str) -> Words:
@@ -524,18 +497,14 @@ class TrainingReader(SlotReader):
             return alias
         known = [self.slots[rule.key].key for rule in self.suite.trainers if rule.key in self.slots]
         known = [key for key in known if key not in NOTHING]
-        self.complain(
-            slot, f"unknown trainer {name!r}", expected=", ".join(known), hint=did_you_mean(name, known)
-        )
+        self.complain(slot, f"unknown trainer {name!r}", expected=", ".join(known), hint=did_you_mean(name, known))
         return norm if self.suite.unknown_trainer == "norm" else None
 
     def _trainer(self, slot: Slot, name: str) -> TrainerSpec | None:
         if name in NOTHING and self.on("null"):
             rules = (rule for rule in self.suite.trainers if rule.key in self.slots)
             rule = next((rule for rule in rules if self.slots[rule.key].key == name), None)
-            trains = (
-                self.slots[rule.command[0]].value != "null" if rule else self.suite.unknown_trainer == "norm"
-            )
+            trains = self.slots[rule.command[0]].value != "null" if rule else self.suite.unknown_trainer == "norm"
             code = "null" if trains else "nothing-planned"  # the original trains nothing either
             self.tell(code, slot, "names no trainer, so nothing is trained")
             return None
@@ -548,9 +517,7 @@ class TrainingReader(SlotReader):
         if command.value == "null" and (self.on("null") or not more):
             self.tell("nothing-planned", command, f"is null, so the trainer {name} is skipped")
             if more:
-                self.tell(
-                    "null", command, "is run by the original all the same, as it adds words to it", "info"
-                )
+                self.tell("null", command, "is run by the original all the same, as it adds words to it", "info")
             return None
         if command.absent and self.on("null"):
             message = f"is empty, so the trainer {name} is skipped; the original runs python alone"
@@ -559,14 +526,10 @@ class TrainingReader(SlotReader):
         for part in tuple(more) if self.on("null") else ():
             if part.absent and part.value:
                 more.remove(part)
-                self.tell(
-                    "null", part, "adds nothing to the training; the original hands it this word", "info"
-                )
+                self.tell("null", part, "adds nothing to the training; the original hands it this word", "info")
         words = [word for part in (command, *more) for word in self.split(part)]
         quant = "train_pact" in self.slots and self.slots["train_pact"].key == name
-        return TrainerSpec(
-            name=name, kind=rule.kind, quant=quant, train=tuple(words), export=self._export(rule)
-        )
+        return TrainerSpec(name=name, kind=rule.kind, quant=quant, train=tuple(words), export=self._export(rule))
 
     def _export(self, rule: TrainerRule) -> Words | None:
         slot = self.slots.get(rule.export)
@@ -603,9 +566,14 @@ def _has_blanks(other: Slot, cut: Slot, *, program: bool) -> bool:
 
 
 def build_spec(
-    file: ParamFile, suite: Suite, mode: Mode, *, lenient: bool = False, text: str | None = None,
+    file: ParamFile,
+    suite: Suite,
+    mode: Mode,
+    *,
+    lenient: bool = False,
+    text: str | None = None,
     fixes: frozenset[str] = ALL,
-) -> ChainSpec:  # fmt: skip
+) -> ChainSpec:
     """Return what ``file`` asks for in ``mode``.
 
     Args:

@@ -91,9 +91,7 @@ def survey(root: Path) -> Coverage:
             others.append(f"{FOLDER}/{path.name}")
     files = files_by_kind(root)
     kinds = [name for name in (TRAIN_INFER, *KINDS) if name in drivers or name in files]
-    covered = (
-        _covered(name, drivers.get(name, ()), files.get(name, ()), root) for name in dict.fromkeys(kinds)
-    )
+    covered = (_covered(name, drivers.get(name, ()), files.get(name, ()), root) for name in dict.fromkeys(kinds))
     return Coverage(root=str(root), kinds=tuple(covered), others=tuple(others))
 
 
@@ -140,12 +138,7 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
         else:
             skipped[reasons[0]] += 1
     return Covered(
-        kind=name,
-        drivers=tuple(drivers),
-        files=len(files),
-        run=run,
-        skipped=dict(skipped),
-        refused=dict(refused),
+        kind=name, drivers=tuple(drivers), files=len(files), run=run, skipped=dict(skipped), refused=dict(refused)
     )
 
 

@@ -7,13 +7,7 @@ from pathlib import Path
 
 from tipchain.chain.params import ParamFile
 from tipchain.chain.profiles import OWN, all_suites, get_suite, read_profile
-from tipchain.chain.slots import (
-    ALIGNMENT_SECTION,
-    checked_slots,
-    distance,
-    ends_after_evaluation,
-    layout_sections,
-)
+from tipchain.chain.slots import ALIGNMENT_SECTION, checked_slots, distance, ends_after_evaluation, layout_sections
 from tipchain.chain.suites import Marks, Suite
 from tipchain.errors import ParamsError
 
@@ -118,6 +112,4 @@ def marks_in_file(file: ParamFile, suite: Suite) -> tuple[str, ...]:
 def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
     """Return the marks of ``suite`` that the checkout bears, in words."""
     folders = () if root is None else suite.marks.folders
-    return tuple(
-        f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir()
-    )
+    return tuple(f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir())

@@ -140,17 +140,13 @@ class Filler:
         value = None if item.value is None else self.fill(item.value, facts)
         if item.value is not None and self.nothing_inside(item.value):
             return ()
-        named = slot if item.keyed_by == "key" else Slot(
-            role=slot.role, key=slot.value, value=slot.value, file=slot.file, line=slot.line
-        )  # fmt: skip
+        named = (
+            slot
+            if item.keyed_by == "key"
+            else Slot(role=slot.role, key=slot.value, value=slot.value, file=slot.file, line=slot.line)
+        )
         return flag(
-            named,
-            value,
-            raw=item.raw,
-            literal=value is not None,
-            join=item.join,
-            pipes=self.pipes,
-            fixes=self.fixes,
+            named, value, raw=item.raw, literal=value is not None, join=item.join, pipes=self.pipes, fixes=self.fixes
         )
 
     def nothing_inside(self, template: str) -> bool:
@@ -246,11 +242,7 @@ class Emitter:
             self.findings.append(finding)
 
     def words(
-        self,
-        items: Sequence[ArgumentItem],
-        facts: Facts,
-        roles: Mapping[str, Words],
-        filler: Filler | None = None,
+        self, items: Sequence[ArgumentItem], facts: Facts, roles: Mapping[str, Words], filler: Filler | None = None
     ) -> Words:
         """Return the words of an argument list, and tell of the fixes that the profile names for them."""
         filler = filler or self.filler
@@ -295,9 +287,7 @@ class Emitter:
 
     def unused(self, stem: str, suffix: str = "") -> str:
         """Return a name in the run's folder that nothing else in the plan has."""
-        names = (
-            f"{stem}{suffix}" if count == 1 else f"{stem}-{count}{suffix}" for count in itertools.count(1)
-        )
+        names = (f"{stem}{suffix}" if count == 1 else f"{stem}-{count}{suffix}" for count in itertools.count(1))
         name = next(name for name in names if name not in self.taken)
         self.taken.add(name)
         return name
@@ -391,11 +381,7 @@ class Inferring(Emitter):
         for value in axis.values:
             kind = DEVICE_KINDS.get(value)
             if kind is None:
-                self.tell(
-                    "default",
-                    f"no inference on the device {value!r}: it is neither a CPU nor a GPU",
-                    axis.slot,
-                )
+                self.tell("default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", axis.slot)
                 continue
             self.infer_on(kind, value, source, seen)
 
@@ -430,9 +416,7 @@ class Inferring(Emitter):
         shared = not self.on("run-id") or not source.label
         return self.base if shared else f"{self.base}/{slug(source.label)}"
 
-    def settled_points(
-        self, kind: str, rule: InferRule, source: Source
-    ) -> tuple[Filler, Sequence[Mapping[str, str]]]:
+    def settled_points(self, kind: str, rule: InferRule, source: Source) -> tuple[Filler, Sequence[Mapping[str, str]]]:
         """Return the inference product of a device, and what fills in its arguments.
 
         Where no setting of the file can be passed on this device, the original's commands without them stay.
@@ -560,6 +544,4 @@ class Inferring(Emitter):
             "inference.pdmodel": ("model.pdmodel", "__model__"),
             "inference.pdiparams": ("model.pdiparams", "__params__"),
         }
-        return tuple(
-            (f"{folder}/{name}", f"{folder}/{one}") for name, targets in names.items() for one in targets
-        )
+        return tuple((f"{folder}/{name}", f"{folder}/{one}") for name, targets in names.items() for one in targets)

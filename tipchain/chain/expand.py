@@ -228,9 +228,7 @@ class TrainingExpansion(Inferring):
             return (), None
         if kind == "none" or self.norm is None:
             return (), ()
-        return (self.norm[1],), flag(
-            self.spec.slots["pretrained"], self.norm[0], literal=True, fixes=self.spec.fixes
-        )
+        return (self.norm[1],), flag(self.spec.slots["pretrained"], self.norm[0], literal=True, fixes=self.spec.fixes)
 
     def follow(self, step: str, rule: Step, program: Words, run: TrainingRun, needs: tuple[str, ...]) -> str:
         """Add an evaluation or an export of what a training left."""
@@ -281,8 +279,14 @@ class TrainingExpansion(Inferring):
 
     def candidates(self, weights: str) -> tuple[str, ...]:
         """Return the files that may stand for a training's ``weights``, as patterns."""
-        folder = next((f"{self.base}/{name}" for name in sorted(self.taken, key=len, reverse=True)
-                       if weights.startswith(f"{self.base}/{name}/")), self.base)  # fmt: skip
+        folder = next(
+            (
+                f"{self.base}/{name}"
+                for name in sorted(self.taken, key=len, reverse=True)
+                if weights.startswith(f"{self.base}/{name}/")
+            ),
+            self.base,
+        )
         head = glob.escape(folder)
         own = f"{head}/{weights.removeprefix(folder + '/')}"
         facts = {**self.facts, "name": self.name}
@@ -383,10 +387,7 @@ class Untrained(Inferring):
             slot = spec.slots["infer_export"]
             self.tell(whole.unset, "the original exports with variables that it never sets", slot, "info")
             if not self.on(whole.unset):
-                program, facts = (
-                    (),
-                    {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"},
-                )
+                program, facts = ((), {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"})
         for slot in (spec.slots[item.flag] for item in whole.export if item.keyed_by == "value"):
             if not slot.value:
                 self.tell("null", "names no option, so the export gets no weights", slot)

@@ -60,9 +60,7 @@ def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[
     return tuple(lines)
 
 
-def explain_kind(
-    file: ParamFile, slots: Slots, meanings: Mapping[str, str], plan: Plan | None
-) -> tuple[Line, ...]:
+def explain_kind(file: ParamFile, slots: Slots, meanings: Mapping[str, str], plan: Plan | None) -> tuple[Line, ...]:
     """Return the lines of a file of another kind of chain, with what they are for and which commands get them."""
     by_line = {slot.line: slot for slot in slots.values()}
     lines = []
@@ -85,8 +83,7 @@ def _kind_use(slot: Slot, plan: Plan) -> str:
     ids = [
         one.id
         for one in plan.commands
-        if (key and any(_flags(one.argv, key)))
-        or (value and slot.role not in NAMES and _has(one.argv, value))
+        if (key and any(_flags(one.argv, key))) or (value and slot.role not in NAMES and _has(one.argv, value))
     ]
     more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
     return f"in {', '.join(ids[:MOST_IDS])}{more}" if ids else ""
@@ -150,14 +147,17 @@ def _steps(role: str, suite: Suite) -> tuple[str, ...]:
     }
     also = {
         "infer": {
-            "device", "model_dir", "infer_data",
+            "device",
+            "model_dir",
+            "infer_data",
             *(axis for rule in infer.rules.values() for axis in rule.fixed_axes),
         }
-    }  # fmt: skip
+    }
     return tuple(
-        step for step, items in found.items()
+        step
+        for step, items in found.items()
         if role in {name for item in items for name in _item_roles(item)} | also.get(step, set())
-    )  # fmt: skip
+    )
 
 
 def _item_roles(item: ArgumentItem) -> Iterable[str]:

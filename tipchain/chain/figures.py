@@ -57,14 +57,17 @@ _IPS = re.compile(rf"(?:^|\s)ips[:=]\s*(?P<value>{_NUMBER})(?:\s*(?P<unit>[a-z]+
 _EPOCH = re.compile(r"\bepoch[:=]\s*\d+")
 _SENTENCES = (
     ("top{}", re.compile(rf"\bacc@(?P<which>[15])[: ]\s*(?P<value>{_NUMBER})")),
-    ("map{}", re.compile(
-        r"average precision\s+\(ap\) @\[ iou=0\.(?P<which>50:0\.95|50|75)\s*\| area=\s*all .*\] = "
-        rf"(?P<value>{_NUMBER})"
-    )),
+    (
+        "map{}",
+        re.compile(
+            r"average precision\s+\(ap\) @\[ iou=0\.(?P<which>50:0\.95|50|75)\s*\| area=\s*all .*\] = "
+            rf"(?P<value>{_NUMBER})"
+        ),
+    ),
     ("total_s", re.compile(rf"\btotal time(?: spent)?\(s\):\s*(?P<value>{_NUMBER})")),
     ("avg_ms", re.compile(rf"\baverage latency time\(ms\):\s*(?P<value>{_NUMBER})")),
     ("data_num", re.compile(rf"\btotal number of samples:\s*(?P<value>{_NUMBER})")),
-)  # fmt: skip
+)
 _HINTS = ("acc@", "average", "total ")
 _EVALUATION = re.compile(r"\[eval|\[val\b|\bval +(?:step|epoch|loss)|\btest:|\beval iter")
 

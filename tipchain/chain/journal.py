@@ -59,9 +59,7 @@ class Inputs:
         them there (a cache, a log), and what it read is unchanged.
         """
         listings = {
-            path: (later or {}).get(path, entries)
-            if _grown(entries, (later or {}).get(path, {}))
-            else entries
+            path: (later or {}).get(path, entries) if _grown(entries, (later or {}).get(path, {})) else entries
             for path, entries in self.folders.items()
         }
         return {**self.files, **{path: _digest(entries) for path, entries in listings.items()}}
@@ -197,11 +195,7 @@ class Journal:
     def start(self, plan: Plan) -> None:
         """Begin an attempt at ``plan``."""
         now = datetime.now().astimezone().isoformat(timespec="seconds")
-        head = _identity(plan) | {
-            "sha256": _content_hash(Path(plan.params)),
-            "tipchain": __version__,
-            "time": now,
-        }
+        head = _identity(plan) | {"sha256": _content_hash(Path(plan.params)), "tipchain": __version__, "time": now}
         self._append({"journal": FORMAT, **head}, whole=True)
 
     def before(self, command: Command, place: Place) -> None:
@@ -311,10 +305,7 @@ def _passes(path: Path) -> dict[str, _Pass]:
             else:
                 result, inputs = parse_result(line["result"]), line["inputs"]
                 passes[line["ended"]] = _Pass(
-                    result=result,
-                    call=inputs["call"],
-                    inputs=dict(inputs["files"]),
-                    artifacts=dict(line["artifacts"]),
+                    result=result, call=inputs["call"], inputs=dict(inputs["files"]), artifacts=dict(line["artifacts"])
                 )
     return passes
 

@@ -92,9 +92,7 @@ def missing_paths(slots: Slots, suite: Suite, root: Path | None, disk: Disk) -> 
     if not ours and (suite.marks.folders or not any(there for _, _, there in found)):
         return
     if suite.infer.cwd != "." and not disk.has(str(root / suite.infer.cwd)):
-        yield _path_finding(
-            "cwd", slots["inference"], f"the folder {suite.infer.cwd}, to infer in, is not in {root}"
-        )
+        yield _path_finding("cwd", slots["inference"], f"the folder {suite.infer.cwd}, to infer in, is not in {root}")
         found = [one for one in found if one[0].role != "inference"]
     for slot, path, there in found:
         if not there:
@@ -102,19 +100,14 @@ def missing_paths(slots: Slots, suite: Suite, root: Path | None, disk: Disk) -> 
 
 
 def _path_finding(code: str, slot: Slot, message: str, severity: str = "warning") -> LintFinding:
-    return LintFinding(
-        code=code, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message
-    )
+    return LintFinding(code=code, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message)
 
 
 def _interpreter(slot: Slot, disk: Disk) -> Iterator[LintFinding]:
     words = _words(slot, slot.value)
     if words and words != ("null",) and not disk.finds(words[0]):
         yield _path_finding(
-            PATHS_CODE,
-            slot,
-            f"{words[0]} cannot be started here; --python PATH names another interpreter",
-            "info",
+            PATHS_CODE, slot, f"{words[0]} cannot be started here; --python PATH names another interpreter", "info"
         )
 
 
@@ -199,9 +192,7 @@ def _mode_entries(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
                     yield _value_finding(slot, f"has a value for {name}, a mode of other drivers", "info")
                 elif name in WITHOUT_TRAINING:
                     yield _value_finding(slot, f"has a value for {name}, which does not train", "info")
-        elif slot.role in ("epoch", "batch") and any(
-            name in {mode.value for mode in CHAIN_MODES} for name in names
-        ):
+        elif slot.role in ("epoch", "batch") and any(name in {mode.value for mode in CHAIN_MODES} for name in names):
             yield _value_finding(slot, f"is passed as it stands: {suite.title} has no values by mode here")
 
 
@@ -212,9 +203,7 @@ def _lengths(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
         if slot is None or role in suite.unread or models.absent or slot.absent:
             continue
         if len(slot.values) > len(models.values):
-            yield _value_finding(
-                slot, f"has {len(slot.values)} entries, {models.key} has {len(models.values)}"
-            )
+            yield _value_finding(slot, f"has {len(slot.values)} entries, {models.key} has {len(models.values)}")
         elif role == "infer_quant" and len(slot.values) < len(models.values):
             told = f"has {len(slot.values)} entries, {models.key} has {len(models.values)}"
             yield _value_finding(slot, f"{told}: nothing says whether the others are quantized")
@@ -225,9 +214,7 @@ def _devices(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
     if suite.devices.parameter != "each" or devices is None:
         return
     if len(devices.values) > len(gpus.values):
-        yield _value_finding(
-            devices, f"has {len(devices.values)} values, gpu_list has {len(gpus.values)}", "info"
-        )
+        yield _value_finding(devices, f"has {len(devices.values)} values, gpu_list has {len(gpus.values)}", "info")
     for gpu, value in zip(gpus.values, devices.values, strict=False):  # the lists need not be of one length
         wrong = DEVICE_KINDS.get(value) == ("gpu" if gpu == "-1" else "cpu")
         if wrong and devices.key not in NOTHING:
@@ -244,9 +231,7 @@ def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iter
         if slot.key in NOTHING:
             continue
         yield from (
-            _value_finding(slot, f"has {one!r} twice")
-            for one, count in Counter(slot.values).items()
-            if count > 1
+            _value_finding(slot, f"has {one!r} twice") for one, count in Counter(slot.values).items() if count > 1
         )
         if slot.absent or not inferences or not plans.keys() >= EVERY_MODE:
             continue
@@ -268,9 +253,7 @@ def _quantized(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
         return
     for value in dict.fromkeys(slot.values):
         if "int8" in value and not trained and "True" not in quant.values:
-            yield _value_finding(
-                slot, f"{value!r} is for quantized models, and none is: infer_quant has no True"
-            )
+            yield _value_finding(slot, f"{value!r} is for quantized models, and none is: infer_quant has no True")
 
 
 def _axes(suite: Suite) -> dict[str, set[str]]:
@@ -288,9 +271,7 @@ def _parts(identifier: str) -> list[str]:
 
 
 def _precisions(slots: Slots, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
-    skipped = {
-        one.skip for plan in plans.values() for one in plan.commands if one.step == "train" and one.skip
-    }
+    skipped = {one.skip for plan in plans.values() for one in plan.commands if one.step == "train" and one.skip}
     for reason in sorted(skipped):
         yield _value_finding(slots.get("autocast", slots["trainer"]), f"is skipped: {reason}", "info")
 
@@ -308,12 +289,7 @@ OTHER_SECTIONS = frozenset(
 MAX_REFUSED = 100
 """Lines that cannot be read are told one by one up to here: a file of another kind has thousands."""
 # What a line is taken for once it was refused, so that the rest of the file can be looked at.
-HARMLESS: Mapping[str, str] = {
-    "model_name": "model",
-    "python": "python",
-    "gpu_list": "-1",
-    "train_model_name": "model",
-}
+HARMLESS: Mapping[str, str] = {"model_name": "model", "python": "python", "gpu_list": "-1", "train_model_name": "model"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,9 +357,14 @@ def _is_of_a_chain(path: Path) -> bool:
 
 
 def lint_file(
-    path: Path, *, suite: str | None = None, modes: Sequence[Mode] = CHAIN_MODES, explained: bool = False,
-    disk: Disk | None = None, chain: str | None = None,
-) -> Linted:  # fmt: skip
+    path: Path,
+    *,
+    suite: str | None = None,
+    modes: Sequence[Mode] = CHAIN_MODES,
+    explained: bool = False,
+    disk: Disk | None = None,
+    chain: str | None = None,
+) -> Linted:
     """Return what is to be said about the file at ``path``.
 
     Args:
@@ -405,9 +386,7 @@ def lint_file(
         return Linted(file=str(path), readable=False, found=(Found(finding=refusal(error, "unreadable")),))
     file, refused = _parsed(text, str(path))
     if "\r\n" in text:
-        refused.append(
-            _remark(file, "lines end with CR LF; the original takes the CR for part of each value")
-        )
+        refused.append(_remark(file, "lines end with CR LF; the original takes the CR for part of each value"))
     root = checkout(path)
     told = tell_kind(file, modes[0] if len(modes) == 1 else None, chain)
     if told.kind.module:
@@ -420,9 +399,8 @@ def lint_file(
     if layout and (others := _fitting(file)):
         found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
     linted = Linted(
-        file=str(path), suite=chosen.name, title=chosen.title, reason=reason,
-        modes=tuple(mode.value for mode in modes),
-    )  # fmt: skip
+        file=str(path), suite=chosen.name, title=chosen.title, reason=reason, modes=tuple(mode.value for mode in modes)
+    )
     if slots is None:
         return replace(linted, found=_sorted(Found(finding=one) for one in found))
     plans, per_mode = _planned(text, file, slots, chosen, modes)
@@ -434,9 +412,15 @@ def lint_file(
 
 
 def _lint_kind(
-    text: str, file: ParamFile, told: Told, root: Path | None, suite: str | None, refused: Sequence[LintFinding],
-    *, explained: bool,
-) -> Linted:  # fmt: skip
+    text: str,
+    file: ParamFile,
+    told: Told,
+    root: Path | None,
+    suite: str | None,
+    refused: Sequence[LintFinding],
+    *,
+    explained: bool,
+) -> Linted:
     """Return what is to be said about a file of another kind of chain, in that kind's modes."""
     kind, module = told.kind, planner(told.kind)
     options = Options(root=str(Path.cwd()))
@@ -448,9 +432,13 @@ def _lint_kind(
     layout = choose_layout(replace(requests[0], file=own), module.LAYOUTS)
     slots, found = read_layout(own, layout)
     linted = Linted(
-        file=file.path, suite=layout.suite, chain=kind.name, title=kind.title, reason=told.reason,
+        file=file.path,
+        suite=layout.suite,
+        chain=kind.name,
+        title=kind.title,
+        reason=told.reason,
         modes=tuple(mode.value for mode in kind.modes),
-    )  # fmt: skip
+    )
     if slots is None:
         return replace(linted, found=_sorted(Found(finding=one) for one in (*refused, *found)))
     plans = [_kind_plan(module, request) for request in requests]

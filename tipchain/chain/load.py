@@ -13,16 +13,7 @@ from tipchain.chain.emitter import DEVICE_KINDS
 from tipchain.chain.expand import expand
 from tipchain.chain.fixes import ALL
 from tipchain.chain.kinds import Told, tell_kind
-from tipchain.chain.params import (
-    CONTROL,
-    NOTHING,
-    Param,
-    ParamFile,
-    Slot,
-    parse_params,
-    read_text,
-    split_lines,
-)
+from tipchain.chain.params import CONTROL, NOTHING, Param, ParamFile, Slot, parse_params, read_text, split_lines
 from tipchain.chain.plan import Options, Plan, with_notes
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import legacy_slots, read_slots
@@ -77,13 +68,10 @@ def _named(file: ParamFile, text: str) -> tuple[Param, str]:
         hint = did_you_mean(name, [param.key for param in file.params])
         expected = "" if "=" in text else "; expected KEY=VALUE"
         raise UsageError(
-            f"--set {text!r}: no line of {file.path} has the key {name!r}{expected}"
-            + (f", {hint}" if hint else "")
+            f"--set {text!r}: no line of {file.path} has the key {name!r}{expected}" + (f", {hint}" if hint else "")
         )
     ways = [f"    line {one.line}: --set '{one.line}:{one.key}={text[longest + 1 :]}'" for one in params]
-    raise UsageError(
-        "\n".join([f"--set {text!r}: {len(params)} lines of {file.path} have the key {name!r}", *ways])
-    )
+    raise UsageError("\n".join([f"--set {text!r}: {len(params)} lines of {file.path} have the key {name!r}", *ways]))
 
 
 def device_changes(slots: Mapping[str, Slot], name: str) -> Iterator[Change]:
@@ -198,9 +186,7 @@ def load_plan(
         options = replace(options, gpu_id=None if mode.trains else str(device.index))
     plan = with_notes(expand(spec, str(path), options), *notes)
     if options.gpu_id and mode.trains:
-        plan = with_notes(
-            plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list"
-        )
+        plan = with_notes(plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list")
     return plan
 
 

@@ -90,9 +90,7 @@ def split_lines(text: str) -> tuple[str, ...]:
     return tuple(line.rstrip("\r") for line in lines)
 
 
-def parse_params(
-    text: str, path: str = "<text>", refuse: Callable[[ParamsError], None] | None = None
-) -> ParamFile:
+def parse_params(text: str, path: str = "<text>", refuse: Callable[[ParamsError], None] | None = None) -> ParamFile:
     """Parse the ``text`` of a parameter file.
 
     Args:
@@ -198,13 +196,7 @@ class Slot:
     def error(self, message: str, *, expected: object = None, hint: str | None = None) -> ParamsError:
         """Return an error that names this line."""
         return ParamsError(
-            message,
-            file=self.file,
-            line=self.line,
-            key=self.key,
-            found=self.value,
-            expected=expected,
-            hint=hint,
+            message, file=self.file, line=self.line, key=self.key, found=self.value, expected=expected, hint=hint
         )
 
 

@@ -306,9 +306,7 @@ def select(plan: Plan, only: Sequence[str] = (), skip: Sequence[str] = ()) -> Pl
     wanted = _closure(plan.commands, _matching(plan, only, "--only")) if only else _ids(plan.commands)
     dropped = _matching(plan, skip, "--skip")
     kept = tuple(
-        _without(command, dropped)
-        for command in plan.commands
-        if command.id in wanted and command.id not in dropped
+        _without(command, dropped) for command in plan.commands if command.id in wanted and command.id not in dropped
     )
     note = f"{len(kept)} of {len(plan.commands)} commands are selected"
     return with_notes(replace(plan, commands=kept), note)

@@ -24,16 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tipchain.chain.warden import (
-    MARK_VARIABLE,
-    PROGRAM,
-    SWEEP_S,
-    descendants,
-    environment,
-    numbers,
-    request,
-    state,
-)
+from tipchain.chain.warden import MARK_VARIABLE, PROGRAM, SWEEP_S, descendants, environment, numbers, request, state
 
 TAIL_BYTES = 8192
 TAIL_LINES = 32
@@ -167,10 +158,7 @@ def _bytes(text: str) -> bytes:
 
 def _not_started(program: str, error: OSError) -> Ending:
     if error.errno == errno.ENOENT:
-        return Ending(
-            exit_code=127,
-            failure=f"interpreter {program!r} not found; {PYTHON_HINT}",
-        )
+        return Ending(exit_code=127, failure=f"interpreter {program!r} not found; {PYTHON_HINT}")
     return Ending(exit_code=126, failure=f"interpreter {program!r} cannot be run: {error.strerror}")
 
 
@@ -230,9 +218,7 @@ class _Running:
     def _dismiss(self) -> None:
         """Let the warden kill what is left, and end."""
         self.pipe.close()
-        with suppress(
-            OSError
-        ):  # one that is gone; or the kernel does not let something go: no reason to wait for ever
+        with suppress(OSError):  # one that is gone; or the kernel does not let something go: no reason to wait for ever
             self.channel.shutdown(socket.SHUT_WR)
             self.channel.settimeout(WARDEN_S)
             while self.channel.recv(256):

@@ -42,9 +42,7 @@ if TYPE_CHECKING:
 
 
 ALWAYS = frozenset(("root", "model", "mode", "base", "epoch", "batch", "config"))
-LEG = frozenset(
-    ("trainer", "kind", "gpus", "autocast", "nodes", "nodes_n", "launched", "multi_host", "train")
-)
+LEG = frozenset(("trainer", "kind", "gpus", "autocast", "nodes", "nodes_n", "launched", "multi_host", "train"))
 MADE = frozenset(("save_name", "save", "inference_dir", "name"))
 SOURCE = frozenset(("gpus", "kind", "inference_dir"))
 INFERENCE = frozenset(("device", "quant", "folder", "results"))
@@ -147,16 +145,13 @@ class Seen:
         """
         if name not in known:
             raise self.fault(
-                place, f"unknown {what}", found=name, expected=", ".join(sorted(known)),
-                hint=did_you_mean(name, known),
-            )  # fmt: skip
+                place, f"unknown {what}", found=name, expected=", ".join(sorted(known)), hint=did_you_mean(name, known)
+            )
 
     def fault(self, place: Place, message: str, **more: Any) -> ProfileError:
         """Return an error that names the file, and the line and key of a place."""
         path = tuple(place)
-        return ProfileError(
-            message, file=self.path, line=self.document.line(path), key=".".join(path), **more
-        )
+        return ProfileError(message, file=self.path, line=self.document.line(path), key=".".join(path), **more)
 
 
 def check_profile(suite: Suite, seen: Seen) -> None:
@@ -227,9 +222,7 @@ def _check_template(place: Place, template: str, suite: Suite, seen: Seen, roles
             seen.known(place, "role", name.removeprefix(VALUE).removesuffix("]"), roles)
 
 
-def _check_condition(
-    place: Place, condition: Condition, suite: Suite, seen: Seen, roles: frozenset[str]
-) -> None:
+def _check_condition(place: Place, condition: Condition, suite: Suite, seen: Seen, roles: frozenset[str]) -> None:
     what, _, role = condition.name.partition(" ")
     if what in ("fixed", "unfixed"):
         for value in condition.values:
@@ -339,19 +332,13 @@ def get_suite(name: str) -> Suite:
     if installed is None:
         hint = did_you_mean(name, suite_names())
         raise UsageError(
-            f"unknown suite {name!r}"
-            + (f", {hint}" if hint else "")
-            + f"\n  suites: {', '.join(suite_names())}"
+            f"unknown suite {name!r}" + (f", {hint}" if hint else "") + f"\n  suites: {', '.join(suite_names())}"
             "\n  or a profile of your own: a file that ends with .yaml"
         )
     suite = read_profile(installed)
     if suite.name != name:
         raise ProfileError(
-            "is called otherwise than its entry point",
-            file=installed,
-            key="suite",
-            found=suite.name,
-            expected=name,
+            "is called otherwise than its entry point", file=installed, key="suite", found=suite.name, expected=name
         )
     return suite
 
@@ -391,9 +378,14 @@ def _document(path: Path) -> tuple[Any, dict[str, Any]]:
     if base is not None:
         if base not in _shipped():
             raise ProfileError(
-                "extends an unknown suite", file=path, line=document.line(("extends",)), key="extends", found=base,
-                expected=", ".join(_shipped()), hint=did_you_mean(str(base), _shipped()),
-            )  # fmt: skip
+                "extends an unknown suite",
+                file=path,
+                line=document.line(("extends",)),
+                key="extends",
+                found=base,
+                expected=", ".join(_shipped()),
+                hint=did_you_mean(str(base), _shipped()),
+            )
         if path == SHIPPED / f"{base}.yaml":
             raise ProfileError("extends itself", file=path, line=document.line(("extends",)), key="extends")
         inherited = dict(_document(SHIPPED / f"{base}.yaml")[1])
@@ -476,8 +468,7 @@ class _Profile:
             before=before,
             eval=self.step(self.required("eval")),
             export=tuple(
-                self.step(self.nested(reader, "export", index, one))
-                for index, one in enumerate(reader.items("export"))
+                self.step(self.nested(reader, "export", index, one)) for index, one in enumerate(reader.items("export"))
             ),
             infer=self.infer(infer),
             whole=self.whole(whole),
@@ -488,9 +479,7 @@ class _Profile:
             status=self.template(reader, "status"),
             redirected=frozenset(self.texts(reader, "redirected")),
             result_line=reader.text("result_line", default=""),
-            verified=tuple(
-                self.verified(index, one) for index, one in enumerate(reader.items("verified", default=[]))
-            ),
+            verified=tuple(self.verified(index, one) for index, one in enumerate(reader.items("verified", default=[]))),
         )
         reader.done()
         check_profile(suite, self.seen)
@@ -500,10 +489,7 @@ class _Profile:
         own = self.nested(self.reader, "verified", index, entry)
         day = own.value("date", date, "a day, as 2026-11-22")
         found = Verified(
-            commit=own.text("commit"),
-            model=own.text("model"),
-            paddle=own.text("paddle"),
-            date=day.isoformat(),
+            commit=own.text("commit"), model=own.text("model"), paddle=own.text("paddle"), date=day.isoformat()
         )
         own.done()
         return found
@@ -635,9 +621,7 @@ class _Profile:
 
     def before(self, reader: Reader, entry: object) -> Before:
         own = self.nested(reader, "before", 0, entry)
-        before = Before(
-            words=own.text("words"), cwd=own.text("cwd", default="."), when=self.conditions(own, "when")
-        )
+        before = Before(words=own.text("words"), cwd=own.text("cwd", default="."), when=self.conditions(own, "when"))
         own.done()
         return before
 
@@ -691,9 +675,7 @@ class _Profile:
 
     def arguments(self, reader: Reader, key: str) -> tuple[ArgumentItem, ...]:
         return tuple(
-            item
-            for index, one in enumerate(reader.items(key))
-            for item in self.items(reader, key, index, one)
+            item for index, one in enumerate(reader.items(key)) for item in self.items(reader, key, index, one)
         )
 
     def items(self, reader: Reader, key: str, index: int, entry: object) -> Sequence[ArgumentItem]:
@@ -728,9 +710,7 @@ class _Profile:
         try:
             shlex.split(text)
         except ValueError as error:
-            raise self.seen.fault(
-                place, f"cannot be split into words: {str(error).lower()}", found=text
-            ) from error
+            raise self.seen.fault(place, f"cannot be split into words: {str(error).lower()}", found=text) from error
         self.seen.templates.append((place, text))
         return ArgumentItem(text=text)
 
@@ -739,9 +719,8 @@ class _Profile:
         known = [rule.role for rule in self.layout if rule.role]
         if found not in known:
             raise reader.error(
-                key, "is no role of the layout", found=found, expected=", ".join(known),
-                hint=did_you_mean(found, known),
-            )  # fmt: skip
+                key, "is no role of the layout", found=found, expected=", ".join(known), hint=did_you_mean(found, known)
+            )
         return found
 
     def conditions(self, reader: Reader, key: str) -> tuple[Condition, ...]:

@@ -234,13 +234,7 @@ def run_plan(
     """
     takes_gpus = any(command.on_gpu for command in plan.commands)
     runner = _Runner(
-        plan,
-        place,
-        observer,
-        policy or Policy(),
-        find_gpus() if takes_gpus else Gpus(),
-        leases or Leases(),
-        record,
+        plan, place, observer, policy or Policy(), find_gpus() if takes_gpus else Gpus(), leases or Leases(), record
     )
     with on_signals(runner.interrupt):
         runner.run()

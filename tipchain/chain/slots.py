@@ -70,9 +70,7 @@ def layout_sections(suite: Lines, file: ParamFile) -> tuple[Section, ...]:
     """Return the sections that ``file`` should have; one that may be missing joins the one before it."""
     sections: list[tuple[tuple[str, ...], list[SlotRule]]] = []
     for rule in suite.layout:
-        if rule.kind == "header" or (
-            rule.kind == "optional header" and _has_header(file, len(sections), rule)
-        ):
+        if rule.kind == "header" or (rule.kind == "optional header" and _has_header(file, len(sections), rule)):
             sections.append((rule.keys, []))
         elif rule.kind in ("slot", "optional"):
             sections[-1][1].append(rule)
@@ -96,9 +94,7 @@ def checked_slots(file: ParamFile, suite: Lines) -> Slots:
         if number < len(file.headers):
             slots.update(section_slots(file, section, file.headers[number][0]))
         else:
-            slots.update(
-                (rule.role, _absent(file, rule.role)) for rule in section.rules if rule.kind == "slot"
-            )
+            slots.update((rule.role, _absent(file, rule.role)) for rule in section.rules if rule.kind == "slot")
     if suite.to_static:
         slots.update(_to_static_slot(file))
     return slots
@@ -127,9 +123,11 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
             if ends_after_evaluation(file, sections):
                 break
             raise ParamsError(
-                f"the section [{name}] is missing", file=file.path, line=max(len(file.lines), 1),
+                f"the section [{name}] is missing",
+                file=file.path,
+                line=max(len(file.lines), 1),
                 expected=f"===...{name}...===",
-            )  # fmt: skip
+            )
         found, line = file.headers[index]
         if found not in section.names:
             hint = did_you_mean(found, section.names)
@@ -299,23 +297,25 @@ def alignment_params(file: ParamFile) -> AlignmentParams | None:
         if param.key not in ALIGNMENT_KEYS or param.key in found:
             raise ParamsError(
                 "stands twice" if param.key in found else f"unknown key in [{ALIGNMENT_SECTION}]",
-                file=file.path, line=param.line, key=param.key, expected=", ".join(ALIGNMENT_KEYS),
+                file=file.path,
+                line=param.line,
+                key=param.key,
+                expected=", ".join(ALIGNMENT_KEYS),
                 hint=did_you_mean(param.key, ALIGNMENT_KEYS),
-            )  # fmt: skip
+            )
         found[param.key] = param
     for key in ALIGNMENT_KEYS:
         if key not in found or not found[key].value.strip():
             raise ParamsError(
-                f"[{ALIGNMENT_SECTION}] needs `{key}:`", file=file.path,
+                f"[{ALIGNMENT_SECTION}] needs `{key}:`",
+                file=file.path,
                 line=found[key].line if key in found else header,
-            )  # fmt: skip
+            )
     steps = _slot(file, "steps", found["steps"])
     for step in steps.values:
         if step not in SCRIPTS and step not in STAGES:
             raise steps.error(
-                f"unknown step {step!r}",
-                expected="|".join((*SCRIPTS, *STAGES)),
-                hint=did_you_mean(step, STAGES),
+                f"unknown step {step!r}", expected="|".join((*SCRIPTS, *STAGES)), hint=did_you_mean(step, STAGES)
             )
     case = _slot(file, "alignment", found["alignment"])
     return None if case.absent else AlignmentParams(case=case.value, steps=tuple(dict.fromkeys(steps.values)))
@@ -423,12 +423,7 @@ _WORDS: Mapping[str, str] = {
     "benchmark": "benchmark",
 }
 # Words in the keys of trainers and exports that tell which kind they are.
-_KINDS: Mapping[str, str] = {
-    "norm": "norm",
-    "pact": "pact|quant",
-    "fpgm": "fpgm|prune",
-    "distill": "distill",
-}
+_KINDS: Mapping[str, str] = {"norm": "norm", "pact": "pact|quant", "fpgm": "fpgm|prune", "distill": "distill"}
 
 
 def looks_like(role: str, value: str) -> bool:
@@ -562,9 +557,13 @@ def refusal(error: InputError, code: str) -> LintFinding:
     if error.found is not None and not error.key and str(error.found) not in error.message:
         parts.append(f"found {error.found}")
     return LintFinding(
-        code=code, severity="error", file=str(error.file), line=error.line or 0, key=error.key or "",
+        code=code,
+        severity="error",
+        file=str(error.file),
+        line=error.line or 0,
+        key=error.key or "",
         message="; ".join(parts),
-    )  # fmt: skip
+    )
 
 
 def _renamed(file: ParamFile, param: Param, change: _Change) -> ParamFile:
@@ -613,9 +612,7 @@ def _fitted(rules: Sequence[SlotRule], params: Sequence[Param]) -> Pairs | None:
     pairs, index = [], 0
     for rule in rules:
         param = params[index] if index < len(params) else None
-        fits = param is not None and (
-            rule.allows(param.key) if param is not _MISSING else rule.kind == "slot"
-        )
+        fits = param is not None and (rule.allows(param.key) if param is not _MISSING else rule.kind == "slot")
         if rule.kind == "optional" and not fits:
             continue
         if param is None or not fits:
@@ -638,9 +635,7 @@ def _changes(section: Section, params: Sequence[Param]) -> Iterator[_Change]:
                 continue
             rule = next((rule for rule, param in pairs if param is _MISSING), None)
             if kind == "rename" and rule is not None:
-                pairs = [
-                    (rule, params[place]) if param is _MISSING else (rule, param) for rule, param in pairs
-                ]
+                pairs = [(rule, params[place]) if param is _MISSING else (rule, param) for rule, param in pairs]
             odd = sum(_odd(section, rule, param) for rule, param in pairs if param is not _MISSING)
             yield _Change(kind=kind, place=place, rule=rule, oddities=odd, pairs=pairs)
 

@@ -13,13 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.commands.align_where import (
-    INTERRUPTED,
-    find_causes,
-    located_details,
-    located_file,
-    report_name,
-)
+from tipchain.commands.align_where import INTERRUPTED, find_causes, located_details, located_file, report_name
 from tipchain.commands.options import (
     add_data_path,
     add_device,
@@ -73,9 +67,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_out(parser, "output folder (default test_tipc/output/CASE/MODE)")
     add_reference_arguments(parser)
     parser.add_argument(
-        "--record",
-        choices=("torch", "paddle"),
-        help="record this side only, to compare elsewhere; exit code 4",
+        "--record", choices=("torch", "paddle"), help="record this side only, to compare elsewhere; exit code 4"
     )
     add_data_path(parser)
     add_prepare_first(parser)
@@ -84,14 +76,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_threads(parser, "threads of each side (default: cores shared out)")
     add_seed(parser, "add N to the seeds of the case, its weights and fake inputs")
     parser.add_argument(
-        "--no-locate",
-        action="store_true",
-        help="where a stage fails, do not look for the layer at fault and its cause",
+        "--no-locate", action="store_true", help="where a stage fails, do not look for the layer at fault and its cause"
     )
     parser.add_argument(
-        "--fresh",
-        action="store_true",
-        help="record torch's side even where an earlier run's still holds",
+        "--fresh", action="store_true", help="record torch's side even where an earlier run's still holds"
     )
     add_within(parser)
     add_report_arguments(parser)
@@ -133,9 +121,11 @@ def align_case(
             found, report = Diagnosed(undiagnosed=INTERRUPTED), replace(report, interrupted=True)
         if found != Diagnosed():
             report = replace(
-                report, diagnoses=found.diagnoses, undiagnosed=found.undiagnosed,
+                report,
+                diagnoses=found.diagnoses,
+                undiagnosed=found.undiagnosed,
                 interrupted=report.interrupted or found.interrupted,
-            )  # fmt: skip
+            )
         elif not report.diagnoses:
             located_file(request).unlink(missing_ok=True)
         report = replace(report, seconds=time.perf_counter() - clock)
@@ -156,9 +146,7 @@ def _prepare(args: argparse.Namespace, stream: TextIO) -> int:
     from tipchain.parity.case import load_case
 
     case, mode = load_case(from_root(args.case), args.seed), parse_mode(args.mode)
-    return prepare_case_first(
-        case, mode, data_path=args.data_path, stream=stream, weights=bundle_of(args) is None
-    )
+    return prepare_case_first(case, mode, data_path=args.data_path, stream=stream, weights=bundle_of(args) is None)
 
 
 def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[AlignRequest, Path]:
@@ -189,12 +177,21 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         dumps["torch"] = reference.dumps
     out = out_folder(args.out, case, mode)
     request = AlignRequest(
-        case=case, mode=mode, stages=chosen, folder=_run_folder(out) / LATEST, device=str(device), dumps=dumps,
-        sides=(args.record,) if args.record else ("torch", "paddle"), data_path=_data_path(args, case, mode),
-        timeout_s=args.timeout, threads=args.threads or (reference.threads if reference else 0),
-        rules=Rules.of(case, strict=args.strict), given=reference.given if reference else None,
-        notes=reference.notes(possible) if reference else (), fresh=args.fresh,
-    )  # fmt: skip
+        case=case,
+        mode=mode,
+        stages=chosen,
+        folder=_run_folder(out) / LATEST,
+        device=str(device),
+        dumps=dumps,
+        sides=(args.record,) if args.record else ("torch", "paddle"),
+        data_path=_data_path(args, case, mode),
+        timeout_s=args.timeout,
+        threads=args.threads or (reference.threads if reference else 0),
+        rules=Rules.of(case, strict=args.strict),
+        given=reference.given if reference else None,
+        notes=reference.notes(possible) if reference else (),
+        fresh=args.fresh,
+    )
     return request, out
 
 
@@ -319,8 +316,14 @@ class _Scribe:
         self.versions, self.where = installed_versions(), origin(request.case.root)
         self.judged: list[StageJudgement] = []
         self.notes = request.notes
-        facts = {"case": str(self.case.path), "mode": self.mode.value, "device": request.device,
-                 "commit": self.where["commit"], **self.versions, "tf32": "off"}  # fmt: skip
+        facts = {
+            "case": str(self.case.path),
+            "mode": self.mode.value,
+            "device": request.device,
+            "commit": self.where["commit"],
+            **self.versions,
+            "tf32": "off",
+        }
         header = (run_header(self.folder.parent, facts), *(f"# {note}" for note in self.notes))
         append(out / "alignment.log", "\n".join(header))
 
@@ -334,22 +337,17 @@ class _Scribe:
         path = self.folder / log_name(judgement.stage)
         if self.stream is not None:
             print(f"== {judgement.stage}", file=self.stream, flush=True)
-        write_diff_log(
-            path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream
-        )
+        write_diff_log(path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream)
         publish(self.folder, self.out / LATEST, stage_files(judgement.stage, self.sides))
         append(
-            self.out / "alignment.log",
-            f"# run {self.folder.parent.name} stage {judgement.stage}\n{path.read_text()}",
+            self.out / "alignment.log", f"# run {self.folder.parent.name} stage {judgement.stage}\n{path.read_text()}"
         )
 
     def refuse(self, message: str) -> None:
         """Note in ``alignment.log`` why nothing was run."""
         from tipchain.runs import append
 
-        append(
-            self.out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {message}".splitlines())
-        )
+        append(self.out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {message}".splitlines()))
 
     def report(self, *, interrupted: bool = False) -> RunReport:
         """Return the report, its stages in their order, kept in the run's folder too."""

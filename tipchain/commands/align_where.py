@@ -21,18 +21,7 @@ if TYPE_CHECKING:
     from tipchain.report.model import RunReport
 
 LOCATABLE = frozenset(
-    (
-        "forward",
-        "data",
-        "metric",
-        "loss",
-        "optimizer",
-        "lr",
-        "regularization",
-        "backward",
-        "train_data",
-        "train",
-    )
+    ("forward", "data", "metric", "loss", "optimizer", "lr", "regularization", "backward", "train_data", "train")
 )
 """Stages whose failure may lie in a layer, the loss, the optimizer, the schedule, the data or the metric."""
 LOCATE_TIMEOUT_S = 900.0
@@ -62,8 +51,13 @@ def find_causes(
 
 
 def _locate(
-    args: argparse.Namespace, request: AlignRequest, out: Path, report: RunReport, stream: TextIO | None, failed: Collection[str]
-) -> Diagnosed:  # fmt: skip
+    args: argparse.Namespace,
+    request: AlignRequest,
+    out: Path,
+    report: RunReport,
+    stream: TextIO | None,
+    failed: Collection[str],
+) -> Diagnosed:
     """Look for the layer at fault and its cause in live models, and write down what was found."""
     from tipchain.language import say
     from tipchain.live.launch import launch
@@ -71,10 +65,13 @@ def _locate(
     from tipchain.runs import append, atomic_write
 
     asked = {
-        "case": str(request.case.path.resolve()), "mode": request.mode.value, "reseed": args.seed,
-        "data_path": str(request.data_path) if request.data_path else "", "only": sorted(failed),
+        "case": str(request.case.path.resolve()),
+        "mode": request.mode.value,
+        "reseed": args.seed,
+        "data_path": str(request.data_path) if request.data_path else "",
+        "only": sorted(failed),
         "options": {"within": args.within} if getattr(args, "within", None) else {},
-    }  # fmt: skip
+    }
     try:
         done = launch(asked, timeout_s=args.timeout or LOCATE_TIMEOUT_S, quiet=args.quiet)
         text, document, interrupted = done.text, done.document, done.interrupted

@@ -99,9 +99,16 @@ def _make(args: argparse.Namespace) -> int:
     stages = choose_stages(case, mode, parse_stages(args.stages) if args.stages else ())
     folder = args.out or default_folder(case, mode)
     wanted = Wanted(
-        case=case, mode=mode, stages=stages, folder=folder, device=str(parse_device(args.device)),
-        data_path=args.data_path, timeout_s=args.timeout, threads=args.threads, truths=not args.no_float64,
-    )  # fmt: skip
+        case=case,
+        mode=mode,
+        stages=stages,
+        folder=folder,
+        device=str(parse_device(args.device)),
+        data_path=args.data_path,
+        timeout_s=args.timeout,
+        threads=args.threads,
+        truths=not args.no_float64,
+    )
     manifest = make_bundle(wanted, say=lambda text: print(say(f"== {text}"), flush=True))
     print("\n".join(describe(folder, manifest)))
     return ExitCode.PASSED
@@ -124,10 +131,7 @@ def describe(folder: Path, manifest: BundleManifest) -> list[str]:
         "files": f"{len(manifest.files)}, {size / 1e6:.1f} MB",
         "content": f"sha256 {manifest.content}",
     }
-    return [
-        str(folder),
-        *(f"  {padded(say(name), 9)} {say(escaped(value))}" for name, value in facts.items()),
-    ]
+    return [str(folder), *(f"  {padded(say(name), 9)} {say(escaped(value))}" for name, value in facts.items())]
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -164,9 +168,6 @@ def _verify(args: argparse.Namespace) -> int:
     for problem in (*problems, *([other] if other else [])):
         print(escaped_lines(problem), file=sys.stderr)
     print(
-        say(
-            f"{args.bundle}: "
-            + (f"{len(problems)} damaged" if problems else f"{len(manifest.files)} files as made")
-        )
+        say(f"{args.bundle}: " + (f"{len(problems)} damaged" if problems else f"{len(manifest.files)} files as made"))
     )
     return ExitCode.FAILED if problems or other else ExitCode.PASSED

@@ -105,9 +105,7 @@ def _node(path: tuple[str, ...], parser: argparse.ArgumentParser, summary: str) 
     for action in parser._actions:  # noqa: SLF001  (argparse shows them in no other way)
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             told = {one.dest: one.help or "" for one in action._choices_actions}  # noqa: SLF001
-            node.below = [
-                _node((*path, name), one, told.get(name, "")) for name, one in action.choices.items()
-            ]
+            node.below = [_node((*path, name), one, told.get(name, "")) for name, one in action.choices.items()]
         elif action.help != argparse.SUPPRESS:
             value = _value(action)
             for name in action.option_strings:

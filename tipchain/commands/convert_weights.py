@@ -21,22 +21,14 @@ SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdpa
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "--torch",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="torch weight file (.pth, .pt, .safetensors)",
+        "--torch", type=Path, required=True, metavar="FILE", help="torch weight file (.pth, .pt, .safetensors)"
     )
     parser.add_argument(
-        "--paddle",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="Paddle weight file (.pdparams, .safetensors)",
+        "--paddle", type=Path, required=True, metavar="FILE", help="Paddle weight file (.pdparams, .safetensors)"
     )
     parser.add_argument(
         "--to", choices=("paddle", "torch"), default="paddle", help="which of the two is written (default: paddle)"
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--case", type=Path, metavar="CASE", help="case that names both models, such as configs/alexnet.yaml"
     )
@@ -104,11 +96,7 @@ def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tupl
     from tipchain.parity.case import load_case
     from tipchain.runs import find_root
 
-    by_hand = {
-        "--reference": args.reference,
-        "--port": args.port,
-        "--model-args": args.model_args,
-    }
+    by_hand = {"--reference": args.reference, "--port": args.port, "--model-args": args.model_args}
     if args.case is not None:
         given = [flag for flag, value in by_hand.items() if value is not None]
         if given:

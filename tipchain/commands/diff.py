@@ -46,9 +46,13 @@ def run(args: argparse.Namespace) -> int:
             warnings[verdict.subject] = proof
     code = 4 if not reference.arrays and not port.arrays else exit_code(v.outcome for v in verdicts)
     document = {
-        "reference": args.reference, "port": args.port, "tolerance": str(tolerance), "exit_code": int(code),
-        "verdicts": render_verdicts(verdicts), "warnings": warnings,
-    }  # fmt: skip
+        "reference": args.reference,
+        "port": args.port,
+        "tolerance": str(tolerance),
+        "exit_code": int(code),
+        "verdicts": render_verdicts(verdicts),
+        "warnings": warnings,
+    }
     if args.json != STDOUT:
         _print(verdicts, warnings, tolerance)
     if args.json is not None:

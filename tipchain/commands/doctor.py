@@ -139,9 +139,12 @@ def _check_data(root: Path, data_set: str, kind: str) -> DoctorLine:
     if not folder.exists():
         needed_for = CASES if (data_set, kind) == (DIGITS, "lite") else ""
         return DoctorLine(
-            subject=subject, outcome=Outcome.SKIP, detail="not made yet", remedy=way_out(folder.name),
+            subject=subject,
+            outcome=Outcome.SKIP,
+            detail="not made yet",
+            remedy=way_out(folder.name),
             needed_for=needed_for,
-        )  # fmt: skip
+        )
     try:
         check_data(folder)
     except DataError as error:

@@ -26,32 +26,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folders", nargs="*", type=Path, metavar="NIGHTS", help="folders of nights (default tipchain-nights)"
     )
+    parser.add_argument("--older-than", type=seconds, metavar="AGE", help="delete what is older, as 30d or 12h")
     parser.add_argument(
-        "--older-than", type=seconds, metavar="AGE", help="delete what is older, as 30d or 12h"
+        "--max-size", type=_size, metavar="SIZE", help="then delete the oldest until no more is there, as 20GiB"
     )
     parser.add_argument(
-        "--max-size",
-        type=_size,
-        metavar="SIZE",
-        help="then delete the oldest until no more is there, as 20GiB",
-    )
-    parser.add_argument(
-        "--keep", type=count("nights"), metavar="N",
+        "--keep",
+        type=count("nights"),
+        metavar="N",
         help="never delete the latest N of each manifest; without other rules, delete all but those",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--runs", action="store_true", help="the runs below test_tipc/output too, N for each model and mode"
     )
     parser.add_argument(
-        "--baselines", action="append", type=Path, default=[], metavar="FOLDER",
+        "--baselines",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FOLDER",
         help="look there too for baselines.jsonl and what they need (always: here, and each night's project)",
-    )  # fmt: skip
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     pins = parser.add_mutually_exclusive_group()
-    pins.add_argument(
-        "--pin", metavar="NIGHT", help="let no rule delete this night or run: its name or folder"
-    )
+    pins.add_argument("--pin", metavar="NIGHT", help="let no rule delete this night or run: its name or folder")
     pins.add_argument("--unpin", metavar="NIGHT", help="let rules delete it again")
     parser.add_argument("--why", metavar="TEXT", help="why a night is pinned")
 
@@ -75,9 +74,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--why goes with --pin")
     rules = RetentionRules(older_than_s=args.older_than, max_bytes=args.max_size, keep=args.keep)
     if rules == RetentionRules():
-        raise UsageError(
-            "tipchain gc: no rule was given\n  expected: --older-than AGE, --max-size SIZE, --keep N"
-        )
+        raise UsageError("tipchain gc: no rule was given\n  expected: --older-than AGE, --max-size SIZE, --keep N")
     now = time.time()
     nights, runs, projects = _places(args)
     stored = find_stored(nights, runs, projects, now)
@@ -123,9 +120,7 @@ def _show(choice: CleanupChoice, now: float, *, dry: bool) -> None:
     if doomed:
         freed = size_text(choice.total - choice.left)
         print(
-            say(
-                f"{'would delete' if dry else 'to be deleted'}: {_many(doomed)}, {freed} of {size_text(choice.total)}"
-            )
+            say(f"{'would delete' if dry else 'to be deleted'}: {_many(doomed)}, {freed} of {size_text(choice.total)}")
         )
         _table(doomed, now)
     else:
@@ -236,6 +231,5 @@ def _named(args: argparse.Namespace, name: str) -> Path:
         return called[0]
     listed = ", ".join(sorted(map(str, called))[:5])
     raise UsageError(
-        f"{name}: "
-        + (f"several are called so\n  found: {listed}" if called else "no night or run is called so")
+        f"{name}: " + (f"several are called so\n  found: {listed}" if called else "no night or run is called so")
     )

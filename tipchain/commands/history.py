@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from tipchain.history.sink import Kept
 
 EPILOG = "tipchain history ACTION --help says more about one of them. docs/how-to/history.md explains what is kept, and where."
-NAME_HELP = (
-    "a name that `list` shows, the beginning of one, latest, or latest~1 for the one before of its kind"
-)
+NAME_HELP = "a name that `list` shows, the beginning of one, latest, or latest~1 for the one before of its kind"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,24 +40,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _finish(listing, _list)
     show = actions.add_parser("show", help="show a night or a run, or an item of it", allow_abbrev=False)
     show.add_argument("night", metavar="NAME", help=NAME_HELP)
-    show.add_argument(
-        "item", nargs="?", metavar="ITEM", help="its commands, figures, and verdicts other than PASS"
-    )
+    show.add_argument("item", nargs="?", metavar="ITEM", help="its commands, figures, and verdicts other than PASS")
     _finish(show, _show)
     compare = actions.add_parser("compare", help="compare two nights or runs", allow_abbrev=False)
     compare.add_argument("range", metavar="A..B", help=f"each {NAME_HELP}")
     _finish(compare, _compare)
-    diff = actions.add_parser(
-        "diff", help="say what changed since the last comparable run", allow_abbrev=False
-    )
+    diff = actions.add_parser("diff", help="say what changed since the last comparable run", allow_abbrev=False)
     add_diff_arguments(diff)
-    _declare_causes(
-        actions.add_parser("causes", help="show what made items fail, and filter it", allow_abbrev=False)
-    )
+    _declare_causes(actions.add_parser("causes", help="show what made items fail, and filter it", allow_abbrev=False))
     export = actions.add_parser("export", help="write tables as CSV or JSON lines", allow_abbrev=False)
     export.add_argument("nights", nargs="*", metavar="NAME", help=f"{NAME_HELP}; all if none is given")
-    export.add_argument("--table", default="items", metavar="TABLE", help="entries, items (default), commands, "
-                        "figures, verdicts, artifacts or causes")  # fmt: skip
+    export.add_argument(
+        "--table",
+        default="items",
+        metavar="TABLE",
+        help="entries, items (default), commands, figures, verdicts, artifacts or causes",
+    )
     export.add_argument("--format", choices=("csv", "jsonl"), default="csv", help="default: csv")
     export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
     add_viewers(export, "figures of commands and seconds of items, by entry, instead of a table")
@@ -67,66 +63,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _declare_add(add: argparse.ArgumentParser) -> None:
-    add.add_argument("paths", nargs="*", type=Path, metavar="NIGHT|REPORT",
-                     help="a night's folder, a report.json, a run's folder; none: only send what waits")  # fmt: skip
-    add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
     add.add_argument(
-        "--require-history", action="store_true", help="exit code 1 if the database does not have them"
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="NIGHT|REPORT",
+        help="a night's folder, a report.json, a run's folder; none: only send what waits",
     )
+    add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
+    add.add_argument("--require-history", action="store_true", help="exit code 1 if the database does not have them")
     _finish(add, _add, as_json=False)
 
 
 def _declare_causes(causes: argparse.ArgumentParser) -> None:
     causes.add_argument("--code", metavar="CODE", help="only these: epsilon, transposed-weight, unknown, ...")
-    for name, what in (
-        ("layer", "the port's layer has"),
-        ("file", "the file to change has"),
-        ("item", "the item has"),
-    ):
+    for name, what in (("layer", "the port's layer has"), ("file", "the file to change has"), ("item", "the item has")):
         causes.add_argument(f"--{name}", metavar="PART", help=f"only where the name of {what} this in it")
     causes.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
-    causes.add_argument(
-        "--limit", type=count("causes"), default=20, metavar="N", help="how many at most (default 20)"
-    )
+    causes.add_argument("--limit", type=count("causes"), default=20, metavar="N", help="how many at most (default 20)")
     _finish(causes, _causes)
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of saying what changed; `parser` calls `diff` then."""
-    parser.add_argument(
-        "night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)"
-    )
-    parser.add_argument(
-        "--against", metavar="NAME", help="compare with this one instead of the last comparable"
-    )
+    parser.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
+    parser.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
     parser.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
     _finish(parser, diff)
 
 
 def add_place_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare where the history is; shared by all commands that use it."""
-    parser.add_argument("--database", metavar="URL", help="postgresql://user:password@host/name, or an SQLite file "
-                        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)")  # fmt: skip
     parser.add_argument(
-        "--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)"
+        "--database",
+        metavar="URL",
+        help="postgresql://user:password@host/name, or an SQLite file "
+        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
     )
+    parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
 
 
 def add_night_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which history a night goes into."""
-    parser.add_argument("--database", metavar="URL", help="the history that the night goes into, a URL or an SQLite file "
-                        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the root)")  # fmt: skip
-    parser.add_argument("--require-history", action="store_true",
-                        help="exit code 1 if the history's database does not have the night in the end")  # fmt: skip
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="the history that the night goes into, a URL or an SQLite file "
+        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the root)",
+    )
+    parser.add_argument(
+        "--require-history",
+        action="store_true",
+        help="exit code 1 if the history's database does not have the night in the end",
+    )
 
 
 def add_night_diff_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of saying what changed since the last comparable night."""
     parser.add_argument("manifest", type=Path, metavar="MANIFEST", help="YAML file that names what runs")
     parser.add_argument("--night", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
-    parser.add_argument(
-        "--against", metavar="NAME", help="compare with this one instead of the last comparable"
-    )
+    parser.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
     _finish(parser, _night_diff)
 
 
@@ -163,9 +159,7 @@ def with_history(args: argparse.Namespace, code: ExitCode) -> ExitCode:
     return ExitCode.FAILED if missing and code == ExitCode.PASSED else code
 
 
-def _finish(
-    parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True
-) -> None:
+def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True) -> None:
     add_place_arguments(parser)
     if as_json:
         add_json(parser, "the same", once_alone=True)
@@ -193,9 +187,7 @@ def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
 
     root, place = _place(args)
     if place.file is not None and not place.file.exists() and not sink.waiting(place):
-        raise UsageError(
-            f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one"
-        )
+        raise UsageError(f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one")
     history = History(place)
     sent = sink.send(history)
     for one in sent.added:
@@ -253,9 +245,7 @@ def _show(args: argparse.Namespace) -> int:
         chosen = [args.item] if args.item else list(items)
         if args.item and args.item not in items:
             raise _no_such_item(args.item, entry, list(items))
-        commands = (
-            commands_of(connection, entry, chosen if args.item else None) if args.item or args.json else []
-        )
+        commands = commands_of(connection, entry, chosen if args.item else None) if args.item or args.json else []
         bad = verdicts_of(connection, items[args.item]) if args.item else []
         causes = causes_of(connection, entry)
 
@@ -365,18 +355,13 @@ def _export(args: argparse.Namespace) -> int:
         written = show_in_viewers(args, lambda: scalars(connection, chosen))
         if written is not None:
             print(
-                say(
-                    f"{written} numbers in {', '.join(str(one) for one in (args.tensorboard, args.visualdl) if one)}"
-                )
+                say(f"{written} numbers in {', '.join(str(one) for one in (args.tensorboard, args.visualdl) if one)}")
             )
             return ExitCode.PASSED
         if args.out == "-":
             export(connection, sys.stdout, table=args.table, form=args.format, chosen=chosen)
             return ExitCode.PASSED
-        with (
-            replacing_path(Path(args.out)) as beside,
-            beside.open("x", encoding="utf-8", newline="") as stream,
-        ):
+        with replacing_path(Path(args.out)) as beside, beside.open("x", encoding="utf-8", newline="") as stream:
             count = export(connection, stream, table=args.table, form=args.format, chosen=chosen)
     print(say(f"{count} rows in {args.out}"))
     return ExitCode.PASSED

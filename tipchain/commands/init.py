@@ -90,9 +90,7 @@ TRAINS = ("loss", "optimizer", "dataset", "metric")
 """Builders that a training needs besides the model."""
 SHAPE = "2,3,224,224"
 """The input that is tried where none is named."""
-LINE = re.compile(
-    r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>\d+(?:[,x]\d+)*)(?::(?P<dtype>\w+)(?::(?P<high>\d+))?)?"
-)
+LINE = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>\d+(?:[,x]\d+)*)(?::(?P<dtype>\w+)(?::(?P<high>\d+))?)?")
 
 CASE = """\
 # Alignment case of {id}: is the Paddle port the same model as its PyTorch reference?
@@ -212,15 +210,9 @@ seed: 0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
-        "id", nargs="?", help="the case's name, such as mobilenet_v3_small (default: torch's module)"
-    )
-    parser.add_argument(
-        "--torch", "--reference", metavar="M:C", help="module:callable that returns the torch module"
-    )
-    parser.add_argument(
-        "--paddle", "--port", metavar="M:C", help="module:callable that returns the Paddle layer"
-    )
+    parser.add_argument("id", nargs="?", help="the case's name, such as mobilenet_v3_small (default: torch's module)")
+    parser.add_argument("--torch", "--reference", metavar="M:C", help="module:callable that returns the torch module")
+    parser.add_argument("--paddle", "--port", metavar="M:C", help="module:callable that returns the Paddle layer")
     parser.add_argument(
         "--input",
         action="append",
@@ -239,12 +231,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the parameter file of a case's chain: train, evaluate, export, infer "
         "(test_tipc/configs/ID/train_infer_python.txt, or --path)",
     )
-    parser.add_argument(
-        "--full", action="store_true", help="write a case with every key explained, and no builder yet"
-    )
-    parser.add_argument(
-        "--package", help="with --full: Python package of the builders (default alignment.ID)"
-    )
+    parser.add_argument("--full", action="store_true", help="write a case with every key explained, and no builder yet")
+    parser.add_argument("--package", help="with --full: Python package of the builders (default alignment.ID)")
     add_root(parser)
 
 
@@ -277,14 +265,10 @@ def read_input(text: str) -> Input:
 
     found = LINE.fullmatch(text)
     if found is None or 0 in (shape := tuple(map(int, re.split("[,x]", found["shape"])))):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no input, expected such as 1,3,224,224 or ids=2,16:int64:1000"
-        )
+        raise argparse.ArgumentTypeError(f"{text!r} is no input, expected such as 1,3,224,224 or ids=2,16:int64:1000")
     dtype = found["dtype"] or "float32"
     if dtype not in DTYPES:
-        raise argparse.ArgumentTypeError(
-            f"{dtype!r} is no dtype of an input, expected one of {', '.join(DTYPES)}"
-        )
+        raise argparse.ArgumentTypeError(f"{dtype!r} is no dtype of an input, expected one of {', '.join(DTYPES)}")
     return Input(name=found["name"] or "", shape=shape, dtype=dtype, high=int(found["high"] or 0))
 
 
@@ -300,8 +284,7 @@ def run(args: argparse.Namespace) -> int:
     if args.torch is None and args.paddle is None:
         if not args.full:
             print(
-                say("note: a case of builders that are there: tipchain init --torch M:C --paddle M:C"),
-                file=sys.stderr,
+                say("note: a case of builders that are there: tipchain init --torch M:C --paddle M:C"), file=sys.stderr
             )
         return _write_full(args)
     if args.torch is None or args.paddle is None or args.full:
@@ -310,9 +293,7 @@ def run(args: argparse.Namespace) -> int:
         )
     for flag, spec in (("--torch", args.torch), ("--paddle", args.paddle)):
         if not all(part.strip() for part in spec.partition(":")[::2]):
-            raise UsageError(
-                f"{flag}: {spec!r} is no builder\n  expected: module:callable, such as my_net.port:build"
-            )
+            raise UsageError(f"{flag}: {spec!r} is no builder\n  expected: module:callable, such as my_net.port:build")
     name = _checked_id(args.id or args.torch.partition(":")[0].rpartition(".")[2])
     root = Path(os.environ.get(ROOT_VARIABLE) or Path.cwd()).resolve()
     path = args.path or (root / "configs" if (root / "configs").is_dir() else root) / f"{name}.yaml"
@@ -328,10 +309,15 @@ def short_case(
 ) -> str:
     """Return a case that works at once: the models, weights that fit the inputs, and the inputs."""
     return SHORT.format(
-        id=name, path=_shown(path), torch=specs[0], paddle=specs[1], inputs="\n".join(map(str, inputs)),
-        root=_root_line(path, root), batch=inputs[0].shape[0],
+        id=name,
+        path=_shown(path),
+        torch=specs[0],
+        paddle=specs[1],
+        inputs="\n".join(map(str, inputs)),
+        root=_root_line(path, root),
+        batch=inputs[0].shape[0],
         outputs=f"outputs: [{', '.join(outputs)}]\n" if outputs else "",
-    )  # fmt: skip
+    )
 
 
 def _root_line(path: Path, root: Path) -> str:
@@ -366,19 +352,12 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
         return [replace(one, name=one.name or f"input_{number}") for number, one in enumerate(inputs)], []
     with serving(side="torch"):
         model = checking("model", "torch", resolve(spec, root))()
-        free = [
-            one.name for one in inspect.signature(model.forward).parameters.values() if one.kind in (0, 1)
-        ]
+        free = [one.name for one in inspect.signature(model.forward).parameters.values() if one.kind in (0, 1)]
         taken = {one.name for one in inputs}
-        names = iter(
-            [one for one in free if one not in taken] + [f"input_{number}" for number in range(len(inputs))]
-        )
+        names = iter([one for one in free if one not in taken] + [f"input_{number}" for number in range(len(inputs))])
         named = [replace(one, name=one.name or next(names)) for one in inputs]
         shapes = " and ".join(",".join(map(str, one.shape)) for one in inputs)
-        with (
-            serving(stage=f"trying an input of shape {shapes} (--input says another)"),
-            framework.inference(),
-        ):
+        with serving(stage=f"trying an input of shape {shapes} (--input says another)"), framework.inference():
             output = model.eval()(*(framework.tensor(array) for array in _arrays(named)))
     return named, _names_of(framework, output)
 
@@ -388,8 +367,7 @@ def _arrays(inputs: Sequence[Input]) -> list[Any]:
     from tipchain.parity.fake_inputs import make_input
 
     return [
-        make_input(InputSpec(name=one.name, shape=one.shape, dtype=one.dtype, high=one.high or 2))
-        for one in inputs
+        make_input(InputSpec(name=one.name, shape=one.shape, dtype=one.dtype, high=one.high or 2)) for one in inputs
     ]
 
 
@@ -398,18 +376,12 @@ def _names_of(framework: Any, output: Any) -> list[str]:
     if isinstance(output, Mapping) or not isinstance(output, tuple | list):
         return []
     items = [one for one in output if one is not None]
-    return (
-        []
-        if len(items) == 1 and framework.is_tensor(items[0])
-        else [f"output_{n}" for n in range(len(items))]
-    )
+    return [] if len(items) == 1 and framework.is_tensor(items[0]) else [f"output_{n}" for n in range(len(items))]
 
 
 def _checked_id(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        raise UsageError(
-            f"the id {name!r} cannot be a Python package's name, expected e.g. mobilenet_v3_small"
-        )
+        raise UsageError(f"the id {name!r} cannot be a Python package's name, expected e.g. mobilenet_v3_small")
     return name
 
 

@@ -27,14 +27,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder, or a folder of dumps such as log_reprod")
     parser.add_argument(
-        "run", type=Path, metavar="RUN", help="a run's folder, or a folder of dumps such as log_reprod"
-    )
-    parser.add_argument(
-        "--case",
-        type=Path,
-        metavar="CASE",
-        help="take tolerances from this case (default: the one that was run)",
+        "--case", type=Path, metavar="CASE", help="take tolerances from this case (default: the one that was run)"
     )
     add_stages(parser, "judge only these stages")
     add_tolerance(parser, threshold="hold every tensor of the dumps against this")
@@ -61,9 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"no such folder: {folder}\n  expected: a run's folder, or one with dumps")
     stages = parse_stages(args.stages) if args.stages else present_stages(folder, STAGES)
     if not stages:
-        raise UsageError(
-            f"{folder} has no dumps\n  expected: forward_torch.npy, forward_paddle.npy and the like"
-        )
+        raise UsageError(f"{folder} has no dumps\n  expected: forward_torch.npy, forward_paddle.npy and the like")
     rules, remark = _rules(args, folder)
     judged = judge_folder(folder, stages, rules)
     verdicts = tuple(verdict for judgement in judged for verdict in judgement.verdicts)

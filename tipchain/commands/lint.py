@@ -44,31 +44,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--github", action="store_true", help="print GitHub's annotations instead of text")
     parser.add_argument("--format", choices=("text", "json", "github"), help=argparse.SUPPRESS)
     parser.add_argument(
-        "--chain",
-        metavar="KIND",
-        help=f"the kind of chain, told from each file if left out: {', '.join(KINDS)}",
+        "--chain", metavar="KIND", help=f"the kind of chain, told from each file if left out: {', '.join(KINDS)}"
     )
     parser.add_argument("--suite", help="whose layout the files have; told from each file if left out")
     parser.add_argument(
-        "--mode",
-        action="append",
-        default=[],
-        metavar="MODE",
-        help="look at this mode; repeatable; all if left out",
+        "--mode", action="append", default=[], metavar="MODE", help="look at this mode; repeatable; all if left out"
     )
     add_strict(parser, "warnings count as errors")
     parser.add_argument(
-        "--explain", action=argparse.BooleanOptionalAction, default=None,
+        "--explain",
+        action=argparse.BooleanOptionalAction,
+        default=None,
         help="say what each line means; by default for a single file",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--summary", action="store_true", help="count the findings by kind instead of listing them (text)"
     )
     add_root(parser)
     parser.add_argument(
-        "--coverage", action="store_true",
+        "--coverage",
+        action="store_true",
         help="of each folder that holds a test_tipc: its drivers and files by kind of chain, and what can be run here",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,9 +99,7 @@ def _coverage(args: argparse.Namespace) -> int:
     """
     for path in args.files:
         if not is_checkout(path):
-            raise UsageError(
-                f"{path}: --coverage wants a checkout's folder, which holds test_tipc with its drivers"
-            )
+            raise UsageError(f"{path}: --coverage wants a checkout's folder, which holds test_tipc with its drivers")
     found = [survey(path) for path in args.files]
     show(
         args.json,

@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("metrics", "metrics, called with outputs and labels"),
         ("predict", "deployment codes, called with model and raw sample"),
     ):
-        parser.add_argument(
-            f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"
-        )
+        parser.add_argument(f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}")
     parser.add_argument(
         "--samples",
         type=Path,
@@ -70,14 +68,9 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
         ("optimizers", "builders of optimizers"),
         ("schedulers", "builders of schedules (none: that side has none)"),
         ("clip", "loops' clipping of gradients, called with the parameters (none: that side has none)"),
-        (
-            "step",
-            "training steps: (model, optimizer, batch), or (model, optimizer) for one that keeps something",
-        ),
+        ("step", "training steps: (model, optimizer, batch), or (model, optimizer) for one that keeps something"),
     ):
-        parser.add_argument(
-            f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}"
-        )
+        parser.add_argument(f"--{name}", nargs=2, metavar=("TORCH", "PADDLE"), help=f"module:callable of both {what}")
     parser.add_argument(
         "--outputs",
         nargs="+",
@@ -156,15 +149,11 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
     if args.names is not None:
         from tipchain.conversion.given_names import read_names
 
-        names = str(
-            read_names(args.names).file
-        )  # a file that is no map of names needs no model to be refused
+        names = str(read_names(args.names).file)  # a file that is no map of names needs no model to be refused
     feeding = _read_feeding(args)
     outputs = getattr(args, "outputs", None)
     if outputs is not None and len(outputs) > 2:
-        raise UsageError(
-            f"--outputs takes one or two, found {len(outputs)}\n  hint: several names go with commas"
-        )
+        raise UsageError(f"--outputs takes one or two, found {len(outputs)}\n  hint: several names go with commas")
     if args.case is not None:
         case = str(from_root(args.case))
         if outputs is not None:
@@ -172,9 +161,16 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
         return {"case": case, "mode": args.mode, "reseed": args.seed, "names": names, "options": options}
     given = {name: getattr(args, name) for name in ("loss", "optimizers", "schedulers", "clip", "step")}
     return {
-        "reference": args.reference, "port": args.port, "inputs": str(args.inputs), **given, **feeding,
-        "outputs": outputs, "names": names, "copy_weights": not args.no_copy_weights, "options": {**options, "seed": args.seed},
-    }  # fmt: skip
+        "reference": args.reference,
+        "port": args.port,
+        "inputs": str(args.inputs),
+        **given,
+        **feeding,
+        "outputs": outputs,
+        "names": names,
+        "copy_weights": not args.no_copy_weights,
+        "options": {**options, "seed": args.seed},
+    }
 
 
 def _read_feeding(args: argparse.Namespace) -> dict[str, Any]:
@@ -198,9 +194,7 @@ def list_layers(document: Mapping[str, Any]) -> list[str]:
     lines = ["", f"{'own error':>9}  {'x torch':>8}  {'inherited':>9}  layer"]
     for one in layers[:SHOWN]:
         ratio = "" if one["ratio"] is None else f"{_number(one['ratio']):8.3g}"
-        where = (
-            f"{one['port_path'] or '(the model)'} {one['port_type']}, {one['direction']}: {one['closeness']}"
-        )
+        where = f"{one['port_path'] or '(the model)'} {one['port_type']}, {one['direction']}: {one['closeness']}"
         lines.append(f"{_number(one['own']):9.2e}  {ratio:>8}  {_number(one['inherited']):9.2e}  {where}")
     if len(layers) > SHOWN:
         lines.append(f"{len(layers) - SHOWN} more in the report (--json, --html)")

@@ -66,10 +66,7 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
         help="send the project to the cluster's nodes, and what items leave back; else all see it under one path",
     )
     parser.add_argument(
-        "--require-gpu",
-        action="store_true",
-        default=None,
-        help="a GPU that is not there is an ERROR, not a SKIP",
+        "--require-gpu", action="store_true", default=None, help="a GPU that is not there is an ERROR, not a SKIP"
     )
     parser.add_argument(
         "--keep-dumps",
@@ -134,9 +131,10 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare where a night's reports go."""
     parser.add_argument("--junit", metavar="FILE", help="write the night as JUnit XML")
     parser.add_argument(
-        "--github", action="store_true",
+        "--github",
+        action="store_true",
         help="print GitHub's annotations of what failed, and write the summary of the step (GITHUB_STEP_SUMMARY)",
-    )  # fmt: skip
+    )
 
 
 def check_targets(args: argparse.Namespace) -> None:
@@ -215,16 +213,15 @@ def _by_history(results: Results, database: str | None) -> Sequence[str]:
 def add_dashboard(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``tipchain nightly dashboard``."""
     parser.add_argument(
-        "folder", nargs="?", type=Path, metavar="NIGHTS",
+        "folder",
+        nargs="?",
+        type=Path,
+        metavar="NIGHTS",
         help="folder of nights, of one manifest or of all (default tipchain-nights)",
-    )  # fmt: skip
+    )
     parser.add_argument("--html", required=True, metavar="FILE", help="the page; - is standard output")
     parser.add_argument(
-        "--nights",
-        type=count("nights"),
-        default=30,
-        metavar="N",
-        help="the latest N of each manifest (default 30)",
+        "--nights", type=count("nights"), default=30, metavar="N", help="the latest N of each manifest (default 30)"
     )
     parser.set_defaults(act=run_dashboard)
 
@@ -301,9 +298,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_report_arguments(run)
     run.add_argument("--dry-run", action="store_true", help="show what would run, as `plan` does")
     run.set_defaults(act=_run)
-    status = actions.add_parser(
-        "status", help="say how far a night is, while it runs too", allow_abbrev=False
-    )
+    status = actions.add_parser("status", help="say how far a night is, while it runs too", allow_abbrev=False)
     _add_manifest(status)
     _add_night(status)
     add_json(status, "how far it is, and how each item ended,", once_alone=True)
@@ -317,37 +312,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_report_arguments(resume)
     resume.set_defaults(act=_resume)
     add_night_diff_arguments(
-        actions.add_parser(
-            "diff", help="say what changed since the last comparable night", allow_abbrev=False
-        )
+        actions.add_parser("diff", help="say what changed since the last comparable night", allow_abbrev=False)
     )
-    add_dashboard(
-        actions.add_parser("dashboard", help="write the latest nights as one page", allow_abbrev=False)
-    )
+    add_dashboard(actions.add_parser("dashboard", help="write the latest nights as one page", allow_abbrev=False))
 
 
 def _add_manifest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("manifest", type=Path, metavar="MANIFEST", help="YAML file that names what runs")
     parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="folder of the nights (default: tipchain-nights/NAME of the root)",
+        "--out", type=Path, metavar="DIR", help="folder of the nights (default: tipchain-nights/NAME of the root)"
     )
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
     only = parser.add_argument(
-        "--only", dest="select", metavar="PATTERN", nargs="+", action="extend", default=[],
+        "--only",
+        dest="select",
+        metavar="PATTERN",
+        nargs="+",
+        action="extend",
+        default=[],
         help="run these only: ids with * and ?, tag:lite, mode:whole_*, device:gpu, kind:align; !PATTERN leaves out",
-    )  # fmt: skip
+    )
     renamed(parser, "--select", only)
-    parser.add_argument(
-        "--last-failed", action="store_true", help="run only what failed or errored when it last ran"
-    )
-    parser.add_argument(
-        "--shard", metavar="I/N", help="run share I of N, which take about as long as each other"
-    )
+    parser.add_argument("--last-failed", action="store_true", help="run only what failed or errored when it last ran")
+    parser.add_argument("--shard", metavar="I/N", help="run share I of N, which take about as long as each other")
     parser.add_argument(
         "--balance-by",
         type=Path,
@@ -361,9 +350,7 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_night(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--night", metavar="NAME", help="its folder, or that folder's name (default: the latest)"
-    )
+    parser.add_argument("--night", metavar="NAME", help="its folder, or that folder's name (default: the latest)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -457,11 +444,7 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _go_on(
-    night: Night,
-    lock: NightLock,
-    executor: Executor,
-    execution: Mapping[str, object],
-    args: argparse.Namespace,
+    night: Night, lock: NightLock, executor: Executor, execution: Mapping[str, object], args: argparse.Namespace
 ) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
@@ -482,9 +465,7 @@ def _go_on(
     place = os.path.relpath(night.folder)
     if not args.quiet:
         print(
-            say(
-                f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {place}"
-            ),
+            say(f"night {night.name}: {coordinator.left} of {len(night.plan.items)} items to run, in {place}"),
             flush=True,
         )
     try:
@@ -517,9 +498,11 @@ def _summarize(night: Night, result: NightResult, seconds: float, code: ExitCode
     from tipchain.nightly.terminal import summary_lines
     from tipchain.report.terminal import terminal_width, use_color
 
-    lines = [*summary_lines(
-        night, result, night.records(), seconds, code, color=use_color(sys.stdout), width=terminal_width()
-    )]  # fmt: skip
+    lines = [
+        *summary_lines(
+            night, result, night.records(), seconds, code, color=use_color(sys.stdout), width=terminal_width()
+        )
+    ]
     if quiet:
         lines = [say(", ").join(lines[-2:])]
     sys.stdout.writelines(f"{line}\n" for line in lines)
@@ -580,12 +563,15 @@ def _status(args: argparse.Namespace) -> int:
     show(
         args.json,
         lambda: {
-            "night": night.name, "folder": str(night.folder), "finished": night.finished, "holder": who,
+            "night": night.name,
+            "folder": str(night.folder),
+            "finished": night.finished,
+            "holder": who,
             **state_json(state),
             "items": {one.id: _record_json(one) for one in records},
         },
         lambda: "\n".join(state_lines(night, state, who, terminal_width())),
-    )  # fmt: skip
+    )
     write_reports(night.folder, args)
     bad = state.counts.get(Outcome.FAIL, 0) + state.counts.get(Outcome.ERROR, 0)
     return ExitCode.FAILED if bad else ExitCode.PASSED

@@ -73,9 +73,7 @@ class Parser(argparse.ArgumentParser):
 
     def _reread(self, words: Sequence[str]) -> Iterator[str]:
         """Yield ``words``; those are joined of which argparse would not see that they belong together."""
-        documents = {
-            name for action in self._actions if isinstance(action, Document) for name in action.option_strings
-        }
+        documents = {name for action in self._actions if isinstance(action, Document) for name in action.option_strings}
         sets = "--set" in self._option_string_actions
         if self.first and words and not words[0].startswith("-") and "=" not in words[0]:
             yield self.first
@@ -134,9 +132,15 @@ def renamed(parser: argparse._ActionsContainer, old: str, action: argparse.Actio
             action(asked, namespace, values, action.option_strings[-1])
 
     parser.add_argument(
-        old, action=_Old, dest=action.dest, nargs=action.nargs, type=action.type or str, choices=action.choices,
-        default=argparse.SUPPRESS, help=argparse.SUPPRESS,
-    )  # fmt: skip
+        old,
+        action=_Old,
+        dest=action.dest,
+        nargs=action.nargs,
+        type=action.type or str,
+        choices=action.choices,
+        default=argparse.SUPPRESS,
+        help=argparse.SUPPRESS,
+    )
 
 
 # Kinds of values.
@@ -194,25 +198,17 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     """Declare ``-q`` alone, of commands that have no more to show: `args.quiet`."""
-    parser.add_argument(
-        "-q", "--quiet", action="store_true", help="show what came out alone, and no progress"
-    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="show what came out alone, and no progress")
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:
     """Declare ``--color``: `args.color`; every command has it."""
-    parser.add_argument(
-        "--color", choices=WHENS, default=WHENS[0], help="color the text (default auto: on a terminal)"
-    )
+    parser.add_argument("--color", choices=WHENS, default=WHENS[0], help="color the text (default auto: on a terminal)")
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:
     """Declare ``--lang``: `args.lang`; every command has it."""
-    parser.add_argument(
-        "--lang",
-        choices=LANGUAGES,
-        help="language of what is shown (default: that of the locale)",
-    )
+    parser.add_argument("--lang", choices=LANGUAGES, help="language of what is shown (default: that of the locale)")
 
 
 # Where reports go.
@@ -227,9 +223,7 @@ def add_json(parser: argparse._ActionsContainer, what: str, *, once_alone: bool 
         once_alone: whether ``--json`` was a flag for standard output in earlier versions.
     """
     action: Any = {"action": Document} if once_alone else {}
-    parser.add_argument(
-        "--json", metavar="FILE|-", help=f"write {what} as JSON; - is standard output", **action
-    )
+    parser.add_argument("--json", metavar="FILE|-", help=f"write {what} as JSON; - is standard output", **action)
 
 
 def add_html(parser: argparse._ActionsContainer, what: str = "the report") -> None:
@@ -262,14 +256,13 @@ def show_in_viewers(args: argparse.Namespace, scalars: Callable[[], Iterable[Sca
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare where the report of a run goes."""
     add_json(parser, "the report")
-    parser.add_argument(
-        "--junit", metavar="FILE|-", help="write the report as JUnit XML; - is standard output"
-    )
+    parser.add_argument("--junit", metavar="FILE|-", help="write the report as JUnit XML; - is standard output")
     add_html(parser, "the report (of a failed run: always, into its folder)")
     parser.add_argument(
-        "--github", action="store_true",
+        "--github",
+        action="store_true",
         help="print GitHub's annotations of the lines at fault, and write the summary of the step (GITHUB_STEP_SUMMARY)",
-    )  # fmt: skip
+    )
 
 
 def check_targets(args: argparse.Namespace) -> None:
@@ -291,9 +284,7 @@ def report_targets(args: argparse.Namespace) -> Targets:
     """Return where the report of a run goes."""
     from tipchain.report.write import Targets
 
-    return Targets(
-        json=args.json, junit=args.junit, github=args.github, quiet=args.quiet, verbose=args.verbose
-    )
+    return Targets(json=args.json, junit=args.junit, github=args.github, quiet=args.quiet, verbose=args.verbose)
 
 
 def write_document(target: str, document: object) -> None:
@@ -333,18 +324,17 @@ def add_mode(parser: argparse._ActionsContainer, what: str = "TIPC mode") -> Non
 
 def add_chain_mode(parser: argparse.ArgumentParser) -> None:
     """Declare the mode of a chain, as the drivers take it or as ``--mode``; `chain_mode` reads it."""
-    names, more = (
-        ", ".join(mode.value for mode in Mode if (mode in CHAIN_MODES) is usual) for usual in (True, False)
-    )
+    names, more = (", ".join(mode.value for mode in Mode if (mode in CHAIN_MODES) is usual) for usual in (True, False))
     parser.add_argument(
-        "mode", nargs="?", metavar="MODE",
+        "mode",
+        nargs="?",
+        metavar="MODE",
         help=f"TIPC mode: {names}; of other kinds of chains {more}, which need not be named where the kind has one",
-    )  # fmt: skip
+    )
     parser.add_argument("--mode", dest="mode_by_name", metavar="MODE", help="the same as MODE")
     parser.add_argument(
-        "--chain", metavar="KIND",
-        help=f"the kind of chain, told from the file if left out: {', '.join(KINDS)}",
-    )  # fmt: skip
+        "--chain", metavar="KIND", help=f"the kind of chain, told from the file if left out: {', '.join(KINDS)}"
+    )
 
 
 def chain_mode(args: argparse.Namespace) -> Mode:
@@ -418,26 +408,26 @@ def add_timeout(
 def add_within(parser: argparse._ActionsContainer) -> None:
     """Declare how long causes may be looked for."""
     parser.add_argument(
-        "--within", type=seconds, metavar="TIME",
-        help="begin nothing new after this (60s, 5m): what was found is told",
-    )  # fmt: skip
+        "--within", type=seconds, metavar="TIME", help="begin nothing new after this (60s, 5m): what was found is told"
+    )
 
 
 def add_names(parser: argparse._ActionsContainer) -> None:
     """Declare ``--names``."""
     parser.add_argument(
-        "--names", type=Path, metavar="FILE",
+        "--names",
+        type=Path,
+        metavar="FILE",
         help="YAML: the port's name by the reference's, of layers or tensors, where they differ; ignore: what one of "
         "them lacks",
-    )  # fmt: skip
+    )
 
 
 def add_data_path(parser: argparse._ActionsContainer, what: str = "") -> None:
     """Declare ``--data-path``."""
     parser.add_argument(
-        "--data-path", type=Path, metavar="DIR",
-        help=what or "data folder with train/ and val/ class folders",
-    )  # fmt: skip
+        "--data-path", type=Path, metavar="DIR", help=what or "data folder with train/ and val/ class folders"
+    )
 
 
 def add_threads(parser: argparse._ActionsContainer, what: str) -> None:

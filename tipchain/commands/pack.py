@@ -35,9 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
     add_mode(parser)
     parser.add_argument(
-        "--from", dest="runs", type=Path, metavar="DIR",
-        help="where the runs are (default test_tipc/output/CASE/MODE)",
-    )  # fmt: skip
+        "--from", dest="runs", type=Path, metavar="DIR", help="where the runs are (default test_tipc/output/CASE/MODE)"
+    )
     out = parser.add_argument(
         "--out", type=Path, metavar="FILE", help="archive to write (default CASE_MODE.zip in that folder)"
     )
@@ -125,10 +124,7 @@ def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
     recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
     words = {"settings": "settings", "fake": "fake inputs"}
     found = dated(case, mode, stage, recorded) if isinstance(recorded, dict) else []
-    return [
-        f"{stage}: the dumps were made with other {words[name]} than {case.path.name} has now"
-        for name in found
-    ]
+    return [f"{stage}: the dumps were made with other {words[name]} than {case.path.name} has now" for name in found]
 
 
 def _log_problems(log: Path) -> list[str]:
@@ -149,9 +145,7 @@ def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) ->
     entries: Entries = {}
     for stage, state in states.items():
         if state != "not applicable":
-            entries |= {
-                f"log_reprod/{name}": path for name, path in _stage_files(out / LATEST, stage, spelling)
-            }
+            entries |= {f"log_reprod/{name}": path for name, path in _stage_files(out / LATEST, stage, spelling)}
     for name in ("alignment.log", "results_python.log"):
         if (out / name).is_file():
             entries[f"logs/{name}"] = out / name
@@ -213,9 +207,7 @@ def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], e
         for side in ("torch", "paddle"):
             name = dump_name(stage, side)
             meta = load_record(latest / name).meta
-            dumps[name] = {
-                key: meta.get(key) for key in ("versions", "device", "commit", "created", "inputs")
-            }
+            dumps[name] = {key: meta.get(key) for key in ("versions", "device", "commit", "created", "inputs")}
     found = {
         "case": case.id,
         "mode": mode.value,

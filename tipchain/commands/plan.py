@@ -9,15 +9,7 @@ from pathlib import Path
 
 from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import PLACEHOLDER, Options, Plan, plan_json, select
-from tipchain.commands.options import (
-    add_chain_mode,
-    add_json,
-    add_out,
-    add_timeout,
-    chain_mode,
-    renamed,
-    show,
-)
+from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show
 from tipchain.errors import ParamsError, UsageError
 from tipchain.language import say
 from tipchain.modes import DataFolders, Mode
@@ -27,9 +19,7 @@ from tipchain.outcome import ExitCode
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add_chain_arguments(parser)
-    parser.add_argument(
-        "--legacy", action="store_true", help="the original driver's commands, defects included"
-    )
+    parser.add_argument("--legacy", action="store_true", help="the original driver's commands, defects included")
     shape = parser.add_mutually_exclusive_group()
     add_json(shape, "the plan", once_alone=True)
     shape.add_argument("--shell", action="store_true", help="as a script that can be pasted into a shell")
@@ -40,34 +30,39 @@ def add_chain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("params", type=Path, metavar="PARAMS", help="parameter file, train_infer_python.txt")
     add_chain_mode(parser)
     parser.add_argument(
-        "gpu", nargs="?", metavar="GPU_ID",
+        "gpu",
+        nargs="?",
+        metavar="GPU_ID",
         help="the third argument of the drivers: CUDA_VISIBLE_DEVICES in the modes without training; "
         "in benchmark_train one item of the file, as dynamic_bs8_fp32_DP_N1C1",
-    )  # fmt: skip
-    parser.add_argument("--suite", help="whose layout the file has; told from the file if left out")
-    parser.add_argument(
-        "--lenient", action="store_true", help="let unknown trainers and typos pass with a note"
     )
+    parser.add_argument("--suite", help="whose layout the file has; told from the file if left out")
+    parser.add_argument("--lenient", action="store_true", help="let unknown trainers and typos pass with a note")
     parser.add_argument("--gpu-id", metavar="ID", help="the same as GPU_ID")
     parser.add_argument("--python", metavar="PATH", help="interpreter instead of the file's")
     add_timeout(
-        parser,
-        "limit for each command (1h on lite data and none in the whole modes if left out)",
-        endless=True,
+        parser, "limit for each command (1h on lite data and none in the whole modes if left out)", endless=True
     )
     parser.add_argument(
-        "--warm-up", metavar="N", type=_lines,
+        "--warm-up",
+        metavar="N",
+        type=_lines,
         help="in benchmark_train: lines of speed that are left out at the start of a log (default: as many as the "
         "suite's driver leaves out, 2 to 100)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--device", metavar="DEVICE",
+        "--device",
+        metavar="DEVICE",
         help="run everything on this device instead of gpu_list's: cpu, gpu:N, or gpu for the file's own GPUs",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--set", metavar="KEY=VALUE", action="append", default=[], dest="settings",
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
         help="change a line of the file; SECTION:KEY=VALUE or LINE:KEY=VALUE where several have the key; repeatable",
-    )  # fmt: skip
+    )
     renamed(parser, "--workdir", add_out(parser, "output folder (default test_tipc/output)"))
     for option, text in (
         ("--only", "run these commands and what they need: a step, or an id with * and ?; repeatable"),

@@ -13,14 +13,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.commands.options import (
-    add_chain_mode,
-    add_data_path,
-    add_quiet,
-    add_root,
-    add_timeout,
-    chain_mode,
-)
+from tipchain.commands.options import add_chain_mode, add_data_path, add_quiet, add_root, add_timeout, chain_mode
 from tipchain.errors import DataError, ParamsError, UsageError, WeightsError
 from tipchain.language import say
 from tipchain.modes import DIGITS, NONE, OWN, Mode, data_folder
@@ -43,8 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--data-only", action="store_true", help="prepare the data, not the weights")
     own.add_argument("--force", action="store_true", help="make again what is there")
     add_data_path(
-        own,
-        "use this folder instead of the shipped data; laid out as they are, e.g. train/<class>/, val/<class>/",
+        own, "use this folder instead of the shipped data; laid out as they are, e.g. train/<class>/, val/<class>/"
     )
     suite = parser.add_argument_group(
         "in a suite's checkout", "The suite's own test_tipc/prepare.sh is run, and what it left is checked."
@@ -57,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="interpreter that the script runs with and installs for; the file's if left out",
     )
     suite.add_argument(
-        "--keep-data",
-        action="store_true",
-        help="what the script deletes of what is there is put back afterwards",
+        "--keep-data", action="store_true", help="what the script deletes of what is there is put back afterwards"
     )
 
 
@@ -98,9 +88,7 @@ def _prepare(args: argparse.Namespace) -> int:
 def add_prepare_first(parser: argparse.ArgumentParser) -> None:
     """Declare the argument of commands that can prepare first."""
     parser.add_argument(
-        "--prepare",
-        action="store_true",
-        help="first prepare the data and weights of the mode, as `prepare` does",
+        "--prepare", action="store_true", help="first prepare the data and weights of the mode, as `prepare` does"
     )
 
 
@@ -135,15 +123,11 @@ def prepare_chain_first(
     if checkout is None:
         return ExitCode.PASSED
     with redirect_stdout(stream):
-        code = prepare_suite(
-            plan_preparation(checkout, params, mode, suite, chain=chain, python=python), None
-        )
+        code = prepare_suite(plan_preparation(checkout, params, mode, suite, chain=chain, python=python), None)
     return _unprepared(params, ExitCode.PASSED if code == ExitCode.NOTHING_CHECKED else code)
 
 
-def prepare_case_first(
-    case: Case, mode: Mode, *, data_path: Path | None, stream: TextIO, weights: bool = True
-) -> int:
+def prepare_case_first(case: Case, mode: Mode, *, data_path: Path | None, stream: TextIO, weights: bool = True) -> int:
     """Prepare the data and, if asked for, the weights of a case; return the exit code, 0 if it may run."""
     with redirect_stdout(stream):
         _prepare_data(case, mode, data_path, force=False)
@@ -169,13 +153,7 @@ def _run_suite(args: argparse.Namespace, mode: Mode, checkout: Path) -> int:
     why = f"is for tipchain's own project; in {checkout} its test_tipc/prepare.sh prepares"
     _refuse(args, ("data_only", "force", "data_path"), why)
     preparation = plan_preparation(
-        checkout,
-        args.params,
-        mode,
-        args.suite,
-        chain=args.chain,
-        python=args.python,
-        keep=args.keep_data,
+        checkout, args.params, mode, args.suite, chain=args.chain, python=args.python, keep=args.keep_data
     )
     if args.dry_run:
         print(say("\n".join(describe(preparation))))
@@ -198,9 +176,7 @@ def _run_own(args: argparse.Namespace, mode: Mode, case_file: Path) -> int:
             print(say(f"would prepare: the weights of {case_file}"))
         return ExitCode.PASSED
     _prepare_data(case, mode, args.data_path, force=args.force)
-    return (
-        ExitCode.PASSED if args.data_only else _prepare_weights(case, mode, args.data_path, force=args.force)
-    )
+    return ExitCode.PASSED if args.data_only else _prepare_weights(case, mode, args.data_path, force=args.force)
 
 
 def alignment_case(params: Path) -> Path | None:
@@ -223,9 +199,11 @@ def alignment_case(params: Path) -> Path | None:
             path = path if path.exists() or not (PROJECT / name).exists() else PROJECT / name
             return None if name in ("", "null") else path
     raise ParamsError(
-        "the section has no 'alignment' line", file=params, key="alignment_params",
+        "the section has no 'alignment' line",
+        file=params,
+        key="alignment_params",
         expected="alignment:configs/alexnet.yaml",
-    )  # fmt: skip
+    )
 
 
 def _data_kinds(case: Case, mode: Mode) -> tuple[str, ...]:
@@ -243,9 +221,10 @@ def _prepare_data(case: Case, mode: Mode, data_path: Path | None, *, force: bool
         data_path = case.root / data_folder("lite", OWN)
         if not data_path.exists():
             raise DataError(
-                "this case brings its own data, and they are not there", file=data_path,
+                "this case brings its own data, and they are not there",
+                file=data_path,
                 hint="--data-path names their folder; or put it, or a link to it, there",
-            )  # fmt: skip
+            )
     if data_path is not None:
         classes = check_own_data(data_path, case.data.set)
         _check_classes(case, data_path, len(classes))
@@ -260,10 +239,12 @@ def _check_classes(case: Case, data_path: Path, classes: int) -> None:
     outputs = case.model_args.get("num_classes")
     if isinstance(outputs, int) and classes > outputs:
         raise DataError(
-            "has more classes than the model", file=data_path, found=classes,
+            "has more classes than the model",
+            file=data_path,
+            found=classes,
             expected=f"at most {outputs}: {case.path}, model_args.num_classes",
             hint=f"a copy of the case with num_classes: {classes}, and of the parameter file that names it",
-        )  # fmt: skip
+        )
 
 
 def _called(case: Case) -> str:

@@ -78,9 +78,7 @@ def _check_use(args: argparse.Namespace) -> None:
     if not args.why.strip():
         raise UsageError("--why is empty\n  expected: why the reference moves, in a sentence")
     if args.seed:
-        raise UsageError(
-            "--seed: a bundle keeps the seed it was made with\n  tipchain bundle make takes another"
-        )
+        raise UsageError("--seed: a bundle keeps the seed it was made with\n  tipchain bundle make takes another")
     check_making_arguments(args)
     check_writable({"--json": args.json})
 
@@ -127,9 +125,7 @@ def _locked(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _new(
-    args: argparse.Namespace, place: Path, old: BundleManifest, case: Case, mode: Mode
-) -> Iterator[Path]:
+def _new(args: argparse.Namespace, place: Path, old: BundleManifest, case: Case, mode: Mode) -> Iterator[Path]:
     """Yield the new bundle in a folder beside the old one; it is removed, if it is still there."""
     from tipchain.bundle.making import BundleFailedError, Wanted, make_bundle, work_folder
     from tipchain.bundle.manifest import open_bundle
@@ -143,18 +139,22 @@ def _new(
             shutil.copytree(args.new, folder, dirs_exist_ok=True)
         else:
             wanted = Wanted(
-                case=case, mode=mode, stages=tuple(one for one in old.stages if one in case.stages), folder=folder,
-                device=str(parse_device(args.device)), data_path=args.data_path, timeout_s=args.timeout,
-                threads=args.threads or old.threads, truths=not args.no_float64,
+                case=case,
+                mode=mode,
+                stages=tuple(one for one in old.stages if one in case.stages),
+                folder=folder,
+                device=str(parse_device(args.device)),
+                data_path=args.data_path,
+                timeout_s=args.timeout,
+                threads=args.threads or old.threads,
+                truths=not args.no_float64,
                 given=GivenInputs() if args.new_weights else kept_weights(place, old, case),
-            )  # fmt: skip
+            )
             stream = sys.stderr if args.json == "-" else sys.stdout
             try:
                 make_bundle(wanted, say=lambda text: print(say(f"== {text}"), file=stream, flush=True))
             except BundleFailedError as error:
-                hint = (
-                    "" if args.new_weights else "\n  hint: where weights do not fit, --new-weights makes them"
-                )
+                hint = "" if args.new_weights else "\n  hint: where weights do not fit, --new-weights makes them"
                 raise BundleFailedError(f"{place}: not moved: {error}{hint}") from error
         yield folder
 
@@ -189,9 +189,7 @@ def _decide(
     }
     lines = _lines(evidence)
     if not accepted and not args.force:
-        lines.append(
-            f"{place}: not moved; the evidence does not say rounding (--force moves it, and records that)"
-        )
+        lines.append(f"{place}: not moved; the evidence does not say rounding (--force moves it, and records that)")
         return _tell(args, lines, {"moved": False, **move, "forced": False}, ExitCode.FAILED)
     # First what is told, then the move: a kill between them leaves a line too many, never a move that nobody explains.
     write_move(place, move)
@@ -215,9 +213,14 @@ def _stay(args: argparse.Namespace, place: Path, manifest: BundleManifest, case:
     other = untold(place, manifest)
     if other and args.force:
         move = {
-            "when": datetime.now().astimezone().isoformat(timespec="seconds"), "who": who(case.root),
-            "why": args.why.strip(), "forced": True, "old": {}, "new": identity(manifest), "evidence": [],
-        }  # fmt: skip
+            "when": datetime.now().astimezone().isoformat(timespec="seconds"),
+            "who": who(case.root),
+            "why": args.why.strip(),
+            "forced": True,
+            "old": {},
+            "new": identity(manifest),
+            "evidence": [],
+        }
         write_move(place, move)
         return _tell(args, [f"{place}: recorded in {log_of(place)} as it is"], {"moved": False, **move})
     lines = [f"{place}: is as it would be now; nothing to move", *([other] if other else [])]
@@ -247,9 +250,7 @@ def _check_same_kind(old: tuple[Path, BundleManifest], new: tuple[Path, BundleMa
         ("seed", new[1].reseed, old[1].reseed),
     ):
         if found != expected:
-            raise UsageError(
-                f"{old[0]}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}"
-            )
+            raise UsageError(f"{old[0]}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}")
 
 
 def _plain(one: Evidence) -> dict[str, Any]:

@@ -28,9 +28,11 @@ NEEDS_TORCH = (
 def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     reference = parser.add_argument(
-        "--reference", type=Path, metavar="PATH",
+        "--reference",
+        type=Path,
+        metavar="PATH",
         help="torch's side is this bundle (tipchain bundle make), or these dumps (a folder or a file); torch is not run",
-    )  # fmt: skip
+    )
     renamed(parser, "--torch-dump", reference)
     port = parser.add_argument(
         "--port", type=Path, metavar="PATH", help="Paddle's side is these dumps; Paddle is not run"

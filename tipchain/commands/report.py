@@ -37,7 +37,5 @@ def run(args: argparse.Namespace) -> int:
     folder = args.run if args.run.is_dir() else args.run.parent
     show_in_viewers(args, lambda: curves_of(report, folder))
     if args.html:
-        report = with_page(
-            report, args.html, details=[*located_details(folder), *located_details(folder / LATEST)]
-        )
+        report = with_page(report, args.html, details=[*located_details(folder), *located_details(folder / LATEST)])
     return write_report(report, report_targets(args), stream=sys.stdout)

@@ -46,15 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_prepare_first(parser)
     add_root(parser)
     parser.add_argument(
-        "--jobs",
-        type=count("commands"),
-        metavar="N",
-        default=1,
-        help="run up to N commands of different legs at once",
+        "--jobs", type=count("commands"), metavar="N", default=1, help="run up to N commands of different legs at once"
     )
-    parser.add_argument(
-        "--require-gpu", action="store_true", help="a GPU that is not here is an ERROR, not a SKIP"
-    )
+    parser.add_argument("--require-gpu", action="store_true", help="a GPU that is not here is an ERROR, not a SKIP")
     failing = parser.add_mutually_exclusive_group()
     failing.add_argument(
         "--keep-going", action="store_true", help="after a failure go on with what does not need it (default)"
@@ -65,9 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on with the latest run of this file and mode: what passed on unchanged inputs is not repeated",
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would run here and what not, and run nothing"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="show what would run here and what not, and run nothing")
     add_report_arguments(parser)
     add_verbosity(parser)
 
@@ -176,9 +168,10 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
 def _data_folder(path: Path | None) -> Path | None:
     if path is not None and not path.is_dir():
         raise DataError(
-            "is not a folder", file=path,
+            "is not a folder",
+            file=path,
             expected="a data folder, laid out as the case's data set is: train/<class>/ and val/<class>/, for example",
-        )  # fmt: skip
+        )
     return path.resolve() if path is not None else None
 
 
@@ -290,18 +283,18 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     place, journal = _place(plan, folder, setting), journals.Journal(folder)
     journal.start(plan)
     view = LiveView(
-        io.StringIO() if setting.targets.quiet else stream, plan=[one.id for one in plan.commands],
-        usual=_usual_seconds(folder), slots=setting.policy.jobs,
-    )  # fmt: skip
+        io.StringIO() if setting.targets.quiet else stream,
+        plan=[one.id for one in plan.commands],
+        usual=_usual_seconds(folder),
+        slots=setting.policy.jobs,
+    )
     log, leases = ResultsLog(plan, place, view), Leases()
     begin, started = time.monotonic(), datetime.now().astimezone().isoformat(timespec="seconds")
     results, interrupted = run_plan(plan, place, log, policy=setting.policy, record=journal, leases=leases)
     notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out, results)]
     notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []
     if reused := sum(result.reused for result in results):
-        notes.append(
-            f"{reused} of {len(results)} commands passed in an earlier attempt and were not repeated"
-        )
+        notes.append(f"{reused} of {len(results)} commands passed in an earlier attempt and were not repeated")
     found = diagnose_chain(folder)
     report = RunReport(
         title=plan.params,

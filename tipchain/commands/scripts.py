@@ -14,14 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tipchain.commands.align import (
-    add_run_arguments,
-    align_case,
-    from_root,
-    make_request,
-    out_folder,
-    run_request,
-)
+from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request, out_folder, run_request
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
 from tipchain.foreign_text import escaped
 from tipchain.language import say
@@ -43,9 +36,11 @@ def run_numbered(number: str, argv: Sequence[str] | None = None) -> int:
     _, stages = SCRIPTS[number]
     show = _metrics if number == "03" else None
     return _script(
-        f"Align the stages of script {number}: {', '.join(stages)}.", NUMBERED_CASE, argv,
+        f"Align the stages of script {number}: {', '.join(stages)}.",
+        NUMBERED_CASE,
+        argv,
         lambda args: align_case(args, stages, show=show),
-    )  # fmt: skip
+    )
 
 
 def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int:
@@ -62,9 +57,7 @@ def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int
 
 def check_stage(stage: str, argv: Sequence[str] | None = None) -> int:
     """Compare the two dumps of ``stage`` in ``log_reprod``, write its diff log, and return the exit code."""
-    return _script(
-        f"Compare the dumps of the {stage} stage.", STEP_CASE, argv, lambda args: _check(args, stage)
-    )
+    return _script(f"Compare the dumps of the {stage} stage.", STEP_CASE, argv, lambda args: _check(args, stage))
 
 
 def create_fake_data(argv: Sequence[str] | None = None) -> int:
@@ -79,9 +72,7 @@ def align_rates(argv: Sequence[str] | None = None) -> int:
     return _script(told, STEP_CASE, argv, lambda args: align_case(args, ("lr",), show=_rate_table))
 
 
-def _script(
-    description: str, case: Path, argv: Sequence[str] | None, act: Callable[[argparse.Namespace], int]
-) -> int:
+def _script(description: str, case: Path, argv: Sequence[str] | None, act: Callable[[argparse.Namespace], int]) -> int:
     """Do what a script does with the options of ``tipchain align``; return the exit code."""
     from tipchain.guard import guarded
 
@@ -90,9 +81,7 @@ def _script(
         parser.add_argument("--case", type=Path, metavar="CASE", default=case, help=f"default {case}")
         add_run_arguments(parser)
         for name in ("--dataset_root", "--dataset-root"):  # what the documents' scripts call it
-            parser.add_argument(
-                name, type=Path, dest="data_path", help=argparse.SUPPRESS, default=argparse.SUPPRESS
-            )
+            parser.add_argument(name, type=Path, dest="data_path", help=argparse.SUPPRESS, default=argparse.SUPPRESS)
         add_color(parser)
         args = parser.parse_args(argv)
         with coloring(args.color):
@@ -129,9 +118,10 @@ def _rate_table(folder: Path) -> list[str]:
     if torch is None or paddle is None:
         return []
     changes = [
-        step for step in range(min(len(torch), len(paddle)))
+        step
+        for step in range(min(len(torch), len(paddle)))
         if step == 0 or torch[step] != torch[step - 1] or paddle[step] != paddle[step - 1]
-    ]  # fmt: skip
+    ]
     shown = changes if len(changes) <= MOST_RATES else [*changes[: MOST_RATES - 1], changes[-1]]
     rows = [
         f"{step:>6}  {torch[step]:>12.9g}  {paddle[step]:>12.9g}"
@@ -179,16 +169,21 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     judged = judge_stage(stage, out / LATEST, Rules.of(case, strict=args.strict))
     log = out / LATEST / log_name(stage)
     log.parent.mkdir(parents=True, exist_ok=True)
-    write_diff_log(
-        log, judged.verdicts, judged.tolerances, stage=stage, stream=sys.stdout if args.verbose else None
-    )
+    write_diff_log(log, judged.verdicts, judged.tolerances, stage=stage, stream=sys.stdout if args.verbose else None)
     append(out / "alignment.log", f"# {stage}: the dumps in {LATEST} were compared\n{log.read_text()}")
     report = RunReport(
-        title=str(case.path), mode=mode.value, run=os.path.relpath(out / LATEST), verdicts=judged.verdicts,
-        started=started.isoformat(timespec="seconds"), seconds=time.perf_counter() - clock,
-        versions=installed_versions(), notes=judged.notes,
-        undiagnosed="not looked for: dumps were compared" if any(one.outcome is Outcome.FAIL for one in judged.verdicts) else "",
-    )  # fmt: skip
+        title=str(case.path),
+        mode=mode.value,
+        run=os.path.relpath(out / LATEST),
+        verdicts=judged.verdicts,
+        started=started.isoformat(timespec="seconds"),
+        seconds=time.perf_counter() - clock,
+        versions=installed_versions(),
+        notes=judged.notes,
+        undiagnosed="not looked for: dumps were compared"
+        if any(one.outcome is Outcome.FAIL for one in judged.verdicts)
+        else "",
+    )
     page = out / LATEST / f"alignment_{stage}.html"
     return write_report(with_page(report, args.html, page), report_targets(args), stream=sys.stdout)
 

@@ -146,7 +146,7 @@ def to_torch(
 
 def _match(
     torch_model: Any, paddle_model: Any, names: Mapping[str, str] | None, ignore: Iterable[str], problems: list[str]
-) -> Match:  # fmt: skip
+) -> Match:
     """Return the match of the models; what is wrong with it is listed after ``problems``."""
     try:
         match = match_models(torch_model, paddle_model, names, ignore)
@@ -172,9 +172,7 @@ def _misfit(name: str, shape: tuple[int, ...], dtype: str, slot: TensorSlot) -> 
 
 
 def _kept(match: Match, torch_model: Any) -> tuple[str, ...]:
-    return tuple(
-        name for name in torch_model.state_dict() if name not in match.slots and name not in match.tied
-    )
+    return tuple(name for name in torch_model.state_dict() if name not in match.slots and name not in match.tied)
 
 
 def _equal(one: Array, other: Array) -> bool:

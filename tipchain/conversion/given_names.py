@@ -52,9 +52,7 @@ class UnknownName:
     def expected(self) -> str:
         """What should stand there."""
         near = f", such as {', '.join(self.near)}" if self.near else ""
-        return (
-            f"a tensor of the {self.side} model, or a layer that holds some where the other one's does{near}"
-        )
+        return f"a tensor of the {self.side} model, or a layer that holds some where the other one's does{near}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +98,13 @@ def read_names(path: Path) -> NameMap:
     ignore = data.pop("ignore", [])
     if not isinstance(ignore, list) or not all(isinstance(one, str) for one in ignore):
         raise InputError(
-            "is no list of names", file=path, line=document.line(("ignore",)), key="ignore", found=repr(ignore), expected=LIST
-        )  # fmt: skip
+            "is no list of names",
+            file=path,
+            line=document.line(("ignore",)),
+            key="ignore",
+            found=repr(ignore),
+            expected=LIST,
+        )
     below = isinstance(data.get("names"), dict) and len(data) == 1
     names = data["names"] if below else data
     lines = {str(key): document.line(("names", str(key)) if below else (str(key),)) for key in names}
@@ -111,9 +114,11 @@ def read_names(path: Path) -> NameMap:
                 "is no name", file=path, line=lines[str(key)], key=str(key), found=repr(value), expected=FORM
             )
     return NameMap(
-        file=path, names=dict(names), lines={key: line for key, line in lines.items() if line is not None},
+        file=path,
+        names=dict(names),
+        lines={key: line for key, line in lines.items() if line is not None},
         ignore=tuple(ignore),
-    )  # fmt: skip
+    )
 
 
 def expand_names(names: Mapping[str, str], reference: Any) -> dict[str, str]:
@@ -132,9 +137,7 @@ def expand_names(names: Mapping[str, str], reference: Any) -> dict[str, str]:
     return found
 
 
-def with_ignored(
-    names: Mapping[str, str], ignore: Iterable[str], reference: Any, port: Any
-) -> dict[str, str]:
+def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: Any, port: Any) -> dict[str, str]:
     """Return names, ``*`` replaced, that also say what only one of the models has.
 
     Args:
@@ -204,11 +207,7 @@ def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[U
         given = [(0, key), *((1, one) for one in Target.parse(value).names)]
         found += [
             UnknownName(
-                key=key,
-                name=name,
-                side=SIDES[side],
-                near=_near(name, existing[side]),
-                bare=name in layers[side],
+                key=key, name=name, side=SIDES[side], near=_near(name, existing[side]), bare=name in layers[side]
             )
             for side, name in given
             if name not in existing[side]
@@ -240,9 +239,5 @@ def _paddle_names(model: Any) -> dict[str, None]:
 def _with_layers(tensors: Iterable[str]) -> dict[str, None]:
     """Return names of tensors after those of the layers that they are in; the model itself is one."""
     tensors = dict.fromkeys(tensors)
-    above = (
-        ".".join(parts[:count])
-        for parts in (name.split(".") for name in tensors)
-        for count in range(len(parts))
-    )
+    above = (".".join(parts[:count]) for parts in (name.split(".") for name in tensors) for count in range(len(parts)))
     return dict.fromkeys([*above, *tensors])

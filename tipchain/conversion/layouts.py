@@ -24,9 +24,7 @@ NOT_IN_TORCH = "("
 """How the left side of a name begins that says that torch has no such layer or tensor: ``(mask): mask``."""
 NOT_IN_PORT = "()"
 """The right side of a name that says that the port has no such layer or tensor."""
-_TARGET = re.compile(
-    r"\s*(?P<turned>T\()?(?P<names>[^()]*?)(?(turned)\))(?:\s+as\s+\[(?P<shape>[\d\s,]*)\])?\s*"
-)
+_TARGET = re.compile(r"\s*(?P<turned>T\()?(?P<names>[^()]*?)(?(turned)\))(?:\s+as\s+\[(?P<shape>[\d\s,]*)\])?\s*")
 
 
 def only_in_torch(name: str, names: Mapping[str, str]) -> bool:
@@ -57,16 +55,15 @@ class Target:
             return cls(names=(text.strip(),))
         shape = found["shape"]
         return cls(
-            names=tuple(one.strip() for one in found["names"].split("+")), turned=found["turned"] is not None,
+            names=tuple(one.strip() for one in found["names"].split("+")),
+            turned=found["turned"] is not None,
             shape=None if shape is None else tuple(int(one) for one in re.findall(r"\d+", shape)),
-        )  # fmt: skip
+        )
 
     def __str__(self) -> str:
         """Return the text that `parse` reads."""
         joined = " + ".join(self.names)
-        return (f"T({joined})" if self.turned else joined) + (
-            "" if self.shape is None else f" as {list(self.shape)}"
-        )
+        return (f"T({joined})" if self.turned else joined) + ("" if self.shape is None else f" as {list(self.shape)}")
 
     @property
     def plain(self) -> bool:

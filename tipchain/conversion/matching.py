@@ -54,9 +54,7 @@ class OwnMatrices:
         self.models = torch_model, paddle_model
         self.assumed: list[str] = []
 
-    def turned(
-        self, ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot]
-    ) -> bool | None:
+    def turned(self, ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot]) -> bool | None:
         """Tell whether one of two square matrices is the other's transpose in torch's layout; None where it cannot be told.
 
         What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
@@ -105,10 +103,7 @@ def _applied(layer: Any, leaf: str, side: int) -> Way | None:
     rng = np.random.default_rng(0)
     try:
         made = copy.deepcopy(layer)
-        held = {
-            name: rng.standard_normal(tuple(one.shape)).astype(np.float32)
-            for name, one in made.named_parameters()
-        }
+        held = {name: rng.standard_normal(tuple(one.shape)).astype(np.float32) for name, one in made.named_parameters()}
         _fill(made, held, side)
         matrix = held[leaf]
         biases = [one for name, one in held.items() if one.ndim == 1 and name != leaf]
@@ -260,9 +255,7 @@ class _Matching:
                 told = slot.shape == shape
             else:
                 told = slot.shape == shape and (
-                    kind == port_kind != OWN_KIND
-                    or len(set(squeezed(shape))) != 1
-                    or len(squeezed(shape)) != 2
+                    kind == port_kind != OWN_KIND or len(set(squeezed(shape))) != 1 or len(squeezed(shape)) != 2
                 )
             if not told:
                 yield name
@@ -297,9 +290,7 @@ class _Matching:
                         likely[mine[1].name] = str(plain), (str(replace(plain, turned=True)),)
             else:
                 targets[mine[1].name] = told
-        problems += _torn(
-            [pair for pair in found.pairs if ours[pair.expected][1].name in targets], ours, theirs
-        )
+        problems += _torn([pair for pair in found.pairs if ours[pair.expected][1].name in targets], ours, theirs)
         self.assumed += layouts.assumed
         if problems or found.doubts or found.unknown or found.missing:
             raise self._refusal(problems, found, ours, theirs, taken, likely)
@@ -312,9 +303,14 @@ class _Matching:
         return self._result(again, ties, moved, tuple(found.by_order))
 
     def _refusal(
-        self, problems: Sequence[str], found: Structure, ours: Held, theirs: Held, taken: AbstractSet[Leaf],
+        self,
+        problems: Sequence[str],
+        found: Structure,
+        ours: Held,
+        theirs: Held,
+        taken: AbstractSet[Leaf],
         likely: dict[str, tuple[str, tuple[str, ...]]],
-    ) -> UnmatchedError:  # fmt: skip
+    ) -> UnmatchedError:
         """Return the refusal; its names to paste are those that are open if torch packs what it seems to pack."""
         rest, packed = found, packed_candidates(found.unknown, found.missing)
         if packed:
@@ -376,9 +372,12 @@ class _Matching:
         return resolved, tuple(moved)
 
     def _result(
-        self, paddle: Sequence[LayerTensors], ties: Mapping[str, str], moved: tuple[tuple[str, str], ...] = (),
+        self,
+        paddle: Sequence[LayerTensors],
+        ties: Mapping[str, str],
+        moved: tuple[tuple[str, str], ...] = (),
         by_order: tuple[tuple[str, str], ...] = (),
-    ) -> Match:  # fmt: skip
+    ) -> Match:
         """Return the match that names make, now that they leave nothing."""
         named = _by_name(self.torch, paddle, self.again)
         used = {id(slot) for slot, *_ in named.values()}
@@ -386,16 +385,19 @@ class _Matching:
         return Match(
             slots={name: slot for name, (slot, *_) in named.items()},
             tied=_tied(self.torch, named.keys(), ties),
-            zeros=tuple(
-                slot for layer in paddle for slot in layer.slots if slot.fixed and id(slot) not in used
-            ),
+            zeros=tuple(slot for layer in paddle for slot in layer.slots if slot.fixed and id(slot) not in used),
             names={
-                **self.names, **odd, **{f"({one})": one for one in self.kept},
+                **self.names,
+                **odd,
+                **{f"({one})": one for one in self.kept},
                 **dict.fromkeys(self.left, NOT_IN_PORT),
             },
-            by_structure=moved, by_order=by_order, kept=tuple(self.kept), left=tuple(self.left),
+            by_structure=moved,
+            by_order=by_order,
+            kept=tuple(self.kept),
+            left=tuple(self.left),
             assumed=tuple(self.assumed),
-        )  # fmt: skip
+        )
 
 
 def _without(layers: Sequence[LayerTensors], drop: Any) -> list[LayerTensors]:
@@ -459,9 +461,7 @@ def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_m
         for one in targets:
             layer = len(targets) == 1 and any(name.startswith(f"{one}.") for name in theirs)
             if one and one not in theirs and not layer:
-                found.append(
-                    f"names: {old} goes to {one}, which the port does not have{near_hint(one, theirs)}"
-                )
+                found.append(f"names: {old} goes to {one}, which the port does not have{near_hint(one, theirs)}")
             if one in seen:
                 found.append(f"names: {seen[one]} and {old} both go to {one}")
             seen[one] = old
@@ -481,10 +481,7 @@ def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
 def _ties(torch_model: Any) -> dict[str, str]:
     """Return, by torch's name, the name under which the same tensor comes first."""
     first: dict[int, str] = {}
-    return {
-        name: first.setdefault(id(tensor), name)
-        for name, tensor in torch_model.state_dict(keep_vars=True).items()
-    }
+    return {name: first.setdefault(id(tensor), name) for name, tensor in torch_model.state_dict(keep_vars=True).items()}
 
 
 def _by_name(
@@ -517,9 +514,8 @@ def _tied(torch: Iterable[LayerTensors], named: Iterable[str], ties: Mapping[str
 
 
 def _left(
-    torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors], ties: Mapping[str, str],
-    without: Container[str] = (),
-) -> list[str]:  # fmt: skip
+    torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors], ties: Mapping[str, str], without: Container[str] = ()
+) -> list[str]:
     """List what names alone leave unmatched, Paddle's first."""
     named = _by_name(torch, paddle, without)
     used = {id(slot) for slot, *_ in named.values()}
@@ -572,32 +568,41 @@ def torch_leaves(
     ties = ties or {}
     return {
         Leaf(
-            path=path, own_path=path, kind=layer.kind, shape=slot.shape, integer=_is_integer(slot),
-            buffer=slot.kind == "buffer", again=ties.get(slot.name, slot.name) != slot.name,
-            scope=_scope(slot.name, names), text=tell(layer, slot),
+            path=path,
+            own_path=path,
+            kind=layer.kind,
+            shape=slot.shape,
+            integer=_is_integer(slot),
+            buffer=slot.kind == "buffer",
+            again=ties.get(slot.name, slot.name) != slot.name,
+            scope=_scope(slot.name, names),
+            text=tell(layer, slot),
         ): (layer, slot)
         for layer in layers
         for slot in layer.slots
         for path in ((*_segments(layer.path), *slot.leaf.split(".")),)
-    }  # fmt: skip
+    }
 
 
 def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> Held:
     """Return the leaves of a Paddle model, each with its layer and its slot; constant zeros are none."""
-    targets = {
-        target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1
-    }
+    targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
     return {
         Leaf(
             path=(*_segments(layer.torch_path), *slot.leaf.split(".")),
             own_path=(*_segments(layer.path), *slot.leaf.split(".")),
-            kind=layer.kind, shape=slot.shape, integer=_is_integer(slot), buffer=slot.kind == "buffer",
-            again=slot.again, scope=targets.get(_scope(layer.path, targets), ""), text=tell(layer, slot),
+            kind=layer.kind,
+            shape=slot.shape,
+            integer=_is_integer(slot),
+            buffer=slot.kind == "buffer",
+            again=slot.again,
+            scope=targets.get(_scope(layer.path, targets), ""),
+            text=tell(layer, slot),
         ): (layer, slot)
         for layer in layers
         for slot in layer.slots
         if not slot.fixed
-    }  # fmt: skip
+    }
 
 
 def _segments(path: str) -> tuple[str, ...]:
@@ -637,11 +642,7 @@ def _torn(pairs: Sequence[LeafPair], ours: Held, theirs: Held) -> Iterator[str]:
 
 
 def _layout(
-    ours: tuple[LayerTensors, TensorSlot],
-    theirs: tuple[LayerTensors, TensorSlot],
-    known: OwnMatrices,
-    *,
-    given: bool,
+    ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot], known: OwnMatrices, *, given: bool
 ) -> Target | str:
     """Return how the port keeps a tensor of torch's, or why it cannot be one or is not certain."""
     (layer, slot), (port, its) = ours, theirs
@@ -667,10 +668,7 @@ def _layout(
                 f"{kind_text(port.kind)} in the port; it is square, so its shape does not show whether it must be transposed"
             )
     if turned is None:
-        problem = (
-            problem
-            or f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
-        )
+        problem = problem or f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
     elif turned and len(other) != 2:
         problem = f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
     if problem:

@@ -145,9 +145,11 @@ def paddle_layers(
     if all(target.plain for target in targets.values()):
         return found
     return [
-        replace(layer, slots=tuple(targets[slot.name].apply(slot) if slot.name in targets else slot for slot in layer.slots))
+        replace(
+            layer, slots=tuple(targets[slot.name].apply(slot) if slot.name in targets else slot for slot in layer.slots)
+        )
         for layer in found
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(slots=True)
@@ -174,14 +176,16 @@ class _PaddleWalk:
             if not self._opened(path, [one.tensors for one in tensors]):
                 slots = [
                     self._slot(
-                        torch_path, one.leaf, [(tensor, one.transpose) for tensor in one.tensors],
-                        "parameter", self._inside_names(path, one.tensors[0]), fixed=one.fixed,
+                        torch_path,
+                        one.leaf,
+                        [(tensor, one.transpose) for tensor in one.tensors],
+                        "parameter",
+                        self._inside_names(path, one.tensors[0]),
+                        fixed=one.fixed,
                     )
                     for one in tensors
-                ]  # fmt: skip
-                yield LayerTensors(
-                    path=path, torch_path=torch_path, kind=kind, slots=tuple(slots), inner=True
-                )
+                ]
+                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots), inner=True)
                 skip |= {id(tensor) for one in tensors for tensor in one.tensors}
             else:  # the layer's own names for tensors of the layers inside
                 inside = {id(tensor) for child in layer.children() for tensor in child.state_dict().values()}
@@ -241,16 +245,26 @@ class _PaddleWalk:
         for own, tensor_kind, tensor in held:
             leaf = leaves.get(own, own)
             slot = self._slot(
-                torch_path, leaf, [(tensor, leaf in rule.transposed and tensor.ndim == 2)],
-                "buffer" if leaf in rule.buffers else tensor_kind, [join(path, own)], fixed=leaf in fixed,
-            )  # fmt: skip
+                torch_path,
+                leaf,
+                [(tensor, leaf in rule.transposed and tensor.ndim == 2)],
+                "buffer" if leaf in rule.buffers else tensor_kind,
+                [join(path, own)],
+                fixed=leaf in fixed,
+            )
             slots.append(replace(slot, shape=_torch_shape(layer, rule.kind, leaf, slot)))
         return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
 
     def _slot(
-        self, torch_path: str, leaf: str, tensors: Sequence[tuple[Any, bool]],
-        kind: TensorKind, own: Sequence[str], *, fixed: bool,
-    ) -> TensorSlot:  # fmt: skip
+        self,
+        torch_path: str,
+        leaf: str,
+        tensors: Sequence[tuple[Any, bool]],
+        kind: TensorKind,
+        own: Sequence[str],
+        *,
+        fixed: bool,
+    ) -> TensorSlot:
         again = all(id(tensor) in self.seen for tensor, _ in tensors)
         self.seen.update(id(tensor) for tensor, _ in tensors)
         parts = tuple(
@@ -259,9 +273,15 @@ class _PaddleWalk:
         )
         given = [self.inverse[name] for name in own if name in self.inverse] if len(parts) == 1 else []
         return TensorSlot(
-            name=given[0] if given else join(torch_path, leaf), leaf=leaf, shape=_stacked([part.shape for part in parts]),
-            dtype=dtype_name(parts[0].tensor), kind=kind, parts=parts, fixed=fixed, again=again,
-        )  # fmt: skip
+            name=given[0] if given else join(torch_path, leaf),
+            leaf=leaf,
+            shape=_stacked([part.shape for part in parts]),
+            dtype=dtype_name(parts[0].tensor),
+            kind=kind,
+            parts=parts,
+            fixed=fixed,
+            again=again,
+        )
 
 
 def _own_tensors(layer: Any) -> Iterator[tuple[str, TensorKind, Any]]:
@@ -300,16 +320,15 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> lis
         if len(pieces) < len(target.names):
             continue  # said where names are checked
         whole = replace(
-            pieces[0], name=torch_name, leaf=torch_name, shape=_stacked([piece.shape for piece in pieces]),
+            pieces[0],
+            name=torch_name,
+            leaf=torch_name,
+            shape=_stacked([piece.shape for piece in pieces]),
             parts=tuple(part for piece in pieces for part in piece.parts),
-        )  # fmt: skip
-        made.append(
-            LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,))
         )
+        made.append(LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,)))
         used.update(id(piece) for piece in pieces)
-    kept = [
-        replace(layer, slots=tuple(slot for slot in layer.slots if id(slot) not in used)) for layer in layers
-    ]
+    kept = [replace(layer, slots=tuple(slot for slot in layer.slots if id(slot) not in used)) for layer in layers]
     return [layer for layer in kept if layer.slots] + made
 
 
@@ -335,7 +354,8 @@ def torch_view(model: Any, names: Mapping[str, str] | None = None) -> Iterator[T
             if layer.kind.startswith(UNSUPPORTED):
                 raise WeightsError(
                     "this layer's type is not supported: how it stores its tensors for torch is not known",
-                    key=slot.parts[0].names[0], found=f"paddle.nn.{layer.kind.removeprefix(UNSUPPORTED)}",
-                )  # fmt: skip
+                    key=slot.parts[0].names[0],
+                    found=f"paddle.nn.{layer.kind.removeprefix(UNSUPPORTED)}",
+                )
             if not slot.fixed and not slot.again and not slot.name.startswith(NOT_IN_TORCH):
                 yield slot

@@ -37,10 +37,14 @@ class UnmatchedError(WeightsError):
     """
 
     def __init__(
-        self, problems: Sequence[str], file: Path | None = None, structure: Structure | None = None,
-        skeleton: Sequence[str] = (), likely: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
+        self,
+        problems: Sequence[str],
+        file: Path | None = None,
+        structure: Structure | None = None,
+        skeleton: Sequence[str] = (),
+        likely: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
         in_full: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         structure = None if structure is None else _unlike(structure)
         found = [] if structure is None else list(_problems(structure))
         self.problems = (*problems, *found)
@@ -52,9 +56,7 @@ class UnmatchedError(WeightsError):
             room = len(self.skeleton) if in_full else LINES - len(first) - 4
             shown = self.skeleton[:room]
             more = [f"    # and {len(self.skeleton) - room} more"] if len(self.skeleton) > room else []
-            hint = "\n".join(
-                ["say which is which (--names, a case's weights:, names= and ignore=):", *shown, *more]
-            )
+            hint = "\n".join(["say which is which (--names, a case's weights:, names= and ignore=):", *shown, *more])
         super().__init__("does not fit the model", file=file, found="\n".join(["", *first]), hint=hint)
 
     def in_language(self, said: Callable[[str], str]) -> str:
@@ -94,13 +96,10 @@ def _unlike(found: Structure) -> Structure:
 
     They are left over where their container has something that the other one lacks, and are no fault of theirs.
     """
-    ours, theirs = (
-        {(one.path, one.kind, one.shape) for one in side} for side in (found.unknown, found.missing)
-    )
+    ours, theirs = ({(one.path, one.kind, one.shape) for one in side} for side in (found.unknown, found.missing))
     both = ours & theirs
     left = [
-        [one for one in side if (one.path, one.kind, one.shape) not in both]
-        for side in (found.unknown, found.missing)
+        [one for one in side if (one.path, one.kind, one.shape) not in both] for side in (found.unknown, found.missing)
     ]
     return replace(found, unknown=left[0], missing=left[1]) if any(left) or found.doubts else found
 
@@ -163,13 +162,7 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
         yield "  names:"
         for pattern, members in _patterns((name, port) for name, (port, _) in entries.items()).items():
             others = entries[members[0]][1]
-            note = (
-                f"  # or {', '.join(others)}"
-                if others and len(members) == 1
-                else "  # or another"
-                if others
-                else ""
-            )
+            note = f"  # or {', '.join(others)}" if others and len(members) == 1 else "  # or another" if others else ""
             line = f"    {_yaml(pattern[0])}: {_yaml(pattern[1])}"
             if len(line) > WIDTH:
                 yield f"    {_yaml(pattern[0])}:"
@@ -180,9 +173,7 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
         yield "  ignore:"
         shorts = {name: _pattern(name)[0] for name in ignored}
         counts = Counter(shorts.values())
-        shown = (
-            short if counts[short] > 1 and re.search(r"\w", short) else name for name, short in shorts.items()
-        )
+        shown = (short if counts[short] > 1 and re.search(r"\w", short) else name for name, short in shorts.items())
         yield from (f"    - {_yaml(name)}" for name in dict.fromkeys(shown))
 
 

@@ -302,9 +302,7 @@ def _match_nodes(ours: list[_Node], theirs: list[_Node], evidence: Evidence, fou
     for one, (other, how) in scope.decided.items():
         if how == "order":
             found.by_order.append((one.own_name, other.own_name))
-        weakest: Evidence = (
-            "order" if "order" in (how, evidence) else "name" if "name" in (how, evidence) else how
-        )
+        weakest: Evidence = "order" if "order" in (how, evidence) else "name" if "name" in (how, evidence) else how
         if one.children or other.children:
             _match_nodes([one], [other], weakest, found)
         else:
@@ -335,11 +333,7 @@ class _Scope:
         while True:
             counts = [Counter(node.content for node in side) for side in sides]
             uneven = [
-                [
-                    node
-                    for node in side
-                    if node.children and counts[0][node.content] != counts[1][node.content]
-                ]
+                [node for node in side if node.children and counts[0][node.content] != counts[1][node.content]]
                 for side in sides
             ]
             if not any(uneven):
@@ -396,10 +390,12 @@ class _Scope:
     def _doubt(self, ours: Sequence[_Node], theirs: Sequence[_Node], why: str) -> None:
         self.doubts.append(
             Doubt(
-                expected=tuple(node.own_name for node in ours), actual=tuple(node.own_name for node in theirs),
-                why=why, leaves=tuple(leaf for node in ours for leaf in node.leaves),
+                expected=tuple(node.own_name for node in ours),
+                actual=tuple(node.own_name for node in theirs),
+                why=why,
+                leaves=tuple(leaf for node in ours for leaf in node.leaves),
             )
-        )  # fmt: skip
+        )
 
     # Names
 
@@ -427,9 +423,7 @@ class _Scope:
 
     def _by_names(self, ours: Sequence[_Node], theirs: Sequence[_Node]) -> dict[_Node, _Node] | str:
         """Return the pairs that names tell, or why they contradict each other."""
-        labels = [
-            {node: self._label(node, side) for node in nodes} for side, nodes in enumerate((ours, theirs))
-        ]
+        labels = [{node: self._label(node, side) for node in nodes} for side, nodes in enumerate((ours, theirs))]
         named = {label: node for node, label in labels[1].items() if self._is_name(label)}
         equal = {node: named[label] for node, label in labels[0].items() if label in named}
         if len(equal) == len(ours) == len(theirs):
@@ -510,8 +504,7 @@ class _Scope:
             mine = [node for node in self.sides[side] if container in self.inside[side][node]]
             held = [self.inside[1 - side][images[node]] for node in mine if node in images]
             if not any(
-                one.content == container.content and all(one in some for some in held)
-                for one in self.opened[1 - side]
+                one.content == container.content and all(one in some for some in held) for one in self.opened[1 - side]
             ):
                 found[container] = mine
         return found
@@ -580,10 +573,7 @@ class _Scope:
 
     def _refuse_moved(self) -> None:
         """Take back what content alone put together, where names or order say that leaves moved between containers."""
-        named = [
-            {self._label(node, side): node for node in (*self.opened[side], *self.sides[side])}
-            for side in (0, 1)
-        ]
+        named = [{self._label(node, side): node for node in (*self.opened[side], *self.sides[side])} for side in (0, 1)]
         for one, (other, how) in list(self.decided.items()):
             labels = self._label(one, 0), self._label(other, 1)
             words = [Counter(_words(label)[0]) for label in labels]
@@ -591,14 +581,8 @@ class _Scope:
                 continue
             reason = ""
             twin = named[0].get(labels[1]) if all(words) else None
-            if (
-                labels[0] in named[1]
-                and twin is not None
-                and dict(twin.content).keys() & dict(one.content).keys()
-            ):
-                reason = (
-                    f"the port has another {'.'.join(labels[0])}, and torch another {'.'.join(labels[1])}"
-                )
+            if labels[0] in named[1] and twin is not None and dict(twin.content).keys() & dict(one.content).keys():
+                reason = f"the port has another {'.'.join(labels[0])}, and torch another {'.'.join(labels[1])}"
             elif near := self._crossed(one, other, "keys"):
                 reason = f"the two models declare it and {near.own_name} in different orders"
             if reason:

@@ -26,18 +26,18 @@ def _walk_torch(module: Any, path: str) -> Iterator[LayerTensors]:
     if rule.kind == "MultiheadAttention":  # its out_proj is one of its tensors
         held.update({f"out_proj.{leaf}": found for leaf, found in _torch_tensors(inside.pop("out_proj"))})
     if hasattr(module, "parametrizations"):
-        held.update(
-            (f"parametrizations.{leaf}", found)
-            for leaf, found in _all_tensors(inside.pop("parametrizations"))
-        )
+        held.update((f"parametrizations.{leaf}", found) for leaf, found in _all_tensors(inside.pop("parametrizations")))
     slots = tuple(
         TensorSlot(
-            name=join(path, leaf), leaf=paddle_leaf(leaf), shape=tuple(tensor.shape), dtype=dtype_name(tensor),
+            name=join(path, leaf),
+            leaf=paddle_leaf(leaf),
+            shape=tuple(tensor.shape),
+            dtype=dtype_name(tensor),
             kind=kind,
         )
         for leaf, (kind, tensor) in held.items()
         if leaf not in rule.dropped
-    )  # fmt: skip
+    )
     yield LayerTensors(path=path, torch_path=path, kind=rule.kind, slots=slots)
     for name, child in inside.items():
         if child is not None:
@@ -50,9 +50,11 @@ def _refuse_lazy(held: Mapping[str, tuple[TensorKind, Any]], path: str) -> None:
     for leaf, (_, tensor) in held.items():
         if is_lazy(tensor):
             raise WeightsError(
-                "has no shape yet", key=join(path, leaf), found="a lazy layer",
+                "has no shape yet",
+                key=join(path, leaf),
+                found="a lazy layer",
                 hint="let the model's builder run it once on an input",
-            )  # fmt: skip
+            )
 
 
 def _torch_tensors(module: Any) -> Iterator[tuple[str, tuple[TensorKind, Any]]]:

@@ -90,9 +90,7 @@ def motion(earlier: Sequence[float], value: float, rule: NoiseRule) -> Motion | 
     finite = [one for one in earlier[-WINDOW:] if isfinite(one)]
     if len(finite) < ENOUGH or not isfinite(value) or not isfinite(last):
         moved = rule.moved_plainly(last, value)
-        return (
-            Motion(how="plain", before=last, after=value, spread=0.0, nights=len(earlier)) if moved else None
-        )
+        return Motion(how="plain", before=last, after=value, spread=0.0, nights=len(earlier)) if moved else None
     if min(finite) == max(finite) == value:
         return None
     return _step(finite, value, rule) or _drift([*finite, value], rule)
@@ -214,25 +212,13 @@ class NoiseRule:
         return moved > self.plain_relative * abs(before) and moved > self.plain_absolute
 
 
-_METRIC = NoiseRule(
-    kind=FigureKind.METRIC, relative=1e-4, absolute=1e-9, plain_relative=0.01, plain_absolute=1e-6
-)
-_SECONDS = NoiseRule(
-    kind=FigureKind.TIME, relative=0.1, absolute=1.0, plain_relative=0.25, plain_absolute=2.0
-)
-_COST_S = NoiseRule(
-    kind=FigureKind.TIME, relative=0.1, absolute=0.01, plain_relative=0.25, plain_absolute=0.02
-)
-_MILLISECONDS = NoiseRule(
-    kind=FigureKind.TIME, relative=0.1, absolute=0.5, plain_relative=0.25, plain_absolute=1.0
-)
+_METRIC = NoiseRule(kind=FigureKind.METRIC, relative=1e-4, absolute=1e-9, plain_relative=0.01, plain_absolute=1e-6)
+_SECONDS = NoiseRule(kind=FigureKind.TIME, relative=0.1, absolute=1.0, plain_relative=0.25, plain_absolute=2.0)
+_COST_S = NoiseRule(kind=FigureKind.TIME, relative=0.1, absolute=0.01, plain_relative=0.25, plain_absolute=0.02)
+_MILLISECONDS = NoiseRule(kind=FigureKind.TIME, relative=0.1, absolute=0.5, plain_relative=0.25, plain_absolute=1.0)
 _SPEED = NoiseRule(kind=FigureKind.SPEED, relative=0.1, absolute=0.0, plain_relative=0.25, plain_absolute=0.0)
-_MEMORY = NoiseRule(
-    kind=FigureKind.MEMORY, relative=0.1, absolute=32.0, plain_relative=0.25, plain_absolute=64.0
-)
-_PERCENT = NoiseRule(
-    kind=FigureKind.SPEED, relative=0.1, absolute=10.0, plain_relative=0.25, plain_absolute=20.0
-)
+_MEMORY = NoiseRule(kind=FigureKind.MEMORY, relative=0.1, absolute=32.0, plain_relative=0.25, plain_absolute=64.0)
+_PERCENT = NoiseRule(kind=FigureKind.SPEED, relative=0.1, absolute=10.0, plain_relative=0.25, plain_absolute=20.0)
 
 
 def kind_of(name: str) -> NoiseRule:
@@ -317,9 +303,16 @@ class Changes:
         """Whether nothing changed but, possibly, the commit."""
         found = self.comparison
         return found is not None and not (
-            found.environment or found.flips or found.new or found.gone or found.command_flips
-            or found.verdict_flips or found.new_verdicts or found.gone_verdicts or self.shifts
-        )  # fmt: skip
+            found.environment
+            or found.flips
+            or found.new
+            or found.gone
+            or found.command_flips
+            or found.verdict_flips
+            or found.new_verdicts
+            or found.gone_verdicts
+            or self.shifts
+        )
 
 
 def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry | None = None) -> Changes:
@@ -339,9 +332,7 @@ def changes(connection: Connection, entry: Entry, *, root: Path, against: Entry 
         return Changes(entry=entry, comparison=None)
     found = compare(connection, before, entry)
     # Held against this run's own past; what is between it and an older run that the user names belongs to that past.
-    series = _Series(
-        connection, [one for one in earlier[:WINDOW] if one.began <= before.began or not against], entry
-    )
+    series = _Series(connection, [one for one in earlier[:WINDOW] if one.began <= before.began or not against], entry)
     shifts, plainly = _shifts(series, drifts_again=against is not None)
     return Changes(
         entry=entry,
@@ -373,10 +364,7 @@ def comparable(connection: Connection, entry: Entry) -> list[Entry]:
     shared = (
         sa.select(item_runs.c.entry_id)
         .distinct()
-        .where(
-            item_runs.c.entry_id.in_([row for one in candidates for row in one.rows]),
-            item_runs.c.item_id.in_(mine),
-        )
+        .where(item_runs.c.entry_id.in_([row for one in candidates for row in one.rows]), item_runs.c.item_id.in_(mine))
     )
     sharing = set(connection.execute(shared).scalars())
     return [one for one in candidates if not sharing.isdisjoint(one.rows)]
@@ -398,9 +386,7 @@ class _Series:
         for query in (self._items(ids), self._figures(ids)):
             for row in connection.execute(query):
                 if classes.get(row.item) == (row.machine_class or row.machine):
-                    self.found.setdefault((row.item, row.part, row.name), {})[of[row.entry_id]] = real(
-                        row.value
-                    )
+                    self.found.setdefault((row.item, row.part, row.name), {})[of[row.entry_id]] = real(row.value)
 
     def each(self) -> Sequence[tuple[tuple[str, str, str], list[float], float]]:
         """Return, for each number of the entry, what it is called, its earlier values and the latest."""
@@ -430,9 +416,7 @@ class _Series:
                 query.add_columns(figures.c.value)
                 .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
                 .join(figures, figures.c.command_run_id == command_runs.c.id)
-                .where(
-                    command_runs.c.command_id == text_number(part), figures.c.name_id == text_number(figure)
-                )
+                .where(command_runs.c.command_id == text_number(part), figures.c.name_id == text_number(figure))
                 .where(command_runs.c.outcome == code_of(Outcome.PASS))
             )
         else:
@@ -613,9 +597,7 @@ def compare(connection: Connection, before: Entry, after: Entry) -> Comparison:
         common=len(both),
         environment=environment_changes(before, after, was, now),
         flips=tuple(
-            Flip(
-                item=item, part="", before=was[item].outcome, after=now[item].outcome, reason=now[item].reason
-            )
+            Flip(item=item, part="", before=was[item].outcome, after=now[item].outcome, reason=now[item].reason)
             for item in both
             if was[item].outcome is not now[item].outcome
         ),
@@ -678,13 +660,8 @@ def _moved(
     for old, new in commands:
         if old.outcome is new.outcome is Outcome.PASS:
             numbers = [(SECONDS, old.seconds, new.seconds)]
-            numbers += [
-                (name, old.figures[name], new.figures[name]) for name in new.figures if name in old.figures
-            ]
-            found += [
-                MovedFigure(item=new.item, part=new.id, name=name, before=a, after=b)
-                for name, a, b in numbers
-            ]
+            numbers += [(name, old.figures[name], new.figures[name]) for name in new.figures if name in old.figures]
+            found += [MovedFigure(item=new.item, part=new.id, name=name, before=a, after=b) for name, a, b in numbers]
     return [one for one in found if kind_of(one.name).moved_plainly(one.before, one.after)]
 
 
@@ -734,9 +711,7 @@ class _Verdicts:
     def _read(self, old: ItemRun, new: ItemRun) -> None:
         was, now, reasons = self.was, self.now, texts.alias()
         query = (
-            sa.select(
-                texts.c.text, reasons.c.text, was.c.outcome, now.c.outcome, was.c.max_abs, now.c.max_abs
-            )
+            sa.select(texts.c.text, reasons.c.text, was.c.outcome, now.c.outcome, was.c.max_abs, now.c.max_abs)
             .select_from(was.join(now, was.c.subject_id == now.c.subject_id))
             .join(texts, texts.c.id == now.c.subject_id)
             .join(reasons, reasons.c.id == now.c.reason_id)
@@ -748,6 +723,4 @@ class _Verdicts:
                 a, b = OUTCOMES[first], OUTCOMES[second]
                 self.flips.append(Flip(item=new.id, part=subject, before=a, after=b, reason=reason))
             else:
-                self.grew.append(
-                    MovedFigure(item=new.id, part=subject, name="max_abs", before=small, after=large)
-                )
+                self.grew.append(MovedFigure(item=new.id, part=subject, name="max_abs", before=small, after=large))

@@ -125,9 +125,7 @@ def find_entry(connection: Connection, name: str, *, title: str | None = None) -
 
 def entries_before(connection: Connection, entry: Entry, limit: int) -> list[Entry]:
     """Return the entries of the same kind and title that began before ``entry``, the latest first."""
-    earlier = sa.or_(
-        entries.c.began < entry.began, sa.and_(entries.c.began == entry.began, entries.c.id < entry.id)
-    )
+    earlier = sa.or_(entries.c.began < entry.began, sa.and_(entries.c.began == entry.began, entries.c.id < entry.id))
     query = _entries().where(entries.c.kind == entry.kind, entries.c.title == entry.title, earlier)
     return _latest(connection, query, limit)
 
@@ -257,9 +255,7 @@ def _named(connection: Connection, name: str, title: str | None) -> Entry:
     if found:
         several = "\n".join(f"  {one.name}  {one.kind} of {one.title}" for one in found[:5])
         raise UsageError(f"{name}: names several in the history\n{several}")
-    known = connection.execute(
-        sa.select(entries.c.name).order_by(entries.c.began.desc()).limit(1000)
-    ).scalars()
+    known = connection.execute(sa.select(entries.c.name).order_by(entries.c.began.desc()).limit(1000)).scalars()
     hint = did_you_mean(name, [LATEST, *known])
     raise UsageError(
         f"{name}: is not in the history"
@@ -370,10 +366,7 @@ def commands_of(connection: Connection, entry: Entry, items: Sequence[str] | Non
     names, reasons = texts.alias(), texts.alias()
     query = (
         sa.select(
-            command_runs,
-            texts.c.text.label("item"),
-            names.c.text.label("command"),
-            reasons.c.text.label("reason"),
+            command_runs, texts.c.text.label("item"), names.c.text.label("command"), reasons.c.text.label("reason")
         )
         .join(item_runs, item_runs.c.id == command_runs.c.item_run_id)
         .join(texts, texts.c.id == item_runs.c.item_id)
@@ -388,9 +381,7 @@ def commands_of(connection: Connection, entry: Entry, items: Sequence[str] | Non
     return [_command(row, figures.get(row.id, {})) for row in connection.execute(query)]
 
 
-def verdicts_of(
-    connection: Connection, item: ItemRun, *, passed: bool = False
-) -> list[tuple[Outcome, str, str]]:
+def verdicts_of(connection: Connection, item: ItemRun, *, passed: bool = False) -> list[tuple[Outcome, str, str]]:
     """Return outcome, subject and reason of an item's verdicts other than PASS, or of all."""
     reasons, table = texts.alias(), schema.verdicts
     query = (
@@ -407,17 +398,22 @@ def verdicts_of(
 def causes_of(connection: Connection, entry: Entry) -> dict[str, list[CauseRun]]:
     """Return the causes of an entry's failures by item, the one that comes first first."""
     found: dict[str, list[CauseRun]] = {}
-    query = (
-        _causes().where(of_entry(item_runs.c.entry_id, entry)).order_by(item_runs.c.id, schema.causes.c.rank)
-    )
+    query = _causes().where(of_entry(item_runs.c.entry_id, entry)).order_by(item_runs.c.id, schema.causes.c.rank)
     for row in connection.execute(query):
         found.setdefault(row.item, []).append(_cause(row))
     return found
 
 
 def find_causes(
-    connection: Connection, *, code: str = "", layer: str = "", file: str = "", item: str = "", title: str = "", limit: int = 20
-) -> list[CauseRun]:  # fmt: skip
+    connection: Connection,
+    *,
+    code: str = "",
+    layer: str = "",
+    file: str = "",
+    item: str = "",
+    title: str = "",
+    limit: int = 20,
+) -> list[CauseRun]:
     """Return causes of all entries, the latest first.
 
     Args:
@@ -429,9 +425,7 @@ def find_causes(
         title: only those of this manifest, or report's title.
         limit: how many at most.
     """
-    query = (
-        _causes().order_by(schema.entries.c.began.desc(), item_runs.c.id, schema.causes.c.rank).limit(limit)
-    )
+    query = _causes().order_by(schema.entries.c.began.desc(), item_runs.c.id, schema.causes.c.rank).limit(limit)
     named = {column.name: column for column in query.selected_columns}
     if code:
         query = query.where(named["code"] == code)

@@ -103,9 +103,7 @@ def changes_json(found: Changes) -> dict[str, Any]:
 def _json_value(value: Any) -> Any:
     """Return a value with all in it that JSON has no form for replaced."""
     if isinstance(value, dict):
-        return {
-            name.value if isinstance(name, Outcome) else name: _json_value(one) for name, one in value.items()
-        }
+        return {name.value if isinstance(name, Outcome) else name: _json_value(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json_value(one) for one in value]
     if isinstance(value, Outcome):
@@ -121,9 +119,7 @@ AT_ONCE = 2000
 """Rows that are fetched at once."""
 
 
-def export(
-    connection: Connection, stream: TextIO, *, table: str, form: str, chosen: Sequence[Entry] | None
-) -> int:
+def export(connection: Connection, stream: TextIO, *, table: str, form: str, chosen: Sequence[Entry] | None) -> int:
     """Write a table, with names instead of numbers, and return how many rows it has.
 
     Args:
@@ -151,9 +147,7 @@ def scalars(connection: Connection, chosen: Sequence[Entry] | None) -> Iterator[
     """
     steps: dict[str, dict[str, int]] = {}
     for table, value in (("items", "seconds"), ("figures", "value")):
-        query = (
-            _query(table).add_columns(entries.c.began).order_by(None).order_by(entries.c.began, entries.c.id)
-        )
+        query = _query(table).add_columns(entries.c.began).order_by(None).order_by(entries.c.began, entries.c.id)
         if chosen is not None:
             query = query.where(entries.c.id.in_([row for one in chosen for row in one.rows]))
         for row in connection.execution_options(yield_per=AT_ONCE).execute(query).mappings():
@@ -163,9 +157,12 @@ def scalars(connection: Connection, chosen: Sequence[Entry] | None) -> Iterator[
             step = own.setdefault(row["entry"], len(own))
             what = "seconds" if table == "items" else f"{row['command']}/{row['figure']}"
             yield Scalar(
-                run=row["title"].replace("/", "_"), tag=f"{row['item']}/{what}", step=step,
-                value=float(row[value]), time=float(row["began"]),
-            )  # fmt: skip
+                run=row["title"].replace("/", "_"),
+                tag=f"{row['item']}/{what}",
+                step=step,
+                value=float(row[value]),
+                time=float(row["began"]),
+            )
 
 
 def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, Any]]) -> int:
@@ -209,19 +206,30 @@ def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of
         return _entries()
     items, reasons, names = texts.alias(), texts.alias(), texts.alias()
     own: list[sa.ColumnElement[Any]]
-    head: list[sa.ColumnElement[Any]] = [
-        entries.c.name.label("entry"),
-        entries.c.title,
-        items.c.text.label("item"),
-    ]
+    head: list[sa.ColumnElement[Any]] = [entries.c.name.label("entry"), entries.c.title, items.c.text.label("item")]
     source = item_runs.join(entries, entries.c.id == item_runs.c.entry_id)
     source = source.join(items, items.c.id == item_runs.c.item_id)
     if table == "items":
         source = source.join(reasons, reasons.c.id == item_runs.c.reason_id)
         source = source.join(machines, machines.c.id == item_runs.c.machine_id)
         source = source.join(environments, environments.c.id == item_runs.c.environment_id)
-        own = [item_runs.c[name] for name in ("attempt", "outcome", "exit_code", "signal", "started", "seconds",
-               "peak_memory_mb", "executor", "log", "report", "chain", "verdict_count")]  # fmt: skip
+        own = [
+            item_runs.c[name]
+            for name in (
+                "attempt",
+                "outcome",
+                "exit_code",
+                "signal",
+                "started",
+                "seconds",
+                "peak_memory_mb",
+                "executor",
+                "log",
+                "report",
+                "chain",
+                "verdict_count",
+            )
+        ]
         machine = [machines.c.name.label("machine"), machines.c.machine_class]
         own += [reasons.c.text.label("reason"), *machine, environments.c.facts.label("environment")]
         return sa.select(*head, *own).select_from(source).order_by(item_runs.c.id)
@@ -239,17 +247,11 @@ def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of
                 .order_by(item_runs.c.id, names.c.text)
             )
         tensors = texts.alias()
-        source = source.join(reasons, reasons.c.id == part.c.reason_id).join(
-            tensors, tensors.c.id == part.c.tensors_id
-        )
+        source = source.join(reasons, reasons.c.id == part.c.reason_id).join(tensors, tensors.c.id == part.c.tensors_id)
         own = [part.c[name] for name in ("outcome", "finite", "size", *STATISTICS)]
         own += [reasons.c.text.label("reason"), tensors.c.text.label("tensors")]
         subject = names.c.text.label("subject")
-        return (
-            sa.select(*head, subject, *own)
-            .select_from(source)
-            .order_by(part.c.item_run_id, part.c.subject_id)
-        )
+        return sa.select(*head, subject, *own).select_from(source).order_by(part.c.item_run_id, part.c.subject_id)
     source = source.join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
     source = source.join(names, names.c.id == command_runs.c.command_id)
     head.append(names.c.text.label("command"))
@@ -263,11 +265,22 @@ def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of
             .order_by(command_runs.c.id, figure.c.text)
         )
     source = source.join(reasons, reasons.c.id == command_runs.c.reason_id)
-    own = [command_runs.c[name] for name in ("step", "argv", "outcome", "exit_code", "signal", "started", "seconds",
-           "peak_memory_mb", "log", "reused")]  # fmt: skip
-    return (
-        sa.select(*head, *own, reasons.c.text.label("reason")).select_from(source).order_by(command_runs.c.id)
-    )
+    own = [
+        command_runs.c[name]
+        for name in (
+            "step",
+            "argv",
+            "outcome",
+            "exit_code",
+            "signal",
+            "started",
+            "seconds",
+            "peak_memory_mb",
+            "log",
+            "reused",
+        )
+    ]
+    return sa.select(*head, *own, reasons.c.text.label("reason")).select_from(source).order_by(command_runs.c.id)
 
 
 def _causes(source: sa.Join, head: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
@@ -275,10 +288,7 @@ def _causes(source: sa.Join, head: Sequence[sa.ColumnElement[Any]]) -> sa.Select
     told = {name: texts.alias() for name in CAUSE_TEXTS}
     for name, text in told.items():
         source = source.join(text, text.c.id == causes.c[f"{name}_id"])
-    own: list[sa.ColumnElement[Any]] = [
-        causes.c.stage,
-        *(text.c.text.label(name) for name, text in told.items()),
-    ]
+    own: list[sa.ColumnElement[Any]] = [causes.c.stage, *(text.c.text.label(name) for name, text in told.items())]
     own += [causes.c.line, causes.c.explained, causes.c.checks]
     return sa.select(*head, *own).select_from(source).order_by(item_runs.c.id, causes.c.rank)
 

@@ -142,10 +142,7 @@ def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]
             yield from _flat(value, f"{above}{name}.")
         else:
             listed = isinstance(value, list)
-            yield (
-                above + str(name),
-                ", ".join(map(str, value)) if listed else "" if value is None else str(value),
-            )
+            yield (above + str(name), ", ".join(map(str, value)) if listed else "" if value is None else str(value))
 
 
 def _class_of(facts: Mapping[str, str]) -> str:
@@ -169,9 +166,12 @@ def _epoch(started: str, file: Path) -> float:
         return datetime.fromisoformat(started.replace("Z", "+00:00")).astimezone().timestamp()
     except ValueError as error:
         raise RecordError(
-            "the time of the start cannot be read", file=file, key="started", found=repr(started),
+            "the time of the start cannot be read",
+            file=file,
+            key="started",
+            found=repr(started),
             expected="a time such as 2026-01-31T22:15:00+00:00",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _item_of_record(night: Path, record: records.ItemRecord, coordinator: Machine) -> ItemFacts:
@@ -273,9 +273,7 @@ def _verdicts(report: RunReport) -> tuple[VerdictFacts, ...]:
 
 def _verdict(subject: str, verdict: Verdict) -> VerdictFacts:
     diff = verdict.diff
-    facts = VerdictFacts(
-        subject=subject, outcome=verdict.outcome, reason=verdict.reason, finite=verdict.finite
-    )
+    facts = VerdictFacts(subject=subject, outcome=verdict.outcome, reason=verdict.reason, finite=verdict.finite)
     if diff is None:
         return facts
     return VerdictFacts(

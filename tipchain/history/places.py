@@ -70,9 +70,7 @@ SHOWN = frozenset(
 )
 """What may stand in a URL's query and be shown: the options of libpq and SQLite that are no secrets."""
 HIDDEN = "***"
-_NO_SCHEME = re.compile(
-    r":[^/]*@|\bpassword\s*=|(?:postgres(?:ql)?(?:\+\w+)?|sqlite|mysql)(?::|//)", re.IGNORECASE
-)
+_NO_SCHEME = re.compile(r":[^/]*@|\bpassword\s*=|(?:postgres(?:ql)?(?:\+\w+)?|sqlite|mysql)(?::|//)", re.IGNORECASE)
 """What a path of a file does not look like, but a URL without its ``://`` does, and words for libpq do."""
 
 
@@ -116,9 +114,7 @@ def _secrets(url: URL) -> Iterator[str]:
 
 
 def _shown(url: URL) -> str:
-    query = {
-        name: values if name.lower() in SHOWN else (HIDDEN,) for name, values in url.normalized_query.items()
-    }
+    query = {name: values if name.lower() in SHOWN else (HIDDEN,) for name, values in url.normalized_query.items()}
     return url.set(query=query).render_as_string(hide_password=True).replace("%2A%2A%2A", HIDDEN)
 
 
@@ -193,8 +189,6 @@ def _url(text: str) -> URL:
         )
     if url.get_backend_name() == "sqlite":
         if not url.database or url.database == ":memory:":
-            raise UsageError(
-                "a history in SQLite needs a file\n  expected: sqlite:////path, or the file's path"
-            )
+            raise UsageError("a history in SQLite needs a file\n  expected: sqlite:////path, or the file's path")
         return url.set(database=str(Path(url.database).absolute()))
     return url.set(drivername=DRIVERS[url.drivername])

@@ -31,10 +31,7 @@ def number_of(text: str) -> int:
 
     Two of a million texts share one with a chance of 5e-8.
     """
-    return (
-        int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "big")
-        >> 1
-    )
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 def code_of(outcome: Outcome) -> int:
@@ -295,11 +292,7 @@ def command_rows(item_run: int, item: ItemFacts) -> list[Row]:
 def figure_rows(command_runs: Mapping[int, int], item: ItemFacts) -> list[Row]:
     """Return the rows of the commands' figures; ``command_runs`` has their rows by the number of their id."""
     return [
-        {
-            "command_run_id": command_runs[text_number(command.id)],
-            "name_id": text_number(name),
-            "value": number(value),
-        }
+        {"command_run_id": command_runs[text_number(command.id)], "name_id": text_number(name), "value": number(value)}
         for command in item.commands
         for name, value in command.figures.items()
     ]

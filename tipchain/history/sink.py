@@ -238,9 +238,7 @@ class HistorySink:
     def __call__(self, folder: Path) -> None:
         """Add the night in ``folder``, or put it into the outbox; before it those that a kill kept from being added."""
         source = read_source(folder)
-        for told in hand_on_missed(
-            folder.parent, but=folder, root=Path(source.entry.root), database=self.database
-        ):
+        for told in hand_on_missed(folder.parent, but=folder, root=Path(source.entry.root), database=self.database):
             print(say(told), file=sys.stderr)
         self.kept = keep_source(source, root=Path(source.entry.root), database=self.database)
         if self.kept.message:
@@ -278,9 +276,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
     return Kept(sent=True, new=added.new, message=waited.message, waiting=waited.waiting)
 
 
-def hand_on_missed(
-    nights: Path, *, root: Path, database: str | None = None, but: Path | None = None
-) -> list[str]:
+def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but: Path | None = None) -> list[str]:
     """Hand on the finished nights of a manifest that no history was given; return what is to be told, a text each.
 
     That costs next to nothing where there is none: it looks at the latest nights, back to the last that was handed on.
@@ -348,8 +344,9 @@ def _send(history: History) -> Kept:
     place, sent = history.place, send(history)
     lines = [f"history: {one.name}, which waited, is in {place} now" for one in sent.added]
     lines += [f"history: {sent.waiting} in {place.outbox} still wait: {sent.problem}"] if sent.waiting else []
-    return Kept(sent=not sent.waiting, new=sum(one.new for one in sent.added), message="\n".join(lines),
-                waiting=sent.waiting)  # fmt: skip
+    return Kept(
+        sent=not sent.waiting, new=sum(one.new for one in sent.added), message="\n".join(lines), waiting=sent.waiting
+    )
 
 
 def _note(source: IngestSource, place: HistoryPlace) -> None:

@@ -152,8 +152,14 @@ def _only_one(engine: Engine, file: Path | None) -> Iterator[None]:
 
 BUSY_TIMEOUT_S = 30.0
 """How long a writer of an SQLite file waits for others."""
-SERVER = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3,
-          "tcp_user_timeout": 60_000, "application_name": "tipchain"}  # fmt: skip
+SERVER = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+    "application_name": "tipchain",
+}
 """How soon a server counts as gone: libpq's options, unless the URL sets them. Source: PostgreSQL, 34.1.2."""
 REMEMBERED = 300_000
 """Texts that are remembered as written, so that a night's items do not write the same ones again."""
@@ -252,16 +258,12 @@ class History:
         """Note that a night has come to its end, once all its items are there."""
         table = schema.entries
         values = {"seconds": entry.seconds, "finished": entry.finished}
-        connection.execute(
-            sa.update(table).where(table.c.id == number, sa.not_(table.c.finished)).values(values)
-        )
+        connection.execute(sa.update(table).where(table.c.id == number, sa.not_(table.c.finished)).values(values))
 
     def _item(self, connection: Connection, entry: int, item: ItemFacts) -> set[int] | None:
         """Add an item and return the numbers of its texts; None if it is there already."""
         table = schema.item_runs
-        own = sa.select(table.c.id).where(
-            table.c.entry_id == entry, table.c.item_id == schema.text_number(item.id)
-        )
+        own = sa.select(table.c.id).where(table.c.entry_id == entry, table.c.item_id == schema.text_number(item.id))
         if connection.execute(own).first() is not None:
             return None
         self._insert(connection, schema.machines, [schema.machine_row(item.machine)])
@@ -279,9 +281,7 @@ class History:
         self._insert(connection, schema.command_runs, schema.command_rows(number, item))
         if any(command.figures for command in item.commands):
             runs = schema.command_runs
-            found = connection.execute(
-                sa.select(runs.c.command_id, runs.c.id).where(runs.c.item_run_id == number)
-            )
+            found = connection.execute(sa.select(runs.c.command_id, runs.c.id).where(runs.c.item_run_id == number))
             numbers = {int(command): int(run) for command, run in found}
             self._insert(connection, schema.figures, schema.figure_rows(numbers, item))
         return set(texts)
@@ -303,9 +303,7 @@ class History:
             reason = self.place.without_secrets(first_line(cause))
             raise HistoryError(f"the history in {self.place} cannot be used: {reason}") from None
         except OSError as error:
-            raise HistoryError(
-                f"the history in {self.place} cannot be used: {error.strerror or error}"
-            ) from error
+            raise HistoryError(f"the history in {self.place} cannot be used: {error.strerror or error}") from error
         except HistoryError as error:
             message = str(error)
             raise error if str(self.place) in message else HistoryError(f"{self.place}: {message}") from None

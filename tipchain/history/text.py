@@ -66,18 +66,14 @@ def show_text(entry: Entry, items: Iterable[ItemRun], causes: Mapping[str, Seque
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.verdict_count or '':>8}  {one.id}")
         lines += [cut(f"{'':27}{one.reason}")] if one.reason else []
         lines += [
-            cut(f"{'':27}{line}", 2 * WIDTH)
-            for cause in causes.get(one.id, ())[:1]
-            for line in cause_lines(cause)
+            cut(f"{'':27}{line}", 2 * WIDTH) for cause in causes.get(one.id, ())[:1] for line in cause_lines(cause)
         ]
     return "\n".join(lines)
 
 
 def head_lines(entry: Entry) -> list[str]:
     """Return what an entry says of itself."""
-    machine = " ".join(
-        filter(None, [entry.machine, f"({entry.machine_class})" if entry.machine_class else ""])
-    )
+    machine = " ".join(filter(None, [entry.machine, f"({entry.machine_class})" if entry.machine_class else ""]))
     facts = {
         entry.kind: f"{entry.name} ({entry.title})",
         "started": f"{entry.started}, {entry.seconds:.0f} s" + ("" if entry.finished else ", not finished"),
@@ -114,33 +110,29 @@ def causes_text(causes: Sequence[CauseRun]) -> str:
         commit = f", {one.commit}" if one.commit else ""
         checks = f", {one.checks} checks" if one.checks > 1 else ""
         where = f" in {one.layer}" if one.layer else ""
-        lines.append(
-            cut(f"{one.code}{where}: {one.item}, {one.stage}{checks}, {one.entry}{commit}", 2 * WIDTH)
-        )
+        lines.append(cut(f"{one.code}{where}: {one.item}, {one.stage}{checks}, {one.entry}{commit}", 2 * WIDTH))
         lines += [cut(f"  {line}", 3 * WIDTH) for line in cause_lines(one)]
     return "\n".join(lines) or say("no cause is in the history that fits")
 
 
 def item_text(
-    item: ItemRun, commands: Iterable[CommandRun], verdicts: Iterable[tuple[Outcome, str, str]],
+    item: ItemRun,
+    commands: Iterable[CommandRun],
+    verdicts: Iterable[tuple[Outcome, str, str]],
     causes: Sequence[CauseRun] = (),
-) -> str:  # fmt: skip
+) -> str:
     """Return an item with its causes, its commands, and its verdicts other than PASS."""
     lines = [say(f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}")]
     lines += [say("  kind of chain: ") + item.chain] if item.chain else []
     lines += [say(f"  {item.reason}")] if item.reason else []
     lines += [cut(f"  {line}", 3 * WIDTH) for cause in causes for line in cause_lines(cause)]
-    lines += [
-        say(f"  {name}: ") + value for name, value in (("log", item.log), ("report", item.report)) if value
-    ]
+    lines += [say(f"  {name}: ") + value for name, value in (("log", item.log), ("report", item.report)) if value]
     for one in commands:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.id}")
         figures = " ".join(f"{name}={number_text(value)}" for name, value in one.figures.items())
         lines += [cut(f"{'':19}{text}", 2 * WIDTH) for text in (one.reason, figures) if text]
     lines += [say(f"{item.verdict_count} verdicts")] if item.verdict_count else []
-    lines += [
-        cut(f"{outcome.value:<7}  {subject}: {reason}", 3 * WIDTH) for outcome, subject, reason in verdicts
-    ]
+    lines += [cut(f"{outcome.value:<7}  {subject}: {reason}", 3 * WIDTH) for outcome, subject, reason in verdicts]
     return "\n".join(lines)
 
 
@@ -259,9 +251,7 @@ def _commit_lines(found: Changes) -> list[str]:
     if not commits.span:
         return []
     unknown = ", not in the repository" if "unknown" not in commits.span else ""
-    count = (
-        unknown if commits.count is None else f", {commits.count} commit{'' if commits.count == 1 else 's'}"
-    )
+    count = unknown if commits.count is None else f", {commits.count} commit{'' if commits.count == 1 else 's'}"
     back = " back" if commits.backwards else ""
     return [f"commits: {commits.span}{count}{back}", *(f"  {subject}" for subject in commits.subjects)]
 

@@ -18,13 +18,7 @@ from tipchain.conversion.given_names import check_names, with_ignored
 from tipchain.errors import UsageError
 from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
 from tipchain.live.buffers import check_buffers
-from tipchain.live.causes import (
-    UNKNOWN,
-    explain_layers,
-    first_constructed,
-    placed,
-    with_construction,
-)
+from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, placed, with_construction
 from tipchain.live.loop_causes import loop_causes
 from tipchain.live.loops import STEP, Loops, Step, compare_loops
 from tipchain.live.places import place_layers, place_pieces
@@ -59,8 +53,19 @@ from tipchain.runs import commit
 
 Builder = Callable[..., Any]
 STAGES = (
-    "data", "train_data", "preflight", "forward", "metric", "predict", "loss", "backward", "optimizer", "schedule", "train", "step",
-)  # fmt: skip
+    "data",
+    "train_data",
+    "preflight",
+    "forward",
+    "metric",
+    "predict",
+    "loss",
+    "backward",
+    "optimizer",
+    "schedule",
+    "train",
+    "step",
+)
 """The stages in the order in which a report has them."""
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
 """What is said of results that depend on them."""
@@ -163,19 +168,31 @@ def align(
     check_pair("step", step)
     for name, value in (("step", step), ("clip", clip), ("schedulers", schedulers)):
         if value is not None and optimizers is None:
-            raise UsageError(
-                f"{name} was given without optimizers\n  expected: optimizers=(torch's builder, Paddle's)"
-            )
+            raise UsageError(f"{name} was given without optimizers\n  expected: optimizers=(torch's builder, Paddle's)")
     clips = clip if isinstance(clip, tuple | list) or clip is None else (clip, None)
     check_pair("clip", clips, lacking=True)
     check_names(names or {}, reference, port)
     given = replace(given, outputs=outputs if isinstance(outputs, tuple) else (outputs, outputs))
     check_outputs(given.outputs)
     work = _Work(
-        sides=sides, models=(reference, port), inputs=given, loss=loss, optimizers=optimizers,
-        schedulers=schedulers, clips=clips or (None, None), step=step, iterations=iterations, training=training, names=with_ignored(names or {}, ignore, reference, port), seed=seed,
-        causes=causes, equal_nan=equal_nan, fed=fed, raw=inputs if named else inputs[ARGS], pace=Pace(within, progress),
-    )  # fmt: skip
+        sides=sides,
+        models=(reference, port),
+        inputs=given,
+        loss=loss,
+        optimizers=optimizers,
+        schedulers=schedulers,
+        clips=clips or (None, None),
+        step=step,
+        iterations=iterations,
+        training=training,
+        names=with_ignored(names or {}, ignore, reference, port),
+        seed=seed,
+        causes=causes,
+        equal_nan=equal_nan,
+        fed=fed,
+        raw=inputs if named else inputs[ARGS],
+        pace=Pace(within, progress),
+    )
     store = Store()
     try:
         work.check_data()
@@ -236,9 +253,7 @@ class _Work:
             if self.loss is not None:
                 self._stage("loss", self._check_loss, located, self.loss)
                 if self.found.stages["loss"] is not Outcome.PASS and located.losses and not self.pace.over:
-                    located = self._locate(
-                        store, pairs, losses=False
-                    )  # another loss is no fault of the layers
+                    located = self._locate(store, pairs, losses=False)  # another loss is no fault of the layers
             self.found.layers[:] = located.verdicts
             self.first = located.first
             self.found.histograms[:] = count_all(located, store, located.first)
@@ -264,9 +279,7 @@ class _Work:
         if located is not None:
             of_layers, places = explain_layers(
                 located,
-                [
-                    one for one in self.found.layers if one not in self.of_buffers
-                ],  # their causes are told already
+                [one for one in self.found.layers if one not in self.of_buffers],  # their causes are told already
                 self.found.findings,
                 self.sides,
                 self.models,
@@ -287,9 +300,13 @@ class _Work:
         self.found.findings[:] = [finding]
         self._end("preflight", Outcome.FAIL, f"{finding.message}; nothing else was compared")
         cause = Diagnosis(
-            code=finding.code, port_path="", message=finding.message,
-            evidence="parameters whose elements are all equal were not counted", explained=None, fix=finding.fix,
-        )  # fmt: skip
+            code=finding.code,
+            port_path="",
+            message=finding.message,
+            evidence="parameters whose elements are all equal were not counted",
+            explained=None,
+            fix=finding.fix,
+        )
         self.found.diagnoses.append(cause)
         return True
 
@@ -308,12 +325,7 @@ class _Work:
     def _locate(self, store: Store, pairs: list[LayerPair], *, losses: bool = True) -> Located:
         """Run both models and compare their layers; backward starts from the losses, if there are some that run."""
         locator = Locator(
-            self.sides,
-            store,
-            seed=self.seed,
-            training=self.training,
-            pace=self.pace,
-            equal_nan=self.equal_nan,
+            self.sides, store, seed=self.seed, training=self.training, pace=self.pace, equal_nan=self.equal_nan
         )
         if losses and self.loss is not None:
             try:
@@ -326,15 +338,16 @@ class _Work:
 
     def report(self) -> AlignmentReport:
         """Return what was found."""
-        told = [
-            self._staged(one) for one in sorted(self.found.diagnoses, key=lambda one: one.code == UNKNOWN)
-        ]
+        told = [self._staged(one) for one in sorted(self.found.diagnoses, key=lambda one: one.code == UNKNOWN)]
         return replace(
-            self.found, stages={name: self.found.stages[name] for name in STAGES if name in self.found.stages},
+            self.found,
+            stages={name: self.found.stages[name] for name in STAGES if name in self.found.stages},
             first_divergence=self.first or first_constructed(self.found.findings, self.sides, self.models),
-            diagnoses=place_pieces(place_layers(told, self.sides, self.models), self._pieces()), versions=versions(),
-            command=self._call(), origin=self._origin(),
-        )  # fmt: skip
+            diagnoses=place_pieces(place_layers(told, self.sides, self.models), self._pieces()),
+            versions=versions(),
+            command=self._call(),
+            origin=self._origin(),
+        )
 
     def _origin(self) -> dict[str, str]:
         """Return which models were compared, when, and at which commit of the folder that this runs in."""
@@ -349,29 +362,26 @@ class _Work:
             return cause
         # A cause may be told of a layer within the one whose verdict says that it is at fault.
         around = [
-            one
-            for one in self.found.layers
-            if one.at_fault and below(cause.port_path, one.port_path) is not None
+            one for one in self.found.layers if one.at_fault and below(cause.port_path, one.port_path) is not None
         ]
-        fault = (
-            max(around, key=lambda one: len(one.port_path), default=None)
-            if cause.port_path not in PIECES
-            else None
-        )
+        fault = max(around, key=lambda one: len(one.port_path), default=None) if cause.port_path not in PIECES else None
         if fault is not None:
             stage = "preflight" if fault.direction == "construction" else fault.direction
             return replace(cause, stage=stage, reference_path=fault.reference_path)
-        built = next(
-            (one.reference_path for one in self.found.findings if one.port_path == cause.port_path), ""
-        )
+        built = next((one.reference_path for one in self.found.findings if one.port_path == cause.port_path), "")
         return replace(cause, stage="preflight", reference_path=built)
 
     def _pieces(self) -> dict[str, tuple[Any, Any]]:
         """Return what surrounds the models, by what causes call it."""
         given: dict[str, Any] = {
-            "loss": self.loss, "optimizer": self.optimizers, "scheduler": self.schedulers, STEP: self.step,
-            "metric": self.fed.metrics, PREDICT: self.fed.predict, **self.fed.data,
-        }  # fmt: skip
+            "loss": self.loss,
+            "optimizer": self.optimizers,
+            "scheduler": self.schedulers,
+            STEP: self.step,
+            "metric": self.fed.metrics,
+            PREDICT: self.fed.predict,
+            **self.fed.data,
+        }
         return {name: tuple(pair) for name, pair in given.items() if pair is not None}
 
     def _call(self) -> str:
@@ -420,9 +430,7 @@ class _Work:
         """Judge the forward stage: the layers, and the models' outputs as a whole."""
         self.found.unmatched.update(
             {
-                "reference": [
-                    tell_call(call) for call in located.matching.reference_only if not hands_on(call)
-                ],
+                "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
                 "port": [tell_call(call) for call in located.matching.port_only if not hands_on(call)],
             }
         )
@@ -494,25 +502,18 @@ class _Work:
             rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
         undropped = self._undropped() if direction == "forward" else []
         if undropped:
-            rest += (
-                f"; {', '.join(undropped)} without dropout between layers: its masks cannot be made the same"
-            )
+            rest += f"; {', '.join(undropped)} without dropout between layers: its masks cannot be made the same"
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
         if compared:
             return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{rest}{method}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
-        return (
-            Outcome.PASS,
-            f"no layer could be compared by itself; the models' {what} agree in float64{rest}",
-        )
+        return (Outcome.PASS, f"no layer could be compared by itself; the models' {what} agree in float64{rest}")
 
     def _undropped(self) -> list[str]:
         """Return the port's layers that are compared without a dropout that they have in the mode that was asked for."""
         side, model = self.sides[1], self.models[1]
-        return [
-            path or "the model" for path, one in side.layers(model) if self.training and side.undropped(one)
-        ]
+        return [path or "the model" for path, one in side.layers(model) if self.training and side.undropped(one)]
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None, store: Store) -> None:
         """Compare what can be compared without running anything."""
@@ -573,17 +574,12 @@ class _Work:
 
     def _check_metrics(self, located: Located | None) -> None:
         run = None if located is None else located.reference
-        outputs = (
-            None
-            if run is None
-            else put_back(run.structure, [as_float(one, double=False) for one in run.outputs])
-        )
+        outputs = None if run is None else put_back(run.structure, [as_float(one, double=False) for one in run.outputs])
         self._take("metric", self.fed.check_metrics(self.sides, outputs, self.inputs.labels))
 
     def _check_predictions(self) -> None:
         self._take(
-            PREDICT,
-            self.fed.check_predictions(self.sides, self.models, self.raw, self.seed, causes=self.causes),
+            PREDICT, self.fed.check_predictions(self.sides, self.models, self.raw, self.seed, causes=self.causes)
         )
 
     def _check_optimizers(self, builders: tuple[Builder, Builder]) -> None:
@@ -636,14 +632,20 @@ class _Work:
         if done.outcome is Outcome.FAIL and self.causes and done.step is not None:
             self.found.diagnoses.extend(replace(one, stage=STEP) for one in loop_causes(loops, done.step))
 
-    def _recipe(
-        self, pairs: list[LayerPair], located: Located | None, losses: tuple[Loss, Loss] | None
-    ) -> Recipe:
+    def _recipe(self, pairs: list[LayerPair], located: Located | None, losses: tuple[Loss, Loss] | None) -> Recipe:
         draws = Draws(self.seed) if located is None else located.port.draws
         return Recipe(
-            sides=self.sides, copied=self._copied, inputs=self.inputs, losses=losses, build=self._build,
-            pairs=pairs, iterations=self.iterations, seed=self.seed, clips=self.clips, draws=draws,
-        )  # fmt: skip
+            sides=self.sides,
+            copied=self._copied,
+            inputs=self.inputs,
+            losses=losses,
+            build=self._build,
+            pairs=pairs,
+            iterations=self.iterations,
+            seed=self.seed,
+            clips=self.clips,
+            draws=draws,
+        )
 
     def _copied(self, number: int) -> Any:
         """Return a fresh float64 copy of a model; the rules of optimizers may read the names of parameters."""

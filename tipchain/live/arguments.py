@@ -26,18 +26,13 @@ def check_models(reference: Any, port: Any) -> None:
     import paddle
     import torch
 
-    kinds: tuple[tuple[Any, str], ...] = (
-        (torch.nn.Module, "torch.nn.Module"),
-        (paddle.nn.Layer, "paddle.nn.Layer"),
-    )
+    kinds: tuple[tuple[Any, str], ...] = ((torch.nn.Module, "torch.nn.Module"), (paddle.nn.Layer, "paddle.nn.Layer"))
     if isinstance(reference, kinds[1][0]) and isinstance(port, kinds[0][0]):
         raise UsageError(
             "the models are swapped: the reference is a paddle.nn.Layer, the port a torch.nn.Module\n"
             "  expected: the torch module first, then the Paddle layer"
         )
-    for where, model, (kind, name) in zip(
-        ("the reference", "the port"), (reference, port), kinds, strict=True
-    ):
+    for where, model, (kind, name) in zip(("the reference", "the port"), (reference, port), kinds, strict=True):
         if not isinstance(model, kind):
             raise UsageError(f"{where} is a {_kind(model)}\n  expected: a {name}")
 
@@ -92,13 +87,18 @@ def read_arrays(path: Path) -> dict[str, Any]:
 
 def _gather(arrays: dict[str, Any], name: str, path: Path) -> None:
     """Put ``name_0``, ``name_1`` in place as a tuple, and ``name.key`` as a mapping."""
-    numbered = {int(one.removeprefix(f"{name}_")): one for one in arrays
-                if one.startswith(f"{name}_") and one.removeprefix(f"{name}_").isdecimal()}  # fmt: skip
+    numbered = {
+        int(one.removeprefix(f"{name}_")): one
+        for one in arrays
+        if one.startswith(f"{name}_") and one.removeprefix(f"{name}_").isdecimal()
+    }
     named = [one for one in arrays if name == LABELS and one.startswith(f"{name}.")]
     ways = [bool(numbered), bool(named), name in arrays]
     if sum(ways) > 1:
-        raise UsageError(f"{path}: holds {name} in several forms\n  expected: {name}, or {name}_0, {name}_1, …"
-                         + (f", or {name}.KEY" if name == LABELS else ""))  # fmt: skip
+        raise UsageError(
+            f"{path}: holds {name} in several forms\n  expected: {name}, or {name}_0, {name}_1, …"
+            + (f", or {name}.KEY" if name == LABELS else "")
+        )
     if numbered:
         arrays[name] = tuple(arrays.pop(numbered[number]) for number in sorted(numbered))
     elif named:

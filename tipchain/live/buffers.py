@@ -42,9 +42,13 @@ class _Called:
 
 
 def check_buffers(
-    sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: ModelInputs, names: Mapping[str, str],
-    located: Located, limit: float,
-) -> tuple[list[LayerVerdict], list[Diagnosis]]:  # fmt: skip
+    sides: tuple[LiveSide, LiveSide],
+    models: tuple[Any, Any],
+    inputs: ModelInputs,
+    names: Mapping[str, str],
+    located: Located,
+    limit: float,
+) -> tuple[list[LayerVerdict], list[Diagnosis]]:
     """Call both models once and compare the buffers that the call changes; those of the frameworks' norms are left out.
 
     Args:
@@ -78,22 +82,40 @@ def check_buffers(
             continue
         told = f"after one call its buffer `{leaf}` differs: relative {apart:.3g} in float64"
         if ours.moved(name) != theirs.moved(name):
-            stays = "one call changes its buffer `{}`, the reference's stays" if theirs.moved(name) else "one call leaves its buffer `{}` as it is, the reference's changes"  # fmt: skip
+            stays = (
+                "one call changes its buffer `{}`, the reference's stays"
+                if theirs.moved(name)
+                else "one call leaves its buffer `{}` as it is, the reference's changes"
+            )
             told = stays.format(leaf)
         layer = layers[1].get(port)
         shown = f"`{port}`" if port else "the model"
         verdicts[port] = LayerVerdict(
-            reference_path=path, port_path=port, reference_type=type(layers[0].get(path)).__name__, port_type=type(layer).__name__,
-            turn=0, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS, method="float64", reason=told,
-        )  # fmt: skip
+            reference_path=path,
+            port_path=port,
+            reference_type=type(layers[0].get(path)).__name__,
+            port_type=type(layer).__name__,
+            turn=0,
+            direction="forward",
+            inherited=0.0,
+            own=apart,
+            ratio=None,
+            closeness=Closeness.DIFFERS,
+            method="float64",
+            reason=told,
+        )
         mode = "train" if getattr(layer, "training", False) else "eval"
         why, code = whys[name][1], whys[name][0] or "buffer-update"
         causes.append(
             Diagnosis(
-                code=code, port_path=port, message=f"{shown}: {told}{f': {why}' if why else ''}; both are in {mode} mode", explained=None,
-                evidence="the outputs of this call agree; those of later calls need not", fix=f"update `{leaf}` of {shown} in {mode} mode as the reference does",
+                code=code,
+                port_path=port,
+                message=f"{shown}: {told}{f': {why}' if why else ''}; both are in {mode} mode",
+                explained=None,
+                evidence="the outputs of this call agree; those of later calls need not",
+                fix=f"update `{leaf}` of {shown} in {mode} mode as the reference does",
             )
-        )  # fmt: skip
+        )
     return list(verdicts.values()), causes
 
 
@@ -122,24 +144,34 @@ def _why(name: str, ours: _Called, theirs: _Called, agreeing: Sequence[str]) -> 
     layer = name.rpartition(".")[0]
     twin = next(
         (
-            one for one in theirs.after
-            if one != name and one in ours.after and one.rpartition(".")[0] == layer and theirs.moved(one)
-            and np.array_equal(theirs.after[one], theirs.after[name]) and not np.array_equal(ours.after[one], ours.after[name])
-        ), None,
-    )  # fmt: skip
+            one
+            for one in theirs.after
+            if one != name
+            and one in ours.after
+            and one.rpartition(".")[0] == layer
+            and theirs.moved(one)
+            and np.array_equal(theirs.after[one], theirs.after[name])
+            and not np.array_equal(ours.after[one], ours.after[name])
+        ),
+        None,
+    )
     if twin is not None:
-        return "shared-buffer", f"it is always equal to `{twin.rpartition('.')[2]}`: both names are one tensor, a copy (`clone`) is missing"  # fmt: skip
+        return (
+            "shared-buffer",
+            f"it is always equal to `{twin.rpartition('.')[2]}`: both names are one tensor, a copy (`clone`) is missing",
+        )
     steps = [held.after[name] - ours.before[name] for held in (ours, theirs)]
     factor = float((steps[0] * steps[1]).sum() / max(float((steps[0] ** 2).sum()), TINY))
     if factor and relative(steps[1], factor * steps[0]) <= SAME_SINGLE:
         return "buffer-momentum", (
             f"it moves {factor:.6g} times as far as the reference's: its decay (momentum) is another one, or is taken for its complement"
         )
-    beside = [
-        one.rpartition(".")[2] for one in agreeing if one.rpartition(".")[0] == layer and theirs.moved(one)
-    ]
+    beside = [one.rpartition(".")[2] for one in agreeing if one.rpartition(".")[0] == layer and theirs.moved(one)]
     if beside:
-        return "", f"{', '.join(f'`{one}`' for one in beside)}, which the call changes too, {'agrees' if len(beside) == 1 else 'agree'}: what is made of them differs (a division, its smoothing or epsilon)"  # fmt: skip
+        return (
+            "",
+            f"{', '.join(f'`{one}`' for one in beside)}, which the call changes too, {'agrees' if len(beside) == 1 else 'agree'}: what is made of them differs (a division, its smoothing or epsilon)",
+        )
     return "", ""
 
 
@@ -167,9 +199,7 @@ def _by_values(ours: _Called, theirs: _Called, located: Located, limit: float) -
     return found
 
 
-def _called(
-    side: LiveSide, model: Any, inputs: ModelInputs, run: TracedRun, match: Mapping[str, str]
-) -> _Called:  # fmt: skip
+def _called(side: LiveSide, model: Any, inputs: ModelInputs, run: TracedRun, match: Mapping[str, str]) -> _Called:
     before = _held(side, model, match)
     with side.precision(double=True), side.randomness(run.draws.again()), side.recording(gradient=False):
         call_model(side, model, bind(model, inputs), double=True)

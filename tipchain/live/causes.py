@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tipchain.parity.diagnose.diagnose import (
-    CONSTRUCTED,
-    LEAST_RUNS,
-    MOST_RUNS,
-    diagnose,
-    said_alike,
-    unsearched,
-)
+from tipchain.parity.diagnose.diagnose import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, diagnose, said_alike, unsearched
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.locate import Located
 from tipchain.parity.locate.sides import LiveSide
@@ -38,9 +31,15 @@ LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not o
 
 
 def explain_layers(
-    located: Located, verdicts: Sequence[LayerVerdict], findings: Sequence[Finding], sides: tuple[LiveSide, LiveSide],
-    models: tuple[Any, Any], store: Store, seed: int, pace: Pace | None = None,
-) -> tuple[list[Diagnosis], dict[str, str]]:  # fmt: skip
+    located: Located,
+    verdicts: Sequence[LayerVerdict],
+    findings: Sequence[Finding],
+    sides: tuple[LiveSide, LiveSide],
+    models: tuple[Any, Any],
+    store: Store,
+    seed: int,
+    pace: Pace | None = None,
+) -> tuple[list[Diagnosis], dict[str, str]]:
     """Return the causes of the faults, one that several layers share once, and where the code stands that is wrong.
 
     A layer's fault may be that of the code around it, or of one layer inside: the second value has the path of that by
@@ -81,9 +80,17 @@ def explain_layers(
         if searched == SEARCHED and group is None and not like:
             continue
         cause = diagnose(
-            located, verdict, sides, store, models=models, seed=seed, findings=serious, like=like, pace=pace,
+            located,
+            verdict,
+            sides,
+            store,
+            models=models,
+            seed=seed,
+            findings=serious,
+            like=like,
+            pace=pace,
             most=MOST_RUNS if searched < SEARCHED else LEAST_RUNS,
-        )  # fmt: skip
+        )
         stage = "preflight" if verdict.direction == "construction" else verdict.direction
         cause = replace(cause, stage=stage, reference_path=_counterpart(cause.port_path, verdict, located))
         if cause.code != UNKNOWN:
@@ -113,7 +120,7 @@ def placed(
     types = [
         type(dict(layers).get(one)).__name__
         for layers, one in ((models[0].named_modules(), ours), (models[1].named_sublayers(include_self=True), path))
-    ]  # fmt: skip
+    ]
     return replace(verdict, port_path=path, port_type=types[1], reference_path=ours, reference_type=types[0])
 
 
@@ -147,7 +154,7 @@ def _is_same(one: Diagnosis, other: Diagnosis) -> bool:
     """Tell whether two layers have one cause: said in the same words of each, and with the same fix."""
     if UNKNOWN in (one.code, other.code) or one.code != other.code:
         return False
-    texts = [(said_alike(each.message, each.port_path), said_alike(each.fix, each.port_path)) for each in (one, other)]  # fmt: skip
+    texts = [(said_alike(each.message, each.port_path), said_alike(each.fix, each.port_path)) for each in (one, other)]
     return texts[0] == texts[1]
 
 
@@ -169,9 +176,11 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     pieces = {one.kind for one in serious if one.kind in PIECES}
     paths = {one.port_path for one in serious}
     kept = [
-        one for one in diagnoses
-        if not (one.code == UNKNOWN and one.port_path in pieces) and not (one.code in DESCRIBING and one.port_path in paths)
-    ]  # fmt: skip
+        one
+        for one in diagnoses
+        if not (one.code == UNKNOWN and one.port_path in pieces)
+        and not (one.code in DESCRIBING and one.port_path in paths)
+    ]
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for one in serious:
         said = said_alike(one.message, one.port_path), said_alike(one.fix, one.port_path)
@@ -181,7 +190,7 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
         for ones in groups.values()
     ]
     first = next((one.port_path for one in diagnoses), None)
-    ahead = [one for one in more if first in one.layers and first not in [each.port_path for each in kept]]  # fmt: skip
+    ahead = [one for one in more if first in one.layers and first not in [each.port_path for each in kept]]
     return [*ahead, *kept, *(one for one in more if one not in ahead)]
 
 
@@ -189,9 +198,7 @@ def _as_built(cause: Diagnosis, findings: Sequence[Finding]) -> Diagnosis:
     """Return a cause about an index of padding in the words of construction, which knows what the index does in Paddle."""
     if cause.code not in PADDING:
         return cause
-    built = next(
-        (one for one in grave(findings) if one.code in PADDING and cause.port_path == one.port_path), None
-    )
+    built = next((one for one in grave(findings) if one.code in PADDING and cause.port_path == one.port_path), None)
     return cause if built is None else replace(cause, message=built.message, fix=built.fix)
 
 
@@ -201,12 +208,8 @@ def _covers(cause: Diagnosis, finding: Finding) -> bool:
         return cause.port_path == finding.kind and cause.code != UNKNOWN
     if cause.code == UNKNOWN or finding.port_path not in cause.layers:
         return False
-    shows = (
-        finding.kind in ("argument", "parameter") and finding.effect == "here" and finding.code not in LATER
-    )
-    return cause.says(finding) or (
-        shows and (cause.explained or 0.0) >= EXPLAINED and cause.code not in DESCRIBING
-    )
+    shows = finding.kind in ("argument", "parameter") and finding.effect == "here" and finding.code not in LATER
+    return cause.says(finding) or (shows and (cause.explained or 0.0) >= EXPLAINED and cause.code not in DESCRIBING)
 
 
 def grave(findings: Sequence[Finding]) -> list[Finding]:
@@ -224,20 +227,32 @@ def first_constructed(
         return None
     layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]
     types = [
-        type(layers[number].get(path)).__name__
-        for number, path in enumerate((found.reference_path, found.port_path))
+        type(layers[number].get(path)).__name__ for number, path in enumerate((found.reference_path, found.port_path))
     ]
     return LayerVerdict(
-        reference_path=found.reference_path, port_path=found.port_path, reference_type=types[0], port_type=types[1],
-        turn=0, direction="construction", inherited=0.0, own=None, ratio=None, closeness=Closeness.DIFFERS,
-        method="float64", reason=found.message,
-    )  # fmt: skip
+        reference_path=found.reference_path,
+        port_path=found.port_path,
+        reference_type=types[0],
+        port_type=types[1],
+        turn=0,
+        direction="construction",
+        inherited=0.0,
+        own=None,
+        ratio=None,
+        closeness=Closeness.DIFFERS,
+        method="float64",
+        reason=found.message,
+    )
 
 
 def of_finding(finding: Finding) -> Diagnosis:
     """Return a difference of construction as a cause."""
     piece = finding.kind if finding.kind in PIECES else ""
     return Diagnosis(
-        code=finding.code, port_path=finding.port_path or piece, message=finding.message,
-        evidence=f"reference {finding.reference}, port {finding.port}", explained=None, fix=finding.fix,
-    )  # fmt: skip
+        code=finding.code,
+        port_path=finding.port_path or piece,
+        message=finding.message,
+        evidence=f"reference {finding.reference}, port {finding.port}",
+        explained=None,
+        fix=finding.fix,
+    )

@@ -83,10 +83,7 @@ def choose(faults: Sequence[Fault], most: int) -> list[Fault]:
         by_code[fault.code].append(fault)
     spread = [_spread(one) for one in by_code.values()]
     chosen = [
-        one
-        for turn in range(max(map(len, spread), default=0))
-        for kind in spread
-        for one in kind[turn : turn + 1]
+        one for turn in range(max(map(len, spread), default=0)) for kind in spread for one in kind[turn : turn + 1]
     ]
     kept = {id(one) for one in chosen[:most]}
     return [one for one in faults if id(one) in kept]
@@ -156,11 +153,7 @@ def _write(path: str, name: str, change: Callable[[Any], Any]) -> Plant:
 
 def _of_batch_norm(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
     epsilon, momentum = layer._epsilon, layer._momentum  # noqa: SLF001
-    yield (
-        "epsilon",
-        f"epsilon {epsilon * 100:g} instead of {epsilon:g}",
-        _set(path, "_epsilon", epsilon * 100),
-    )
+    yield ("epsilon", f"epsilon {epsilon * 100:g} instead of {epsilon:g}", _set(path, "_epsilon", epsilon * 100))
     yield "momentum", f"momentum {1 - momentum:g}, as torch counts it", _set(path, "_momentum", 1 - momentum)
 
 
@@ -380,9 +373,7 @@ class Certificate:
         if not self.report.passed:
             return "\n".join([*lines, "the port itself does not pass: nothing was planted"])
         caught = sum(one.caught for one in self.planted)
-        lines.append(
-            f"{caught} of {len(self.planted)} planted faults would be caught ({self.possible} are possible)"
-        )
+        lines.append(f"{caught} of {len(self.planted)} planted faults would be caught ({self.possible} are possible)")
         by_code: dict[str, list[Planted]] = defaultdict(list)
         for one in self.planted:
             by_code[one.code].append(one)
@@ -399,9 +390,14 @@ class Certificate:
 
 
 def certify(
-    reference: Any, port: Any, inputs: Mapping[str, Any], *, most: int = MOST,
-    tell: Callable[[int, int], object] = lambda *_: None, **options: Any,
-) -> Certificate:  # fmt: skip
+    reference: Any,
+    port: Any,
+    inputs: Mapping[str, Any],
+    *,
+    most: int = MOST,
+    tell: Callable[[int, int], object] = lambda *_: None,
+    **options: Any,
+) -> Certificate:
     """Plant faults into copies of the port, one at a time, and see which of them `tipchain.align` catches.
 
     Args:
@@ -419,9 +415,11 @@ def certify(
     if not report.passed:
         return Certificate(report=report, planted=(), possible=0)
     faults = faults_of(
-        port, loss=options.get("loss") is not None, optimizer=_built(reference, port, options),
+        port,
+        loss=options.get("loss") is not None,
+        optimizer=_built(reference, port, options),
         schedule=(options.get("schedulers") or (None, None))[1] is not None,
-    )  # fmt: skip
+    )
     planted: list[Planted] = []
     chosen = choose(faults, most)
     for number, fault in enumerate(chosen, 1):
@@ -443,9 +441,7 @@ def _built(reference: Any, port: Any, options: Mapping[str, Any]) -> Any:
     return build_both(sides, options["optimizers"], models, options.get("schedulers"))[1]
 
 
-def _plant(
-    reference: Any, port: Any, inputs: Mapping[str, Any], options: Mapping[str, Any], fault: Fault
-) -> Planted:
+def _plant(reference: Any, port: Any, inputs: Mapping[str, Any], options: Mapping[str, Any], fault: Fault) -> Planted:
     """Plant one fault and align."""
     changed = {**options, "causes": False}
     model = port
@@ -458,15 +454,18 @@ def _plant(
         name_alike(port, model)
         fault.plant(model)
     report = align(reference, model, inputs, **changed)
-    stages = tuple(
-        name for name, outcome in report.stages.items() if outcome in (Outcome.FAIL, Outcome.ERROR)
-    )
+    stages = tuple(name for name, outcome in report.stages.items() if outcome in (Outcome.FAIL, Outcome.ERROR))
     first = report.first_divergence
     located = None if fault.piece in pairs else first is not None and _names(first.port_path, fault.port_path)
     return Planted(
-        code=fault.code, piece=fault.piece, port_path=fault.port_path, what=fault.what, caught=bool(stages),
-        stages=stages, located=located,
-    )  # fmt: skip
+        code=fault.code,
+        piece=fault.piece,
+        port_path=fault.port_path,
+        what=fault.what,
+        caught=bool(stages),
+        stages=stages,
+        located=located,
+    )
 
 
 def _names(found: str, planted: str) -> bool:

@@ -15,19 +15,7 @@ from tipchain.parity.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.parity.rounding import SAME_DOUBLE, UNIT
 from tipchain.report.html.causes import causes, short_cause
 from tipchain.report.html.chart import Chart, decades, figure, lanes, linear
-from tipchain.report.html.page import (
-    Markup,
-    asset,
-    element,
-    exactly,
-    many,
-    markup,
-    number,
-    page,
-    path,
-    prose,
-    table,
-)
+from tipchain.report.html.page import Markup, asset, element, exactly, many, markup, number, page, path, prose, table
 from tipchain.report.html.parts import Section, banner, facts_line, fix, notes, origin, outcome, sections
 
 # The layers of a report as a tree that opens and closes, each with its error and what it inherited.
@@ -109,28 +97,35 @@ def layer_tree(verdicts: Sequence[LayerVerdict]) -> Markup:
     """Return the tree of the layers, with what narrows it down."""
     root = grow(verdicts)
     present = {one.closeness for one in verdicts}
-    legend = [
-        element("li", _sign(one), " ", MEANINGS[one]) for one in reversed(ORDER) if one in present
-    ]  # fmt: skip
+    legend = [element("li", _sign(one), " ", MEANINGS[one]) for one in reversed(ORDER) if one in present]
     heads = element(
-        "div", element("span", "layer of the port"), element("span", "reference", class_="ref"),
-        [element("span", element("b", one), element("span", "own"), element("span", "inherited"), class_="errors")
-         for one in DIRECTIONS],
-        class_="heads", aria_hidden="true",
-    )  # fmt: skip
+        "div",
+        element("span", "layer of the port"),
+        element("span", "reference", class_="ref"),
+        [
+            element("span", element("b", one), element("span", "own"), element("span", "inherited"), class_="errors")
+            for one in DIRECTIONS
+        ],
+        class_="heads",
+        aria_hidden="true",
+    )
     return markup(
-        element("ul", legend, class_="legend"), _controls(),
+        element("ul", legend, class_="legend"),
+        _controls(),
         element("div", heads, _row(root, 0, everything=root.rows() <= FEW), class_="tree", id="tree"),
-    )  # fmt: skip
+    )
 
 
 def _controls() -> Markup:
     """Return what narrows the tree down; a page without JavaScript does not show it."""
     only = element("label", element("input", type="checkbox", id="only-fault"), " only at fault")
     text = element(
-        "label", element("span", "filter "),
-        element("input", type="search", id="filter", placeholder="path or class", autocomplete="off", spellcheck="false"),
-    )  # fmt: skip
+        "label",
+        element("span", "filter "),
+        element(
+            "input", type="search", id="filter", placeholder="path or class", autocomplete="off", spellcheck="false"
+        ),
+    )
     buttons = [
         element("button", words, type="button", id=name)
         for name, words in (("open-all", "open all"), ("close-all", "close all"))
@@ -147,25 +142,35 @@ def _row(node: Node, depth: int, *, everything: bool) -> Markup:
     types = list(dict.fromkeys(one.port_type for one in own))
     references = list(dict.fromkeys(one.reference_path or "the model" for one in own))
     name = element(
-        "span", element("b", path(node.name)), element("i", types[0]) if types else None,
-        element("em", f"{faults:,} at fault inside") if faults else None, class_="name",
-    )  # fmt: skip
+        "span",
+        element("b", path(node.name)),
+        element("i", types[0]) if types else None,
+        element("em", f"{faults:,} at fault inside") if faults else None,
+        class_="name",
+    )
     shown = own or below
     summary = element(
-        "summary", name, element("span", [path(one) for one in references[:1]], class_="ref"),
+        "summary",
+        name,
+        element("span", [path(one) for one in references[:1]], class_="ref"),
         [_errors(one, shown, rolled=not own) for one in DIRECTIONS],
         style=f"--depth:{depth}",
-    )  # fmt: skip
-    body = (
-        element("div", [_told(one) for one in own], class_="told", style=f"--depth:{depth}") if own else None
     )
+    body = element("div", [_told(one) for one in own], class_="told", style=f"--depth:{depth}") if own else None
     at_fault = any(one.at_fault for one in own)
     return element(
-        "details", summary, body, [_row(one, depth + 1, everything=everything) for one in node.children.values()],
+        "details",
+        summary,
+        body,
+        [_row(one, depth + 1, everything=everything) for one in node.children.values()],
         open=not depth or bool(faults) or (everything and bool(node.children)) or (at_fault and not node.children),
         class_="fault" if at_fault else None,
-        data_find=" ".join(dict.fromkeys([node.path, *types, *references, *(one.reference_type for one in own)])).lower() if own else None,
-    )  # fmt: skip
+        data_find=" ".join(
+            dict.fromkeys([node.path, *types, *references, *(one.reference_type for one in own)])
+        ).lower()
+        if own
+        else None,
+    )
 
 
 def _errors(direction: str, verdicts: Iterable[LayerVerdict], *, rolled: bool) -> Markup:
@@ -176,16 +181,16 @@ def _errors(direction: str, verdicts: Iterable[LayerVerdict], *, rolled: bool) -
     worst = max(found, key=lambda one: (ORDER.index(one.closeness), one.own or 0.0))
     inherited = max(one.inherited for one in found)
     return element(
-        "span", element("b", direction), element("span", _sign(worst.closeness), " ", number(worst.own)),
+        "span",
+        element("b", direction),
+        element("span", _sign(worst.closeness), " ", number(worst.own)),
         element("span", number(inherited), class_="inherited"),
         class_=f"errors {SLUGS[worst.closeness]}{' rolled' if rolled else ''}",
-    )  # fmt: skip
+    )
 
 
 def _sign(closeness: Closeness) -> Markup:
-    return element(
-        "span", SIGNS[closeness], class_=f"sign {SLUGS[closeness]}", role="img", aria_label=closeness.value
-    )
+    return element("span", SIGNS[closeness], class_=f"sign {SLUGS[closeness]}", role="img", aria_label=closeness.value)
 
 
 def _told(one: LayerVerdict) -> Markup:
@@ -194,13 +199,25 @@ def _told(one: LayerVerdict) -> Markup:
     times = "" if one.ratio is None else f" ({one.ratio:.3g} times the reference's own float32 error)"
     method = "" if one.method == "float64" else "; held against float32, for the port does not run in float64"
     return element(
-        "p", element("b", call), ": ", _sign(one.closeness), " ", one.closeness.value, ": ", one.reason,
+        "p",
+        element("b", call),
+        ": ",
+        _sign(one.closeness),
+        " ",
+        one.closeness.value,
+        ": ",
+        one.reason,
         element("span", f"own {number(one.own)}{times}, inherited {number(one.inherited)}{method}", class_="numbers"),
         element(
-            "span", "port ", element("code", path(one.port_path or "the model")), f" {one.port_type}, reference ",
-            element("code", path(one.reference_path or "the model")), f" {one.reference_type}", class_="numbers",
+            "span",
+            "port ",
+            element("code", path(one.port_path or "the model")),
+            f" {one.port_type}, reference ",
+            element("code", path(one.reference_path or "the model")),
+            f" {one.reference_type}",
+            class_="numbers",
         ),
-    )  # fmt: skip
+    )
 
 
 def count_layers(verdicts: Sequence[LayerVerdict]) -> str:
@@ -223,9 +240,7 @@ LABEL = 24
 
 def depth_plots(verdicts: Sequence[LayerVerdict]) -> Markup:
     """Return the errors of the layers in the order in which they ran, forward and backward."""
-    found = [
-        _depth(direction, [one for one in verdicts if one.direction == direction]) for direction in DIRECTIONS
-    ]
+    found = [_depth(direction, [one for one in verdicts if one.direction == direction]) for direction in DIRECTIONS]
     return markup(one for one in found if one is not None)
 
 
@@ -234,9 +249,13 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
         return None
     errors = [*(one.own or 0.0 for one in verdicts), *(one.inherited for one in verdicts)]
     chart = Chart(
-        f"own and inherited error, {direction}", (-0.5, len(verdicts) - 0.5), decades([*errors, UNIT]),
-        (f"layers in the order in which {direction} ran", "relative RMS error"), log=True, lanes=lanes(errors),
-    )  # fmt: skip
+        f"own and inherited error, {direction}",
+        (-0.5, len(verdicts) - 0.5),
+        decades([*errors, UNIT]),
+        (f"layers in the order in which {direction} ran", "relative RMS error"),
+        log=True,
+        lanes=lanes(errors),
+    )
     chart.level(UNIT, "unit")
     faults = [place for place, one in enumerate(verdicts) if one.at_fault]
     if faults:
@@ -255,9 +274,7 @@ def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
             if own:
                 kind = f"{SLUGS[closeness]}{' faint' if double else ''}"
                 chart.dots([place for place, _ in own], [value for _, value in own], f"{kind}{small}")
-                keys.append(
-                    (f"dot {kind}", f"own: {closeness.value}{', in float64 alone' if double else ''}")
-                )
+                keys.append((f"dot {kind}", f"own: {closeness.value}{', in float64 alone' if double else ''}"))
     keys.append(("line unit", "one rounding to float32"))
     return figure(element("b", direction.capitalize()), chart.svg(), keys)
 
@@ -295,15 +312,27 @@ class Pair:
 
 
 PAIRS = (
-    Pair(title="Loss in training", reference="train/reference", port="train/port", allowed="train/allowed", unit="loss"),
-    Pair(title="Learning rate in training", reference="lr/reference", port="lr/port", unit="learning rate", stairs=True),
-    Pair(title="Learning rate of the schedules", reference="reference_lr", port="port_lr", step="step", unit="learning rate",
-         stairs=True),
     Pair(
-        title="Size of the optimizers' updates, both given the same gradients", reference="reference_update",
-        port="port_update", unit="RMS of the updates",
+        title="Loss in training", reference="train/reference", port="train/port", allowed="train/allowed", unit="loss"
     ),
-)  # fmt: skip
+    Pair(
+        title="Learning rate in training", reference="lr/reference", port="lr/port", unit="learning rate", stairs=True
+    ),
+    Pair(
+        title="Learning rate of the schedules",
+        reference="reference_lr",
+        port="port_lr",
+        step="step",
+        unit="learning rate",
+        stairs=True,
+    ),
+    Pair(
+        title="Size of the optimizers' updates, both given the same gradients",
+        reference="reference_update",
+        port="port_update",
+        unit="RMS of the updates",
+    ),
+)
 
 
 def curve_plots(curves: Mapping[str, Sequence[float]]) -> Markup:
@@ -311,7 +340,7 @@ def curve_plots(curves: Mapping[str, Sequence[float]]) -> Markup:
     known = {name for pair in PAIRS for name in (pair.reference, pair.port, pair.allowed)}
     found = [
         part for pair in PAIRS if curves.get(pair.reference) and curves.get(pair.port) for part in _both(pair, curves)
-    ]  # fmt: skip
+    ]
     found += [
         _alone(name, values)
         for name, values in curves.items()
@@ -325,15 +354,10 @@ def _both(pair: Pair, curves: Mapping[str, Sequence[float]]) -> Iterator[Markup]
     ours, theirs = (list(curves[name][:count]) for name in (pair.reference, pair.port))
     allowed = list(curves.get(pair.allowed, ()))[:count] if pair.allowed else []
     steps = range(count)
-    chart = Chart(
-        pair.title, _ends(count), linear([*ours, *theirs]), (pair.step, pair.unit),
-    )  # fmt: skip
+    chart = Chart(pair.title, _ends(count), linear([*ours, *theirs]), (pair.step, pair.unit))
     keys = [("line reference", "reference"), ("line port", "port")]
     if len(allowed) == count and allowed:
-        low, high = (
-            chart.y.low,
-            chart.y.high,
-        )  # chaos may allow anything: the band must not flatten the curves
+        low, high = (chart.y.low, chart.y.high)  # chaos may allow anything: the band must not flatten the curves
         edges = [
             [min(max(one + sign * width, low), high) for one, width in zip(ours, allowed, strict=True)]
             for sign in (-1, 1)
@@ -355,9 +379,13 @@ def _apart(pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed: 
     """Return how far two curves are apart, beside what is allowed."""
     apart = [abs(one - other) for one, other in zip(ours, theirs, strict=True)]
     chart = Chart(
-        f"{pair.title}: difference", _ends(len(apart)), decades([*apart, *allowed]),
-        (pair.step, f"difference of the {pair.unit}"), log=True, lanes=lanes([*apart, *allowed]),
-    )  # fmt: skip
+        f"{pair.title}: difference",
+        _ends(len(apart)),
+        decades([*apart, *allowed]),
+        (pair.step, f"difference of the {pair.unit}"),
+        log=True,
+        lanes=lanes([*apart, *allowed]),
+    )
     steps = range(len(apart))
     chart.line(steps, allowed, "allowed")
     chart.line(steps, apart, "port")
@@ -370,20 +398,21 @@ def _apart(pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed: 
     return figure(markup(element("b", f"{pair.title}, difference"), words), chart.svg(), keys)
 
 
-def _curve_values(
-    pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed: Sequence[float]
-) -> Markup:
+def _curve_values(pair: Pair, ours: Sequence[float], theirs: Sequence[float], allowed: Sequence[float]) -> Markup:
     every = max(1, -(-len(ours) // ROWS))
     steps = [step for step in range(len(ours)) if step % every == 0 or step == len(ours) - 1]
     heads = [pair.step, "reference", "port", "difference", *(["allowed"] if allowed else [])]
     rows = [
-        [str(step), exactly(ours[step]), exactly(theirs[step]), number(theirs[step] - ours[step]),
-         *([number(allowed[step]) if isfinite(allowed[step]) else "any"] if allowed else [])]
+        [
+            str(step),
+            exactly(ours[step]),
+            exactly(theirs[step]),
+            number(theirs[step] - ours[step]),
+            *([number(allowed[step]) if isfinite(allowed[step]) else "any"] if allowed else []),
+        ]
         for step in steps
-    ]  # fmt: skip
-    return element(
-        "details", element("summary", "values"), table(heads, rows, class_="numeric"), class_="more"
-    )
+    ]
+    return element("details", element("summary", "values"), table(heads, rows, class_="numeric"), class_="more")
 
 
 def _alone(name: str, values: Sequence[float]) -> Markup:
@@ -415,11 +444,15 @@ def histogram_plots(histograms: Sequence[Histogram]) -> Markup:
     """Return the histograms, one open and the others to be chosen."""
     return markup(
         element(
-            "details", element("summary", prose(one.what)), _histogram(one), open=not place, name="histogram",
+            "details",
+            element("summary", prose(one.what)),
+            _histogram(one),
+            open=not place,
+            name="histogram",
             class_="more",
         )
         for place, one in enumerate(histograms)
-    )  # fmt: skip
+    )
 
 
 def _histogram(one: Histogram) -> Markup:
@@ -436,9 +469,12 @@ def _histogram(one: Histogram) -> Markup:
     edges = [(one.first + place) / PER_DECADE for place in range(len(one.counts) + 1)]
     room = max(0.0, 3 - (edges[-1] - edges[0])) / 2
     chart = Chart(
-        f"differences of {one.what}", (edges[0] - room, edges[-1] + room), (0, max(one.counts) * 1.08),
-        ("absolute difference", "elements"), counts=True,
-    )  # fmt: skip
+        f"differences of {one.what}",
+        (edges[0] - room, edges[-1] + room),
+        (0, max(one.counts) * 1.08),
+        ("absolute difference", "elements"),
+        counts=True,
+    )
     chart.bars(edges, one.counts, "differs" if one.odd else "plain")
     return figure(words, chart.svg(_power), ())
 
@@ -533,23 +569,33 @@ def _where(report: AlignmentReport) -> Markup | None:
     first = report.first_divergence
     if first is None:
         failed = [name for name, outcome in report.stages.items() if outcome in (Outcome.FAIL, Outcome.ERROR)]
-        told = [
-            element("p", element("b", name), ": ", prose(report.reasons.get(name, ""))) for name in failed[:2]
-        ]
+        told = [element("p", element("b", name), ": ", prose(report.reasons.get(name, ""))) for name in failed[:2]]
         return markup(told)
     call = f", call {first.turn}" if first.turn else ""
     return markup(
         element(
-            "p", "First divergence: ", element("code", path(first.port_path or "the model itself")),
+            "p",
+            "First divergence: ",
+            element("code", path(first.port_path or "the model itself")),
             f" ({first.port_type}), {first.direction}{call}; reference ",
-            element("code", path(first.reference_path or "the model itself")), f" ({first.reference_type})",
+            element("code", path(first.reference_path or "the model itself")),
+            f" ({first.reference_type})",
         ),
         element(
-            "p", element("span", SIGNS[first.closeness], class_=f"sign {SLUGS[first.closeness]}", aria_hidden="true"),
-            " ", prose(first.reason),
-            None if first.own is None else ["; ", element("span", f"own error {number(first.own)}", class_="error"), ", ", element("span", f"inherited {number(first.inherited)}", class_="error")],
+            "p",
+            element("span", SIGNS[first.closeness], class_=f"sign {SLUGS[first.closeness]}", aria_hidden="true"),
+            " ",
+            prose(first.reason),
+            None
+            if first.own is None
+            else [
+                "; ",
+                element("span", f"own error {number(first.own)}", class_="error"),
+                ", ",
+                element("span", f"inherited {number(first.inherited)}", class_="error"),
+            ],
         ),
-    )  # fmt: skip
+    )
 
 
 def _why(report: AlignmentReport) -> Markup | None:
@@ -565,10 +611,8 @@ def _why(report: AlignmentReport) -> Markup | None:
 def _stages(report: AlignmentReport) -> Markup:
     """Return the stages with outcome and reason."""
     rows = [
-        (markup(name), outcome(ended),
-         prose(report.reasons.get(name, "")))
-        for name, ended in report.stages.items()
-    ]  # fmt: skip
+        (markup(name), outcome(ended), prose(report.reasons.get(name, ""))) for name, ended in report.stages.items()
+    ]
     if not rows:
         return element("p", "No stage was run.", class_="note")
     return table(("stage", "outcome", "reason"), rows, class_="stages")
@@ -581,9 +625,7 @@ def _findings(found: Sequence[Finding]) -> Markup:
     parts = [_listed(grave)] if grave else []
     if harmless:
         what = many(len(harmless), "difference that changes", "differences that change")
-        parts.append(
-            element("details", element("summary", f"{what} no result"), _listed(harmless), class_="more")
-        )
+        parts.append(element("details", element("summary", f"{what} no result"), _listed(harmless), class_="more"))
     return markup(parts)
 
 
@@ -603,33 +645,38 @@ def _listed(found: Sequence[Finding]) -> Markup:
 def _finding(one: Finding) -> Markup:
     return markup(
         element("p", element("code", one.code, class_="slug"), " ", prose(one.message)),
-        _values(one), fix(one.fix) if one.fix else None,
-    )  # fmt: skip
+        _values(one),
+        fix(one.fix) if one.fix else None,
+    )
 
 
 def _values(one: Finding) -> Markup:
     places = [
-        markup(side, " ", element("code", path(where)) if where else None, ": " if where else "", element("code", value))
+        markup(
+            side, " ", element("code", path(where)) if where else None, ": " if where else "", element("code", value)
+        )
         for side, where, value in (("reference", one.reference_path, one.reference), ("port", one.port_path, one.port))
-    ]  # fmt: skip
+    ]
     return element("p", places[0], "; ", places[1], class_="evidence")
 
 
 def _group(group: Sequence[Finding]) -> Markup:
     first = group[0]
     head = element(
-        "p", element("code", first.code, class_="slug"), f" {many(len(group), 'place')}: ", prose(first.message),
+        "p",
+        element("code", first.code, class_="slug"),
+        f" {many(len(group), 'place')}: ",
+        prose(first.message),
         f", and {many(len(group) - 1, 'other')}",
-    )  # fmt: skip
+    )
     rows = [
         (element("code", path(one.port_path)), element("code", path(one.reference_path)), prose(one.fix))
         for one in group
     ]
     listed = table(("port", "reference", "fix"), rows)
     return markup(
-        head, _values(first),
-        element("details", element("summary", f"all {len(group)} of them"), listed, class_="more"),
-    )  # fmt: skip
+        head, _values(first), element("details", element("summary", f"all {len(group)} of them"), listed, class_="more")
+    )
 
 
 def _unmatched(sides: Iterable[tuple[str, Sequence[str]]]) -> Markup:
@@ -639,8 +686,9 @@ def _unmatched(sides: Iterable[tuple[str, Sequence[str]]]) -> Markup:
             element("h3", f"of the {side}: {len(names)}"),
             element("ul", [element("li", path(name)) for name in names], class_="names"),
         )
-        for side, names in sides if names
-    )  # fmt: skip
+        for side, names in sides
+        if names
+    )
 
 
 def _figures(report: AlignmentReport) -> Markup:

@@ -62,10 +62,15 @@ def launch(request: Mapping[str, Any], *, timeout_s: float | None = None, quiet:
         interrupted = False
         asked.write_text(json.dumps({**request, "report": str(report), "progress": told}))
         with subprocess.Popen(
-            [sys.executable, "-m", "tipchain.live.worker", str(asked)], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+            [sys.executable, "-m", "tipchain.live.worker", str(asked)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
             pass_fds=() if told is None else (told,),
-        ) as process:  # fmt: skip
+        ) as process:
             try:
                 try:
                     output, _ = process.communicate(timeout=timeout_s)
@@ -77,17 +82,13 @@ def launch(request: Mapping[str, Any], *, timeout_s: float | None = None, quiet:
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
                 return Launched(
-                    text=f"ERROR: not finished after {timeout_s:g} s",
-                    exit_code=ExitCode.FAILED,
-                    document=None,
+                    text=f"ERROR: not finished after {timeout_s:g} s", exit_code=ExitCode.FAILED, document=None
                 )
         if report.is_file() and process.returncode == 0:
             document = json.loads(report.read_bytes())
             if interrupted:
                 text = f"interrupted; what was known by then:\n{document['text']}"
-                return Launched(
-                    text=text, exit_code=ExitCode.INTERRUPTED, document=document, interrupted=True
-                )
+                return Launched(text=text, exit_code=ExitCode.INTERRUPTED, document=document, interrupted=True)
             return Launched(text=document["text"], exit_code=document["exit_code"], document=document)
     if interrupted:
         raise KeyboardInterrupt

@@ -87,9 +87,7 @@ class _Watched:
     def norm(self) -> float:
         """Return the norm of all gradients together."""
         return float(
-            np.sqrt(
-                sum(float(np.square(self.loop.side.array(one.grad)).sum()) for _, one in self.gradients())
-            )
+            np.sqrt(sum(float(np.square(self.loop.side.array(one.grad)).sum()) for _, one in self.gradients()))
         )
 
     def _wrap(self) -> None:
@@ -100,9 +98,7 @@ class _Watched:
             side = self.loop.side
             norms = {name: float(np.linalg.norm(side.array(one.grad))) for name, one in self.gradients()}
             self.updates.append(
-                _Update(
-                    step=self.now, backwards=self.backwards, norms=norms, rate=side.learning_rate(optimizer)
-                )
+                _Update(step=self.now, backwards=self.backwards, norms=norms, rate=side.learning_rate(optimizer))
             )
             if self.before is not None and not self.before(self, len(self.updates) - 1):
                 return None
@@ -136,9 +132,7 @@ def loop_causes(loops: Loops, step: int) -> tuple[Diagnosis, ...]:
     count = max(step + 1, min(loops.recipe.iterations, step + 3))
     one, other = loops.open()
     ours, theirs = _Watched(one).run(count), _Watched(other).run(count)
-    if (
-        not (ours.updates and theirs.updates) and count < loops.recipe.iterations
-    ):  # accumulation goes on for longer
+    if not (ours.updates and theirs.updates) and count < loops.recipe.iterations:  # accumulation goes on for longer
         count = loops.recipe.iterations
         one, other = loops.open()
         ours, theirs = _Watched(one).run(count), _Watched(other).run(count)
@@ -175,27 +169,32 @@ def _tried(loops: Loops, ours: _Watched, theirs: _Watched, count: int) -> Iterat
         best = max(best, (share, one), key=lambda pair: round(pair[0], 6))
     share, found = best
     if found is not None and share >= EXPLAINED:
-        evidence = f"the port's loop was run with this corrected: {share:.2%} of the difference is gone after {count} steps"
+        evidence = (
+            f"the port's loop was run with this corrected: {share:.2%} of the difference is gone after {count} steps"
+        )
         yield Diagnosis(
-            code=found.code,
-            port_path=STEP,
-            message=found.message,
-            evidence=evidence,
-            explained=share,
-            fix=found.fix,
+            code=found.code, port_path=STEP, message=found.message, evidence=evidence, explained=share, fix=found.fix
         )
 
 
 def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
     backwards = max((one.updates[0].backwards for one in (ours, theirs) if one.updates), default=0)
-    yield _Treatment(code="zero-grad", clears=False, message=_clearing(ours, theirs), fix="call optimizer.clear_grad() after each optimizer.step(), and only there")  # fmt: skip
+    yield _Treatment(
+        code="zero-grad",
+        clears=False,
+        message=_clearing(ours, theirs),
+        fix="call optimizer.clear_grad() after each optimizer.step(), and only there",
+    )
     steps = [[one.step for one in side.updates] for side in (ours, theirs)]
     if steps[0] != steps[1] and steps[0]:
         wanted = set(steps[0])
         yield _Treatment(
-            code="accumulation-steps", message=_often(steps, len(ours.losses)), clears=False,
-            fix="update after as many batches as the reference does", before=lambda watched, _: watched.now in wanted,
-        )  # fmt: skip
+            code="accumulation-steps",
+            message=_often(steps, len(ours.losses)),
+            clears=False,
+            fix="update after as many batches as the reference does",
+            before=lambda watched, _: watched.now in wanted,
+        )
     ratio = _ratio(ours, theirs, 0)
     if ratio is not None and abs(ratio - 1) > SAME_SINGLE:
         code, message, fix = _scaled(ratio, backwards, theirs)
@@ -203,29 +202,22 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
     limits = [_limit(side) for side in (ours, theirs)]
     if limits[0] is not None and ratio is not None:
         yield _Treatment(
-            code="gradient-clipping", before=_clipping(limits[0]),
+            code="gradient-clipping",
+            before=_clipping(limits[0]),
             message=f"the reference clips gradients to a norm of {limits[0]:.6g}; the port's updates get other gradients",
             fix=f"clip as the reference does: paddle.nn.utils.clip_grad_norm_(parameters, {limits[0]:.6g}), or grad_clip=",
-        )  # fmt: skip
-    if (
-        [one.rate for one in ours.updates] != [one.rate for one in theirs.updates]
-        and ours.updates
-        and theirs.updates
-    ):
+        )
+    if [one.rate for one in ours.updates] != [one.rate for one in theirs.updates] and ours.updates and theirs.updates:
         at = next(
-            (
-                n
-                for n, (a, b) in enumerate(zip(ours.updates, theirs.updates, strict=False))
-                if a.rate != b.rate
-            ),
-            0,
+            (n for n, (a, b) in enumerate(zip(ours.updates, theirs.updates, strict=False)) if a.rate != b.rate), 0
         )
         rates = [one.rate for one in ours.updates]
         yield _Treatment(
-            code="learning-rate", before=_at_rate(rates),
+            code="learning-rate",
+            before=_at_rate(rates),
             message=f"at update {at} the port's learning rate is {theirs.updates[at].rate:.6g}, the reference's {ours.updates[at].rate:.6g}",
             fix="step the schedule where the reference steps it",
-        )  # fmt: skip
+        )
 
 
 def _scaled(ratio: float, backwards: int, theirs: _Watched) -> tuple[str, str, str]:
@@ -241,7 +233,9 @@ def _scaled(ratio: float, backwards: int, theirs: _Watched) -> tuple[str, str, s
                 f"{'divide' if more else 'do not divide'} the port's loss by {backwards} before backward()",
             )
     if scale is not None and abs(ratio / scale - 1) < SAME_SINGLE:
-        words = f"the port's gradients are {ratio:.6g} times the reference's, the scaler's factor: they are not unscaled"
+        words = (
+            f"the port's gradients are {ratio:.6g} times the reference's, the scaler's factor: they are not unscaled"
+        )
         return "loss-scaling", words, UNSCALE
     if scale is not None and abs(ratio * scale - 1) < SAME_SINGLE:
         words = f"the port's gradients are one over {scale:.6g} of the reference's, the scaler's factor"
@@ -259,7 +253,10 @@ def _clearing(ours: _Watched, theirs: _Watched) -> str:
 
 
 def _often(steps: Sequence[Sequence[int]], count: int) -> str:
-    told = [f"{len(one)} times in {count} steps (after step {', '.join(map(str, one[:3]))}{', …' if len(one) > 3 else ''})" for one in steps]  # fmt: skip
+    told = [
+        f"{len(one)} times in {count} steps (after step {', '.join(map(str, one[:3]))}{', …' if len(one) > 3 else ''})"
+        for one in steps
+    ]
     return f"the port updates {told[1]}, the reference {told[0]}"
 
 
@@ -275,9 +272,7 @@ def _limit(watched: _Watched) -> float | None:
     """Return the norm that an update's gradients never exceed, where two at least have just that one."""
     norms = [one.norm for one in watched.updates]
     top = max(norms, default=0.0)
-    reached = [
-        one for one in norms if abs(one - top) <= ROUGH * top
-    ]  # a clip adds 1e-6 to the norm that it divides by
+    reached = [one for one in norms if abs(one - top) <= ROUGH * top]  # a clip adds 1e-6 to the norm that it divides by
     return float(f"{top:.5g}") if top and len(reached) > 1 else None
 
 
@@ -325,7 +320,14 @@ def _left(ours: _Watched, theirs: _Watched, only: str = "") -> float:
         for what, match in paired(one, other).items():
             if only and what != only:
                 continue
-            moved = max((distance(ours.states[0][what][name], value) for name, value in one[what].items() if name in ours.states[0].get(what, {})), default=0.0)  # fmt: skip
+            moved = max(
+                (
+                    distance(ours.states[0][what][name], value)
+                    for name, value in one[what].items()
+                    if name in ours.states[0].get(what, {})
+                ),
+                default=0.0,
+            )
             for name, value in one[what].items():
                 two = other[match].get(name)
                 if two is not None and two.shape == value.shape:
@@ -359,8 +361,13 @@ def _averages(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
         evidence = f"the reference's average with the port's rule is the port's: {share:.2%} of the difference is gone"
         words = _average_words(what, one, two)
         yield Diagnosis(
-            code=words["code"], port_path=STEP, message=words["message"], evidence=evidence, explained=share, fix=words["fix"],
-        )  # fmt: skip
+            code=words["code"],
+            port_path=STEP,
+            message=words["message"],
+            evidence=evidence,
+            explained=share,
+            fix=words["fix"],
+        )
 
 
 def _track(watched: _Watched, what: str) -> tuple[list[Array], list[Array]] | None:
@@ -375,13 +382,11 @@ def _track(watched: _Watched, what: str) -> tuple[list[Array], list[Array]] | No
             return None
         kept.append(np.concatenate([state[what][name].reshape(-1) for name in names]).astype(np.float64))
         given.append(
-            np.concatenate(
-                [state["model"][str(_of_model(watched, name))].reshape(-1) for name in names]
-            ).astype(np.float64)
+            np.concatenate([state["model"][str(_of_model(watched, name))].reshape(-1) for name in names]).astype(
+                np.float64
+            )
         )
-    return (
-        (kept, given) if all(one.shape == two.shape for one, two in zip(kept, given, strict=True)) else None
-    )
+    return (kept, given) if all(one.shape == two.shape for one, two in zip(kept, given, strict=True)) else None
 
 
 def _of_model(watched: _Watched, name: str) -> str | None:
@@ -411,7 +416,9 @@ def _recognize(kept: Sequence[Array], given: Sequence[Array]) -> _Rule | None:
             size = float(gap @ gap)
             told = size > NOISE**2 * float(target @ target)  # else it is where it would move to
             share = float(move @ gap) / size if told else 0.0
-            if float(np.linalg.norm(move - share * gap)) > SAME_SINGLE * max(float(np.linalg.norm(move)), SAME_DOUBLE * float(np.linalg.norm(target))):  # fmt: skip
+            if float(np.linalg.norm(move - share * gap)) > SAME_SINGLE * max(
+                float(np.linalg.norm(move)), SAME_DOUBLE * float(np.linalg.norm(target))
+            ):
                 break
             decays.append(1 - share if told else float("nan"))
         else:
@@ -434,14 +441,16 @@ def _average_words(what: str, ours: _Rule, theirs: _Rule) -> dict[str, str]:
     if ours.early != theirs.early and all(abs(a - b) < SAME_SINGLE for a, b in pairs):
         who = ("after", "before") if theirs.early else ("before", "after")
         return {
-            "code": "ema-order", "message": f"the port's average ({what}) takes the parameters {who[1]} the update, the reference's {who[0]} it",
+            "code": "ema-order",
+            "message": f"the port's average ({what}) takes the parameters {who[1]} the update, the reference's {who[0]} it",
             "fix": f"update the average {who[0]} optimizer.step()",
-        }  # fmt: skip
+        }
     if all(abs(one - 1) < SAME_SINGLE for one in theirs.decays if not np.isnan(one)):
         return {
-            "code": "ema-missing", "message": f"the port's average ({what}) never moves, the reference's has a decay of {shown[0]}",
+            "code": "ema-missing",
+            "message": f"the port's average ({what}) never moves, the reference's has a decay of {shown[0]}",
             "fix": "update the average at each step",
-        }  # fmt: skip
+        }
     words = f"the port's average ({what}) has a decay of {shown[1]}, the reference's of {shown[0]}"
     if all(abs(one) < SAME_SINGLE for one in theirs.decays if not np.isnan(one)):
         words += ": it is the parameters themselves, no copy of them or a decay of 0"
@@ -463,22 +472,34 @@ def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
     """Yield what is seen to differ in how often both loops update, where no treatment has put it right."""
     steps = [[one.step for one in side.updates] for side in (ours, theirs)]
     if steps[0] != steps[1]:
-        yield Diagnosis(code="accumulation-steps", port_path=STEP, message=_often(steps, len(ours.losses)), evidence="updates were counted",
-                        explained=None, fix="update after as many batches as the reference does")  # fmt: skip
+        yield Diagnosis(
+            code="accumulation-steps",
+            port_path=STEP,
+            message=_often(steps, len(ours.losses)),
+            evidence="updates were counted",
+            explained=None,
+            fix="update after as many batches as the reference does",
+        )
         return
     for name, value in ours.losses[0].items():
         other = theirs.losses[0].get(name)
         if other is None or other.size != 1 or not float(value.sum()):
             continue
         factor = float(other.sum()) / float(value.sum())
-        same = not [one for one in zip(ours.states[-1]["model"].values(), theirs.states[-1]["model"].values(), strict=False)
-                    if one[0].shape == one[1].shape and distance(*one) > SAME_SINGLE * rms(one[0])]  # fmt: skip
+        same = not [
+            one
+            for one in zip(ours.states[-1]["model"].values(), theirs.states[-1]["model"].values(), strict=False)
+            if one[0].shape == one[1].shape and distance(*one) > SAME_SINGLE * rms(one[0])
+        ]
         if same and abs(factor - 1) > SAME_SINGLE:
             yield Diagnosis(
-                code="returned-loss", port_path=STEP, explained=None, evidence="the models agree after the step",
+                code="returned-loss",
+                port_path=STEP,
+                explained=None,
+                evidence="the models agree after the step",
                 message=f"the loss that the port's step returns is {factor:.6g} times the reference's, its updates are the reference's",
                 fix="return the loss that the reference returns: before, or after, it is divided",
-            )  # fmt: skip
+            )
             return
 
 
@@ -488,7 +509,10 @@ def _unknown(ours: _Watched, theirs: _Watched) -> Diagnosis:
         for one in (ours, theirs)
     ]
     return Diagnosis(
-        code="unknown", port_path=STEP, message="the training steps differ, the cause is unknown",
-        evidence=f"in {len(ours.losses)} steps: reference {counts[0]}; port {counts[1]}", explained=None,
+        code="unknown",
+        port_path=STEP,
+        message="the training steps differ, the cause is unknown",
+        evidence=f"in {len(ours.losses)} steps: reference {counts[0]}; port {counts[1]}",
+        explained=None,
         fix="compare the two steps line by line: what is cleared, divided, clipped, updated and averaged, in which order",
-    )  # fmt: skip
+    )

@@ -70,21 +70,9 @@ class Loop:
     """
 
     def __init__(
-        self,
-        loops: Loops,
-        number: int,
-        model: Any,
-        optimizer: Any,
-        schedule: Any,
-        slots: Mapping[str, TensorSlot],
+        self, loops: Loops, number: int, model: Any, optimizer: Any, schedule: Any, slots: Mapping[str, TensorSlot]
     ) -> None:
-        self.loops, self.number, self.model, self.optimizer, self.slots = (
-            loops,
-            number,
-            model,
-            optimizer,
-            slots,
-        )
+        self.loops, self.number, self.model, self.optimizer, self.slots = (loops, number, model, optimizer, slots)
         self.side: LiveSide = loops.recipe.sides[number]
         self.side.framework.watch_variances(model)
         self.kept: Any = None
@@ -98,9 +86,7 @@ class Loop:
         given = {name: schedule for name in SCHEDULES if name in asked}
         plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         wanted = [
-            one
-            for one in asked.values()
-            if one.kind in plain and one.default is one.empty and one.name not in given
+            one for one in asked.values() if one.kind in plain and one.default is one.empty and one.name not in given
         ]
         if len(wanted) == 3:
             body = step if inspect.isroutine(step) else copy.deepcopy(step)
@@ -162,9 +148,7 @@ class Loop:
         stack.enter_context(any_precision(self.side.framework.paddle) if self.number else nullcontext())  # type: ignore[attr-defined]
         return stack
 
-    def _gather(
-        self, value: Any, name: str, found: dict[str, dict[str, Array]], seen: set[int], depth: int
-    ) -> None:
+    def _gather(self, value: Any, name: str, found: dict[str, dict[str, Array]], seen: set[int], depth: int) -> None:
         """Collect models, tensors and mappings of tensors that an object of the user's holds, or a function's closure."""
         if id(value) in seen or depth < 0:
             return
@@ -185,10 +169,7 @@ class Loop:
             inner = getattr(value, "module", value)  # an averaged model holds its copy so
             return state_of(self.loops.recipe, self.number, inner)
         if isinstance(value, Mapping) and value and all(side.is_tensor(one) for one in value.values()):
-            return {
-                self._canonical(str(key), one)[0]: self._canonical(str(key), one)[1]
-                for key, one in value.items()
-            }
+            return {self._canonical(str(key), one)[0]: self._canonical(str(key), one)[1] for key, one in value.items()}
         if isinstance(value, list | tuple) and value and all(side.is_tensor(one) for one in value):
             names = [name for name, _ in side.parameters(self.model)]
             keys = names if len(names) == len(value) else [str(number) for number in range(len(value))]
@@ -327,24 +308,28 @@ def compare_loops(loops: Loops, *, same: bool) -> Compared:
         apart = [*_losses_apart(one.losses, other.losses, allowed_loss), *_tensors_apart(states, first)]
         if apart:
             return Compared(
-                outcome=Outcome.FAIL, reason=_reason(recipe, number, apart), step=number, apart=tuple(apart), curves=curves
-            )  # fmt: skip
+                outcome=Outcome.FAIL,
+                reason=_reason(recipe, number, apart),
+                step=number,
+                apart=tuple(apart),
+                curves=curves,
+            )
         if chaotic:
             reason = f"proves nothing: rounding alone moves the loss by more than {CHAOS:.0%} from step {number} on"
             return Compared(outcome=Outcome.SKIP, reason=reason, curves=curves)
         moving = moving or any(
             distance(first[what][name], value) > 0
-            for what, tensors in states[0].items() for name, value in tensors.items() if name in first.get(what, {})
-        )  # fmt: skip
+            for what, tensors in states[0].items()
+            for name, value in tensors.items()
+            if name in first.get(what, {})
+        )
         compared = sum(len(_common(states[0][what], states[2].get(what, {}))) for what in states[0])
     if not moving:
         reason = f"proves nothing: no tensor moved in {recipe.iterations} steps; pass more iterations"
         return Compared(outcome=Outcome.ERROR, reason=reason, curves=curves)
     held = [what for what in start if what != "model"]
     beside = f", {', '.join(held)} among them," if held else ""
-    reason = (
-        f"{recipe.iterations} steps and {compared} tensors after each{beside} are as close as rounding allows"
-    )
+    reason = f"{recipe.iterations} steps and {compared} tensors after each{beside} are as close as rounding allows"
     return Compared(outcome=Outcome.PASS, reason=reason, curves=curves)
 
 
@@ -369,10 +354,7 @@ def _common(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> list[str]
 def _missing(ours: Mapping[str, Mapping[str, Array]], theirs: Mapping[str, Mapping[str, Array]]) -> str:
     """Return what one loop keeps beside the model and the other does not, "" where each has its counterpart."""
     left = paired(ours, theirs)
-    alone = (
-        [what for what in ours if what not in left],
-        [what for what in theirs if what not in left.values()],
-    )
+    alone = ([what for what in ours if what not in left], [what for what in theirs if what not in left.values()])
     for (who, whom), names in zip((("reference", "port"), ("port", "reference")), alone, strict=True):
         copies = [what for what in names if len((ours if who == "reference" else theirs)[what]) > 1]
         if copies:
@@ -380,9 +362,7 @@ def _missing(ours: Mapping[str, Mapping[str, Array]], theirs: Mapping[str, Mappi
     return ""
 
 
-def paired(
-    ours: Mapping[str, Mapping[str, Array]], theirs: Mapping[str, Mapping[str, Array]]
-) -> dict[str, str]:
+def paired(ours: Mapping[str, Mapping[str, Array]], theirs: Mapping[str, Mapping[str, Array]]) -> dict[str, str]:
     """Return the port's attribute by the reference's: of the same name, else the only one with the same tensors."""
     found = {what: what for what in ours if what in theirs}
     rest = [what for what in theirs if what not in found]
@@ -413,15 +393,11 @@ def _losses_apart(
     for name, other in names.items():
         one, two = (
             ours[name],
-            theirs[other].reshape(ours[name].shape)
-            if theirs[other].size == ours[name].size
-            else theirs[other],
+            theirs[other].reshape(ours[name].shape) if theirs[other].size == ours[name].size else theirs[other],
         )
         apart = distance(one, two) if one.shape == two.shape else np.inf
         if not apart <= allowed[name]:
-            yield Apart(
-                what="loss", name=name, times=apart / max(allowed[name], TINY), expected=one, actual=two
-            )
+            yield Apart(what="loss", name=name, times=apart / max(allowed[name], TINY), expected=one, actual=two)
 
 
 def _tensors_apart(
@@ -431,9 +407,7 @@ def _tensors_apart(
     ours, moved, theirs = states
     for what, other in paired(ours, theirs).items():
         before = first.get(what, {})
-        steps = {
-            name: distance(before[name], one) if name in before else 0.0 for name, one in ours[what].items()
-        }
+        steps = {name: distance(before[name], one) if name in before else 0.0 for name, one in ours[what].items()}
         scale = max(steps.values(), default=0.0)
         found = []
         for name in _common(ours[what], theirs[other]):
@@ -442,9 +416,7 @@ def _tensors_apart(
             allowed = FACTOR * (drift + CONSTANT * steps[name]) + SAME_DOUBLE * (rms(one) + scale)
             apart = distance(one, two)
             if not apart <= allowed:
-                found.append(
-                    Apart(what=what, name=name, times=apart / max(allowed, TINY), expected=one, actual=two)
-                )
+                found.append(Apart(what=what, name=name, times=apart / max(allowed, TINY), expected=one, actual=two))
         yield from sorted(found, key=lambda one: -one.times)
         if found:
             return  # what is averaged over a model that is off is off, too

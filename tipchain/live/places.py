@@ -192,9 +192,7 @@ def _element(holder: tuple[SourceLine, ast.expr], name: str) -> tuple[SourceLine
         return holder
     for number, one in enumerate(listed):
         match one:
-            case ast.Tuple(
-                elts=[ast.Constant(value=given), inner]
-            ):  # Paddle's Sequential(("name", layer), ...)
+            case ast.Tuple(elts=[ast.Constant(value=given), inner]):  # Paddle's Sequential(("name", layer), ...)
                 pass
             case inner:
                 given = str(number)
@@ -205,9 +203,7 @@ def _element(holder: tuple[SourceLine, ast.expr], name: str) -> tuple[SourceLine
 
 
 def _own_classes(layer: Any) -> list[type]:
-    return [
-        cls for cls in type(layer).__mro__ if not str(cls.__module__).startswith((*LIBRARIES, "builtins"))
-    ]
+    return [cls for cls in type(layer).__mro__ if not str(cls.__module__).startswith((*LIBRARIES, "builtins"))]
 
 
 def _file(cls: type) -> str | None:

@@ -75,9 +75,7 @@ def _explain(expected: Sequence[Any], actual: Sequence[Any]) -> DataCause | None
 def _of_labels(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
     if any(one.dtype.kind not in "iub" for one in (*expected, *actual)):
         return None
-    return explain_labels(
-        *([row for one in side for row in one.reshape(-1, 1)] for side in (expected, actual))
-    )
+    return explain_labels(*([row for one in side for row in one.reshape(-1, 1)] for side in (expected, actual)))
 
 
 def _of_values(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
@@ -101,19 +99,14 @@ def _functions(first: Array) -> Iterator[tuple[DataCause, Change, bool]]:
     for name, change in steps:
         twice = f"values: the port takes the {name} once more than the reference"
         yield (
-            DataCause(
-                code=f"{name}-twice", message=twice, fix=f"leave out the port's {name}", explained=None
-            ),
+            DataCause(code=f"{name}-twice", message=twice, fix=f"leave out the port's {name}", explained=None),
             change,
             False,
         )
         lacks = f"values: the port does not take the {name}, the reference does"
         yield (
             DataCause(
-                code=f"missing-{name}",
-                message=lacks,
-                fix=f"take the {name} as the reference does",
-                explained=None,
+                code=f"missing-{name}", message=lacks, fix=f"take the {name} as the reference does", explained=None
             ),
             change,
             True,
@@ -142,10 +135,24 @@ def _boxes() -> Iterator[tuple[DataCause, Change]]:
         def change(boxes: Array, to: Change = to_corners, back: Change = from_corners) -> Array:
             return back(to(boxes))
 
-        yield DataCause(code="box-form", message=f"values: the port's boxes are {theirs}, the reference's {ours}",
-                    fix=f"convert boxes to {ours}", explained=1.0), change  # fmt: skip
-    yield DataCause(code="box-form", message="values: x and y of the boxes are exchanged", fix="exchange x and y back",
-                explained=1.0), lambda b: b[..., [1, 0, 3, 2]]  # fmt: skip
+        yield (
+            DataCause(
+                code="box-form",
+                message=f"values: the port's boxes are {theirs}, the reference's {ours}",
+                fix=f"convert boxes to {ours}",
+                explained=1.0,
+            ),
+            change,
+        )
+    yield (
+        DataCause(
+            code="box-form",
+            message="values: x and y of the boxes are exchanged",
+            fix="exchange x and y back",
+            explained=1.0,
+        ),
+        lambda b: b[..., [1, 0, 3, 2]],
+    )
 
 
 def _corners_of_size(boxes: Array) -> Array:
@@ -154,9 +161,7 @@ def _corners_of_size(boxes: Array) -> Array:
 
 def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
     """Recognize results of which the port's hold the same rows in another order, some of them, or more."""
-    if any(
-        one.ndim < 1 or one.shape[1:] != other.shape[1:] for one, other in zip(expected, actual, strict=True)
-    ):
+    if any(one.ndim < 1 or one.shape[1:] != other.shape[1:] for one, other in zip(expected, actual, strict=True)):
         return None
     places = [_places(one, other) for one, other in zip(expected, actual, strict=True)]
     reached = [_places(other, one) for one, other in zip(expected, actual, strict=True)]
@@ -167,29 +172,37 @@ def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | Non
             sorted(set(one)) == list(range(len(e))) and len(one) == len(e)
             for one, e in zip(found, expected, strict=True)
         ):
-            return DataCause(code="result-order", message="order: the same rows in another order", fix="sort the results as the reference does", explained=1.0)  # fmt: skip
+            return DataCause(
+                code="result-order",
+                message="order: the same rows in another order",
+                fix="sort the results as the reference does",
+                explained=1.0,
+            )
         if counts[1] < counts[0]:
-            return DataCause(code="result-count", message=f"size: the port keeps {counts[1]} of the reference's {counts[0]} rows: another threshold, or another number of best ones?",
-                         fix="keep as many results as the reference: the same threshold, the same top-k", explained=1.0)  # fmt: skip
+            return DataCause(
+                code="result-count",
+                message=f"size: the port keeps {counts[1]} of the reference's {counts[0]} rows: another threshold, or another number of best ones?",
+                fix="keep as many results as the reference: the same threshold, the same top-k",
+                explained=1.0,
+            )
     if counts[1] > counts[0] and all(None not in one for one in reached):
-        return DataCause(code="result-count", message=f"size: the port keeps {counts[1]} rows, the reference {counts[0]} of them: another threshold, or another number of best ones?",
-                     fix="keep as many results as the reference: the same threshold, the same top-k", explained=1.0)  # fmt: skip
+        return DataCause(
+            code="result-count",
+            message=f"size: the port keeps {counts[1]} rows, the reference {counts[0]} of them: another threshold, or another number of best ones?",
+            fix="keep as many results as the reference: the same threshold, the same top-k",
+            explained=1.0,
+        )
     return None
 
 
 def _places(rows: Array, others: Array) -> list[int | None]:
     """Return of each row of ``others`` which of ``rows`` it is, None of one that is none."""
-    flat, given = (
-        rows.reshape(len(rows), -1).astype(np.float64),
-        others.reshape(len(others), -1).astype(np.float64),
-    )
+    flat, given = (rows.reshape(len(rows), -1).astype(np.float64), others.reshape(len(others), -1).astype(np.float64))
     scale = float(np.abs(flat).max(initial=0.0))
     found: list[int | None] = []
     for row in given:
         near = (
-            np.flatnonzero((np.abs(flat - row) <= SAME_ENLARGED * scale).all(axis=1))
-            if len(flat)
-            else np.zeros(0, int)
+            np.flatnonzero((np.abs(flat - row) <= SAME_ENLARGED * scale).all(axis=1)) if len(flat) else np.zeros(0, int)
         )
         left = [int(one) for one in near if int(one) not in found]
         found.append(left[0] if left else None)
@@ -205,13 +218,14 @@ def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> DataCause | N
     names = {one for one, _ in pairs}, {other for _, other in pairs}
     consistent = len(pairs) == len(names[0]) == len(names[1])
     if consistent and len(pairs) > 1:
-        return DataCause(code="class-order", message=f"label: names stand for other classes throughout ({shown})",
-                     fix="take the names in the reference's order", explained=None)  # fmt: skip
+        return DataCause(
+            code="class-order",
+            message=f"label: names stand for other classes throughout ({shown})",
+            fix="take the names in the reference's order",
+            explained=None,
+        )
     return DataCause(
-        code="unknown",
-        message=f"text: {shown}",
-        fix="compare what both codes do after the model",
-        explained=None,
+        code="unknown", message=f"text: {shown}", fix="compare what both codes do after the model", explained=None
     )
 
 
@@ -256,9 +270,7 @@ class _Deployed:
     model: Any
     seed: int
 
-    def run(
-        self, raw: Any, replaced: Sequence[Sequence[Array]] | None = None, *, halt: bool = False
-    ) -> Predicted:
+    def run(self, raw: Any, replaced: Sequence[Sequence[Array]] | None = None, *, halt: bool = False) -> Predicted:
         """Predict for a raw sample; the model's outputs are ``replaced``, call by call, where they are given."""
         given: list[dict[str, Array]] = []
         returned: list[tuple[Any, list[Array]]] = []
@@ -275,9 +287,12 @@ class _Deployed:
             returned.append((structure, [self.side.array(one) for one in tensors]))
             if replaced is None:
                 return None
-            made = [self.side.tensor(one, gradient=False).astype(two.dtype) if self.side.name == "paddle"
-                    else self.side.tensor(one, gradient=False).to(two.dtype)
-                    for one, two in zip(replaced[number], tensors, strict=True)]  # fmt: skip
+            made = [
+                self.side.tensor(one, gradient=False).astype(two.dtype)
+                if self.side.name == "paddle"
+                else self.side.tensor(one, gradient=False).to(two.dtype)
+                for one, two in zip(replaced[number], tensors, strict=True)
+            ]
             return open_fields(put_back(structure, made))
 
         self.side.seed(self.seed)
@@ -308,9 +323,14 @@ class _Deployed:
 
 
 def check_predictions(
-    sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], predicts: tuple[Predict, Predict], raws: Sequence[Any],
-    *, seed: int = 0, causes: bool = True,
-) -> PieceCheck:  # fmt: skip
+    sides: tuple[LiveSide, LiveSide],
+    models: tuple[Any, Any],
+    predicts: tuple[Predict, Predict],
+    raws: Sequence[Any],
+    *,
+    seed: int = 0,
+    causes: bool = True,
+) -> PieceCheck:
     """Give both deployment codes the same raw samples, and compare what they return.
 
     Args:
@@ -326,9 +346,14 @@ def check_predictions(
         FAIL with the first sample and entry that differ, and whether that is before, in or after the model.
     """
     ours, theirs, moved = (
-        _Deployed(side=sides[at], predict=predicts[at], model=sides[at].copied(models[at], double=False, training=False), seed=seed)
+        _Deployed(
+            side=sides[at],
+            predict=predicts[at],
+            model=sides[at].copied(models[at], double=False, training=False),
+            seed=seed,
+        )
         for at in (0, 1, 0)
-    )  # fmt: skip
+    )
     shake(sides[0], moved.model, UNIT, seed)
     found: list[tuple[Predicted, Predicted]] = []
     first: tuple[int, str, str] | None = None
@@ -346,9 +371,7 @@ def check_predictions(
         if apart is not None and first is None:
             first = (number, *apart)
     if not any(one.result for pair in found for one in pair):
-        return PieceCheck(
-            outcome=Outcome.ERROR, reason="nothing was compared: the predictions returned nothing"
-        )
+        return PieceCheck(outcome=Outcome.ERROR, reason="nothing was compared: the predictions returned nothing")
     if first is None:
         entries = len(found[0][0].result)
         reason = f"{len(found)} raw samples give equal results ({entries} {'entries' if entries > 1 else 'entry'} each)"
@@ -360,18 +383,21 @@ def check_predictions(
 
 
 def _where(
-    sides: tuple[LiveSide, LiveSide], ours: _Deployed, theirs: _Deployed, raws: Sequence[Any],
-    found: Sequence[tuple[Predicted, Predicted]], first: tuple[int, str, str], *, causes: bool,
-) -> tuple[str, list[Diagnosis]]:  # fmt: skip
+    sides: tuple[LiveSide, LiveSide],
+    ours: _Deployed,
+    theirs: _Deployed,
+    raws: Sequence[Any],
+    found: Sequence[tuple[Predicted, Predicted]],
+    first: tuple[int, str, str],
+    *,
+    causes: bool,
+) -> tuple[str, list[Diagnosis]]:
     """Say whether results part before, in or after the model, with the causes."""
     one, other = found[first[0]]
     said, diagnoses = [], []
     if not one.given or not other.given:
         who = " and ".join(who for who, side in zip(WHO, (one, other), strict=True) if not side.given)
-        return (
-            f"the {who}'s code does not call the model itself: where the results differ first is not known",
-            [],
-        )
+        return (f"the {who}'s code does not call the model itself: where the results differ first is not known", [])
     alike = _alike(one.given, other.given)
     if not alike:
         said.append("the models get different inputs: the cause is in the code before the model")
@@ -411,9 +437,7 @@ def _before(
 
         return run
 
-    found = check_data(
-        sides, (transform(ours), transform(theirs)), samples=raws, seed=ours.seed, path=PREDICT
-    )
+    found = check_data(sides, (transform(ours), transform(theirs)), samples=raws, seed=ours.seed, path=PREDICT)
     return list(found.diagnoses)
 
 
@@ -492,9 +516,7 @@ def _close(one: Array, other: Array, near: Array) -> bool:
     usual = np.isfinite(e)
     if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
         return False
-    return bool(
-        distance(e[usual], a[usual]) <= FACTOR * distance(e[usual], n[usual]) + SAME_ENLARGED * rms(e[usual])
-    )
+    return bool(distance(e[usual], a[usual]) <= FACTOR * distance(e[usual], n[usual]) + SAME_ENLARGED * rms(e[usual]))
 
 
 def _values(one: Array, other: Array) -> str:
@@ -533,9 +555,12 @@ class Fed:
 
     @classmethod
     def of(
-        cls, data: DataPair | Mapping[str, DataPair] | None, samples: Sequence[Any] | None, metrics: DataPair | None,
+        cls,
+        data: DataPair | Mapping[str, DataPair] | None,
+        samples: Sequence[Any] | None,
+        metrics: DataPair | None,
         predict: DataPair | None = None,
-    ) -> Fed:  # fmt: skip
+    ) -> Fed:
         """Return what was given.
 
         Raises:
@@ -544,9 +569,7 @@ class Fed:
         given = dict(data) if isinstance(data, Mapping) else {} if data is None else {DATA_STAGES[0]: data}
         for name, pair in (*given.items(), *([(METRIC_STAGE, metrics)] if metrics is not None else [])):
             if name not in (*DATA_STAGES, METRIC_STAGE) or (name == METRIC_STAGE and pair is not metrics):
-                raise UsageError(
-                    f"data: {name!r} is no stage\n  expected: {' or '.join(map(repr, DATA_STAGES))}"
-                )
+                raise UsageError(f"data: {name!r} is no stage\n  expected: {' or '.join(map(repr, DATA_STAGES))}")
             found: Any = pair
             if not isinstance(found, tuple | list) or len(found) != 2:
                 what = "metrics" if name == METRIC_STAGE else "data"
@@ -574,13 +597,11 @@ class Fed:
         if self.metrics is None:
             raise UsageError("no metrics were given")
         usable = None if labels is None else outputs
-        return check_metrics(
-            sides, (self.metrics[0], self.metrics[1]), usable, labels if usable is not None else None
-        )
+        return check_metrics(sides, (self.metrics[0], self.metrics[1]), usable, labels if usable is not None else None)
 
     def check_predictions(
-        self, sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: Any, seed: int, *, causes: bool,
-    ) -> PieceCheck:  # fmt: skip
+        self, sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: Any, seed: int, *, causes: bool
+    ) -> PieceCheck:
         """Return what deployment code came to, given the raw samples, or the inputs where there are none.
 
         Raises:
@@ -590,6 +611,4 @@ class Fed:
             raise UsageError("no deployment code was given")
         own = dict(inputs) if isinstance(inputs, Mapping) else inputs
         raws: Sequence[Any] = [own] if self.samples is None else self.samples
-        return check_predictions(
-            sides, models, (self.predict[0], self.predict[1]), raws, seed=seed, causes=causes
-        )
+        return check_predictions(sides, models, (self.predict[0], self.predict[1]), raws, seed=seed, causes=causes)

@@ -76,10 +76,15 @@ def count(what: str, expected: Array, actual: Array) -> Histogram:
     first = int(places.min()) if places.size else 0
     scale = rms(ours)
     return Histogram(
-        what=what, size=int(ours.size), every=every, same=int(same.sum()),
-        odd=int(ours.size - same.sum() - different.size), scale=scale if isfinite(scale) else float("nan"), first=first,
+        what=what,
+        size=int(ours.size),
+        every=every,
+        same=int(same.sum()),
+        odd=int(ours.size - same.sum() - different.size),
+        scale=scale if isfinite(scale) else float("nan"),
+        first=first,
         counts=np.bincount(places - first).tolist() if places.size else [],
-    )  # fmt: skip
+    )
 
 
 def count_all(located: Located, store: Store, first: LayerVerdict | None) -> list[Histogram]:
@@ -128,8 +133,10 @@ def _calls(located: Located, verdict: LayerVerdict) -> tuple[Call, Call] | None:
     """Return the calls that a verdict is about."""
     for pair in (*located.matching.pairs, *located.matching.containers):
         if (pair.reference.path, pair.port.path, pair.port.turn) == (
-            verdict.reference_path, verdict.port_path, verdict.turn,
-        ):  # fmt: skip
+            verdict.reference_path,
+            verdict.port_path,
+            verdict.turn,
+        ):
             return pair.reference, pair.port
     ours = _call(located.reference.trace.calls, verdict.reference_path, verdict.turn)
     theirs = _call(located.port.trace.calls, verdict.port_path, verdict.turn)
@@ -207,17 +214,11 @@ class AlignmentReport:
     def headline(self) -> str:
         """The verdict in one line: PASS or FAIL, with the number of compared layers."""
         layers = len(
-            {
-                (one.reference_path, one.turn)
-                for one in self.layers
-                if one.closeness is not Closeness.NOT_COMPARABLE
-            }
+            {(one.reference_path, one.turn) for one in self.layers if one.closeness is not Closeness.NOT_COMPARABLE}
         )
         words = "the port is the reference" if self.passed else "the port is not the reference"
         if self.passed is False and not any(one is Outcome.FAIL for one in self.stages.values()):
-            words = (
-                "could not be found out" if Outcome.ERROR in self.stages.values() else "nothing was compared"
-            )
+            words = "could not be found out" if Outcome.ERROR in self.stages.values() else "nothing was compared"
         return f"{'PASS' if self.passed else 'FAIL'}: {words}; {layers} layers compared"
 
     def of_layers(self, cause: Diagnosis) -> str:
@@ -290,16 +291,12 @@ class AlignmentReport:
         for one in self.diagnoses[:MOST_CAUSES]:
             share = "" if one.explained is None else f", explains {one.explained:.1%}"
             lines += [f"cause: {one.code}{self.of_layers(one)}{share}: {one.message}"]
-            lines.append(
-                f"  fix: {one.fix}" + (f", and to the other {len(one.layers) - 1}" if one.paths else "")
-            )
+            lines.append(f"  fix: {one.fix}" + (f", and to the other {len(one.layers) - 1}" if one.paths else ""))
         more = len(self.diagnoses) - MOST_CAUSES
         if more > 0:
             lines.append(f"{more} more cause{'s' if more > 1 else ''} in the report")
         told = self.diagnoses[:MOST_CAUSES]
-        rest = [
-            one for one in self.findings if not one.harmless and not any(cause.says(one) for cause in told)
-        ]
+        rest = [one for one in self.findings if not one.harmless and not any(cause.says(one) for cause in told)]
         room = LINES - len(lines) - 1
         lines += [f"finding: {one.message}" for one in rest[:room]]
         if len(rest) > room:
@@ -353,9 +350,7 @@ def _read(document: Mapping[str, Any]) -> AlignmentReport:
 
 
 def _read_layer(document: Mapping[str, Any]) -> LayerVerdict:
-    return _made(
-        LayerVerdict, document, closeness=Closeness, inherited=_number, own=_optional, ratio=_optional
-    )
+    return _made(LayerVerdict, document, closeness=Closeness, inherited=_number, own=_optional, ratio=_optional)
 
 
 def _finding(document: Mapping[str, Any]) -> Finding:

@@ -65,8 +65,10 @@ def copy_weights(
     if match.by_order or match.assumed:
         _log.warning(
             "copy_weights: %d layers were matched by the order of their declaration alone, %d layouts were assumed: "
-            "print(copy_weights(...)) lists them", len(match.by_order), len(match.assumed),
-        )  # fmt: skip
+            "print(copy_weights(...)) lists them",
+            len(match.by_order),
+            len(match.assumed),
+        )
     return match
 
 
@@ -114,12 +116,7 @@ Arguments = dict[str, Any]
 
 
 def feed_case(
-    path: Path,
-    mode: str,
-    *,
-    reseed: int = 0,
-    data_path: Path | None = None,
-    only: Collection[str] | None = None,
+    path: Path, mode: str, *, reseed: int = 0, data_path: Path | None = None, only: Collection[str] | None = None
 ) -> Arguments:
     """Return ``data`` and ``metrics`` of `tipchain.align` for a case: those of the stages that it has and both sides build.
 
@@ -134,17 +131,13 @@ def feed_case(
         TipchainError: something is wrong with the case.
     """
     case = load_case(path, reseed)
-    wanted = [
-        one for one in (*DATA_STAGES, METRIC_STAGE) if one in case.stages and (only is None or one in only)
-    ]
+    wanted = [one for one in (*DATA_STAGES, METRIC_STAGE) if one in case.stages and (only is None or one in only)]
     sides = [case.sides[name] for name in SIDES]
     roots = data_roots(case, parse_mode(mode), data_path)
     found: Arguments = {"data": {}}
     for stage, split, root in ((DATA_STAGES[0], "val", roots[1]), (DATA_STAGES[1], "train", roots[0])):
         if stage in wanted and all(one.dataset for one in sides):
-            made = (
-                partial(open_builder(case, name, "dataset"), root, split, **case.data.args) for name in SIDES
-            )
+            made = (partial(open_builder(case, name, "dataset"), root, split, **case.data.args) for name in SIDES)
             found["data"][stage] = tuple(made)
     if METRIC_STAGE in wanted and all(one.metric for one in sides):
         found["metrics"] = tuple(OfTensors(open_builder(case, name, "metric")()) for name in SIDES)
@@ -196,9 +189,7 @@ def read_samples(path: Path) -> list[Any]:
 
 NONE = "none"
 """What stands on the command line where one side has no such callable."""
-STAGE_OF = {
-    "loss": "loss", "optimizers": "optimizer", "schedulers": "schedule", "clip": "train", "step": "step",
-}  # fmt: skip
+STAGE_OF = {"loss": "loss", "optimizers": "optimizer", "schedulers": "schedule", "clip": "train", "step": "step"}
 """The stage that a pair of callables is for, each of which rests on those before."""
 
 
@@ -230,9 +221,13 @@ def open_case(
     found_names = dict(weights.names) if names is None else _convert(case, models, names)
     args, labels = _inputs(case, frameworks[0], data_roots(case, parse_mode(mode), data_path)[0])
     found: Arguments = {
-        "reference": models[0], "port": models[1], "inputs": {"args": args}, "seed": case.seed,
-        "names": found_names, "iterations": case.backward.iterations,
-    }  # fmt: skip
+        "reference": models[0],
+        "port": models[1],
+        "inputs": {"args": args},
+        "seed": case.seed,
+        "names": found_names,
+        "iterations": case.backward.iterations,
+    }
     sides = [case.sides[one.name] for one in frameworks]
     if labels is not None and all(one.loss for one in sides):
         found["inputs"]["labels"] = labels
@@ -254,14 +249,10 @@ def builders_of(asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         case = load_case(Path(asked["case"]))
         root, names = case.root, {"data": "dataset", "train_data": "dataset"}
         given = {
-            piece: [getattr(case.sides[side], names.get(piece, piece), None) for side in SIDES]
-            for piece in PIECES
+            piece: [getattr(case.sides[side], names.get(piece, piece), None) for side in SIDES] for piece in PIECES
         }
     else:
-        root, names = (
-            root_of_callables(),
-            {"optimizer": "optimizers", "scheduler": "schedulers", "metric": "metrics"},
-        )
+        root, names = (root_of_callables(), {"optimizer": "optimizers", "scheduler": "schedulers", "metric": "metrics"})
         given = {piece: asked.get(names.get(piece, piece)) or (None, None) for piece in PIECES}
     found = {}
     for piece, (reference, port) in given.items():
@@ -294,11 +285,18 @@ def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[A
 
 
 def open_callables(
-    reference: str, port: str, inputs: Path, *, loss: tuple[str, str] | None = None,
-    optimizers: tuple[str, str] | None = None, schedulers: tuple[str, str] | None = None,
-    clip: tuple[str, str] | None = None, step: tuple[str, str] | None = None, names: NameMap | None = None,
+    reference: str,
+    port: str,
+    inputs: Path,
+    *,
+    loss: tuple[str, str] | None = None,
+    optimizers: tuple[str, str] | None = None,
+    schedulers: tuple[str, str] | None = None,
+    clip: tuple[str, str] | None = None,
+    step: tuple[str, str] | None = None,
+    names: NameMap | None = None,
     copy_weights: bool = True,
-) -> Arguments:  # fmt: skip
+) -> Arguments:
     """Return what `tipchain.align` is called with for two ``module:callable`` that return the models.
 
     Args:
@@ -321,9 +319,7 @@ def open_callables(
         InputError: ``names`` has what the models lack.
     """
     root = root_of_callables()
-    found: Arguments = {
-        "inputs": read_arrays(inputs),
-    }  # fmt: skip
+    found: Arguments = {"inputs": read_arrays(inputs)}
     for name, side, spec in zip(("reference", "port"), SIDES, (reference, port), strict=True):
         with serving(side=side):
             found[name] = checking("model", side, resolve(spec, root))()
@@ -344,13 +340,9 @@ def open_callables(
         except CaseError as error:  # the layers are compared all the same
             lacking[STAGE_OF[name]] = "; ".join(line.strip() for line in str(error).splitlines())
             continue
-        found[name] = (
-            tuple(one() if isinstance(one, type) else one for one in given) if name == "loss" else given
-        )
+        found[name] = tuple(one() if isinstance(one, type) else one for one in given) if name == "loss" else given
     if copy_weights:
-        told = give_weights(
-            found["reference"], found["port"], found.get("names", {}), found.get("ignore", ())
-        )
+        told = give_weights(found["reference"], found["port"], found.get("names", {}), found.get("ignore", ()))
         found["notes"] = [] if told is None else [told]
     return found
 
@@ -376,9 +368,7 @@ def _builder(case: Case, framework: Framework, name: str) -> Callable[..., Any]:
     return open_builder(case, framework.name, name, plain=True)
 
 
-def _optimizers(
-    case: Case, frameworks: tuple[Framework, Framework]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _optimizers(case: Case, frameworks: tuple[Framework, Framework]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return builders that torch's side calls with its own rate, and Paddle's with that or a schedule."""
     ours, theirs = (_builder(case, one, "optimizer") for one in frameworks)
 
@@ -391,9 +381,7 @@ def _optimizers(
     return build_torch, build_paddle
 
 
-def _schedulers(
-    case: Case, frameworks: tuple[Framework, Framework]
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _schedulers(case: Case, frameworks: tuple[Framework, Framework]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     ours, theirs = (_builder(case, one, "scheduler") for one in frameworks)
 
     def build_torch(optimizer: Any) -> Any:

@@ -140,9 +140,12 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False) -> Training
     least = FACTOR * UNIT if reference.single or port.single else SAME_DOUBLE
     largest = np.maximum.accumulate(np.asarray(allowed) + [least * abs(one) for one in reference.losses])
     curves = {
-        "train/reference": reference.losses, "train/port": port.losses, "train/allowed": largest.tolist(),
-        "lr/reference": reference.rates, "lr/port": port.rates,
-    }  # fmt: skip
+        "train/reference": reference.losses,
+        "train/port": port.losses,
+        "train/allowed": largest.tolist(),
+        "lr/reference": reference.rates,
+        "lr/port": port.rates,
+    }
     apart = np.abs(np.asarray(reference.losses) - np.asarray(port.losses))
     outside = np.flatnonzero(~(apart <= largest) & (not excused))
     chaotic = np.flatnonzero(largest > CHAOS * np.abs(reference.losses))
@@ -155,9 +158,7 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False) -> Training
         return Training(outcome=Outcome.FAIL, reason=reason, port_path=None, curves=curves)
     if chaotic.size:
         reason = f"rounding alone moves the loss by more than {CHAOS:.0%} from step {int(chaotic[0])} on"
-        return Training(
-            outcome=Outcome.SKIP, reason=f"proves nothing: {reason}", port_path=None, curves=curves
-        )
+        return Training(outcome=Outcome.SKIP, reason=f"proves nothing: {reason}", port_path=None, curves=curves)
     return _judge_state(recipe, reference, moved, port, curves)
 
 
@@ -208,7 +209,7 @@ def _train(
     """
     side, loss, (optimizer, scheduler) = recipe.sides[number], _loss(recipe, number), built
     side.framework.watch_variances(model)
-    start = {name: _held(one) for name, one in state_of(recipe, number, model, shared=True).items()} if watched else {}  # fmt: skip
+    start = {name: _held(one) for name, one in state_of(recipe, number, model, shared=True).items()} if watched else {}
     losses, rates, drawn = [], [], []
     advance, clip = stepper(scheduler), clipping(recipe.clips[number], model, optimizer)
     inputs = bind(model, recipe.inputs)
@@ -311,13 +312,8 @@ def state_of(recipe: Recipe, number: int, model: Any, *, shared: bool = False) -
             held = {**held, **dict(side.framework.buffers(layer, {}))}
         else:
             start = f"{path}." if path else ""
-            held = {
-                **held,
-                **{name[len(start) :]: array for name, array in buffers.items() if name.startswith(start)},
-            }
-        found.update(
-            (f"{pair.reference}:{name}", array) for name, array in held.items() if _is_own(name, layer, side)
-        )
+            held = {**held, **{name[len(start) :]: array for name, array in buffers.items() if name.startswith(start)}}
+        found.update((f"{pair.reference}:{name}", array) for name, array in held.items() if _is_own(name, layer, side))
     return found
 
 

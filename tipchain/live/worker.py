@@ -87,43 +87,39 @@ def _work(asked: Mapping[str, Any], progress: Progress) -> int:
     from tipchain.conversion.given_names import read_names
     from tipchain.live.align import align
     from tipchain.live.places import place_pieces
-    from tipchain.live.sources import (
-        builders_of,
-        feed_callables,
-        feed_case,
-        open_callables,
-        open_case,
-        read_outputs,
-    )
+    from tipchain.live.sources import builders_of, feed_callables, feed_case, open_callables, open_case, read_outputs
 
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None
     if asked.get("case"):
         data_path = Path(asked["data_path"]) if asked.get("data_path") else None
         given = open_case(
-            Path(asked["case"]),
-            asked["mode"],
-            reseed=asked.get("reseed", 0),
-            data_path=data_path,
-            names=names,
+            Path(asked["case"]), asked["mode"], reseed=asked.get("reseed", 0), data_path=data_path, names=names
         )
         if asked.get("only") is not None and not UPDATES & set(asked["only"]):
             # Nothing that failed updates parameters: training both models in float64 as well takes the most memory of all.
             given = {name: value for name, value in given.items() if name not in ("optimizers", "schedulers")}
         if not asked.get("certify"):
             given |= feed_case(
-                Path(asked["case"]), asked["mode"], reseed=asked.get("reseed", 0), data_path=data_path,
+                Path(asked["case"]),
+                asked["mode"],
+                reseed=asked.get("reseed", 0),
+                data_path=data_path,
                 only=asked.get("only"),
-            )  # fmt: skip
+            )
     else:
         pairs: dict[str, Any] = {
             name: tuple(asked[name]) if asked.get(name) else None
             for name in ("loss", "optimizers", "schedulers", "clip", "step")
         }
         given = open_callables(
-            asked["reference"], asked["port"], Path(asked["inputs"]), names=names,
-            copy_weights=asked.get("copy_weights", True), **pairs,
-        )  # fmt: skip
+            asked["reference"],
+            asked["port"],
+            Path(asked["inputs"]),
+            names=names,
+            copy_weights=asked.get("copy_weights", True),
+            **pairs,
+        )
         given |= feed_callables(asked)
         if asked.get("outputs"):
             given["outputs"] = read_outputs(asked["outputs"])
@@ -138,20 +134,26 @@ def _work(asked: Mapping[str, Any], progress: Progress) -> int:
 
         pace = Pace(progress=progress)
         found = certify(
-            given.pop("reference"), given.pop("port"), given.pop("inputs"), most=asked["certify"],
-            tell=lambda number, of: pace.tell("planting faults", number - 1, of), **given,
-        )  # fmt: skip
-        text, code = str(found), int(found.exit_code)
-        Path(asked["report"]).write_text(
-            json.dumps({**found.to_document(), "text": text, "exit_code": code}, indent=1)
+            given.pop("reference"),
+            given.pop("port"),
+            given.pop("inputs"),
+            most=asked["certify"],
+            tell=lambda number, of: pace.tell("planting faults", number - 1, of),
+            **given,
         )
+        text, code = str(found), int(found.exit_code)
+        Path(asked["report"]).write_text(json.dumps({**found.to_document(), "text": text, "exit_code": code}, indent=1))
         return ExitCode.PASSED
     report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), progress=progress, **given)
     placed = place_pieces(report.diagnoses, builders_of(asked))
     report = replace(
-        report, diagnoses=placed, command=command_line(asked), notes=notes,
-        stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR), reasons=report.reasons | lacking,
-    )  # fmt: skip
+        report,
+        diagnoses=placed,
+        command=command_line(asked),
+        notes=notes,
+        stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),
+        reasons=report.reasons | lacking,
+    )
     document = json.loads(report.to_json())
     document["text"] = str(report)
     document["exit_code"] = int(report.exit_code)

@@ -18,14 +18,7 @@ from tipchain.nightly.records import ItemRecord, item_folder
 from tipchain.nightly.results import Results, cause_of
 from tipchain.outcome import BAD, Outcome
 from tipchain.quantities import duration
-from tipchain.report.github import (
-    SIGNS,
-    SUMMARY_LIMIT,
-    annotate_cause,
-    markdown,
-    place_in_checkout,
-    workflow_command,
-)
+from tipchain.report.github import SIGNS, SUMMARY_LIMIT, annotate_cause, markdown, place_in_checkout, workflow_command
 from tipchain.report.junit import add_case, add_suite, count_cases, document
 
 # A night on GitHub: annotations of the files whose items failed, and the step's summary in Markdown.
@@ -74,9 +67,7 @@ def _missing(results: Results) -> str:
     """Return how many items have no record, in words; "" for none."""
     count = len(results.plan.items) - len(results.records)
     return (
-        f"{count} of {len(results.plan.items)} items have not ended: the night did not come to its end"
-        if count
-        else ""
+        f"{count} of {len(results.plan.items)} items have not ended: the night did not come to its end" if count else ""
     )
 
 
@@ -111,9 +102,7 @@ def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_
 def _headline(results: Results, counts: Counter[Outcome]) -> str:
     bad = counts[Outcome.FAIL] + counts[Outcome.ERROR]
     total = len(results.plan.items)
-    return (
-        f"{bad} of {total} items did not pass" if bad else f"{counts[Outcome.PASS]} of {total} items passed"
-    )
+    return f"{bad} of {total} items did not pass" if bad else f"{counts[Outcome.PASS]} of {total} items passed"
 
 
 def _origin(results: Results) -> str:
@@ -207,9 +196,16 @@ def night_junit(results: Results) -> str:
             cause = cause_of(results, record)
             reason = cause.summary if cause else record.reason or record.outcome.value
             add_case(
-                suite, group, item.id, record.seconds, record.outcome, reason,
-                _detail(results, item, record), item.source, cause.place if cause else None,
-            )  # fmt: skip
+                suite,
+                group,
+                item.id,
+                record.seconds,
+                record.outcome,
+                reason,
+                _detail(results, item, record),
+                item.source,
+                cause.place if cause else None,
+            )
     return document(root)
 
 

@@ -206,10 +206,16 @@ def _night(folder: Path) -> StoredFolder:
         token, started, root = night.token, night.started, Path(night.plan.root)
         project = root if root.is_dir() else None
     return StoredFolder(
-        folder=folder, kind="night", group=folder.parent, began=_began(folder, started), size=disk_usage(folder),
-        finished=(folder / FINISHED).is_file(), token=token, project=project,
+        folder=folder,
+        kind="night",
+        group=folder.parent,
+        began=_began(folder, started),
+        size=disk_usage(folder),
+        finished=(folder / FINISHED).is_file(),
+        token=token,
+        project=project,
         kept=trouble,
-    )  # fmt: skip
+    )
 
 
 def _runs(runs: Path) -> Iterator[StoredFolder]:
@@ -218,17 +224,20 @@ def _runs(runs: Path) -> Iterator[StoredFolder]:
         if _NAME.fullmatch(one.name):
             finished = (one / "report.json").is_file() or any(one.glob("alignment*.json"))
             yield StoredFolder(
-                folder=one, kind="run", group=runs, began=_began(one), size=disk_usage(one), finished=finished,
+                folder=one,
+                kind="run",
+                group=runs,
+                began=_began(one),
+                size=disk_usage(one),
+                finished=finished,
                 kept=_held_run(one) or links.get(one, ""),
-            )  # fmt: skip
+            )
     for left in _folders(runs.parent / TRASH):
         yield _rest(left)
 
 
 def _rest(folder: Path) -> StoredFolder:
-    return StoredFolder(
-        folder=folder, kind="rest", group=folder.parent, began=_began(folder), size=disk_usage(folder)
-    )
+    return StoredFolder(folder=folder, kind="rest", group=folder.parent, began=_began(folder), size=disk_usage(folder))
 
 
 def _link(link: Path) -> StoredFolder:
@@ -348,9 +357,7 @@ class Baselines:
             for base, folders, files in os.walk(project):
                 hidden = (Path(base, one) for one in folders if one.startswith("."))
                 self.unfinished += [one for one in hidden if is_unfinished(one)]
-                folders[:] = [
-                    one for one in folders if not one.startswith(".") and Path(base, one) not in stored
-                ]
+                folders[:] = [one for one in folders if not one.startswith(".") and Path(base, one) not in stored]
                 if FILE_NAME in files:
                     self._read(Path(base, FILE_NAME))
 
@@ -359,9 +366,11 @@ class Baselines:
             text = file.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise InputError(
-                f"cannot be read: {error.strerror}", file=file, expected="the moves of stored references",
+                f"cannot be read: {error.strerror}",
+                file=file,
+                expected="the moves of stored references",
                 hint="what they need is not known, so nothing is deleted",
-            ) from error  # fmt: skip
+            ) from error
         self._texts[file] = text
         for number, line in enumerate(text.splitlines(), 1):
             for name in _NAME.findall(line):
@@ -444,7 +453,11 @@ class CleanupChoice:
 
 def choose(stored: Sequence[StoredFolder], rules: RetentionRules, now: float) -> CleanupChoice:
     """Return what goes of ``stored``, which is in the order in which it began; ``now`` in seconds since 1970."""
-    doomed = {one.folder: Doomed(stored=one, reason="left by a process that was killed") for one in stored if one.kind == "rest" and not one.kept}  # fmt: skip
+    doomed = {
+        one.folder: Doomed(stored=one, reason="left by a process that was killed")
+        for one in stored
+        if one.kind == "rest" and not one.kept
+    }
     spared: dict[Path, Doomed] = {}
     spared.update(
         (one.folder, Doomed(stored=one, reason=one.kept)) for one in stored if one.kind == "rest" and one.kept
@@ -599,8 +612,6 @@ def days(seconds: float) -> str:
     """Return an age for people: ``41 days``, ``5 hours``."""
     for unit, name in ((DAY_S, "day"), (3600.0, "hour"), (60.0, "minute")):
         if seconds >= unit:
-            count = (
-                f"{seconds / unit:.1f}".removesuffix(".0") if seconds < 2 * unit else f"{seconds / unit:.0f}"
-            )
+            count = f"{seconds / unit:.1f}".removesuffix(".0") if seconds < 2 * unit else f"{seconds / unit:.0f}"
             return f"{count} {name}" + ("" if count == "1" else "s")
     return f"{max(seconds, 0):.0f} seconds"

@@ -22,14 +22,7 @@ from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import drop_dumps, judge
 from tipchain.nightly.nights import RUNNING, Night
 from tipchain.nightly.progress import NightState, Pending, RunningItem, read_state, state_json
-from tipchain.nightly.records import (
-    FINISHED,
-    DamagedRecord,
-    ItemRecord,
-    item_folder,
-    write_document,
-    write_record,
-)
+from tipchain.nightly.records import FINISHED, DamagedRecord, ItemRecord, item_folder, write_document, write_record
 from tipchain.outcome import ExitCode, Outcome, exit_code
 from tipchain.progress import Estimate
 from tipchain.runs import atomic_write
@@ -166,9 +159,7 @@ class Coordinator:
         self._tell(now=True)
         if not self.left and not self.problem:
             self._finish()
-        return NightResult(
-            counts=dict(self.counts), left=self.left, interrupted=self.interrupted, problem=self.problem
-        )
+        return NightResult(counts=dict(self.counts), left=self.left, interrupted=self.interrupted, problem=self.problem)
 
     def interrupt(self) -> None:
         """End what runs and start nothing more; may be called at any moment, by a signal's handler."""
@@ -216,11 +207,7 @@ class Coordinator:
     def _start_some(self) -> None:
         blocked: set[_Kind] = set()
         while not self._halted():
-            heads = [
-                (queue.items[0], key)
-                for key, queue in self._queues.items()
-                if queue.items and key not in blocked
-            ]
+            heads = [(queue.items[0], key) for key, queue in self._queues.items() if queue.items and key not in blocked]
             if not heads:
                 return
             (_, item), key = min(heads, key=lambda head: head[0][0])
@@ -256,9 +243,8 @@ class Coordinator:
     def _settle(self, item: Item, outcome: Outcome, reason: str) -> None:
         """Write down an item that does not run."""
         record = ItemRecord(
-            id=item.id, token=self.night.token, attempt=0, outcome=outcome, reason=reason,
-            executor=self.executor.name,
-        )  # fmt: skip
+            id=item.id, token=self.night.token, attempt=0, outcome=outcome, reason=reason, executor=self.executor.name
+        )
         self._pending.begun(item)
         self._record(record)
 

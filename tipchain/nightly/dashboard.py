@@ -109,8 +109,14 @@ def item_part(row: TimelineRow, columns: Sequence[Column], most: int, name: str,
     state = outcome(latest.record.outcome) if latest else "has not run"
     mark = unsteady(row, columns)
     head = element(
-        "summary", state, " ", element("b", short), f" {row.changed}" if row.changed else None, " " if mark else None, mark,
-    )  # fmt: skip
+        "summary",
+        state,
+        " ",
+        element("b", short),
+        f" {row.changed}" if row.changed else None,
+        " " if mark else None,
+        mark,
+    )
     facts = [item.id, item.source, item.chain, *item.tags]
     told = element("p", " · ".join(filter(None, facts)), class_="note")
     return element("details", head, told, _runs(row, columns), _trends(row, most), id=name, class_="item")
@@ -131,8 +137,9 @@ def _turns(bad: Sequence[tuple[Column, Cell]]) -> list[tuple[Column, Cell]]:
     found: list[tuple[Column, Cell]] = []
     for one in bad:
         if not found or (one[1].record.outcome, one[1].record.reason) != (
-            found[-1][1].record.outcome, found[-1][1].record.reason,
-        ):  # fmt: skip
+            found[-1][1].record.outcome,
+            found[-1][1].record.reason,
+        ):
             found.append(one)
     return found
 
@@ -153,9 +160,7 @@ def _run(row: TimelineRow, column: Column, cell: Cell) -> Markup:
 def _trends(row: TimelineRow, most: int) -> Markup:
     """Return the curves of the seconds, the memory and, at most so many, the figures of an item; the rest is counted."""
     names = _figure_names(row)
-    curves = [
-        _curve(title, values) for title, values in _series(row, names[:most]) if any(map(isfinite, values))
-    ]
+    curves = [_curve(title, values) for title, values in _series(row, names[:most]) if any(map(isfinite, values))]
     left = len(names) - most
     more = element("p", f"{left} more figures are in the reports.", class_="note") if left > 0 else None
     return markup(element("ul", curves, class_="trends") if curves else None, more)
@@ -273,9 +278,7 @@ def _covered(rows: Sequence[KindRow]) -> Markup:
     ended = sum((Counter(row.ended) for row in rows), Counter[Outcome]())
     told = ", ".join(f"{ended[one]} {one.value}" for one in Outcome if ended[one])
     covers = (
-        f"{files} of {many(sum(there), 'parameter file')} in the checkout"
-        if there
-        else many(files, "parameter file")
+        f"{files} of {many(sum(there), 'parameter file')} in the checkout" if there else many(files, "parameter file")
     )
     return element("p", f"The night covers {covers}: {told}.")
 
@@ -298,9 +301,7 @@ def _skipped(rows: Sequence[KindRow]) -> Markup | None:
     told = []
     for row in rows:
         reasons = list(row.reasons.items())
-        told += [
-            element("li", f"{count} of {row.name}: {cut(text, LONGEST)}") for text, count in reasons[:REASONS]
-        ]
+        told += [element("li", f"{count} of {row.name}: {cut(text, LONGEST)}") for text, count in reasons[:REASONS]]
         left = len(reasons) - REASONS
         told += [element("li", f"and {many(left, 'more reason')}")] if left > 0 else []
     return element("div", element("p", "Skipped:"), element("ul", told, class_="changes")) if told else None
@@ -323,11 +324,7 @@ def _matrix(line: Timeline, place: int) -> Markup:
             kinds.setdefault(row.item.chain, []).append((row, cell))
     names = [name for name in ORDER if any(name in kinds for kinds in found.values())]
     body = [
-        element(
-            "tr",
-            element("th", chain, scope="row"),
-            [_ended(found[chain].get(name, ()), place) for name in names],
-        )
+        element("tr", element("th", chain, scope="row"), [_ended(found[chain].get(name, ()), place) for name in names])
         for chain in sorted(found)
     ]
     heads = [element("th", name.replace("_", " "), scope="col") for name in names]
@@ -342,9 +339,7 @@ def _ended(items: Sequence[tuple[TimelineRow, Cell]], place: int) -> Markup:
     outcome = worst(cell.record.outcome for _, cell in items)
     row, cell = next(one for one in items if one[1].record.outcome is outcome)
     reason = "" if outcome is Outcome.PASS else f": {cut(why(cell), LONGEST)}"
-    sign = element(
-        "a", SIGNS[outcome], href=f"#{part_id(place, row)}", title=f"{outcome.value} {row.item.id}{reason}"
-    )
+    sign = element("a", SIGNS[outcome], href=f"#{part_id(place, row)}", title=f"{outcome.value} {row.item.id}{reason}")
     return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}")
 
 
@@ -362,10 +357,15 @@ LISTED = 40
 """Items of a kind that stand at the top; the rest is counted."""
 REASON = 200
 WORDS = {
-    "item": "{n} item", "items": "{n} items", "some": "{n} of {n2} items", "seconds": "{n} s", "report": "report",
-    "log": "log", "none": "not planned, or not run yet",
+    "item": "{n} item",
+    "items": "{n} items",
+    "some": "{n} of {n2} items",
+    "seconds": "{n} s",
+    "report": "report",
+    "log": "log",
+    "none": "not planned, or not run yet",
     "keys": "Arrow keys go from cell to cell, Enter to its log or report, Escape back.",
-}  # fmt: skip
+}
 """What the script says, in English with open places."""
 SECONDS = 100
 """From which on a run's seconds are told in whole ones."""
@@ -419,9 +419,7 @@ class _Line:
 
 
 def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
-    script, style = (
-        asset(f"page.{kind}") + asset(f"dashboard.{kind}", "tipchain.nightly") for kind in ("js", "css")
-    )
+    script, style = (asset(f"page.{kind}") + asset(f"dashboard.{kind}", "tipchain.nightly") for kind in ("js", "css"))
     timelines = [one.line for one in lines]
     numbers = _Numbers()
     body = [
@@ -463,9 +461,7 @@ def _headline(lines: Sequence[_Line]) -> Markup:
     timelines = [one.line for one in lines]
     bad = sum(map(_bad, timelines))
     failed = bool(bad or _wrong(timelines))
-    tone, word = (
-        ("fail", "FAIL") if failed else ("pass", "PASS") if _whole(timelines) else ("unknown", "NOT FINISHED")
-    )
+    tone, word = ("fail", "FAIL") if failed else ("pass", "PASS") if _whole(timelines) else ("unknown", "NOT FINISHED")
     return banner(tone, word, f"nights of {_names(timelines)}", *map(_latest, lines))
 
 
@@ -476,16 +472,17 @@ def _latest(one: _Line) -> Markup:
     bad = [row for row in one.rows if row.bad and row.cells[-1]]
     fresh = [row for row in bad if row.changed]
     others = [row for row in one.rows if row.changed and row not in fresh]
-    swaying = [
-        row for row in one.rows if row.flips and row not in fresh and row not in others and not row.bad
-    ]
+    swaying = [row for row in one.rows if row.flips and row not in fresh and row not in others and not row.bad]
     environment = [element("li", f"environment: {text}") for text in column.environment]
     for title, entries in (
         ("Newly failing:", [*_entries(one, fresh, suspects=True)]),
-        ("Still failing:" if len(line.columns) > 1 else "Failing:", [*_entries(one, [row for row in bad if not row.changed])]),
+        (
+            "Still failing:" if len(line.columns) > 1 else "Failing:",
+            [*_entries(one, [row for row in bad if not row.changed])],
+        ),
         ("Otherwise changed since the night before:", [*environment, *_entries(one, others)]),
         ("Unsteady, without a change of commit or environment:", [*_entries(one, swaying)]),
-    ):  # fmt: skip
+    ):
         if entries:
             parts += [element("p", title), _list(entries)]
     if not (fresh or others or environment) and len(line.columns) > 1:
@@ -497,17 +494,18 @@ def _came_to(line: Timeline) -> Markup:
     column, bad = line.columns[-1], _bad(line)
     counted = sum(column.counts.values())
     total, finished = many(counted, "item"), column.results.finished
-    word = (
-        f"{bad} of {total} did not pass" if bad else f"{column.counts.get(Outcome.PASS, 0)} of {total} passed"
-    )
+    word = f"{bad} of {total} did not pass" if bad else f"{column.counts.get(Outcome.PASS, 0)} of {total} passed"
     failed = bool(bad or column.wrong)
     head, kind = ("FAIL", "fail") if failed else ("PASS", "pass") if finished else ("NOT FINISHED", "error")
     commit = column.results.facts.get("commit", "")
     state = "" if finished else ", so far: the night is not finished"
     return element(
-        "p", element("strong", head, class_=f"outcome {kind}"), f"{line.name}, {when(column)}",
-        f", commit {commit}" if commit else "", f": {word}{state}.",
-    )  # fmt: skip
+        "p",
+        element("strong", head, class_=f"outcome {kind}"),
+        f"{line.name}, {when(column)}",
+        f", commit {commit}" if commit else "",
+        f": {word}{state}.",
+    )
 
 
 def _entries(one: _Line, rows: Sequence[TimelineRow], *, suspects: bool = False) -> Iterator[Markup]:
@@ -518,16 +516,19 @@ def _entries(one: _Line, rows: Sequence[TimelineRow], *, suspects: bool = False)
         word = row.changed or (latest.record.outcome.value if latest else "")
         reason = why(latest) if latest and row.changed != "gone" else ""
         since = (
-            f" since {when(columns[row.since])}"
-            if row.bad and not row.changed and row.since < len(columns) - 1
-            else ""
+            f" since {when(columns[row.since])}" if row.bad and not row.changed and row.since < len(columns) - 1 else ""
         )
         mark = unsteady(row, columns)
         yield element(
-            "li", f"{word} ", element("a", one.name(row), href=f"#{one.id(row)}", title=row.item.id), since,
-            [" ", mark] if mark else None, [": ", prose(cut(reason, REASON))] if reason else None, _page_of(row, columns),
+            "li",
+            f"{word} ",
+            element("a", one.name(row), href=f"#{one.id(row)}", title=row.item.id),
+            since,
+            [" ", mark] if mark else None,
+            [": ", prose(cut(reason, REASON))] if reason else None,
+            _page_of(row, columns),
             _suspects(row, columns) if suspects else None,
-        )  # fmt: skip
+        )
     if len(rows) > LISTED:
         yield element("li", f"and {len(rows) - LISTED} more")
 
@@ -584,39 +585,60 @@ def _controls(filters: Mapping[str, Sequence[str]]) -> Markup:
         "form",
         element("label", "Find ", element("input", type="search", id="find", autocomplete="off")),
         [
-            element("label", f"{name.capitalize()} ", element(
-                "select", element("option", "all", value=""), [element("option", one, value=one) for one in values], id=name,
-            ))
+            element(
+                "label",
+                f"{name.capitalize()} ",
+                element(
+                    "select",
+                    element("option", "all", value=""),
+                    [element("option", one, value=one) for one in values],
+                    id=name,
+                ),
+            )
             for name, values in filters.items()
         ],
         element("label", element("input", type="checkbox", id="changed"), " only what changed"),
         element("button", "Show all", type="reset"),
         element("output", id="shown", aria_live="polite"),
-        class_="controls filters", id="filters", hidden=True, aria_label="filters",
-    )  # fmt: skip
+        class_="controls filters",
+        id="filters",
+        hidden=True,
+        aria_label="filters",
+    )
 
 
 def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
     place, line = one.place, one.line
     turns = [number for number, column in enumerate(line.columns) if column.environment]
     legend = [
-        element("li", element("span", SIGNS[ended], class_=f"sign cell-{OUTCOME_CLASSES[ended]}", aria_hidden="true"), f" {ended.value}")
+        element(
+            "li",
+            element("span", SIGNS[ended], class_=f"sign cell-{OUTCOME_CLASSES[ended]}", aria_hidden="true"),
+            f" {ended.value}",
+        )
         for ended in Outcome
-    ]  # fmt: skip
+    ]
     legend.append(element("li", "empty: not planned, or not run yet"))
     if turns:
         legend.append(element("li", element("b", "Δ"), " another environment than the night before"))
     yield element(
-        "section", element("h2", line.name), element("ul", legend, class_="legend"), _grid(one, turns, numbers),
-        id=f"grid-{place}", class_="nights", aria_label=f"items and nights of {line.name}",
-    )  # fmt: skip
+        "section",
+        element("h2", line.name),
+        element("ul", legend, class_="legend"),
+        _grid(one, turns, numbers),
+        id=f"grid-{place}",
+        class_="nights",
+        aria_label=f"items and nights of {line.name}",
+    )
     if kinds := kinds_part(line, place):
         yield kinds
     yield element("section", element("h2", f"Nights of {line.name}"), _nights(place, line))
     yield element(
-        "section", element("h2", f"Items of {line.name}"),
-        (item_part(row, line.columns, most, one.id(row), one.name(row)) for row in one.rows), class_="items",
-    )  # fmt: skip
+        "section",
+        element("h2", f"Items of {line.name}"),
+        (item_part(row, line.columns, most, one.id(row), one.name(row)) for row in one.rows),
+        class_="items",
+    )
 
 
 def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
@@ -625,28 +647,30 @@ def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
     heads = [
         element(
             "th",
-            element("a", _day(column, days), element("b", "Δ") if number in turns else None, href=f"#night-{place}-{number}"),
-            scope="col", title=_title_of(column),
+            element(
+                "a", _day(column, days), element("b", "Δ") if number in turns else None, href=f"#night-{place}-{number}"
+            ),
+            scope="col",
+            title=_title_of(column),
         )
         for number, column in latest_first(line.columns)
-    ]  # fmt: skip
+    ]
     body = (_row(one, row, numbers) for row in one.rows)
     table = element(
-        "table", element("thead", element("tr", element("th", "item", scope="col"), heads)), element("tbody", body),
-        class_="matrix", data_manifest=place,
-    )  # fmt: skip
-    return element(
-        "div", table, class_="wide", tabindex="0", role="group", aria_label=f"{line.name}, scrollable"
+        "table",
+        element("thead", element("tr", element("th", "item", scope="col"), heads)),
+        element("tbody", body),
+        class_="matrix",
+        data_manifest=place,
     )
+    return element("div", table, class_="wide", tabindex="0", role="group", aria_label=f"{line.name}, scrollable")
 
 
 def _day(column: Column, days: Mapping[date, int]) -> Markup:
     """Return a night's day, with the time where another night began on it, too."""
     if column.when is None:
         return markup("?")
-    words = [f"{column.when:%b}", f"{column.when:%d}"] + [f"{column.when:%H:%M}"] * (
-        days[column.when.date()] > 1
-    )
+    words = [f"{column.when:%b}", f"{column.when:%d}"] + [f"{column.when:%H:%M}"] * (days[column.when.date()] > 1)
     return markup(word if not number else [element("br"), word] for number, word in enumerate(words))
 
 
@@ -683,9 +707,7 @@ def _cell(cell: Cell | None, base: str) -> Markup:
         if outcome is Outcome.SKIP or not target:
             return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}", title=words)
         return element(
-            "td",
-            element("a", sign, href=base + target, title=words),
-            class_=f"cell-{OUTCOME_CLASSES[outcome]}",
+            "td", element("a", sign, href=base + target, title=words), class_=f"cell-{OUTCOME_CLASSES[outcome]}"
         )
     return Markup(f"<td>{sign}")
 
@@ -702,18 +724,17 @@ def _nights(place: int, line: Timeline) -> Markup:
         facts = [element("div", text) for text in column.environment]
         cells = [results.facts.get("commit", ""), *counts, duration(results.seconds), markup(facts)]
         rows.append(
-            element("tr", element("th", name, left, said, scope="row"), [element("td", one) for one in cells],
-                    id=f"night-{place}-{number}")
-        )  # fmt: skip
+            element(
+                "tr",
+                element("th", name, left, said, scope="row"),
+                [element("td", one) for one in cells],
+                id=f"night-{place}-{number}",
+            )
+        )
     head = element("tr", [element("th", one, scope="col") for one in heads])
     inside = element("table", element("thead", head), element("tbody", rows), class_="list")
     return element(
-        "div",
-        inside,
-        class_="wide",
-        tabindex="0",
-        role="group",
-        aria_label=f"nights of {line.name}, scrollable",
+        "div", inside, class_="wide", tabindex="0", role="group", aria_label=f"nights of {line.name}, scrollable"
     )
 
 
@@ -755,12 +776,15 @@ class _Numbers:
     def json(self, timelines: Sequence[Timeline]) -> Markup:
         """Return everything as JSON that cannot end the element it stands in."""
         nights = [
-            [{"when": when(one), "href": one.href} for _, one in latest_first(line.columns)]
-            for line in timelines
+            [{"when": when(one), "href": one.href} for _, one in latest_first(line.columns)] for line in timelines
         ]
         words = {name: template(message) for name, message in WORDS.items()}
         document = {
-            "texts": [*self._texts], "usual": self._usual, "items": self._items, "nights": nights, "words": words,
-        }  # fmt: skip
+            "texts": [*self._texts],
+            "usual": self._usual,
+            "items": self._items,
+            "nights": nights,
+            "words": words,
+        }
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=True)
         return Markup(text.replace("<", "\\u003c"))

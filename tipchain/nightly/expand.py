@@ -112,9 +112,7 @@ def _twice(
 class _Maker:
     """Makes the items of one entry."""
 
-    def __init__(
-        self, entry: ManifestEntry, manifest: NightManifest, project: Project, *, require_data: bool
-    ) -> None:
+    def __init__(self, entry: ManifestEntry, manifest: NightManifest, project: Project, *, require_data: bool) -> None:
         self.entry, self.manifest, self.project = entry, manifest, project
         self.require_data = require_data
 
@@ -181,9 +179,7 @@ class _Maker:
             own |= {DATA_VARIABLE: str(data.path)} if data else {}
         return {**own, **self.entry.common.env}
 
-    def argv(
-        self, source: str, mode: Mode | None, device: Device, data: DataFolder | None
-    ) -> tuple[str, ...]:
+    def argv(self, source: str, mode: Mode | None, device: Device, data: DataFolder | None) -> tuple[str, ...]:
         entry = self.entry
         if entry.kind == "command":
             values = {"{mode}": mode.value if mode else "", "{device}": device}
@@ -195,18 +191,7 @@ class _Maker:
             words += ["--suite", entry.suite] if entry.suite else []
             words += ["--require-gpu"] if device == "gpu" else []
         else:
-            words += [
-                "align",
-                source,
-                "--mode",
-                mode.value,
-                "--json",
-                REPORT,
-                "--html",
-                PAGE,
-                "--out",
-                OUTPUT,
-            ]
+            words += ["align", source, "--mode", mode.value, "--json", REPORT, "--html", PAGE, "--out", OUTPUT]
             words += ["--only", ",".join(entry.stages)] if entry.stages else []
         words += ["--device", device]
         words += ["--prepare"] if entry.prepare else []

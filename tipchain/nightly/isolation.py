@@ -37,13 +37,7 @@ DROPPED = (RUN_VARIABLE, MODE_VARIABLE, DATA_VARIABLE, VISIBLE)
 
 
 def environment(
-    item: Item,
-    path: str,
-    *,
-    tmp: Path,
-    port: int,
-    gpus: Sequence[str] = (),
-    inherited: Mapping[str, str] = os.environ,
+    item: Item, path: str, *, tmp: Path, port: int, gpus: Sequence[str] = (), inherited: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """Return the whole environment of an item's process.
 

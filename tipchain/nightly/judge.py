@@ -111,9 +111,7 @@ def log_tail(log: Path, lines: int = LINES) -> list[str]:
 
 # What is large of what items leave: weights, tensors, exported models; all but texts.
 
-TEXTS = frozenset(
-    {".csv", ".html", ".json", ".jsonl", ".lock", ".log", ".md", ".txt", ".xml", ".yaml", ".yml"}
-)
+TEXTS = frozenset({".csv", ".html", ".json", ".jsonl", ".lock", ".log", ".md", ".txt", ".xml", ".yaml", ".yml"})
 """Ends of the names of files that are kept: logs, reports, settings."""
 
 

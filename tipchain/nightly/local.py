@@ -240,9 +240,7 @@ class LocalExecutor:
         work = one.work
         ended = run_attempt(
             work,
-            lambda: isolation.environment(
-                work.item, search_path(work.root), tmp=tmp, port=one.port, gpus=one.gpus
-            ),
+            lambda: isolation.environment(work.item, search_path(work.root), tmp=tmp, port=one.port, gpus=one.gpus),
             watch=lambda line: setattr(one, "line", line),
             begun=lambda pid: setattr(one, "pid", pid),
             grace_s=self.grace_s,

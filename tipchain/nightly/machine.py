@@ -33,9 +33,7 @@ def memory_mb() -> tuple[float, float]:
     """Return the memory in MiB, all of it and what is available; a container's limit counts. (0, 0): not known."""
     found = {}
     with suppress(OSError):
-        for name, kib in re.findall(
-            r"^(MemTotal|MemAvailable):\s+(\d+) kB", MEMINFO.read_text(), re.MULTILINE
-        ):
+        for name, kib in re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", MEMINFO.read_text(), re.MULTILINE):
             found[name] = int(kib) / 1024
     total, free = found.get("MemTotal", 0.0), found.get("MemAvailable", 0.0)
     with suppress(OSError, ValueError):  # version 2, and a limit that is no number (``max``) is none
@@ -80,9 +78,7 @@ def usable_gpus() -> Gpus:
         return gpus
     allowed: list[str] = []
     for entry in (one.strip() for one in visible.split(",")):
-        known = (
-            entry in gpus.numbers or any(name.startswith(entry) for name in gpus.names) if entry else False
-        )
+        known = entry in gpus.numbers or any(name.startswith(entry) for name in gpus.names) if entry else False
         if not known:
             break
         allowed.append(entry)
@@ -95,14 +91,7 @@ def usable_gpus() -> Gpus:
 
 
 CPUINFO = Path("/proc/cpuinfo")
-VARIABLES = (
-    "PYTHONPATH",
-    "PYTHONHASHSEED",
-    "LD_LIBRARY_PATH",
-    "LD_PRELOAD",
-    "TIPCHAIN_PYTHON",
-    "NVIDIA_TF32_OVERRIDE",
-)
+VARIABLES = ("PYTHONPATH", "PYTHONHASHSEED", "LD_LIBRARY_PATH", "LD_PRELOAD", "TIPCHAIN_PYTHON", "NVIDIA_TF32_OVERRIDE")
 PREFIXES = ("FLAGS_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH_", "OMP_", "KMP_", "MKL_", "PYTORCH_")
 """Variables by which frameworks and their libraries are told to compute otherwise."""
 
@@ -135,11 +124,7 @@ def origin(root: Path) -> dict[str, Any]:
 def told_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that change what frameworks compute."""
     named = (*VARIABLES, *THREAD_VARIABLES)
-    return {
-        name: value
-        for name, value in sorted(environment.items())
-        if name in named or name.startswith(PREFIXES)
-    }
+    return {name: value for name, value in sorted(environment.items()) if name in named or name.startswith(PREFIXES)}
 
 
 def processor() -> str:
@@ -162,11 +147,7 @@ def gpu_names() -> tuple[list[str], str]:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return [], ""
-    rows = (
-        [line.rpartition(",") for line in done.stdout.splitlines() if "," in line]
-        if done.returncode == 0
-        else []
-    )
+    rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line] if done.returncode == 0 else []
     return [name.strip() for name, _, _ in rows], rows[0][2].strip() if rows else ""
 
 

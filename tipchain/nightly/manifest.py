@@ -56,9 +56,7 @@ def _holds_folders(path: Path) -> bool:
 
 
 def _class_folders(path: Path) -> str:
-    return next(
-        (f"{path / split}/<class>/" for split in ("train", "val") if not _holds_folders(path / split)), ""
-    )
+    return next((f"{path / split}/<class>/" for split in ("train", "val") if not _holds_folders(path / split)), "")
 
 
 def _imagenet(path: Path) -> str:
@@ -138,15 +136,17 @@ def texts(one: Reader, key: str, expected: str, default: Sequence[str] | None = 
         if not isinstance(text, str) or not text:
             path = (*one.path, key, str(number))
             raise ManifestError(
-                "is not a text", file=one.file, line=one.document.line(path), key=".".join(path),
-                found=repr(text), expected=expected,
-            )  # fmt: skip
+                "is not a text",
+                file=one.file,
+                line=one.document.line(path),
+                key=".".join(path),
+                found=repr(text),
+                expected=expected,
+            )
     return tuple(found)
 
 
-def choices(
-    one: Reader, key: str, choices: Sequence[Any], default: Sequence[Any] | None = None
-) -> tuple[Any, ...]:
+def choices(one: Reader, key: str, choices: Sequence[Any], default: Sequence[Any] | None = None) -> tuple[Any, ...]:
     """Return a list of some of ``choices``, each once."""
     found = texts(one, key, f"a list of {', '.join(choices)}", default)
     for text in found:
@@ -176,9 +176,7 @@ def env(one: Reader) -> dict[str, str]:
             raise one.error("env", "is not a variable's name", found=repr(name), expected="NAME: value")
         if isinstance(value, (dict, list)) or value is None:
             raise one.error("env", f"{name} is not a text", found=repr(value), expected="NAME: value")
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
-    }
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
 
 
 def resources(one: Reader) -> dict[str, float]:
@@ -186,13 +184,9 @@ def resources(one: Reader) -> dict[str, float]:
     found = one.value("resources", dict, RESOURCES_EXPECTED, default={})
     for name, amount in found.items():
         if not isinstance(name, str) or not name or name in CLUSTERS_OWN:
-            raise one.error(
-                "resources", "is not a resource's name", found=repr(name), expected=RESOURCES_EXPECTED
-            )
+            raise one.error("resources", "is not a resource's name", found=repr(name), expected=RESOURCES_EXPECTED)
         if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 < amount < math.inf:
-            raise one.error(
-                "resources", f"{name} is not an amount", found=repr(amount), expected=RESOURCES_EXPECTED
-            )
+            raise one.error("resources", f"{name} is not an amount", found=repr(amount), expected=RESOURCES_EXPECTED)
     return {name: float(amount) for name, amount in found.items()}
 
 
@@ -318,17 +312,13 @@ def load_manifest(path: Path) -> NightManifest:
         ManifestError: it cannot be read, or something in it is wrong.
     """
     if not path.is_file():
-        raise ManifestError(
-            "no such manifest", file=path, expected="a YAML file with chains, cases or commands"
-        )
+        raise ManifestError("no such manifest", file=path, expected="a YAML file with chains, cases or commands")
     document = load_yaml(path, ManifestError, "a manifest")
     reader = Reader(path, document, (), document.data)
     root = _root(reader, path)
     name = reader.text("name", default=path.stem)
     if not WORD.fullmatch(name):
-        raise reader.error(
-            "name", "cannot be a folder's name", found=repr(name), expected="a name such as suite"
-        )
+        raise reader.error("name", "cannot be a folder's name", found=repr(name), expected="a name such as suite")
     defaults = _defaults(reader)
     data = _data(reader, root)
     entries = [
@@ -339,14 +329,7 @@ def load_manifest(path: Path) -> NightManifest:
     reader.done()
     if not entries:
         raise reader.error(None, "names nothing to run", expected="chains, cases or commands")
-    return NightManifest(
-        path=path,
-        name=name,
-        root=root,
-        sha256=sha256_of(path),
-        data=data,
-        entries=tuple(entries),
-    )
+    return NightManifest(path=path, name=name, root=root, sha256=sha256_of(path), data=data, entries=tuple(entries))
 
 
 def _root(reader: Reader, path: Path) -> Path:
@@ -355,9 +338,7 @@ def _root(reader: Reader, path: Path) -> Path:
     if given is not None:
         root = (path.resolve().parent / Path(given).expanduser()).resolve()
         if not root.is_dir():
-            raise reader.error(
-                "root", "there is no such folder", found=str(root), expected="the project's folder"
-            )
+            raise reader.error("root", "there is no such folder", found=str(root), expected="the project's folder")
         return root
     folder = path.resolve().parent
     for above in (folder, *folder.parents):
@@ -409,9 +390,7 @@ def _data(reader: Reader, root: Path) -> dict[str, DataFolder]:
         one = folders.mapping(name)
         assert one is not None
         path = root / Path(one.text("path")).expanduser()
-        found[name] = DataFolder(
-            name=name, path=path, layout=one.choice("layout", tuple(LAYOUTS), default="any")
-        )
+        found[name] = DataFolder(name=name, path=path, layout=one.choice("layout", tuple(LAYOUTS), default="any"))
         one.done()
     return found
 
@@ -419,17 +398,25 @@ def _data(reader: Reader, root: Path) -> dict[str, DataFolder]:
 def _needed(one: Reader, modes: Sequence[Mode], data: Mapping[str, DataFolder]) -> dict[str, str]:
     """Return the name of the data folder by mode; a text alone is for all modes."""
     found = one.value("data", (str, dict), "a name of data, or one by mode", default={})
-    needed = (
-        {EVERY_MODE: found} if isinstance(found, str) else {str(mode): name for mode, name in found.items()}
-    )
+    needed = {EVERY_MODE: found} if isinstance(found, str) else {str(mode): name for mode, name in found.items()}
     known = [mode.value for mode in modes]
     for mode, name in needed.items():
         if mode != EVERY_MODE and mode not in known:
-            raise one.error("data", "names a mode that the entry does not have", found=mode,
-                            expected=", ".join(known), hint=did_you_mean(mode, known))  # fmt: skip
+            raise one.error(
+                "data",
+                "names a mode that the entry does not have",
+                found=mode,
+                expected=", ".join(known),
+                hint=did_you_mean(mode, known),
+            )
         if name not in data:
-            raise one.error("data", "is not known", found=repr(name), hint=did_you_mean(str(name), data),
-                            expected=", ".join(data) or "a name from the manifest's own `data`")  # fmt: skip
+            raise one.error(
+                "data",
+                "is not known",
+                found=repr(name),
+                hint=did_you_mean(str(name), data),
+                expected=", ".join(data) or "a name from the manifest's own `data`",
+            )
     return needed
 
 
@@ -454,9 +441,7 @@ def _modes(one: Reader, *, needed: bool = True) -> tuple[Mode, ...]:
 
 
 def _chains(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> ManifestEntry:
-    entry = replace(
-        _of_files(one, "chain", "params", "run", defaults, data), suite=one.text("suite", default="")
-    )
+    entry = replace(_of_files(one, "chain", "params", "run", defaults, data), suite=one.text("suite", default=""))
     one.done()
     return entry
 
@@ -497,8 +482,12 @@ def _command(one: Reader, defaults: Common, data: Mapping[str, DataFolder]) -> M
     modes = _modes(one, needed=False)
     argv = texts(one, "argv", "a list of words")
     if not argv or isinstance(one.data["argv"], str):
-        raise one.error("argv", "is not a list of words", found=repr(one.data["argv"]),
-                        expected="[program, argument, ...]; no shell reads it")  # fmt: skip
+        raise one.error(
+            "argv",
+            "is not a list of words",
+            found=repr(one.data["argv"]),
+            expected="[program, argument, ...]; no shell reads it",
+        )
     entry = ManifestEntry(
         kind="command",
         place=".".join(one.path),

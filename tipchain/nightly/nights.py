@@ -160,9 +160,7 @@ class Night:
         numbers = [0]
         with suppress(OSError):
             names = [path.name for path in item_folder(self.folder, item_id).iterdir()]
-            numbers += [
-                int(name[8:]) for name in names if name.startswith("attempt-") and name[8:].isdecimal()
-            ]
+            numbers += [int(name[8:]) for name in names if name.startswith("attempt-") and name[8:].isdecimal()]
         return max(numbers)
 
     @property
@@ -223,9 +221,12 @@ def begin_night(
         environment=dict(environment),
     )
     document = {
-        "token": night.token, "started": night.started, "options": night.options,
-        "environment": night.environment, "plan": plan_json(plan),
-    }  # fmt: skip
+        "token": night.token,
+        "started": night.started,
+        "options": night.options,
+        "environment": night.environment,
+        "plan": plan_json(plan),
+    }
     try:
         write_document(folder / NIGHT, document)
     except OSError as error:

@@ -62,9 +62,7 @@ def counts_text(counts: Mapping[Outcome, int]) -> str:
     """Return ``3 passed, 1 failed``; what there is none of is left out."""
     words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: "errors", Outcome.SKIP: "skipped"}
     said = [f"{counts[one]} {word}" for one, word in words.items() if counts.get(one)]
-    return (
-        ", ".join(said).replace("1 errors", "1 error") if counts.get(Outcome.ERROR) == 1 else ", ".join(said)
-    )
+    return ", ".join(said).replace("1 errors", "1 error") if counts.get(Outcome.ERROR) == 1 else ", ".join(said)
 
 
 class Pending:
@@ -105,9 +103,7 @@ def state_json(state: NightState) -> dict[str, object]:
         "total": state.total,
         "ended": state.ended,
         "counts": {one.name: state.counts.get(one, 0) for one in Outcome},
-        "running": [
-            {"id": one.id, "seconds": round(one.seconds, 1), "line": one.line} for one in state.running
-        ],
+        "running": [{"id": one.id, "seconds": round(one.seconds, 1), "line": one.line} for one in state.running],
         "left_s": None if state.left_s is None else round(state.left_s, 1),
         "seconds": None if state.seconds is None else round(state.seconds, 1),
         "waiting": state.waiting,

@@ -61,33 +61,45 @@ class DiskProject:
             matching = [one for one in self._matching(pattern, line) if not _excluded(one, entry.exclude)]
             if not matching:
                 raise ManifestError(
-                    "names no file", file=self.manifest.path, line=line, found=pattern,
+                    "names no file",
+                    file=self.manifest.path,
+                    line=line,
+                    found=pattern,
                     expected=f"a glob of files below {self.manifest.root}",
-                )  # fmt: skip
+                )
             if strange := next((one for one in matching if not one.isprintable()), ""):
                 raise ManifestError(
-                    "names a file that no item can be called after", file=self.manifest.path, line=line,
-                    found=ascii(strange), expected="a name in UTF-8 without control characters",
+                    "names a file that no item can be called after",
+                    file=self.manifest.path,
+                    line=line,
+                    found=ascii(strange),
+                    expected="a name in UTF-8 without control characters",
                     hint="leave it out with `exclude`",
-                )  # fmt: skip
+                )
             found.update(dict.fromkeys(matching))
         return tuple(found)
 
     def _matching(self, pattern: str, line: int) -> list[str]:
         if PurePosixPath(pattern).is_absolute() or ".." in PurePosixPath(pattern).parts:
             raise ManifestError(
-                "leads out of the root", file=self.manifest.path, line=line, found=pattern,
+                "leads out of the root",
+                file=self.manifest.path,
+                line=line,
+                found=pattern,
                 expected=f"a glob of files below {self.manifest.root}",
-            )  # fmt: skip
+            )
         root = self.manifest.root
         try:
             return sorted(path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file())
         except (ValueError, IndexError, NotImplementedError) as error:  # IndexError: "."
             why = f": {error}" if isinstance(error, ValueError) else ""
             raise ManifestError(
-                f"is no glob{why}", file=self.manifest.path, line=line, found=pattern,
+                f"is no glob{why}",
+                file=self.manifest.path,
+                line=line,
+                found=pattern,
                 expected="a path with *, ? and [...], and ** alone for folders within folders",
-            ) from None  # fmt: skip
+            ) from None
 
     def problem(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
         """Return what is wrong with a parameter file or case in a mode, in one line; "" for nothing."""
@@ -138,9 +150,13 @@ class DiskProject:
         root = self.manifest.root
         try:
             load_plan(
-                root / file, mode, chain=_option(entry, "--chain"), suite=entry.suite or None,
-                lenient=LENIENT in entry.options, options=Options(root=str(root)),
-            )  # fmt: skip
+                root / file,
+                mode,
+                chain=_option(entry, "--chain"),
+                suite=entry.suite or None,
+                lenient=LENIENT in entry.options,
+                options=Options(root=str(root)),
+            )
         except TipchainError as error:
             return one_line(error).replace(f"{root}/", "")
         return ""

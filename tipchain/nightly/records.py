@@ -164,9 +164,12 @@ def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
     except (OSError, ValueError) as error:
         why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         return DamagedRecord(
-            id=item_id, token=token, attempt=0, outcome=Outcome.ERROR,
+            id=item_id,
+            token=token,
+            attempt=0,
+            outcome=Outcome.ERROR,
             reason=f"how it ended cannot be told: its record {path.relative_to(night)} is damaged: {why}",
-        )  # fmt: skip
+        )
     return record if record.id == item_id and record.token == token else None
 
 

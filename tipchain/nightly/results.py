@@ -194,7 +194,4 @@ def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]
         if isinstance(value, Mapping):
             yield from _flat(value, f"{above}{key}.")
         else:
-            yield (
-                f"{above}{key}",
-                ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value),
-            )
+            yield (f"{above}{key}", ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))

@@ -155,9 +155,7 @@ def part_of(plan: NightPlan, options: Mapping[str, object], commit: str) -> Shar
     )
 
 
-def gather(
-    ones: Iterable[T], part: Callable[[T], ShardPart | None], began: Callable[[T], float]
-) -> list[Group[T]]:
+def gather(ones: Iterable[T], part: Callable[[T], ShardPart | None], began: Callable[[T], float]) -> list[Group[T]]:
     """Return which nights are one, in the order in which they began.
 
     Args:
@@ -182,8 +180,7 @@ def gather(
             continue
         group.replaced += twice
         group.ones = sorted(
-            [*(other for other in group.ones if other not in twice), one],
-            key=lambda other: _share(part, other),
+            [*(other for other in group.ones if other not in twice), one], key=lambda other: _share(part, other)
         )
     return found
 

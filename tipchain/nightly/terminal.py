@@ -69,9 +69,7 @@ def counted(count: int, word: str) -> str:
 
 def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -> Iterator[str]:
     """Yield how far a night is and what runs."""
-    finished = (
-        "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
-    )
+    finished = "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
     yield cut(say(f"night {night.name} of {clean(night.plan.name)}: {finished}"), width)
     yield cut(say(state.line()), width)
     if state.waiting:
@@ -181,9 +179,7 @@ class NightView:
         clock: seconds that only go forward.
     """
 
-    def __init__(
-        self, stream: TextIO, total: int, ended: int = 0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, stream: TextIO, total: int, ended: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self.screen, self.total, self.number, self.clock = Screen(stream, clock), total, ended, clock
         self.color = use_color(stream)
         self._due = self.clock() + SAY_S

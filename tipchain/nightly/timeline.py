@@ -17,16 +17,7 @@ from tipchain.nightly.items import Item
 from tipchain.nightly.nights import began
 from tipchain.nightly.records import ITEMS, ItemRecord, slug_of
 from tipchain.nightly.results import Results, find_nights, read_causes, read_figures, read_results
-from tipchain.nightly.shards import (
-    Group,
-    ShardPart,
-    SharePlan,
-    disagreement,
-    gather,
-    lost_items,
-    missing,
-    named,
-)
+from tipchain.nightly.shards import Group, ShardPart, SharePlan, disagreement, gather, lost_items, missing, named
 from tipchain.outcome import BAD, Outcome
 from tipchain.parity.findings import Diagnosis
 
@@ -61,9 +52,7 @@ class WholeNight:
         return [
             outcome
             for one in self.parts
-            for outcome in (
-                one.outcomes if one.finished else [record.outcome for record in one.records.values()]
-            )
+            for outcome in (one.outcomes if one.finished else [record.outcome for record in one.records.values()])
         ]
 
 
@@ -82,9 +71,7 @@ def _whole(group: Group[Results]) -> WholeNight:
     notes = [f"shares that are not here: {absent}"] if absent else []
     notes += [f"{one.night.part}: ran again, so {one.night.name} does not count" for one in group.replaced]
     commits = dict.fromkeys(part.commit for part in parts)
-    notes += [f"shares ran different commits: {', '.join(one or 'none' for one in commits)}"] * (
-        len(commits) > 1
-    )
+    notes += [f"shares ran different commits: {', '.join(one or 'none' for one in commits)}"] * (len(commits) > 1)
     return WholeNight(
         parts=tuple(ones),
         results=_merged(ones, whole=not absent),
@@ -305,13 +292,10 @@ def _timeline(name: str, nights: Sequence[WholeNight], page: Path) -> Timeline:
     for item in items.values():
         slug = slug_of(item.id)
         cells = [
-            _cell(whole, item, slug) if item.id in ids else None
-            for whole, ids in zip(nights, planned, strict=True)
+            _cell(whole, item, slug) if item.id in ids else None for whole, ids in zip(nights, planned, strict=True)
         ]
         rows.append(
-            TimelineRow(
-                item=item, slug=slug, cells=tuple(cells), in_part=in_part, flips=_flips(item, cells, nights)
-            )
+            TimelineRow(item=item, slug=slug, cells=tuple(cells), in_part=in_part, flips=_flips(item, cells, nights))
         )
     return Timeline(name=name, columns=tuple(_columns(nights, page)), rows=tuple(rows))
 
@@ -320,8 +304,9 @@ def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[WholeNight
     """Return the columns in which an item ended otherwise though nothing that is known of had changed."""
     ran = [
         (place, cell.record.outcome, nights[place].part_with(item))
-        for place, cell in enumerate(cells) if cell and cell.record.attempt and cell.record.outcome is not Outcome.SKIP
-    ]  # fmt: skip
+        for place, cell in enumerate(cells)
+        if cell and cell.record.attempt and cell.record.outcome is not Outcome.SKIP
+    ]
     return tuple(
         place
         for (_, was, before), (place, now, after) in pairwise(ran)
@@ -349,9 +334,7 @@ def _cell(whole: WholeNight, item: Item, slug: str) -> Cell | None:
 
     def url(path: str) -> str:
         """Return the URL of a file of this share, from the item's folder in the column's."""
-        away = (
-            "" if results is whole.parts[0] else quote(os.path.relpath(results.folder, whole.parts[0].folder))
-        )
+        away = "" if results is whole.parts[0] else quote(os.path.relpath(results.folder, whole.parts[0].folder))
         return os.path.relpath(Path(away, path), f"{ITEMS}/{slug}") if path else ""
 
     figures = read_figures(results.folder / record.report) if record.report else {}
@@ -390,9 +373,7 @@ def changes_since_before(results: Results) -> list[str]:
     """
     folders = [one for one in find_nights(results.folder.parent) if one.name <= results.night.name]
     problems: list[str] = []
-    nights = wholes_of(
-        one for one in _latest(folders, LOOKED_AT, problems) if one.plan.name == results.plan.name
-    )
+    nights = wholes_of(one for one in _latest(folders, LOOKED_AT, problems) if one.plan.name == results.plan.name)
     this = next(one for one in nights if any(part.folder == results.folder for part in one.parts))
     for before in reversed(nights[: nights.index(this)]):
         if all(part.finished for part in before.parts):

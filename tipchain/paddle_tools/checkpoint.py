@@ -24,9 +24,7 @@ from tipchain.runs import atomic_write, replacing_path
 # Batches for training and evaluation.
 
 
-def train_batches(
-    dataset: Any, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int
-) -> Any:
+def train_batches(dataset: Any, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int) -> Any:
     """Return the batches of this rank's share of one epoch, and their number.
 
     The order depends on ``seed`` and ``epoch`` alone, so a resumed run sees what the first would have seen. A data set

@@ -30,9 +30,13 @@ COLUMNS = 6
 """Of a detector's rows: class, score and the corners of a box, as Paddle's multiclass_nms3 gives them."""
 NOTHING = "nothing can be said"
 TYPES = {
-    "tensor(double)": "float64", "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(uint8)": "uint8",
-    "tensor(int8)": "int8", "tensor(bool)": "bool",
-}  # fmt: skip
+    "tensor(double)": "float64",
+    "tensor(int64)": "int64",
+    "tensor(int32)": "int32",
+    "tensor(uint8)": "uint8",
+    "tensor(int8)": "int8",
+    "tensor(bool)": "bool",
+}
 """What onnxruntime calls types; float32 is all else."""
 Array = Any
 Run = Any
@@ -45,9 +49,7 @@ def main() -> int:
     parser.add_argument("--model", required=True, help="Paddle's program")
     parser.add_argument("--params", required=True, help="its weights")
     parser.add_argument("--onnx", required=True, help="the converted model")
-    parser.add_argument(
-        "--shape", action="append", default=[], metavar="NAME=N,N,...", help="shape of an input"
-    )
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME=N,N,...", help="shape of an input")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs (%(default)s)")
     args = parser.parse_args()
     for path in (args.model, args.params, args.onnx):
@@ -68,8 +70,7 @@ def main() -> int:
     worst, count, wrong, silent, changed = 0.0, 0, 0, 0, False
     for batch in BATCHES if any_batch else BATCHES[:1]:
         inputs = {
-            name: make(shape, kind, batch, given.get(name), name, random)
-            for name, (shape, kind) in specs.items()
+            name: make(shape, kind, batch, given.get(name), name, random) for name, (shape, kind) in specs.items()
         }
         for name, array in inputs.items():
             print(f"input {name}: {array.dtype} {list(array.shape)}")
@@ -123,9 +124,7 @@ def open_paddle(program: str, weights: str) -> tuple[list[str], Run]:
             handle.reshape(array.shape)
             handle.copy_from_cpu(array)
         predictor.run()
-        return [
-            predictor.get_output_handle(name).copy_to_cpu().copy() for name in predictor.get_output_names()
-        ]
+        return [predictor.get_output_handle(name).copy_to_cpu().copy() for name in predictor.get_output_names()]
 
     return list(predictor.get_input_names()), run
 
@@ -144,9 +143,7 @@ def open_onnx(path: str) -> tuple[dict[str, tuple[list[int], str]], Run]:
     return specs, lambda inputs: session.run(None, dict(inputs))
 
 
-def make(
-    shape: Sequence[int], kind: str, batch: int, given: Sequence[int] | None, name: str, random: Array
-) -> Array:
+def make(shape: Sequence[int], kind: str, batch: int, given: Sequence[int] | None, name: str, random: Array) -> Array:
     """Return an input: standard normal numbers, ones where it is a scale, sizes where it is an image's shape."""
     sizes = given or [size if size > 0 else batch if index == 0 else SIDE for index, size in enumerate(shape)]
     dtype = np.dtype(TYPES.get(kind, "float32"))
@@ -169,8 +166,7 @@ def redrawn(array: Array, random: Array) -> Array:
 def nudge(inputs: Mapping[str, Array], random: Array) -> dict[str, Array]:
     """Return inputs whose numbers are `ULPS` units in the last place apart, up or down by the toss of a coin."""
     return {
-        name: array
-        + (np.spacing(np.abs(array)) * random.choice((-ULPS, ULPS), array.shape)).astype(array.dtype)
+        name: array + (np.spacing(np.abs(array)) * random.choice((-ULPS, ULPS), array.shape)).astype(array.dtype)
         if array.dtype.kind == "f"
         else array
         for name, array in inputs.items()
@@ -215,9 +211,7 @@ def compare(expected: Array, actual: Array, nearby: Sequence[Array], other: Arra
         )
     left, right = expected.astype(np.float64), actual.astype(np.float64)
     scale = np.abs(left).max(axis)
-    reach = np.max(
-        [np.abs(run.astype(np.float64) - left).max(axis) for run in same] or [np.zeros_like(scale)], axis=0
-    )
+    reach = np.max([np.abs(run.astype(np.float64) - left).max(axis) for run in same] or [np.zeros_like(scale)], axis=0)
     limit = FACTOR * np.maximum(reach, FLOOR_ULPS * float(np.finfo(np.float32).eps) * scale)
     apart = np.abs(right - left).max(axis)
     ratios = np.where(apart > limit, np.inf, 0.0)

@@ -211,9 +211,7 @@ class Overlap:
         """Count a label and what both models make of it, each ``[H, W]``."""
         counted = label != IGNORED
         for model, decided in enumerate(pair):
-            truth, found = (
-                np.minimum(one[counted], IGNORED - 1).astype(np.int64) for one in (label, decided)
-            )
+            truth, found = (np.minimum(one[counted], IGNORED - 1).astype(np.int64) for one in (label, decided))
             where = truth * IGNORED + found
             self.pixels[model] += np.bincount(where, minlength=IGNORED**2).reshape(IGNORED, IGNORED)
 

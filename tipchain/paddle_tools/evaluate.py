@@ -39,9 +39,7 @@ class Evaluation:
     samples: int
 
     def __str__(self) -> str:
-        return ", ".join(
-            [*(f"{key}: {value:.3f}" for key, value in self.metric.items()), f"loss: {self.loss:.5f}"]
-        )
+        return ", ".join([*(f"{key}: {value:.3f}" for key, value in self.metric.items()), f"loss: {self.loss:.5f}"])
 
 
 def add_arguments(parser: Parser) -> None:
@@ -50,9 +48,7 @@ def add_arguments(parser: Parser) -> None:
     add_device_argument(parser)
     parser.add_argument("--pretrained", type=Path, required=True, help="Paddle weight file (.pdparams)")
     parser.add_argument("--batch-size", type=positive, help="default: the case's")
-    parser.add_argument(
-        "--num-workers", type=not_negative, default=0, help="loader processes (default 0: none)"
-    )
+    parser.add_argument("--num-workers", type=not_negative, default=0, help="loader processes (default 0: none)")
 
 
 @quiet("evaluation")
@@ -69,9 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def evaluate(
-    bench: PaddleBench, model: Any, dataset: Any, *, batch_size: int, num_workers: int
-) -> Evaluation:
+def evaluate(bench: PaddleBench, model: Any, dataset: Any, *, batch_size: int, num_workers: int) -> Evaluation:
     """Return metric and loss of ``model`` in eval mode over the whole of ``dataset``.
 
     The metric sees all outputs at once: that of a set need not be the average of those of its batches.
@@ -83,9 +77,7 @@ def evaluate(
         return _evaluate(bench, model, dataset, batch_size=batch_size, num_workers=num_workers)
 
 
-def _evaluate(
-    bench: PaddleBench, model: Any, dataset: Any, *, batch_size: int, num_workers: int
-) -> Evaluation:
+def _evaluate(bench: PaddleBench, model: Any, dataset: Any, *, batch_size: int, num_workers: int) -> Evaluation:
     loss, metric = bench.builder("loss")(), bench.builder("metric")()
     outputs, labels, total_loss, samples = [], [], 0.0, 0
     model.eval()

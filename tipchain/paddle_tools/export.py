@@ -47,9 +47,13 @@ def add_arguments(parser: Parser) -> None:
     add_device_argument(parser)
     parser.add_argument("--pretrained", type=Path, required=True, help="Paddle weight file (.pdparams)")
     parser.add_argument(
-        "--save-inference-dir", "--output-dir", dest="output_dir", type=Path, default=Path("output/inference"),
+        "--save-inference-dir",
+        "--output-dir",
+        dest="output_dir",
+        type=Path,
+        default=Path("output/inference"),
         help="folder of the exported model (default %(default)s)",
-    )  # fmt: skip
+    )
 
 
 @quiet("export")
@@ -68,11 +72,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         raise ProgramError(f"{args.output_dir}: cannot be written: {error.strerror or error}") from error
     sizes = " and ".join(map(str, BATCHES))
-    print(
-        say(
-            f"exported {args.output_dir}/{STEM}: equals the training engine at batch {sizes}, max|Δ| {worst:.3g}"
-        )
-    )
+    print(say(f"exported {args.output_dir}/{STEM}: equals the training engine at batch {sizes}, max|Δ| {worst:.3g}"))
     return ExitCode.PASSED
 
 

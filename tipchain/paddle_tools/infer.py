@@ -48,13 +48,7 @@ def add_arguments(parser: Parser) -> None:
     )
     add("--batch-size", type=positive, default=1, help="default %(default)s")
     add("--use-gpu", type=true_or_false, default=False, metavar="True|False", help="default False")
-    add(
-        "--enable-mkldnn",
-        type=true_or_false,
-        default=False,
-        metavar="True|False",
-        help="oneDNN (default False)",
-    )
+    add("--enable-mkldnn", type=true_or_false, default=False, metavar="True|False", help="oneDNN (default False)")
     add("--cpu-threads", type=positive, default=1, help="default %(default)s")
     add("--precision", choices=("fp32", "fp16"), default="fp32", help="fp16 on a GPU only (default fp32)")
     add("--top-k", type=positive, default=5, help="classes to print (default %(default)s)")
@@ -89,18 +83,19 @@ def run(args: argparse.Namespace) -> int:
     device = parse_device("gpu" if args.use_gpu else "cpu")
     described = framework.configure(device, case.seed, threads=args.cpu_threads)
     predictor = Predictor(
-        args.model_dir, device=device, mkldnn=args.enable_mkldnn, threads=args.cpu_threads,
+        args.model_dir,
+        device=device,
+        mkldnn=args.enable_mkldnn,
+        threads=args.cpu_threads,
         half=args.precision == "fp16",
-    )  # fmt: skip
+    )
     times = classify(predictor, samples, card, args)
     if args.benchmark:
         print("\n".join(report(times, args, described, framework.versions())))
     return ExitCode.PASSED
 
 
-def classify(
-    predictor: Predictor, samples: InferenceSamples, card: ModelCard, args: argparse.Namespace
-) -> Times:
+def classify(predictor: Predictor, samples: InferenceSamples, card: ModelCard, args: argparse.Namespace) -> Times:
     """Print one line for each sample; return how long the parts took.
 
     The first batch runs once more beforehand when times are wanted: a first run also allocates memory.
@@ -114,9 +109,7 @@ def classify(
         loaded = time.perf_counter()
         logits = predictor(*batch)[0]
         computed = time.perf_counter()
-        lines = [
-            _line(name, row, card.class_names, args.top_k) for name, row in zip(names, logits, strict=True)
-        ]
+        lines = [_line(name, row, card.class_names, args.top_k) for name, row in zip(names, logits, strict=True)]
         times.postprocess_s += time.perf_counter() - computed
         times.preprocess_s += loaded - start
         times.inference_s += computed - loaded

@@ -192,9 +192,7 @@ class PaddleBench:
         return self.builder("dataset")(self.data, split, **self.case.data.args)
 
 
-def open_bench(
-    case: Path | None, data_path: Path | None, device: str, seed: int | None = None
-) -> PaddleBench:
+def open_bench(case: Path | None, data_path: Path | None, device: str, seed: int | None = None) -> PaddleBench:
     """Load the case, import paddle quietly, choose the device and seed every generator.
 
     Raises:

@@ -120,10 +120,7 @@ class Tape:
         beside = path.with_name(f".{os.getpid()}.{path.name}")
         arrays = {f"output_{number:06d}": value for number, value in enumerate(self.outputs)}
         arrays |= {"inputs": np.array(self.inputs), "dropped": np.array(self.dropped)}
-        arrays |= {
-            "images": np.array([json.dumps(one) for one in self.runs]),
-            "run_of": np.array(self.run_of),
-        }
+        arrays |= {"images": np.array([json.dumps(one) for one in self.runs]), "run_of": np.array(self.run_of)}
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(beside, **arrays)  # type: ignore[arg-type]  # numpy's stub takes a name for one of its own
         beside.replace(path)

@@ -152,12 +152,7 @@ def add_arguments(parser: Parser) -> None:
     add_case_arguments(parser)
     add_device_argument(parser)
     add = parser.add_argument
-    add(
-        "--output-dir",
-        type=Path,
-        default=Path("output"),
-        help="folder of the checkpoints (default %(default)s)",
-    )
+    add("--output-dir", type=Path, default=Path("output"), help="folder of the checkpoints (default %(default)s)")
     add("--epochs", type=positive, help="default: the case's, for the mode the chain runs in")
     add("--batch-size", type=positive, help="samples per step and device (default: the case's)")
     add("--lr", type=positive_number, help="initial learning rate (default: the case's)")
@@ -175,12 +170,7 @@ def add_arguments(parser: Parser) -> None:
         default="O0",
         help="mixed precision, on a GPU only (default O0: off); TIPC's amp is O1, fp16 is O2",
     )
-    add(
-        "words",
-        nargs="*",
-        metavar="Global.KEY=VALUE",
-        help="TIPC's words on loss scaling, as its drivers pass them",
-    )
+    add("words", nargs="*", metavar="Global.KEY=VALUE", help="TIPC's words on loss scaling, as its drivers pass them")
     add("--seed", type=int, metavar="N", help="default: the checkpoint's, else the case's")
     add("--print-freq", type=positive, default=1, help="steps between log lines (default %(default)s)")
     add("--num-workers", type=not_negative, default=0, help="loader processes (default 0: none)")
@@ -256,19 +246,13 @@ def run(args: argparse.Namespace) -> int:
             "train in float32"
         )
     if args.pretrained and args.resume:
-        raise UsageError(
-            "--pretrained and --resume cannot stand together: a checkpoint has weights of its own"
-        )
+        raise UsageError("--pretrained and --resume cannot stand together: a checkpoint has weights of its own")
     if args.test_only and not (args.pretrained or args.resume):
         raise UsageError("--test-only needs weights: --pretrained FILE or --resume PREFIX")
     position = load_position(args.resume) if args.resume else None
     if position and args.seed is not None and args.seed != position.seed:
-        raise UsageError(
-            f"--seed {args.seed} differs from the checkpoint's seed {position.seed}; leave it out"
-        )
-    bench = open_bench(
-        args.case, args.data_path, _local_device(args.device), position.seed if position else args.seed
-    )
+        raise UsageError(f"--seed {args.seed} differs from the checkpoint's seed {position.seed}; leave it out")
+    bench = open_bench(args.case, args.data_path, _local_device(args.device), position.seed if position else args.seed)
     settings = read_settings(args, bench.case, position)
     if args.test_only:
         return _test(bench, settings)
@@ -311,10 +295,19 @@ def start_session(bench: PaddleBench, settings: TrainingSettings, position: Posi
         distributed.init_parallel_env()
     rank, devices = distributed.get_rank(), distributed.get_world_size()
     fresh = Position(
-        case=bench.case.id, epoch=0, iteration=0, step=0, best=None, metric={},
-        seed=settings.seed, batch_size=settings.batch_size, learning_rate=settings.learning_rate,
-        lr_scaling=settings.lr_scaling, amp_level=settings.amp_level, devices=devices,
-    )  # fmt: skip
+        case=bench.case.id,
+        epoch=0,
+        iteration=0,
+        step=0,
+        best=None,
+        metric={},
+        seed=settings.seed,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        lr_scaling=settings.lr_scaling,
+        amp_level=settings.amp_level,
+        devices=devices,
+    )
     if position is not None:
         _check_resumable(position, fresh)
     if settings.lr_scaling == "linear" and rank == 0:
@@ -396,9 +389,7 @@ class Session:
             ProgramError: a loss is NaN or infinite, an image cannot be read, a checkpoint not be saved.
         """
         if self._done() and self.rank == 0:
-            print(
-                f"nothing to do: the checkpoint stands after epoch {self.position.epoch}, step {self.position.step}"
-            )
+            print(f"nothing to do: the checkpoint stands after epoch {self.position.epoch}, step {self.position.step}")
         while not self._done():
             epoch = self.position.epoch + 1
             self._train_epoch(epoch)
@@ -411,9 +402,13 @@ class Session:
     def _train_epoch(self, epoch: int) -> None:
         settings = self.settings
         batches, length = train_batches(
-            self.train_set, batch_size=settings.batch_size, seed=settings.seed, epoch=epoch - 1,
-            skip=self.position.iteration, num_workers=settings.num_workers,
-        )  # fmt: skip
+            self.train_set,
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+            epoch=epoch - 1,
+            skip=self.position.iteration,
+            num_workers=settings.num_workers,
+        )
         self.network.train()
         loss_of, meter = self.bench.builder("loss")(), TrainingMeter()
         for image, label, _ in meter.reading(reading(batches, self.train_set)):
@@ -422,8 +417,7 @@ class Session:
             at = self.position
             if self.rank == 0 and (at.iteration % settings.print_freq == 0 or at.iteration == length):
                 print(
-                    f"[Train][Epoch {epoch}/{settings.epochs}][Iter {at.iteration}/{length}] {meter.take()}",
-                    flush=True,
+                    f"[Train][Epoch {epoch}/{settings.epochs}][Iter {at.iteration}/{length}] {meter.take()}", flush=True
                 )
             if settings.max_steps is not None and at.step >= settings.max_steps:
                 break
@@ -460,9 +454,7 @@ class Session:
 
     def _precision(self) -> AbstractContextManager[Any]:
         level = self.settings.amp_level
-        context: AbstractContextManager[Any] = self.bench.paddle.amp.auto_cast(
-            enable=level != "O0", level=level
-        )
+        context: AbstractContextManager[Any] = self.bench.paddle.amp.auto_cast(enable=level != "O0", level=level)
         return context
 
     def _close_epoch(self, epoch: int) -> None:
@@ -471,9 +463,12 @@ class Session:
             settings, at = self.settings, self.position
             with self._precision():
                 result = evaluate(
-                    self.bench, self.model, self.eval_set,
-                    batch_size=settings.batch_size, num_workers=settings.num_workers,
-                )  # fmt: skip
+                    self.bench,
+                    self.model,
+                    self.eval_set,
+                    batch_size=settings.batch_size,
+                    num_workers=settings.num_workers,
+                )
             print(f"[Eval][Epoch {epoch}] {result}", flush=True)
             first = next(iter(result.metric.values()))
             better = at.best is None or first > at.best

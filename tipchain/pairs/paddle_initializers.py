@@ -68,11 +68,7 @@ def _reset(path: str, layer: nn.Layer) -> None:
     elif isinstance(layer, nn.PReLU):
         layer._weight.fill_(0.25)  # noqa: SLF001
     elif isinstance(layer, Norms):
-        for name, value in (
-            ("weight", 1.0),
-            ("scale", 1.0),
-            ("bias", 0.0),
-        ):  # InstanceNorm's weight is its scale
+        for name, value in (("weight", 1.0), ("scale", 1.0), ("bias", 0.0)):  # InstanceNorm's weight is its scale
             if layer._parameters.get(name) is not None:  # noqa: SLF001
                 getattr(layer, name).fill_(value)
 

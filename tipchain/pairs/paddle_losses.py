@@ -60,9 +60,7 @@ def build_loss(
     return loss
 
 
-def build_nll_loss(
-    weight: Sequence[float] | None = None, ignore_index: int = -100, reduction: str = "mean"
-) -> Loss:
+def build_nll_loss(weight: Sequence[float] | None = None, ignore_index: int = -100, reduction: str = "mean") -> Loss:
     """Return the negative log likelihood of log-probabilities ``[n, c, ...]`` and class numbers ``[n, ...]``."""
 
     def loss(output: Any, label: Any) -> Any:
@@ -82,15 +80,9 @@ def build_bce_loss(pos_weight: Sequence[float] | None = None, reduction: str = "
     """
 
     def loss(output: Any, label: Any) -> Any:
-        factors = (
-            None
-            if pos_weight is None
-            else paddle.to_tensor(pos_weight, dtype=output.dtype, place=output.place)
-        )
+        factors = None if pos_weight is None else paddle.to_tensor(pos_weight, dtype=output.dtype, place=output.place)
         target = label.astype(output.dtype)
-        return functional.binary_cross_entropy_with_logits(
-            output, target, pos_weight=factors, reduction=reduction
-        )
+        return functional.binary_cross_entropy_with_logits(output, target, pos_weight=factors, reduction=reduction)
 
     return loss
 

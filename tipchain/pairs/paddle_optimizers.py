@@ -153,19 +153,24 @@ def build_optimizer(
         CaseError: an argument that cannot be, or a rule that fits no parameter.
     """
     settings = read_optimizer_settings(
-        name=name, weight_decay=weight_decay, decay=decay, no_decay=no_decay, lr_multipliers=lr_multipliers,
+        name=name,
+        weight_decay=weight_decay,
+        decay=decay,
+        no_decay=no_decay,
+        lr_multipliers=lr_multipliers,
         clips={"clip_value": clip_value, "clip_norm": clip_norm, "clip_global_norm": clip_global_norm},
         options=options,
-    )  # fmt: skip
+    )
     given = list(parameters)
     treatments = _treatments(settings, given, model)
-    rate = (
-        learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else float(learning_rate)
-    )
+    rate = learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else float(learning_rate)
     built: paddle.optimizer.Optimizer = _kind(settings)(
-        learning_rate=rate, parameters=given, grad_clip=_clip(settings), **_decay(settings, treatments),
+        learning_rate=rate,
+        parameters=given,
+        grad_clip=_clip(settings),
+        **_decay(settings, treatments),
         **_options(settings),
-    )  # fmt: skip
+    )
     return built
 
 
@@ -227,9 +232,14 @@ def _clip(settings: OptimizerSettings) -> Any:
 def _kind(settings: OptimizerSettings) -> Any:
     own = paddle.optimizer
     return {
-        "sgd": own.SGD, "momentum": own.Momentum, "adam": own.Adam, "adamw": own.AdamW, "rmsprop": TorchRMSProp,
-        "adagrad": own.Adagrad, "adamax": TorchAdamax,
-    }[settings.name]  # fmt: skip
+        "sgd": own.SGD,
+        "momentum": own.Momentum,
+        "adam": own.Adam,
+        "adamw": own.AdamW,
+        "rmsprop": TorchRMSProp,
+        "adagrad": own.Adagrad,
+        "adamax": TorchAdamax,
+    }[settings.name]
 
 
 def _options(settings: OptimizerSettings) -> dict[str, Any]:

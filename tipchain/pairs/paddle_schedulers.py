@@ -28,9 +28,7 @@ def build_scheduler(
     Raises:
         CaseError: an argument that cannot be.
     """
-    settings = read_scheduler_settings(
-        name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options
-    )
+    settings = read_scheduler_settings(name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options)
     main = _main(float(learning_rate), settings)
     if not settings.warmup_steps:
         return main
@@ -58,8 +56,12 @@ def _main(rate: float, settings: SchedulerSettings) -> lr.LRScheduler:  # noqa: 
             )
         case _:
             return lr.OneCycleLR(
-                rate, args["total_steps"], divide_factor=args["div_factor"], phase_pct=float(args["pct_start"]),
+                rate,
+                args["total_steps"],
+                divide_factor=args["div_factor"],
+                phase_pct=float(args["pct_start"]),
                 # torch divides the first rate, Paddle takes the last one itself.
                 end_learning_rate=rate / args["div_factor"] / args["final_div_factor"],
-                anneal_strategy=args["anneal_strategy"], three_phase=args["three_phase"],
-            )  # fmt: skip
+                anneal_strategy=args["anneal_strategy"],
+                three_phase=args["three_phase"],
+            )

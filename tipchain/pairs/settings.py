@@ -99,9 +99,7 @@ def read_optimizer_settings(
     known = _known_options(name, options)
     given = {key: limit for key, limit in clips.items() if limit is not None}
     if len(given) > 1:
-        raise _optimizer_error(
-            min(given), "stands beside another way of clipping", ", ".join(given), "one of them"
-        )
+        raise _optimizer_error(min(given), "stands beside another way of clipping", ", ".join(given), "one of them")
     for key, number in {"weight_decay": weight_decay, **(lr_multipliers or {})}.items():
         if not is_number(number) or number < 0:
             raise _optimizer_error(key, "is not a number >= 0", number)
@@ -109,39 +107,36 @@ def read_optimizer_settings(
         if not is_number(limit) or limit <= 0:
             raise _optimizer_error(key, "is not a number > 0", limit)
     return OptimizerSettings(
-        name=name, weight_decay=float(weight_decay), decay=_decay_form(name, decay), options=known,
-        clip=next(iter(given), ""), limit=float(next(iter(given.values()), 0.0)),
-        no_decay=tuple(no_decay), lr_multipliers=dict(lr_multipliers or {}),
-    )  # fmt: skip
+        name=name,
+        weight_decay=float(weight_decay),
+        decay=_decay_form(name, decay),
+        options=known,
+        clip=next(iter(given), ""),
+        limit=float(next(iter(given.values()), 0.0)),
+        no_decay=tuple(no_decay),
+        lr_multipliers=dict(lr_multipliers or {}),
+    )
 
 
 def _known_options(name: str, options: Options) -> Options:
     if name not in OPTIMIZER_DEFAULTS:
         raise _optimizer_error(
-            "name",
-            "is no known optimizer",
-            name,
-            ", ".join(OPTIMIZER_DEFAULTS),
-            did_you_mean(name, OPTIMIZER_DEFAULTS),
+            "name", "is no known optimizer", name, ", ".join(OPTIMIZER_DEFAULTS), did_you_mean(name, OPTIMIZER_DEFAULTS)
         )
     known = OPTIMIZER_DEFAULTS[name]
     for key in options:
         if key not in known:
-            raise _optimizer_error(key, f"is no argument of {name}", options[key], ", ".join(known) or "none",
-                         did_you_mean(key, known))  # fmt: skip
+            raise _optimizer_error(
+                key, f"is no argument of {name}", options[key], ", ".join(known) or "none", did_you_mean(key, known)
+            )
         flag = isinstance(known[key], bool)
         if not (isinstance(options[key], bool) if flag else is_number(options[key])):
             raise _optimizer_error(
-                key,
-                "has the wrong kind of value",
-                repr(options[key]),
-                "true or false" if flag else "a number",
+                key, "has the wrong kind of value", repr(options[key]), "true or false" if flag else "a number"
             )
     merged = {**known, **options}
     if merged.get("nesterov") and not merged["momentum"] > 0:
-        raise _optimizer_error(
-            "nesterov", "needs a momentum", f"momentum {merged['momentum']}", "momentum > 0"
-        )
+        raise _optimizer_error("nesterov", "needs a momentum", f"momentum {merged['momentum']}", "momentum > 0")
     return merged
 
 
@@ -168,8 +163,13 @@ def treat(settings: OptimizerSettings, parameters: Iterable[NamedParameter]) -> 
             if not any(_fits(rule, one) for one in known):
                 names = [one.name for one in known]
                 shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
-                raise _optimizer_error(key, "fits no parameter", rule, f"{', '.join(KINDS)} or a pattern of: {shown}",
-                             did_you_mean(rule, [*KINDS, *names]))  # fmt: skip
+                raise _optimizer_error(
+                    key,
+                    "fits no parameter",
+                    rule,
+                    f"{', '.join(KINDS)} or a pattern of: {shown}",
+                    did_you_mean(rule, [*KINDS, *names]),
+                )
     return [
         ParameterTreatment(
             parameter=one,
@@ -202,9 +202,7 @@ def kinds_of(layer: object, leaf: str, dimensions: int) -> frozenset[str]:
 def needs_model(settings: OptimizerSettings) -> CaseError:
     """Return the error for rules without a model to apply them to."""
     rules = [*settings.no_decay, *settings.lr_multipliers]
-    return _optimizer_error(
-        "optimizer", "has rules for parameters, but no model was given", ", ".join(rules), "model="
-    )
+    return _optimizer_error("optimizer", "has rules for parameters, but no model was given", ", ".join(rules), "model=")
 
 
 def _fits(rule: str, parameter: NamedParameter) -> bool:
@@ -219,8 +217,9 @@ def is_number(value: object) -> bool:
 def _optimizer_error(
     key: str, message: str, found: object, expected: object = None, hint: str | None = None
 ) -> CaseError:
-    return CaseError(message, key=f"optimizer.{key}" if key != "optimizer" else key, found=found,
-                     expected=expected, hint=hint)  # fmt: skip
+    return CaseError(
+        message, key=f"optimizer.{key}" if key != "optimizer" else key, found=found, expected=expected, hint=hint
+    )
 
 
 # The arguments of the schedules, checked; the same for both frameworks.
@@ -236,11 +235,15 @@ SCHEDULER_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "cosine": {"total_steps": REQUIRED, "end_rate": 0.0},
         "polynomial": {"total_steps": REQUIRED, "power": 1.0, "end_rate": 0.0, "cycle": False},
         "onecycle": {
-            "total_steps": REQUIRED, "pct_start": 0.3, "div_factor": 25.0, "final_div_factor": 1e4,
-            "anneal_strategy": "cos", "three_phase": False,
+            "total_steps": REQUIRED,
+            "pct_start": 0.3,
+            "div_factor": 25.0,
+            "final_div_factor": 1e4,
+            "anneal_strategy": "cos",
+            "three_phase": False,
         },
     }
-)  # fmt: skip
+)
 """What each schedule takes; torch's defaults."""
 WHOLE = ("step_size", "total_steps")
 NUMBERS = ("gamma", "end_rate", "power", "pct_start", "div_factor", "final_div_factor")
@@ -273,28 +276,21 @@ def read_scheduler_settings(
     """
     if name not in SCHEDULER_DEFAULTS:
         raise _scheduler_error(
-            "name",
-            "is no known schedule",
-            name,
-            ", ".join(SCHEDULER_DEFAULTS),
-            did_you_mean(name, SCHEDULER_DEFAULTS),
+            "name", "is no known schedule", name, ", ".join(SCHEDULER_DEFAULTS), did_you_mean(name, SCHEDULER_DEFAULTS)
         )
     known = SCHEDULER_DEFAULTS[name]
     for key in options:
         if key not in known:
-            raise _scheduler_error(key, f"is no argument of {name}", options[key], ", ".join(known) or "none",
-                         did_you_mean(key, known))  # fmt: skip
+            raise _scheduler_error(
+                key, f"is no argument of {name}", options[key], ", ".join(known) or "none", did_you_mean(key, known)
+            )
     merged = {**known, **options}
     _check_values(merged)
     if not _is_whole(warmup_steps, least=0):
         raise _scheduler_error("warmup_steps", "is no whole number >= 0", warmup_steps)
     if not is_number(warmup_start) or not 0 <= warmup_start < 1:
-        raise _scheduler_error(
-            "warmup_start", "is no fraction below 1", warmup_start, "0 <= warmup_start < 1"
-        )
-    return SchedulerSettings(
-        name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start)
-    )
+        raise _scheduler_error("warmup_start", "is no fraction below 1", warmup_start, "0 <= warmup_start < 1")
+    return SchedulerSettings(name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start))
 
 
 def _check_values(merged: Mapping[str, Any]) -> None:

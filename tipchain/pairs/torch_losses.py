@@ -37,23 +37,23 @@ def build_loss(
         factors = None if weight is None else torch.tensor(weight, dtype=output.dtype, device=output.device)
         target = label.to(output.dtype) if soft_label else label
         return functional.cross_entropy(
-            output, target, weight=factors, ignore_index=ignore_index, label_smoothing=label_smoothing,
+            output,
+            target,
+            weight=factors,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
             reduction=reduction,
-        )  # fmt: skip
+        )
 
     return loss
 
 
-def build_nll_loss(
-    weight: Sequence[float] | None = None, ignore_index: int = -100, reduction: str = "mean"
-) -> Loss:
+def build_nll_loss(weight: Sequence[float] | None = None, ignore_index: int = -100, reduction: str = "mean") -> Loss:
     """Return the negative log likelihood of log-probabilities ``[n, c, ...]`` and class numbers ``[n, ...]``."""
 
     def loss(output: Any, label: Any) -> Any:
         factors = None if weight is None else torch.tensor(weight, dtype=output.dtype, device=output.device)
-        return functional.nll_loss(
-            output, label, weight=factors, ignore_index=ignore_index, reduction=reduction
-        )
+        return functional.nll_loss(output, label, weight=factors, ignore_index=ignore_index, reduction=reduction)
 
     return loss
 
@@ -67,13 +67,9 @@ def build_bce_loss(pos_weight: Sequence[float] | None = None, reduction: str = "
     """
 
     def loss(output: Any, label: Any) -> Any:
-        factors = (
-            None if pos_weight is None else torch.tensor(pos_weight, dtype=output.dtype, device=output.device)
-        )
+        factors = None if pos_weight is None else torch.tensor(pos_weight, dtype=output.dtype, device=output.device)
         target = label.to(output.dtype)
-        return functional.binary_cross_entropy_with_logits(
-            output, target, pos_weight=factors, reduction=reduction
-        )
+        return functional.binary_cross_entropy_with_logits(output, target, pos_weight=factors, reduction=reduction)
 
     return loss
 
@@ -86,9 +82,7 @@ def build_kl_loss(reduction: str = "batchmean") -> Loss:
     """
 
     def loss(output: Any, label: Any) -> Any:
-        return functional.kl_div(
-            functional.log_softmax(output, dim=1), label.to(output.dtype), reduction=reduction
-        )
+        return functional.kl_div(functional.log_softmax(output, dim=1), label.to(output.dtype), reduction=reduction)
 
     return loss
 

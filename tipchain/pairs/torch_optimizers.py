@@ -60,10 +60,14 @@ def build_optimizer(
         CaseError: an argument that cannot be, or a rule that fits no parameter.
     """
     settings = read_optimizer_settings(
-        name=name, weight_decay=weight_decay, decay=decay, no_decay=no_decay, lr_multipliers=lr_multipliers,
+        name=name,
+        weight_decay=weight_decay,
+        decay=decay,
+        no_decay=no_decay,
+        lr_multipliers=lr_multipliers,
         clips={"clip_value": clip_value, "clip_norm": clip_norm, "clip_global_norm": clip_global_norm},
         options=options,
-    )  # fmt: skip
+    )
     optimizer = _bare(settings, _groups(settings, parameters, learning_rate, model), learning_rate)
     if settings.clip:
         optimizer.register_step_pre_hook(
@@ -116,17 +120,17 @@ def _groups(
     for one in treat(settings, known):
         groups.setdefault((one.multiplier, one.decays), []).append(one.parameter.tensor)
     ordered = sorted(groups, key=lambda key: (key[0] != 1.0, not key[1]))
-    return [
-        _group(settings, groups[key], learning_rate * key[0], wanted if key[1] else 0.0) for key in ordered
-    ]
+    return [_group(settings, groups[key], learning_rate * key[0], wanted if key[1] else 0.0) for key in ordered]
 
 
-def _group(
-    settings: OptimizerSettings, tensors: list[torch.Tensor], rate: float, decay: float
-) -> dict[str, Any]:
+def _group(settings: OptimizerSettings, tensors: list[torch.Tensor], rate: float, decay: float) -> dict[str, Any]:
     signs = settings.decay == "l1"
-    return {"params": tensors, "lr": rate, "weight_decay": 0.0 if signs else decay,
-            **({"l1_decay": decay} if signs else {})}  # fmt: skip
+    return {
+        "params": tensors,
+        "lr": rate,
+        "weight_decay": 0.0 if signs else decay,
+        **({"l1_decay": decay} if signs else {}),
+    }
 
 
 def _named(model: torch.nn.Module) -> Iterator[NamedParameter]:
@@ -139,9 +143,7 @@ def _named(model: torch.nn.Module) -> Iterator[NamedParameter]:
                 yield NamedParameter(name=name, tensor=tensor, kinds=kinds_of(module, leaf, tensor.ndim))
 
 
-def _bare(
-    settings: OptimizerSettings, groups: list[dict[str, Any]], learning_rate: float
-) -> torch.optim.Optimizer:
+def _bare(settings: OptimizerSettings, groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
     """Return torch's optimizer, without hooks."""
     optim, known = torch.optim, dict(settings.options)
     if "beta1" in known:
@@ -151,8 +153,13 @@ def _bare(
     if "rho" in known:
         known["alpha"] = known.pop("rho")
     kinds: dict[str, Any] = {
-        "sgd": optim.SGD, "momentum": optim.SGD, "adam": optim.Adam, "adamw": optim.AdamW,
-        "rmsprop": optim.RMSprop, "adagrad": optim.Adagrad, "adamax": optim.Adamax,
-    }  # fmt: skip
+        "sgd": optim.SGD,
+        "momentum": optim.SGD,
+        "adam": optim.Adam,
+        "adamw": optim.AdamW,
+        "rmsprop": optim.RMSprop,
+        "adagrad": optim.Adagrad,
+        "adamax": optim.Adamax,
+    }
     built: torch.optim.Optimizer = kinds[settings.name](groups, lr=learning_rate, **known)
     return built

@@ -35,15 +35,15 @@ def build_scheduler(
         CaseError: an argument that cannot be; or an ``end_rate`` with several rates by group, which torch ends at one
             rate and Paddle at multiples of it.
     """
-    settings = read_scheduler_settings(
-        name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options
-    )
+    settings = read_scheduler_settings(name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options)
     rates = {group["lr"] for group in optimizer.param_groups}
     if settings.options.get("end_rate") and len(rates) > 1:
         raise CaseError(
             "cannot stand beside learning-rate multipliers: torch ends all groups at it, Paddle at its multiples",
-            key="scheduler.end_rate", found=settings.options["end_rate"], expected="0",
-        )  # fmt: skip
+            key="scheduler.end_rate",
+            found=settings.options["end_rate"],
+            expected="0",
+        )
     main = _main(optimizer, settings)
     if not settings.warmup_steps:
         return main

@@ -98,9 +98,14 @@ def align(
         if request.recorded_sides:
             progress.stage("preparing inputs and weights")
             prepared = prepare(
-                request.case, request.mode, pending, request.folder, request.recorded_sides, request.data_path,
+                request.case,
+                request.mode,
+                pending,
+                request.folder,
+                request.recorded_sides,
+                request.data_path,
                 request.given,
-            )  # fmt: skip
+            )
             for stage, reason in prepared.failures.items():
                 pending.remove(stage)
                 judged.append(_unprepared(stage, reason))
@@ -144,9 +149,7 @@ def _unprepared(stage: str, reason: str) -> StageJudgement:
     return StageJudgement(stage=stage, verdicts=(verdict,))
 
 
-def _judge(
-    request: AlignRequest, stage: str, recorders: Sequence[RecordingProcess], rules: Rules
-) -> StageJudgement:
+def _judge(request: AlignRequest, stage: str, recorders: Sequence[RecordingProcess], rules: Rules) -> StageJudgement:
     """Judge one stage that both sides have ended."""
     failures = [
         Verdict(outcome=Outcome.ERROR, subject=f"{stage}/{one.side}", reason=message)
@@ -164,8 +167,7 @@ def _judge(
     if stage not in SOLO and len(recorded) + len(request.dumps) < len(SIDES):
         reason = f"only {recorded[0]} was recorded; nothing was compared"
         return StageJudgement(
-            stage=stage,
-            verdicts=(Verdict(outcome=Outcome.SKIP, subject=f"{stage}/{recorded[0]}", reason=reason),),
+            stage=stage, verdicts=(Verdict(outcome=Outcome.SKIP, subject=f"{stage}/{recorded[0]}", reason=reason),)
         )
     return judge_stage(stage, request.folder, rules)
 
@@ -177,9 +179,7 @@ def judge_folder(folder: Path, stages: Sequence[str], rules: Rules) -> list[Stag
 
 def present_stages(folder: Path, stages: Sequence[str]) -> tuple[str, ...]:
     """Return those of ``stages`` of which ``folder`` has at least one dump."""
-    return tuple(
-        stage for stage in stages if any((folder / dump_name(stage, side)).is_file() for side in SIDES)
-    )
+    return tuple(stage for stage in stages if any((folder / dump_name(stage, side)).is_file() for side in SIDES))
 
 
 def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
@@ -227,9 +227,7 @@ def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side:
     )
 
 
-def _start(
-    request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str]
-) -> list[RecordingProcess]:
+def _start(request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str]) -> list[RecordingProcess]:
     """Start a recorder for each side that has anything to record."""
     return [RecordingProcess(job, stages, request.timeout_s) for job in jobs if job.stages]
 

@@ -68,10 +68,13 @@ def check_builders(case: Case, stages: Collection[str], sides: Collection[str]) 
         return
     (first, (side, key, hint)), *others = wrong.items()
     raise CaseError(
-        first, file=case.path, key=f"sides.{side}.{key}",
-        line=load_yaml(case.path).line(("sides", side, key)), found=getattr(case.sides[side], key),
+        first,
+        file=case.path,
+        key=f"sides.{side}.{key}",
+        line=load_yaml(case.path).line(("sides", side, key)),
+        found=getattr(case.sides[side], key),
         hint="\n  ".join(filter(None, (hint, *(f"and {other}" for other, _ in others)))),
-    )  # fmt: skip
+    )
 
 
 def _absent(spec: str, root: Path) -> tuple[str, str | None] | None:
@@ -162,29 +165,23 @@ def candidates(module: ModuleType, name: str) -> list[str]:
     That is what is spelt so in the module but for case and underscores, or longer, and what is called exactly so elsewhere
     in the package; else what is spelt nearly so.
     """
-    own = {
-        known: _bare(known) for known, value in vars(module).items() if known[:1] != "_" and callable(value)
-    }
+    own = {known: _bare(known) for known, value in vars(module).items() if known[:1] != "_" and callable(value)}
     wanted = _bare(name)
-    spelt = sorted(
-        (known for known in own if wanted and wanted in own[known]), key=lambda known: (len(known), known)
-    )
+    spelt = sorted((known for known in own if wanted and wanted in own[known]), key=lambda known: (len(known), known))
     package = module.__name__.partition(".")[0]
     elsewhere = sorted(
-        (path for path, other in list(sys.modules.items())
-         if path.startswith(f"{package}.") and "._" not in path and callable(vars(other).get(name))),
+        (
+            path
+            for path, other in list(sys.modules.items())
+            if path.startswith(f"{package}.") and "._" not in path and callable(vars(other).get(name))
+        ),
         key=lambda path: (path.count("."), len(path), path),
-    )  # fmt: skip
+    )
     named = [f"{module.__name__}:{known}" for known in spelt]
     found = [*named[:1], *(f"{path}:{name}" for path in elsewhere[:1]), *named[1:]]
     if not found:
         close = difflib.get_close_matches(wanted, own.values(), n=CANDIDATES)
-        found = [
-            f"{module.__name__}:{known}"
-            for bare in dict.fromkeys(close)
-            for known in own
-            if own[known] == bare
-        ]
+        found = [f"{module.__name__}:{known}" for bare in dict.fromkeys(close) for known in own if own[known] == bare]
     return found[:CANDIDATES]
 
 
@@ -219,9 +216,7 @@ def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Ca
     """
     spec = getattr(case.sides[side], name)
     if spec is None:
-        raise CaseError(
-            "is missing", file=case.path, key=f"sides.{side}.{name}", expected="'module:callable'"
-        )
+        raise CaseError("is missing", file=case.path, key=f"sides.{side}.{name}", expected="'module:callable'")
     with serving(side=side):
         found = resolve(spec, case.root)
     bound = partial(found, **case.loss.args) if name == "loss" and case.loss.args else found
@@ -321,9 +316,7 @@ def _is_kind(name: str, side: str, made: Any) -> bool:
 # How an optimizer's builder is called, and the factor of the rate that each parameter has in Paddle's.
 
 
-def make_optimizer(
-    builder: Callable[..., Any], model: Any, learning_rate: Any, args: Mapping[str, Any]
-) -> Any:
+def make_optimizer(builder: Callable[..., Any], model: Any, learning_rate: Any, args: Mapping[str, Any]) -> Any:
     """Return ``builder(model.parameters(), learning_rate, **args)``.
 
     A builder with a parameter called ``model`` gets the model too: rules for some of the parameters (no decay of biases,

@@ -70,14 +70,17 @@ def read_inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec
     _check_counts(inputs, result)
     needs = [stage for stage in stages if "fake" in INFO[stage].uses]
     if needs and not [name for name in result if name != LABEL]:
-        raise reader.error("inputs", f"has no model input; the {needs[0]} stage needs one",
-                           expected="e.g. image: {shape: ...}")  # fmt: skip
+        raise reader.error(
+            "inputs", f"has no model input; the {needs[0]} stage needs one", expected="e.g. image: {shape: ...}"
+        )
     if LABEL not in result and any("loss" in INFO[stage].builders for stage in needs):
         batch = next(iter(result.values())).shape[0]
         raise reader.error(
-            "inputs", "has no 'label'", expected=f"label: {{shape: [{batch}], dtype: int64, high: 10}}",
+            "inputs",
+            "has no 'label'",
+            expected=f"label: {{shape: [{batch}], dtype: int64, high: 10}}",
             hint="high is the number of classes",
-        )  # fmt: skip
+        )
     return MappingProxyType(result)
 
 
@@ -88,16 +91,20 @@ def _read_one(inputs: Reader, name: str) -> InputSpec:
     dtype = one.choice("dtype", DTYPES, default="float32")
     values = one.choice("values", FLOATS, default="normal")
     if values != "normal" and not dtype.startswith("float"):
-        raise one.error(
-            "values", "needs a float dtype", found=f"{values} of {dtype}", expected="dtype: float32"
-        )
+        raise one.error("values", "needs a float dtype", found=f"{values} of {dtype}", expected="dtype: float32")
     low, high = one.integer("low", 0), one.integer("high", 2, least=1)
     if high <= low:
         raise one.error("high", "is not above low", found=high, expected=f"> {low}")
     spec = InputSpec(
-        name=name, shape=shapes[0], shapes=shapes, dtype=dtype, seed=one.integer("seed", 0), low=low, high=high,
+        name=name,
+        shape=shapes[0],
+        shapes=shapes,
+        dtype=dtype,
+        seed=one.integer("seed", 0),
+        low=low,
+        high=high,
         values=values,
-    )  # fmt: skip
+    )
     one.done()
     return spec
 
@@ -108,9 +115,7 @@ def _shapes(one: Reader) -> tuple[tuple[int, ...], ...]:
         return (_shape(one, "shape", one.items("shape")),)
     found = one.items("shapes")
     if "shape" in one.data:
-        raise one.error(
-            "shape", "stands beside shapes", expected="one of them; the first of shapes is the usual one"
-        )
+        raise one.error("shape", "stands beside shapes", expected="one of them; the first of shapes is the usual one")
     if not found:
         raise one.error("shapes", "is empty", expected="e.g. [[4, 3, 224, 224], [1, 3, 256, 256]]")
     shapes = tuple(_shape(one, "shapes", shape) for shape in found)
@@ -120,13 +125,9 @@ def _shapes(one: Reader) -> tuple[tuple[int, ...], ...]:
 
 
 def _shape(one: Reader, key: str, found: Any) -> tuple[int, ...]:
-    good = isinstance(found, list) and all(
-        isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in found
-    )
+    good = isinstance(found, list) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in found)
     if not good or not found:
-        raise one.error(
-            key, "is not a shape", found=found, expected="whole numbers > 0, such as [4, 3, 224, 224]"
-        )
+        raise one.error(key, "is not a shape", found=found, expected="whole numbers > 0, such as [4, 3, 224, 224]")
     return tuple(found)
 
 
@@ -134,14 +135,16 @@ def _check_counts(inputs: Reader, specs: Mapping[str, InputSpec]) -> None:
     """Refuse inputs whose i-th shapes cannot go together."""
     several = {name: len(spec.shapes) for name, spec in specs.items() if len(spec.shapes) > 1}
     if LABEL in several:
-        raise inputs.error(
-            f"{LABEL}.shapes", "is not for labels", expected="shape; only forward tries several shapes"
-        )
+        raise inputs.error(f"{LABEL}.shapes", "is not for labels", expected="shape; only forward tries several shapes")
     for name, count in several.items():
         first = next(iter(several))
         if count != several[first]:
-            raise inputs.error(f"{name}.shapes", f"does not go with {first}'s", found=f"{count} shapes",
-                               expected=f"{several[first]}, as {first} has, or one")  # fmt: skip
+            raise inputs.error(
+                f"{name}.shapes",
+                f"does not go with {first}'s",
+                found=f"{count} shapes",
+                expected=f"{several[first]}, as {first} has, or one",
+            )
 
 
 # An alignment case: a YAML file that names the two sides, their weights, inputs, stages and tolerances.
@@ -212,18 +215,14 @@ def _root(reader: Reader, file: Path) -> Path:
         return find_root(file)
     root: Path = (file.resolve().parent / given).resolve()
     if not root.is_dir():
-        raise reader.error(
-            "root", "is no folder", found=given, expected="the project's folder, seen from this file"
-        )
+        raise reader.error("root", "is no folder", found=given, expected="the project's folder, seen from this file")
     return root
 
 
 def _case_id(reader: Reader) -> str:
     name: str = reader.text("id")
     if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
-        raise reader.error(
-            "id", "cannot be a folder's name", found=repr(name), expected="a name such as alexnet"
-        )
+        raise reader.error("id", "cannot be a folder's name", found=repr(name), expected="a name such as alexnet")
     return name
 
 
@@ -232,9 +231,14 @@ def _stages(reader: Reader) -> tuple[str, ...]:
     for number, stage in enumerate(found):
         if stage not in STAGES:
             raise CaseError(
-                "is not a known stage", file=reader.file, key="stages", found=stage, expected=", ".join(STAGES),
-                line=reader.document.line(("stages", str(number))), hint=did_you_mean(str(stage), STAGES),
-            )  # fmt: skip
+                "is not a known stage",
+                file=reader.file,
+                key="stages",
+                found=stage,
+                expected=", ".join(STAGES),
+                line=reader.document.line(("stages", str(number))),
+                hint=did_you_mean(str(stage), STAGES),
+            )
     if not found:
         raise reader.error("stages", "is empty", expected=f"some of {', '.join(STAGES)}")
     return tuple(stage for stage in STAGES if stage in found)
@@ -261,16 +265,12 @@ def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
         assert side is not None
         builders = {key: side.text(key, default=None) for key in BUILDERS}
         for key, spec in builders.items():
-            if spec is not None and not all(
-                part.strip() for part in (spec.partition(":")[0], spec.partition(":")[2])
-            ):
+            if spec is not None and not all(part.strip() for part in (spec.partition(":")[0], spec.partition(":")[2])):
                 raise side.error(key, "is not a builder", found=repr(spec), expected="'module:callable'")
         for stage in stages:
             for key in INFO[stage].builders:
                 if builders[key] is None:
-                    raise side.error(
-                        key, f"is missing; the {stage} stage needs it", expected="'module:callable'"
-                    )
+                    raise side.error(key, f"is missing; the {stage} stage needs it", expected="'module:callable'")
         side.done()
         result[name] = Side(**builders)
     sides.done()
@@ -308,9 +308,11 @@ def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str
         if stage not in stages or not {"fake", "weights"} & set(INFO[stage].uses):
             able = [name for name in stages if {"fake", "weights"} & set(INFO[name].uses)]
             raise by_stage.error(
-                stage, "is not a stage of this case with a model", expected=", ".join(able),
+                stage,
+                "is not a stage of this case with a model",
+                expected=", ".join(able),
                 hint=did_you_mean(stage, able),
-            )  # fmt: skip
+            )
         one = by_stage.mapping(stage)
         assert one is not None
         result[stage] = Override(
@@ -333,9 +335,7 @@ def _ignored(reader: Reader) -> tuple[str, ...]:
 def _outputs(reader: Reader) -> tuple[str, ...]:
     found = reader.items("outputs", default=["logits"])
     if not found or not all(isinstance(name, str) for name in found) or len(set(found)) != len(found):
-        raise reader.error(
-            "outputs", "is not a list of different names", found=found, expected="e.g. [logits]"
-        )
+        raise reader.error("outputs", "is not a list of different names", found=found, expected="e.g. [logits]")
     return tuple(found)
 
 
@@ -358,8 +358,7 @@ def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
     one = keys.mapping(key)
     assert one is not None
     numbers = {
-        name: one.value(name, (int, float), "a number >= 0", default=None)
-        for name in ("threshold", "rtol", "atol")
+        name: one.value(name, (int, float), "a number >= 0", default=None) for name in ("threshold", "rtol", "atol")
     }
     method = one.choice("method", METHODS, default="mean")
     equal_nan, reason = one.flag("equal_nan", default=False), one.text("reason", default="")
@@ -370,9 +369,7 @@ def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
         raise keys.error(key, str(error), expected="method and threshold, or rtol and atol") from error
     default = tolerance_for(stage, key, {})
     if is_looser(tolerance, default) and not reason.strip():
-        raise keys.error(
-            key, "is looser than the default and gives no reason", expected="reason: what was measured"
-        )
+        raise keys.error(key, "is looser than the default and gives no reason", expected="reason: what was measured")
     return tolerance
 
 
@@ -383,9 +380,7 @@ def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
     result = {}
     for name in modes.data:
         if name not in known:
-            raise modes.error(
-                name, "is not a known mode", expected=", ".join(known), hint=did_you_mean(name, known)
-            )
+            raise modes.error(name, "is not a known mode", expected=", ".join(known), hint=did_you_mean(name, known))
         one = modes.mapping(name)
         assert one is not None
         counts = {key: _count(one, key) for key in ("epochs", "seeds")}
@@ -406,15 +401,26 @@ def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:
     for number, found in enumerate(reader.items("known_deviations", default=[])):
         path = ("known_deviations", str(number))
         if not isinstance(found, dict):
-            raise CaseError("is not a deviation", file=reader.file, line=reader.document.line(path), key=".".join(path),
-                            found=found, expected="{subject: forward/logits, reason: ...}")  # fmt: skip
+            raise CaseError(
+                "is not a deviation",
+                file=reader.file,
+                line=reader.document.line(path),
+                key=".".join(path),
+                found=found,
+                expected="{subject: forward/logits, reason: ...}",
+            )
         one = Reader(reader.file, reader.document, path, found)
         result.append(KnownDeviation(subject=one.text("subject"), reason=one.text("reason")))
         one.done()
         stage, _, key = result[-1].subject.partition("/")
         if stage not in STAGES or not key:
-            raise one.error("subject", "is not a tensor of a stage", found=result[-1].subject,
-                            expected="STAGE/KEY, such as forward/logits", hint=did_you_mean(stage, STAGES))  # fmt: skip
+            raise one.error(
+                "subject",
+                "is not a tensor of a stage",
+                found=result[-1].subject,
+                expected="STAGE/KEY, such as forward/logits",
+                hint=did_you_mean(stage, STAGES),
+            )
         if not result[-1].reason.strip():
             raise one.error("reason", "is empty", expected="why this deviation is accepted")
     return tuple(result)

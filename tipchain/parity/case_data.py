@@ -23,9 +23,7 @@ def case_folders(case: Path, mode: Mode) -> DataFolders:
     data_set = _mapping(document, "data").get("set", DIGITS)
     kind = _mapping(_mapping(document, "modes"), mode.value).get("data")
     return data_folders(
-        mode,
-        data_set if data_set in tuple(DATA_SETS) else DIGITS,
-        kind if kind in ("lite", "whole") else None,
+        mode, data_set if data_set in tuple(DATA_SETS) else DIGITS, kind if kind in ("lite", "whole") else None
     )
 
 

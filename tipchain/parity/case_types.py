@@ -22,7 +22,7 @@ from tipchain.parity.settings import (
 from tipchain.parity.tolerance import Tolerance
 
 SIDES = ("torch", "paddle")
-BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "transforms", "metric", "loader", "augmentation")  # fmt: skip
+BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "transforms", "metric", "loader", "augmentation")
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 LABEL = "label"
 """The input that goes to the loss instead of the model."""

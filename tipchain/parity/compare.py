@@ -80,9 +80,7 @@ class TensorDiff:
     rtol: float = 0.0
 
 
-def diff_arrays(
-    path: str, expected: Array, actual: Array, *, rtol: float = 0.0, equal_nan: bool = False
-) -> TensorDiff:
+def diff_arrays(path: str, expected: Array, actual: Array, *, rtol: float = 0.0, equal_nan: bool = False) -> TensorDiff:
     """Return how two arrays differ, element by element.
 
     Args:
@@ -104,10 +102,7 @@ def diff_arrays(
         # Walk both in the order of their bytes; the index is turned back at the end.
         turned = _facts(path, expected.T, actual.T, _Scan(rtol, equal_nan).run(expected.T, actual.T), rtol)
         return replace(
-            turned,
-            expected_shape=expected.shape,
-            actual_shape=actual.shape,
-            worst_index=turned.worst_index[::-1],
+            turned, expected_shape=expected.shape, actual_shape=actual.shape, worst_index=turned.worst_index[::-1]
         )
     return _facts(path, expected, actual, _Scan(rtol, equal_nan).run(expected, actual), rtol)
 
@@ -207,9 +202,20 @@ class _Scan:
     """Walks two arrays of one shape and gathers the facts."""
 
     __slots__ = (
-        "count", "equal_nan", "infs", "largest", "least", "nan_at", "nans", "needed",
-        "relative", "rtol", "size", "total", "worst_at",
-    )  # fmt: skip
+        "count",
+        "equal_nan",
+        "infs",
+        "largest",
+        "least",
+        "nan_at",
+        "nans",
+        "needed",
+        "relative",
+        "rtol",
+        "size",
+        "total",
+        "worst_at",
+    )
 
     def __init__(self, rtol: float = 0.0, equal_nan: bool = False) -> None:
         self.rtol, self.equal_nan = rtol, equal_nan
@@ -325,10 +331,7 @@ class _Scan:
         gap[nan_e | nan_a] = nan  # the modulus of a complex number with Inf beside NaN is Inf
         if self.equal_nan:
             gap[nan_e & nan_a] = 0.0
-        for counts, masks in (
-            (self.nans, (nan_e, nan_a, nan_e ^ nan_a)),
-            (self.infs, (inf_e, inf_a, odd_inf)),
-        ):
+        for counts, masks in ((self.nans, (nan_e, nan_a, nan_e ^ nan_a)), (self.infs, (inf_e, inf_a, odd_inf))):
             for n, mask in enumerate(masks):
                 counts[n] += int(np.count_nonzero(mask))
         finite = ~(nan_e | inf_e)
@@ -369,9 +372,7 @@ def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
         return _integer_gaps(e, a), np.abs(e.astype(np.float64))
     complex_ = "c" in (e.dtype.kind, a.dtype.kind)
     long = _needs_long(e.dtype) or _needs_long(a.dtype)
-    wide: Any = (
-        (np.clongdouble if long else np.complex128) if complex_ else np.longdouble if long else np.float64
-    )
+    wide: Any = (np.clongdouble if long else np.complex128) if complex_ else np.longdouble if long else np.float64
     left, right = e.astype(wide), a.astype(wide)
     return np.abs(left - right), np.abs(left)
 

@@ -150,9 +150,15 @@ def run(job: WorkerJob, rank: int, processes: int) -> Mapping[str, Any]:
     paddle = framework.paddle  # type: ignore[attr-defined]
     paddle.distributed.init_parallel_env()
     bench = Bench(
-        framework=framework, case=case, weights=Path(job.weights), inputs={}, train_data=Path(job.train_data),
-        eval_data=Path(job.eval_data), epochs=1, folder=Path(job.folder),
-    )  # fmt: skip
+        framework=framework,
+        case=case,
+        weights=Path(job.weights),
+        inputs={},
+        train_data=Path(job.train_data),
+        eval_data=Path(job.eval_data),
+        epochs=1,
+        folder=Path(job.folder),
+    )
     settings = case.distributed
     model = bench.model(training=settings.training) if rank == 0 else _untouched(bench, settings.training)
     network = paddle.DataParallel(model, find_unused_parameters=settings.find_unused_parameters)
@@ -232,13 +238,26 @@ class WorkerGroup:
         with (logs / "distributed_launch.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "tipchain.parity.launch",
-                    "--ips", LOOPBACK, "--start_port", str(free_port(processes)),
-                    *_devices(job.device, processes), "--log_dir", str(self.folder / "log"),
-                    sys.executable, "-m", "tipchain.parity.data_parallel", str(spec),
+                    sys.executable,
+                    "-m",
+                    "tipchain.parity.launch",
+                    "--ips",
+                    LOOPBACK,
+                    "--start_port",
+                    str(free_port(processes)),
+                    *_devices(job.device, processes),
+                    "--log_dir",
+                    str(self.folder / "log"),
+                    sys.executable,
+                    "-m",
+                    "tipchain.parity.data_parallel",
+                    str(spec),
                 ],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=_environment(job),
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(job),
+            )
 
     def __enter__(self) -> WorkerGroup:  # noqa: PYI034  (typing.Self is not in Python 3.10)
         return self
@@ -260,8 +279,7 @@ class WorkerGroup:
         except subprocess.TimeoutExpired:
             self.stop()
             raise GroupError(
-                f"the {self.processes} processes took longer than {self.timeout_s:g} s and were ended"
-                f"{self._waiting()}"
+                f"the {self.processes} processes took longer than {self.timeout_s:g} s and were ended{self._waiting()}"
             ) from None
         found = {rank: self._report(rank) for rank in range(self.processes)}
         for rank, report in found.items():
@@ -272,9 +290,7 @@ class WorkerGroup:
             raise GroupError(
                 f"paddle.distributed.launch ended with exit code {code}"
                 + (f", and rank {missing[0]} without a report" if missing else "")
-                + "".join(
-                    f"\n  rank {rank} said: {line}" for rank in missing if (line := self._complaint(rank))
-                )
+                + "".join(f"\n  rank {rank} said: {line}" for rank in missing if (line := self._complaint(rank)))
                 + f"\n  log: {self._kept_log(missing[0] if missing else 0)}"
             )
         return [report for report in found.values() if report is not None]
@@ -295,8 +311,11 @@ class WorkerGroup:
     def _waiting(self) -> str:
         """Say which ranks had done their work when the time was over."""
         done = [rank for rank in range(self.processes) if self._report(rank) is not None]
-        errors = [f"; rank {rank}: {report['error']}" for rank in done
-                  if (report := self._report(rank)) is not None and "error" in report]  # fmt: skip
+        errors = [
+            f"; rank {rank}: {report['error']}"
+            for rank in done
+            if (report := self._report(rank)) is not None and "error" in report
+        ]
         waiting = [str(rank) for rank in range(self.processes) if rank not in done]
         return f"; unfinished: rank {', '.join(waiting)}{''.join(errors)}\n  log: {self._kept_log(0)}"
 
@@ -323,9 +342,7 @@ def free_port(count: int) -> int:
         GroupError: there are none.
     """
     for _ in range(100):
-        first = PORTS[0] + secrets.randbelow(
-            PORTS[1] - PORTS[0]
-        )  # the seeded generators are alike in every run
+        first = PORTS[0] + secrets.randbelow(PORTS[1] - PORTS[0])  # the seeded generators are alike in every run
         if _all_free(range(first, first + count)):
             return first
     raise GroupError(f"no {count} neighbouring free ports between {PORTS[0]} and {PORTS[1]}")

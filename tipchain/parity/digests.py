@@ -52,10 +52,11 @@ def data_digest(folder: Path, data_set: str = DIGITS) -> str:
     files = [path for one in named for path in sorted(one.rglob("*")) if path.is_file()]
     if not files:
         raise DataError(
-            "has no images" if data_set == DIGITS else "has no files", file=folder,
+            "has no images" if data_set == DIGITS else "has no files",
+            file=folder,
             expected="train/<class>/ and val/<class>/ with images" if data_set == DIGITS else "data",
             hint=WHERE,
-        )  # fmt: skip
+        )
     sizes = [path.stat().st_size for path in files]
     small = sum(sizes) <= HASHED_BYTES
     digest = hashlib.sha256()
@@ -98,18 +99,7 @@ CODE = (".py", ".so", ".pyd")
 UNHEARD = frozenset({"av", "cv2", "h5py", "safetensors.torch", "torchaudio", "torchcodec"})
 """Modules whose compiled code opens files without a word to Python."""
 HEARD = frozenset(
-    {
-        "PIL",
-        "charset_normalizer",
-        "numpy",
-        "psutil",
-        "safetensors",
-        "scipy",
-        "sklearn",
-        "torch",
-        "torchvision",
-        "yaml",
-    }
+    {"PIL", "charset_normalizer", "numpy", "psutil", "safetensors", "scipy", "sklearn", "torch", "torchvision", "yaml"}
 )
 """Packages with compiled code that Python hears of opening files, but where the user's code has `SILENT` words. Of others that is unknown."""
 SILENT = re.compile(
@@ -179,9 +169,7 @@ class Reading:
 def _silent(file: str) -> bool:
     """Tell whether files may be opened without a word to Python: by a compiled module that is not known, or the user's code."""
     if is_users(file):
-        return file.endswith(CODE[1:]) or (
-            file.endswith(".py") and SILENT.search(Path(file).read_bytes()) is not None
-        )
+        return file.endswith(CODE[1:]) or (file.endswith(".py") and SILENT.search(Path(file).read_bytes()) is not None)
     package = file.partition(f"-packages{os.sep}")[2].partition(os.sep)[0]
     return file.endswith(CODE[1:]) and bool(package) and package.partition(".")[0] not in HEARD
 

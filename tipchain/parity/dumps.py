@@ -102,9 +102,11 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         return _unpacked(path)
     except (Refused, OSError, BadZipFile, zlib.error, RuntimeError, EOFError, *DAMAGED) as error:
         raise RecordError(
-            "cannot be read as .npz of arrays", file=path, found=getattr(error, "strerror", None) or error,
+            "cannot be read as .npz of arrays",
+            file=path,
+            found=getattr(error, "strerror", None) or error,
             expected="arrays, as numpy.savez writes them",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _unpacked(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -294,9 +296,7 @@ def _key(key: Any, where: str) -> bytes:
         return b"X" + struct.pack("<I", len(text)) + text
     if isinstance(key, int) and -(2**31) <= key < 2**31:
         return b"J" + struct.pack("<i", key)
-    raise RecordError(
-        "cannot be stored", key=where, found=f"a key of type {type(key).__name__}", expected="text"
-    )
+    raise RecordError("cannot be stored", key=where, found=f"a key of type {type(key).__name__}", expected="text")
 
 
 def _dtype(dtype: np.dtype[Any]) -> bytes:
@@ -394,15 +394,11 @@ def _load_meta(path: Path) -> Mapping[str, object]:
     except (OSError, ValueError) as error:
         raise RecordError("cannot be read", file=path, found=error, expected="a JSON object") from None
     if not isinstance(meta, dict):
-        raise RecordError(
-            "is no description of a dump", file=path, found=type(meta).__name__, expected="a JSON object"
-        )
+        raise RecordError("is no description of a dump", file=path, found=type(meta).__name__, expected="a JSON object")
     return meta
 
 
-def save_record(
-    path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapping[str, object] | None = None
-) -> Path:
+def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapping[str, object] | None = None) -> Path:
     """Save a dump that reprod_log can read, and ``meta`` as JSON beside it. Return the path of the dump.
 
     An existing file is replaced whole or not at all. The arrays are not copied in memory.
@@ -426,7 +422,5 @@ def save_record(
     except OSError as error:
         raise RecordError("cannot be written", file=file, found=error.strerror or error) from error
     except RecordError as error:
-        raise RecordError(
-            error.message, file=file, key=error.key, found=error.found, expected=EXPECTED
-        ) from None
+        raise RecordError(error.message, file=file, key=error.key, found=error.found, expected=EXPECTED) from None
     return file

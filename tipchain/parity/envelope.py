@@ -109,9 +109,12 @@ def compare_curves(reference: Array, port: Array, runs: Array, factor: float) ->
     lost = ~np.isfinite(right) & np.isfinite(np.asarray(runs, np.float64)).all(axis=0)
     beyond = ~(ratios <= factor) & (np.arange(len(left)) < told) | lost
     return Curve(
-        differences=apart, bounds=limits, ratios=ratios, told=told,
+        differences=apart,
+        bounds=limits,
+        ratios=ratios,
+        told=told,
         outside=int(np.argmax(beyond)) if beyond.any() else None,
-    )  # fmt: skip
+    )
 
 
 # The perturbed runs behind an envelope, kept so that a second alignment need not repeat them.

@@ -144,9 +144,7 @@ def read_diagnosis(document: Mapping[str, Any]) -> Diagnosis:
         given[name] = tuple(map(str, given.get(name, ())))
     for name in ("place", "reference_place"):
         found = given.get(name)
-        given[name] = found and SourceLine(
-            file=str(found["file"]), line=int(found["line"]), code=str(found["code"])
-        )
+        given[name] = found and SourceLine(file=str(found["file"]), line=int(found["line"]), code=str(found["code"]))
     share = given["explained"]
     return Diagnosis(**{**given, "explained": None if share is None else float(share)})
 

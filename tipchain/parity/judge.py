@@ -22,8 +22,15 @@ from tipchain.parity.tolerance import Tolerance
 
 ANY = "*"
 """In a mapping of tolerances: the rule of every tensor that is not named."""
-_KINDS = (("complex", "complex"), ("clongdouble", "complex"), ("float", "float"), ("longdouble", "float"),
-          ("uint", "integer"), ("int", "integer"), ("bool", "boolean"))  # fmt: skip
+_KINDS = (
+    ("complex", "complex"),
+    ("clongdouble", "complex"),
+    ("float", "float"),
+    ("longdouble", "float"),
+    ("uint", "integer"),
+    ("int", "integer"),
+    ("bool", "boolean"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,16 +141,12 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
         raise UsageError(f"{subject}: computed with rtol {diff.rtol}, judged with rtol {tolerance.rtol}")
     kinds = _kind(diff.expected_dtype), _kind(diff.actual_dtype)
     if "" in kinds:
-        return verdict(
-            Outcome.ERROR, f"no numbers: expected {diff.expected_dtype}, actual {diff.actual_dtype}"
-        )
+        return verdict(Outcome.ERROR, f"no numbers: expected {diff.expected_dtype}, actual {diff.actual_dtype}")
     mismatch = _mismatch(diff, kinds)
     if mismatch:
         return verdict(Outcome.FAIL, mismatch)
     if not diff.size:
-        return verdict(
-            Outcome.ERROR, f"nothing was compared: the tensor is empty, shape {diff.expected_shape}"
-        )
+        return verdict(Outcome.ERROR, f"nothing was compared: the tensor is empty, shape {diff.expected_shape}")
     strange = _not_finite(diff, tolerance)
     if strange:
         return verdict(Outcome.FAIL, strange)
@@ -183,13 +186,11 @@ def _mismatch(diff: TensorDiff, kinds: tuple[str, str]) -> str | None:
 
 def _not_finite(diff: TensorDiff, tolerance: Tolerance) -> str | None:
     if diff.mismatched_nan:
-        what = f"NaN at different positions: {diff.expected_nan} expected, {diff.actual_nan} actual, {diff.mismatched_nan} on one side only"  # fmt: skip
+        what = f"NaN at different positions: {diff.expected_nan} expected, {diff.actual_nan} actual, {diff.mismatched_nan} on one side only"
     elif diff.mismatched_inf:
         what = f"Inf at different positions or of different sign: {diff.mismatched_inf} of {diff.size}"
     elif diff.expected_nan and not tolerance.equal_nan:
-        what = (
-            f"NaN on both sides at {diff.expected_nan} of {diff.size} positions, accepted only with equal_nan"
-        )
+        what = f"NaN on both sides at {diff.expected_nan} of {diff.size} positions, accepted only with equal_nan"
     else:
         return None
     return f"{what} · {_worst(diff, word='first')}"
@@ -297,9 +298,7 @@ def parse_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[Verdict]:
 
 def _parse_diff(document: Mapping[str, Any]) -> TensorDiff:
     texts = ("path", "expected_dtype", "actual_dtype")
-    return TensorDiff(
-        **{name: value if name in texts else _decode(name, value) for name, value in document.items()}
-    )
+    return TensorDiff(**{name: value if name in texts else _decode(name, value) for name, value in document.items()})
 
 
 def _encode(value: Any) -> Any:

@@ -95,9 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         first, port, *runs = (
-            read_losses(
-                path.read_text(encoding="utf-8", errors="replace"), args.losses, str(path), args.first
-            )
+            read_losses(path.read_text(encoding="utf-8", errors="replace"), args.losses, str(path), args.first)
             for path in (args.reference, args.port, *args.runs)
         )
         curve, parts = held(first, port, runs, args.factor)

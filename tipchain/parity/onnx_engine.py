@@ -31,10 +31,17 @@ PACKAGES = ("paddle2onnx", "onnxruntime")
 HOW_TO_INSTALL = "pip install 'tipchain[onnx]' (paddle2onnx has wheels for Python 3.10 to 3.12)"
 OWN_OPERATORS = ("data", "feed", "fetch")
 OLD_NAMES = {
-    "subtract": "elementwise_sub", "multiply": "elementwise_mul", "divide": "elementwise_div",
-    "maximum": "elementwise_max", "minimum": "elementwise_min", "remainder": "elementwise_mod",
-    "floor_divide": "elementwise_floordiv", "arange": "range", "nonzero": "where_index", "flatten": "flatten2",
-}  # fmt: skip
+    "subtract": "elementwise_sub",
+    "multiply": "elementwise_mul",
+    "divide": "elementwise_div",
+    "maximum": "elementwise_max",
+    "minimum": "elementwise_min",
+    "remainder": "elementwise_mod",
+    "floor_divide": "elementwise_floordiv",
+    "arange": "range",
+    "nonzero": "where_index",
+    "flatten": "flatten2",
+}
 """What Paddle 2, and with it paddle2onnx, calls operators of Paddle 3 that are not alike to the eye."""
 JOB, STATE, OUTPUTS, MODEL = "onnx.json", "state.json", "outputs.npy", "model.onnx"
 
@@ -69,18 +76,20 @@ class OnnxProcess:
         log: gets what the process prints.
     """
 
-    def __init__(
-        self, folder: Path, *, opset: int, batches: Mapping[str, Mapping[str, Array]], log: Path
-    ) -> None:
+    def __init__(self, folder: Path, *, opset: int, batches: Mapping[str, Mapping[str, Array]], log: Path) -> None:
         self.folder, self.log = folder, log
-        save_record(folder / "inputs.npy", {f"{batch}/{name}": array for batch, inputs in batches.items()
-                                            for name, array in inputs.items()})  # fmt: skip
+        save_record(
+            folder / "inputs.npy",
+            {f"{batch}/{name}": array for batch, inputs in batches.items() for name, array in inputs.items()},
+        )
         atomic_write(folder / JOB, json.dumps({"opset": opset, "batches": list(batches)}))
         with log.open("ab") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tipchain.parity.onnx_engine", str(folder / JOB)],
-                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
 
     def __enter__(self) -> OnnxProcess:  # noqa: PYI034  (typing.Self is not in Python 3.10)
         return self
@@ -133,9 +142,11 @@ def work(folder: Path, opset: int, batches: Iterable[str]) -> None:
         import onnxruntime
         import paddle2onnx
 
-    progress.say(doing="converting the program", versions={"paddle2onnx": str(paddle2onnx.__version__),
-                                                           "onnxruntime": str(onnxruntime.__version__)},
-                 unsupported=_without_converter(folder))  # fmt: skip
+    progress.say(
+        doing="converting the program",
+        versions={"paddle2onnx": str(paddle2onnx.__version__), "onnxruntime": str(onnxruntime.__version__)},
+        unsupported=_without_converter(folder),
+    )
     try:
         _convert(folder, opset)
         progress.say(doing="loading the ONNX model", unsupported=[])
@@ -149,8 +160,10 @@ def work(folder: Path, opset: int, batches: Iterable[str]) -> None:
     for batch in batches:
         progress.say(doing=f"running it on {batch}")
         try:
-            ran = _run(session, {name.partition("/")[2]: array for name, array in inputs.items()
-                                 if name.startswith(f"{batch}/")})  # fmt: skip
+            ran = _run(
+                session,
+                {name.partition("/")[2]: array for name, array in inputs.items() if name.startswith(f"{batch}/")},
+            )
             outputs |= {f"{batch}/{number}": array for number, array in enumerate(ran)}
         except EngineError as error:
             errors[batch] = str(error)
@@ -170,9 +183,7 @@ def _convert(folder: Path, opset: int) -> None:
     said = StringIO()
     try:
         with redirect_stdout(said):
-            paddle2onnx.export(
-                str(program), str(weights), str(folder / MODEL), opset_version=opset, optimize_tool=""
-            )
+            paddle2onnx.export(str(program), str(weights), str(folder / MODEL), opset_version=opset, optimize_tool="")
     except Exception as error:
         # It prints the reason and then stumbles over what it does not have.
         printed = [line for line in said.getvalue().splitlines() if "Failed to convert" in line]
@@ -223,8 +234,7 @@ def is_listed(name: str, listed: Iterable[str]) -> bool:
     name = OLD_NAMES.get(name.rstrip("_"), name.rstrip("_"))
     plain = name.replace("_", "")
     return any(
-        name in one.split("_") or one.startswith(name) or one.replace("_", "").startswith(plain)
-        for one in listed
+        name in one.split("_") or one.startswith(name) or one.replace("_", "").startswith(plain) for one in listed
     )
 
 

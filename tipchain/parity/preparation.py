@@ -77,10 +77,14 @@ def prepare(
     for stage in stages:
         work.prepare(stage)
     return Prepared(
-        train_data=work.train_data, eval_data=work.eval_data, digests=work.digests, inputs=work.inputs,
-        weights=work.weights, names={stage: work.names(stage) for stage in work.digests},
+        train_data=work.train_data,
+        eval_data=work.eval_data,
+        digests=work.digests,
+        inputs=work.inputs,
+        weights=work.weights,
+        names={stage: work.names(stage) for stage in work.digests},
         failures=work.failures,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +104,7 @@ class _Work:
     """Prepares stage by stage; what several need is made once."""
 
     def __init__(
-        self,
-        case: Case,
-        mode: Mode,
-        folder: Path,
-        sides: tuple[str, ...],
-        data_path: Path | None,
-        given: GivenInputs,
+        self, case: Case, mode: Mode, folder: Path, sides: tuple[str, ...], data_path: Path | None, given: GivenInputs
     ) -> None:
         self.case, self.mode, self.folder = case, mode, folder
         self.sides, self.data_path, self.given = sides, data_path, given
@@ -115,9 +113,7 @@ class _Work:
         self.inputs: dict[str, Path] = {}
         self.weights: dict[str, WeightFiles] = {}
         self.failures: dict[str, str] = {}
-        self._made: dict[
-            tuple[str, str], tuple[str, Path | WeightFiles | None] | InputError | UsersError
-        ] = {}
+        self._made: dict[tuple[str, str], tuple[str, Path | WeightFiles | None] | InputError | UsersError] = {}
 
     def prepare(self, stage: str) -> None:
         """Prepare what ``stage`` uses."""

@@ -54,9 +54,10 @@ def parse_stages(text: str) -> tuple[str, ...]:
         else:
             hint = did_you_mean(name, (*STAGES, *SCRIPTS))
             raise UsageError(
-                f"unknown stage {name!r}" + (f", {hint}" if hint else "")
+                f"unknown stage {name!r}"
+                + (f", {hint}" if hint else "")
                 + f"\n  expected: {', '.join(STAGES)} or a script number 01 to 05"
-            )  # fmt: skip
+            )
     return tuple(stage for stage in STAGES if stage in chosen)
 
 

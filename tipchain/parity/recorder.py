@@ -182,9 +182,7 @@ def run_job(job: RecordingJob, emit: Emit) -> None:
         emit({"event": "end", "stage": stage, **ended, "marks": marks})
 
 
-def _bench(
-    job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str
-) -> Bench:
+def _bench(job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str) -> Bench:
     """Return the stage's bench; stages that see the same case share one, and with it the model in eval mode."""
     needs, seen = job.needs[stage], case.for_stage(stage)
     if needs.names:
@@ -242,9 +240,12 @@ def _check_weights(needs: StageNeeds) -> None:
         raise WeightsError("cannot be read", file=path, found=error) from error
     if found != needs.weights_sha256:
         raise WeightsError(
-            "is damaged or was changed", file=path, found=f"{path.stat().st_size} bytes, sha256 {found[:12]}…",
-            expected=f"sha256 {needs.weights_sha256[:12]}…", hint="bash prepare.sh PARAMS MODE --force makes it anew",
-        )  # fmt: skip
+            "is damaged or was changed",
+            file=path,
+            found=f"{path.stat().st_size} bytes, sha256 {found[:12]}…",
+            expected=f"sha256 {needs.weights_sha256[:12]}…",
+            hint="bash prepare.sh PARAMS MODE --force makes it anew",
+        )
     _checked.add(needs.weights)
 
 
@@ -326,9 +327,13 @@ class RecordingProcess:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tipchain.parity.recorder", str(spec), str(writing)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, pass_fds=(writing,),
-                start_new_session=True, env=_environment(job),
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writing,),
+                start_new_session=True,
+                env=_environment(job),
+            )
         os.close(writing)
         self.events = os.fdopen(reading, "rb")
         self._partial = b""

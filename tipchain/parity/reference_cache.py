@@ -70,17 +70,19 @@ class ReferenceCache:
     def of(cls, case: Case, job: RecordingJob, stages: Sequence[str]) -> ReferenceCache:
         """Return the cache for what ``job`` would record of ``stages``."""
         common = {
-            "format": FORMAT, "case": case.digest, "path": job.case, "data": [] if case.data.set == NONE else [_listing(Path(one)) for one in (job.train_data, job.eval_data)],
+            "format": FORMAT,
+            "case": case.digest,
+            "path": job.case,
+            "data": [] if case.data.set == NONE else [_listing(Path(one)) for one in (job.train_data, job.eval_data)],
             "job": {key: value for key, value in asdict(job).items() if key not in PASSING_JOB},
-            "cwd": str(Path.cwd()), "environment": {k: v for k, v in os.environ.items() if k not in PASSING},
+            "cwd": str(Path.cwd()),
+            "environment": {k: v for k, v in os.environ.items() if k not in PASSING},
             **_machine(),
-        }  # fmt: skip
+        }
         keys = {}
         for stage in stages:
             needs = asdict(job.needs[stage])
-            needs["inputs"] = bool(
-                needs["inputs"]
-            )  # the file lies in the run's folder; its digest is among the others
+            needs["inputs"] = bool(needs["inputs"])  # the file lies in the run's folder; its digest is among the others
             keys[stage] = _digest({**common, "stage": stage, "needs": needs})
         return cls(folder=case.root / DATA_FOLDER / "references", case=case.id, keys=keys)
 
@@ -92,9 +94,7 @@ class ReferenceCache:
         entry = self._entry(stage)
         try:
             content = json.loads((entry / "entry.json").read_bytes())
-            intact = content["key"] == self.keys[stage] and content["files"] == _files(
-                entry, content["files"]
-            )
+            intact = content["key"] == self.keys[stage] and content["files"] == _files(entry, content["files"])
             if not intact or any(self._mark(path, one) != one for path, one in content["marks"].items()):
                 return False
             for name in content["files"]:
@@ -134,8 +134,12 @@ class ReferenceCache:
                 names = [name for name in stage_files(stage, ("torch",)) if (folder / name).is_file()]
                 for name in names:
                     link(folder / name, entry / name)
-                content = {"key": self.keys[stage], "recorded": time.strftime("%Y-%m-%d %H:%M"),
-                           "files": _files(entry, names), "marks": dict(marks)}  # fmt: skip
+                content = {
+                    "key": self.keys[stage],
+                    "recorded": time.strftime("%Y-%m-%d %H:%M"),
+                    "files": _files(entry, names),
+                    "marks": dict(marks),
+                }
                 atomic_write(entry / "entry.json", json.dumps(content) + "\n")
                 self._shrink()
         except OSError as error:  # a full or read-only disk costs time, no result
@@ -168,9 +172,7 @@ def _listing(folder: Path) -> str:
 def _machine() -> dict[str, Any]:
     """Return what is installed and which processor computes, for its kernels decide on the last places."""
     package = Path(tipchain.__file__).parent
-    code = {
-        str(path.relative_to(package)): mark(str(path), "content") for path in sorted(package.rglob("*.py"))
-    }
+    code = {str(path.relative_to(package)): mark(str(path), "content") for path in sorted(package.rglob("*.py"))}
     lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
     processor = [line for line in lines if line.startswith(PROCESSOR)]
     installed = [
@@ -181,6 +183,11 @@ def _machine() -> dict[str, Any]:
         if one.suffix in (".dist-info", ".egg-info", ".egg-link", ".pth")
     ]
     return {
-        "tipchain": _digest(code), "python": sys.version, "executable": sys.executable, "path": sys.path,
-        "platform": platform.platform(), "processor": processor, "installed": _digest(installed),
-    }  # fmt: skip
+        "tipchain": _digest(code),
+        "python": sys.version,
+        "executable": sys.executable,
+        "path": sys.path,
+        "platform": platform.platform(),
+        "processor": processor,
+        "installed": _digest(installed),
+    }

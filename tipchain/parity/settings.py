@@ -65,9 +65,8 @@ def _modes(backward: Reader) -> tuple[str, ...]:
     for number, mode in enumerate(found):
         if mode not in MODES:
             raise backward.error(
-                f"modes.{number}", "is not a mode", found=mode, expected=expected,
-                hint=did_you_mean(str(mode), MODES),
-            )  # fmt: skip
+                f"modes.{number}", "is not a mode", found=mode, expected=expected, hint=did_you_mean(str(mode), MODES)
+            )
     if not found or len(set(found)) < len(found):
         raise backward.error("modes", "is empty or names one twice", found=list(found), expected=expected)
     if "training" in backward.data and "modes" in backward.data:
@@ -135,9 +134,11 @@ def _batch_size(distributed: Reader, processes: int) -> int | None:
     size = distributed.integer("batch_size", processes, least=1)
     if size % processes:
         raise distributed.error(
-            "batch_size", "cannot be shared equally", found=f"{size} samples on {processes} processes",
+            "batch_size",
+            "cannot be shared equally",
+            found=f"{size} samples on {processes} processes",
             expected=f"a multiple of {processes}",
-        )  # fmt: skip
+        )
     return size
 
 
@@ -181,9 +182,11 @@ def _batch_sizes(inference: Reader) -> tuple[int, ...]:
     good = all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in found)
     if not good or len(set(found)) < len(found) or len(found) < 2:
         raise inference.error(
-            "batch_sizes", "are not two or more different sizes", found=found,
+            "batch_sizes",
+            "are not two or more different sizes",
+            found=found,
             expected="e.g. [1, 4]; with one alone a batch size frozen into the program is not seen",
-        )  # fmt: skip
+        )
     return tuple(found)
 
 
@@ -214,9 +217,7 @@ def read_init(reader: Reader) -> InitSettings:
     init = reader.mapping("init", default={})
     assert init is not None
     settings = InitSettings(
-        seeds=init.integer("seeds", 5, least=2),
-        values=init.integer("values", 2000, least=100),
-        alpha=read_alpha(init),
+        seeds=init.integer("seeds", 5, least=2), values=init.integer("values", 2000, least=100), alpha=read_alpha(init)
     )
     init.done()
     return settings
@@ -275,10 +276,7 @@ def read_loss(reader: Reader) -> LossSettings:
     for name in variants.data:
         if not name.strip() or "/" in name or name in _RESERVED:
             raise variants.error(
-                name,
-                "cannot name a variant",
-                found=repr(name),
-                expected="a name without '/', such as smoothed",
+                name, "cannot name a variant", found=repr(name), expected="a name without '/', such as smoothed"
             )
     named = {name: variants.args(name) for name in variants.data}
     for name, more in named.items():
@@ -391,9 +389,7 @@ def read_train(reader: Reader) -> TrainSettings:
         margin=train.positive("margin", 0.15),
     )
     if settings.seeds > 1 and settings.benchmark is not None:
-        raise train.error(
-            "seeds", "cannot stand beside 'benchmark': torch is not run then", found=settings.seeds
-        )
+        raise train.error("seeds", "cannot stand beside 'benchmark': torch is not run then", found=settings.seeds)
     train.done()
     return settings
 
@@ -431,9 +427,11 @@ def _envelope(train: Reader) -> EnvelopeSettings:
     envelope.done()
     if settings.factor > FACTOR and not reason.strip():
         raise envelope.error(
-            "factor", f"is above the usual {FACTOR:g} and gives no reason", found=settings.factor,
+            "factor",
+            f"is above the usual {FACTOR:g} and gives no reason",
+            found=settings.factor,
             expected="reason: what was measured",
-        )  # fmt: skip
+        )
     return settings
 
 

@@ -70,9 +70,12 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
         told = ", ".join(f"{side} {commits[side]}" for side in paths)
         notes = (*notes, f"the dumps were recorded at different commits: {told}")
     dumps = Dumps(
-        stage=stage, reference=records["torch"], port=records["paddle"], reference_path=paths["torch"],
+        stage=stage,
+        reference=records["torch"],
+        port=records["paddle"],
+        reference_path=paths["torch"],
         port_path=paths["paddle"],
-    )  # fmt: skip
+    )
     try:
         judged = judge_dumps(dumps, rules)
     except Exception as error:  # noqa: BLE001  (one stage's odd dump must not take the other stages' verdicts away)
@@ -135,9 +138,7 @@ def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
             if not _is_finite(verdict):
                 return replace(verdict, reason=f"{verdict.reason}; no known deviation covers NaN or Inf")
             return replace(
-                verdict,
-                outcome=Outcome.SKIP,
-                reason=f"known deviation: {deviation.reason} ({verdict.reason})",
+                verdict, outcome=Outcome.SKIP, reason=f"known deviation: {deviation.reason} ({verdict.reason})"
             )
         if verdict.outcome is Outcome.PASS:
             reason = f"the known deviation is gone: {deviation.reason}; remove it from known_deviations"
@@ -159,5 +160,6 @@ def _lost_deviations(
         if deviation.subject.startswith(f"{stage}/") and deviation.subject not in subjects:
             hint = did_you_mean(deviation.subject, subjects)
             reason = "known_deviations names it, but nothing of that name was compared"
-            yield Verdict(outcome=Outcome.ERROR, subject=deviation.subject,
-                          reason=f"{reason}, {hint}" if hint else reason)  # fmt: skip
+            yield Verdict(
+                outcome=Outcome.ERROR, subject=deviation.subject, reason=f"{reason}, {hint}" if hint else reason
+            )

@@ -208,9 +208,7 @@ class Equivalence:
     more: int | None = None
 
 
-def judge_runs(
-    reference: Sequence[float], port: Sequence[float], margin: float, *, step: float = 0.0
-) -> Equivalence:
+def judge_runs(reference: Sequence[float], port: Sequence[float], margin: float, *, step: float = 0.0) -> Equivalence:
     """Say whether the mean metric of the port's runs is within ``margin`` of the reference's.
 
     Equivalent: the whole interval lies within the margin. Different: all of it lies beyond. Else more runs are
@@ -246,9 +244,13 @@ def judge_runs(
         answer = Answer.NOT_ENOUGH_RUNS
         more = _more_runs((variances[0], variances[1]), counts, difference, margin)
     return Equivalence(
-        answer=answer, difference=difference, low=low, high=high, more=more,
+        answer=answer,
+        difference=difference,
+        low=low,
+        high=high,
+        more=more,
         deviations=(sqrt(variances[0]), sqrt(variances[1])),
-    )  # fmt: skip
+    )
 
 
 def grid_step(values: Sequence[float], samples: int) -> float:
@@ -269,9 +271,7 @@ def _welch(variances: tuple[float, float], counts: tuple[int, int]) -> tuple[flo
     return sqrt(total), 1 / scatter
 
 
-def _more_runs(
-    variances: tuple[float, float], counts: tuple[int, int], difference: float, margin: float
-) -> int | None:
+def _more_runs(variances: tuple[float, float], counts: tuple[int, int], difference: float, margin: float) -> int | None:
     have = min(counts)
     for assumed in (0.0, difference):
         needed = runs_needed(variances, assumed, margin)

@@ -78,8 +78,12 @@ def _initialize_module(torch: Any, module: Any, generator: Any) -> None:
 
 def _train_batches(torch: Any, case: Case, train_data: Path) -> Any:
     if case.sides["torch"].dataset is None:
-        raise WeightsError("needs the torch side's dataset", file=case.path, key="sides.torch.dataset",
-                           hint="name one, or leave out fit_head and BatchNorm")  # fmt: skip
+        raise WeightsError(
+            "needs the torch side's dataset",
+            file=case.path,
+            key="sides.torch.dataset",
+            hint="name one, or leave out fit_head and BatchNorm",
+        )
     dataset = open_builder(case, "torch", "dataset")(train_data, "train", **case.data.args)
     return torch.utils.data.DataLoader(dataset, batch_size=16)
 
@@ -120,9 +124,7 @@ def _fit_head(torch: Any, case: Case, model: Any, train_data: Path) -> None:
     """Fit the last Linear by ridge regression on its inputs over the training data."""
     linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
     if not linears:
-        raise WeightsError(
-            "fit_head needs a Linear layer, the model has none", file=case.path, key="weights.fit_head"
-        )
+        raise WeightsError("fit_head needs a Linear layer, the model has none", file=case.path, key="weights.fit_head")
     head, features, labels = linears[-1], [], []
     handle = head.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].detach().double()))
     model.eval()
@@ -132,9 +134,11 @@ def _fit_head(torch: Any, case: Case, model: Any, train_data: Path) -> None:
             labels.append(label)
     handle.remove()
     weight, bias = ridge_head(
-        _per_sample(torch.cat(features).numpy(), len(torch.cat(labels)), case), torch.cat(labels).numpy(),
-        int(head.out_features), penalty=RIDGE,
-    )  # fmt: skip
+        _per_sample(torch.cat(features).numpy(), len(torch.cat(labels)), case),
+        torch.cat(labels).numpy(),
+        int(head.out_features),
+        penalty=RIDGE,
+    )
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(weight))
         if head.bias is not None:
@@ -146,10 +150,12 @@ def _per_sample(features: Any, samples: int, case: Case) -> Any:
     rows, left = divmod(len(features), samples)
     if left or features.ndim != 2:
         raise WeightsError(
-            "the last Linear cannot be fitted", file=case.path, key="weights.fit_head",
+            "the last Linear cannot be fitted",
+            file=case.path,
+            key="weights.fit_head",
             found=f"inputs of shape {features.shape} for {samples} samples",
             expected="as many rows for every sample",
-        )  # fmt: skip
+        )
     return features.reshape(samples, rows, -1).mean(axis=1)
 
 
@@ -213,12 +219,7 @@ def data_roots(case: Case, mode: Mode, data_path: Path | None) -> tuple[Path, Pa
 
 
 def prepare_weights(
-    case: Case,
-    mode: Mode,
-    *,
-    data_path: Path | None = None,
-    force: bool = False,
-    sides: tuple[str, ...] = SIDES,
+    case: Case, mode: Mode, *, data_path: Path | None = None, force: bool = False, sides: tuple[str, ...] = SIDES
 ) -> WeightFiles:
     """Return the weights of ``case`` in ``mode``, making what is missing or out of date.
 
@@ -345,20 +346,26 @@ class _Job:
     sides: tuple[str, ...]
 
 
-def _make(
-    case: Case, folder: Path, train_data: Path, recipe: Mapping[str, Any], sides: tuple[str, ...]
-) -> None:
+def _make(case: Case, folder: Path, train_data: Path, recipe: Mapping[str, Any], sides: tuple[str, ...]) -> None:
     """Make the weights in a process of its own, so that the caller stays free of both frameworks."""
     job = _Job(
-        case=str(case.path), reseed=case.reseed, variant=case.variant, folder=str(folder), train_data=str(train_data), recipe=recipe,
+        case=str(case.path),
+        reseed=case.reseed,
+        variant=case.variant,
+        folder=str(folder),
+        train_data=str(train_data),
+        recipe=recipe,
         sides=sides,
-    )  # fmt: skip
+    )
     path = folder / ".job.json"
     path.write_text(json.dumps(asdict(job)))
     done = subprocess.run(
         [sys.executable, "-m", "tipchain.parity.weights", str(path)],
-        capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
     path.unlink(missing_ok=True)
     if done.returncode:
         _, mark, message = f"\n{done.stderr.strip()}".rpartition("\nerror: ")
@@ -402,9 +409,12 @@ def make(job: _Job) -> None:
 def _entry(path: Path, folder: Path, recipe: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
     name = path.name if path.parent == folder else str(path.resolve())
     return {
-        "path": name, "size": path.stat().st_size, "sha256": sha256_of(path), "recipe": dict(recipe),
+        "path": name,
+        "size": path.stat().st_size,
+        "sha256": sha256_of(path),
+        "recipe": dict(recipe),
         "sources": dict(sources),
-    }  # fmt: skip
+    }
 
 
 def _torch_model(case: Case) -> Any:
@@ -442,9 +452,7 @@ def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) 
     paddle = load_framework("paddle")
     port = paddle.build(open_builder(case, "paddle", "model"), case.model_args)
     return dict(
-        convert_file(
-            torch_model, torch_path, port, paddle_path, case.weights.names, case.weights.ignore
-        ).match.names
+        convert_file(torch_model, torch_path, port, paddle_path, case.weights.names, case.weights.ignore).match.names
     )
 
 

@@ -77,9 +77,7 @@ def check_archive(archive: Path) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise DataError("cannot be checked", file=archive, found=error) from error
     if expected != [found]:
-        raise DataError(
-            "is damaged: its checksum differs", file=archive, expected=" ".join(expected), found=found
-        )
+        raise DataError("is damaged: its checksum differs", file=archive, expected=" ".join(expected), found=found)
 
 
 def read_archive(archive: Path) -> Iterator[tuple[str, bytes]]:
@@ -167,9 +165,13 @@ def check_data(folder: Path) -> None:
         raise DataError("is half-made: it has no readable manifest.json", file=folder, hint=hint)
     if manifest.get("format") != FORMAT:
         raise DataError(
-            "was made by another version of tipchain", file=folder / MANIFEST, key="format",
-            found=manifest.get("format"), expected=FORMAT, hint=hint,
-        )  # fmt: skip
+            "was made by another version of tipchain",
+            file=folder / MANIFEST,
+            key="format",
+            found=manifest.get("format"),
+            expected=FORMAT,
+            hint=hint,
+        )
     files = manifest["files"]
     for name, entry in files.items():
         _check_file(folder / name, entry, hint)
@@ -212,9 +214,7 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("files"), dict):
         return None
-    whole = all(
-        isinstance(entry, dict) and {"size", "sha256"} <= set(entry) for entry in found["files"].values()
-    )
+    whole = all(isinstance(entry, dict) and {"size", "sha256"} <= set(entry) for entry in found["files"].values())
     return found if whole else None
 
 
@@ -328,8 +328,11 @@ def check_image_folder(folder: Path) -> tuple[str, ...]:
         raise DataError("there is no such data folder", file=folder, key="--data-path", expected=layout)
     train, val = (_classes(folder / split, layout) for split in SPLITS)
     if train != val:
-        only = [f"{split} only: {', '.join(sorted(names)[:5])}" for split, names in
-                (("train", set(train) - set(val)), ("val", set(val) - set(train))) if names]  # fmt: skip
+        only = [
+            f"{split} only: {', '.join(sorted(names)[:5])}"
+            for split, names in (("train", set(train) - set(val)), ("val", set(val) - set(train)))
+            if names
+        ]
         raise DataError("train and val have different classes", file=folder, found="; ".join(only))
     for split in SPLITS:
         for name in train:
@@ -367,8 +370,12 @@ def check_own_data(folder: Path, data_set: str) -> tuple[str, ...]:
     if data_set == DIGITS:
         return check_image_folder(folder)
     if not folder.is_dir():
-        raise DataError("there is no such data folder", file=folder, key="--data-path",
-                        expected=LAYOUT if data_set == MINI_UCF else "a folder")  # fmt: skip
+        raise DataError(
+            "there is no such data folder",
+            file=folder,
+            key="--data-path",
+            expected=LAYOUT if data_set == MINI_UCF else "a folder",
+        )
     return check_video_folder(folder) if data_set == MINI_UCF else ()
 
 
@@ -384,9 +391,10 @@ def check_video_folder(folder: Path) -> tuple[str, ...]:
     both = {video.folder for video in train} & {video.folder for video in val}
     if both:
         raise DataError(
-            "has videos that are in both splits", file=split_file(folder, "val"),
+            "has videos that are in both splits",
+            file=split_file(folder, "val"),
             found=", ".join(sorted(one.name for one in both)[:3]) + (", ..." if len(both) > 3 else ""),
-        )  # fmt: skip
+        )
     for video in (*train, *val):
         _check_video(video)
     return class_names(folder)
@@ -397,6 +405,8 @@ def _check_video(video: Video) -> None:
         if not video.frame(number).is_file():
             there = len(list(video.folder.glob("img_*.jpg"))) if video.folder.is_dir() else "no such folder"
             raise DataError(
-                "is missing", file=video.frame(number), found=there,
+                "is missing",
+                file=video.frame(number),
+                found=there,
                 expected=f"frames 1 to {video.frames}, as the split file says",
-            )  # fmt: skip
+            )

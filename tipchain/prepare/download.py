@@ -35,9 +35,7 @@ def notice(report: Mapping[str, Any]) -> str:
     found = cuda_packages(report)
     if not found:
         return ""
-    version = next(
-        (one["metadata"]["version"] for one in report["install"] if one["metadata"]["name"] == "torch"), ""
-    )
+    version = next((one["metadata"]["version"] for one in report["install"] if one["metadata"]["name"] == "torch"), "")
     return NOTICE.format(version=version, count=len(found), example=", ".join(found[:3]))
 
 

@@ -195,9 +195,7 @@ class _Follower:
             ways.append(state.copy())
         state.become(ways)
 
-    def way(
-        self, body: Node, state: ShellState, depth: int, holds: bool | None, ways: list[ShellState]
-    ) -> bool:
+    def way(self, body: Node, state: ShellState, depth: int, holds: bool | None, ways: list[ShellState]) -> bool:
         """Follow a branch unless its condition does not hold; return whether it is the last that may be taken."""
         if holds is not False:
             ways.append(state.copy())
@@ -244,9 +242,7 @@ class _Follower:
             self.node(self.functions[name], inner, depth)
             inner.ended, own = False, state.arguments()
             state.become([inner])
-            state.values = {
-                key: value for key, value in state.values.items() if key not in inner.arguments()
-            } | own
+            state.values = {key: value for key, value in state.values.items() if key not in inner.arguments()} | own
         elif name in DECLARING:
             for match in filter(None, map(ASSIGNMENT.fullmatch, words)):
                 state.assign(*match.groups())

@@ -207,9 +207,7 @@ def _examine(path: str, root: Path) -> Interpreter | None:
     """Return the interpreter at ``path``, None if it cannot be asked."""
     question = "import sys; print(sys.prefix)"
     try:
-        done = subprocess.run(
-            [path, "-c", question], capture_output=True, text=True, timeout=LIMIT_S, check=False
-        )
+        done = subprocess.run([path, "-c", question], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     prefix = done.stdout.strip()
@@ -280,13 +278,7 @@ class ScriptEnd:
 
 
 def run_script(
-    root: Path,
-    argv: Sequence[str],
-    log: Path,
-    interpreter: Interpreter | None,
-    *,
-    keep: bool,
-    limit_s: float | None,
+    root: Path, argv: Sequence[str], log: Path, interpreter: Interpreter | None, *, keep: bool, limit_s: float | None
 ) -> ScriptEnd:
     """Run a script in ``root`` and return how it ended.
 
@@ -473,10 +465,7 @@ def _changed_files(root: Path) -> Mapping[str, tuple[int, int]]:
     words = ("--no-optional-locks", "-C", str(root), "status", "--porcelain", "-z", "--no-renames")
     try:
         done = subprocess.run(
-            ["git", *words, "--untracked-files=no", "--", "."],
-            capture_output=True,
-            timeout=GIT_LIMIT_S,
-            check=False,
+            ["git", *words, "--untracked-files=no", "--", "."], capture_output=True, timeout=GIT_LIMIT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return {}

@@ -230,9 +230,7 @@ def start_of(group: int, clip: int, scans: int) -> VideoStart:
 
 @lru_cache(maxsize=1)
 def _order(scans: int) -> tuple[int, ...]:
-    return tuple(
-        sorted(range(scans), key=lambda number: hashlib.sha256(f"{SEED}:scan:{number}".encode()).digest())
-    )
+    return tuple(sorted(range(scans), key=lambda number: hashlib.sha256(f"{SEED}:scan:{number}".encode()).digest()))
 
 
 def _draws(name: str) -> Iterator[float]:
@@ -251,9 +249,7 @@ def background(group: int, clip: int) -> NDArray[np.uint8]:
     return np.asarray(clouds.resize((SIDE, SIDE), _pillow().Resampling.BICUBIC)) // 3
 
 
-def draw_frame(
-    picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place
-) -> Any:
+def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place) -> Any:
     """Return ``picture`` with the digit at ``place``, as a Pillow image.
 
     Args:

@@ -257,9 +257,7 @@ class _Parser:
         """Take the next token, one of ``expected`` if any are named."""
         text = self.text
         if text is None or (expected and text not in expected):
-            raise NotReadError(
-                f"line {self.line}: expected {' or '.join(expected) or 'more'}, found {text!r}"
-            )
+            raise NotReadError(f"line {self.line}: expected {' or '.join(expected) or 'more'}, found {text!r}")
         self.at += 1
         return text
 
@@ -292,9 +290,7 @@ class _Parser:
             case "while" | "until":
                 self.take()
                 condition = self.commands()
-                return LoopCommand(
-                    body=CommandList(parts=(*condition.parts, *self.block("do", "done").parts))
-                )
+                return LoopCommand(body=CommandList(parts=(*condition.parts, *self.block("do", "done").parts)))
             case "{":
                 return self.block("{", "}")
             case "(":
@@ -420,9 +416,7 @@ class ShellState:
         self.old = first.old if all(way.old == first.old for way in ways) else None
         self.stack = list(first.stack) if all(way.stack == first.stack for way in ways) else []
         self.values = {
-            name: value
-            for name, value in first.values.items()
-            if all(way.values.get(name) == value for way in ways)
+            name: value for name, value in first.values.items() if all(way.values.get(name) == value for way in ways)
         }
 
     def arguments(self) -> dict[str, str]:

@@ -18,15 +18,7 @@ from tipchain.language import say
 from tipchain.modes import Mode
 from tipchain.outcome import ExitCode
 from tipchain.prepare.removals import Removals, find_removals
-from tipchain.prepare.running import (
-    LOGS,
-    REFUSED,
-    SCRIPT,
-    Interpreter,
-    find_interpreter,
-    find_troubles,
-    run_script,
-)
+from tipchain.prepare.running import LOGS, REFUSED, SCRIPT, Interpreter, find_interpreter, find_troubles, run_script
 
 # The data and weights that a plan's commands name and nothing in the plan makes.
 
@@ -62,9 +54,7 @@ class NamedPath:
         """Return what is wrong with it below ``root``: missing or empty; "" for nothing."""
         place = root / self.path
         found = [place] if place.exists() else []
-        if not found and MODEL.search(
-            self.key
-        ):  # Paddle adds the ending itself: model.pdparams, model.pdmodel
+        if not found and MODEL.search(self.key):  # Paddle adds the ending itself: model.pdparams, model.pdmodel
             found = [path for path in place.parent.glob("*") if path.name.startswith(f"{place.name}.pd")]
         if not found:
             return "is a link to nothing" if place.is_symlink() else "is missing"
@@ -236,9 +226,7 @@ def plan_preparation(
         argv=("bash", SCRIPT, name, mode.value),
         log=log,
         paths=paths,
-        interpreter=find_interpreter(
-            checkout, python, plan.commands[0].argv[0] if plan.commands else "python"
-        ),
+        interpreter=find_interpreter(checkout, python, plan.commands[0].argv[0] if plan.commands else "python"),
         removals=find_removals(checkout / SCRIPT, checkout, (name, mode.value)),
         keep=keep,
     )
@@ -248,9 +236,7 @@ def _plan(checkout: Path, params: Path, mode: Mode, suite: str | None, chain: st
     """Return the chain's plan; typos in the file are the linter's business."""
     from tipchain.chain.load import load_plan
 
-    return load_plan(
-        params, mode, chain=chain, suite=suite, lenient=True, options=Options(root=str(checkout))
-    )
+    return load_plan(params, mode, chain=chain, suite=suite, lenient=True, options=Options(root=str(checkout)))
 
 
 def describe(preparation: Preparation) -> list[str]:

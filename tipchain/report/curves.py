@@ -34,9 +34,7 @@ def curves_of(report: RunReport, folder: Path) -> Iterator[Scalar]:
         for side in (info.reference, "paddle"):
             for place in (folder, folder / LATEST):
                 yield from _of_dump(place / f"{info.prefix}_{side}.npy", stage)
-                yield from _of_tensors(
-                    place / f"{info.prefix}_{_tensor_side(stage, side)}.safetensors", stage
-                )
+                yield from _of_tensors(place / f"{info.prefix}_{_tensor_side(stage, side)}.safetensors", stage)
     for number, result in enumerate(report.results):
         for name, value in result.figures.items():
             yield Scalar(run="chain", tag=f"{result.command.id}/{name}", step=number, value=value)

@@ -60,17 +60,13 @@ def diagnose_run(verdicts: Sequence[Verdict], document: Mapping[str, Any], root:
     for verdict in verdicts:
         if verdict.outcome is Outcome.FAIL:
             failed.setdefault(stage_of(verdict), []).append(verdict.subject)
-    live = sorted(
-        _causes(document), key=lambda one: (one.code == UNKNOWN, _number(_stage_of_case(one, failed)))
-    )
+    live = sorted(_causes(document), key=lambda one: (one.code == UNKNOWN, _number(_stage_of_case(one, failed))))
     causes = [_of_run(one, failed, root) for one in live]
     follow: dict[int, list[str]] = {}
     left: list[str] = []
     for stage, subjects in failed.items():
         reaching = [number for number, one in enumerate(causes) if reaches(one, stage)]
-        own = [
-            number for number in reaching if CASE_STAGES.get(live[number].stage, live[number].stage) == stage
-        ]
+        own = [number for number in reaching if CASE_STAGES.get(live[number].stage, live[number].stage) == stage]
         first = min(own or reaching, key=lambda number: _number(causes[number].stage), default=None)
         if first is None:
             left.append(stage)
@@ -99,10 +95,15 @@ def _causes(document: Mapping[str, Any]) -> list[Diagnosis]:
             piece = stage if stage in PIECES else ""
             causes.append(
                 Diagnosis(
-                    code=UNKNOWN, port_path=piece, message=f"{stage}: {reason}", evidence="no cause was found",
-                    explained=None, fix="", stage=stage,
+                    code=UNKNOWN,
+                    port_path=piece,
+                    message=f"{stage}: {reason}",
+                    evidence="no cause was found",
+                    explained=None,
+                    fix="",
+                    stage=stage,
                 )
-            )  # fmt: skip
+            )
     return causes
 
 
@@ -138,9 +139,7 @@ def rediagnose(folder: Path, verdicts: Sequence[Verdict]) -> Diagnosed:
             follow.setdefault(known[0], []).append(verdict.subject)
         else:
             left.append(stage_of(verdict))
-    told = tuple(
-        replace(causes[number], explains=tuple(subjects)) for number, subjects in sorted(follow.items())
-    )
+    told = tuple(replace(causes[number], explains=tuple(subjects)) for number, subjects in sorted(follow.items()))
     reason = stored.undiagnosed or "not looked for: judging runs nothing"
     return Diagnosed(diagnoses=told, undiagnosed=reason if left else "")
 

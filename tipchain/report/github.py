@@ -67,9 +67,7 @@ def place_in_checkout(path: Path, environ: Mapping[str, str]) -> str:
     return below if not below.startswith("..") else str(path)
 
 
-def annotate_cause(
-    cause: Diagnosis, title: str, root: Path, environ: Mapping[str, str], more: str = ""
-) -> str:
+def annotate_cause(cause: Diagnosis, title: str, root: Path, environ: Mapping[str, str], more: str = "") -> str:
     """Return the workflow command that annotates the port's line at fault.
 
     Args:
@@ -99,40 +97,20 @@ def annotate_run(report: RunReport, root: Path, environ: Mapping[str, str] = os.
         checks = f"\n{count} check{'s' if count > 1 else ''} failed because of it" if count else ""
         lines.append(annotate_cause(cause, f"{report.title}: {cause.code}", root, environ, checks))
     known = {subject for cause in report.diagnoses for subject in cause.explains}
-    rest = [
-        *(
-            (one.command.id, one.reason)
-            for one in report.results
-            if one.outcome in BAD and not report.diagnoses
-        )
-    ]
-    rest += [
-        (one.subject, one.reason)
-        for one in report.verdicts
-        if one.outcome in BAD and one.subject not in known
-    ]
+    rest = [*((one.command.id, one.reason) for one in report.results if one.outcome in BAD and not report.diagnoses)]
+    rest += [(one.subject, one.reason) for one in report.verdicts if one.outcome in BAD and one.subject not in known]
     for name, reason in rest[: max(ANNOTATED - len(lines), 1)]:
-        lines.append(
-            workflow_command("error", reason or "no reason was given", {"title": f"{report.title}: {name}"})
-        )
+        lines.append(workflow_command("error", reason or "no reason was given", {"title": f"{report.title}: {name}"}))
     return lines
 
 
 def summarize_run(report: RunReport, verdict: str) -> str:
     """Return a run as Markdown: the verdict, each cause with what to change, and how many checks ended how."""
     code = report.exit_code
-    sign = SIGNS[
-        Outcome.PASS if code is ExitCode.PASSED else Outcome.FAIL if code is ExitCode.FAILED else Outcome.SKIP
-    ]
-    counts = ", ".join(
-        f"{report.outcomes.count(one)} {one.value}" for one in Outcome if one in report.outcomes
-    )
+    sign = SIGNS[Outcome.PASS if code is ExitCode.PASSED else Outcome.FAIL if code is ExitCode.FAILED else Outcome.SKIP]
+    counts = ", ".join(f"{report.outcomes.count(one)} {one.value}" for one in Outcome if one in report.outcomes)
     commit = str(report.where.get("commit", ""))
-    facts = [
-        markdown(f"{report.title} {report.mode}".strip()),
-        f"commit {markdown(commit)}" if commit else "",
-        counts,
-    ]
+    facts = [markdown(f"{report.title} {report.mode}".strip()), f"commit {markdown(commit)}" if commit else "", counts]
     lines = [f"## {sign} {markdown(say(verdict))}", "", "; ".join(filter(None, facts)), ""]
     return "\n".join([*lines, *(line for one in report.diagnoses for line in cause_markdown(one))]) + "\n"
 

@@ -67,9 +67,7 @@ def count_cases(outcomes: Sequence[Outcome], seconds: float) -> dict[str, str]:
     }
 
 
-def add_suite(
-    root: ET.Element, name: str, attributes: Mapping[str, str], properties: Mapping[str, str]
-) -> ET.Element:
+def add_suite(root: ET.Element, name: str, attributes: Mapping[str, str], properties: Mapping[str, str]) -> ET.Element:
     """Add a suite with its properties, and return it."""
     suite = ET.SubElement(root, "testsuite", {"name": name, **attributes})
     inside = ET.SubElement(suite, "properties")
@@ -84,8 +82,16 @@ def _add_result(suite: ET.Element, result: Result, report: RunReport) -> None:
     if cause is not None:
         reason = f"{cause.summary} ({reason})"
     detail = "\n".join([reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail])
-    add_case(suite, command.step, command.id, result.seconds, result.outcome, reason, detail,
-             place=cause.place if cause else None)  # fmt: skip
+    add_case(
+        suite,
+        command.step,
+        command.id,
+        result.seconds,
+        result.outcome,
+        reason,
+        detail,
+        place=cause.place if cause else None,
+    )
 
 
 def add_case(

@@ -39,26 +39,20 @@ GENERAL: Mapping[str, str] = {
 INDENT = "    "
 
 
-def render_text(
-    files: Sequence[Linted], *, color: bool = False, width: int = 80, strict: bool = False
-) -> str:
+def render_text(files: Sequence[Linted], *, color: bool = False, width: int = 80, strict: bool = False) -> str:
     """Return the findings of ``files``, each line's meaning where it was asked for, and what concerns all."""
     lines: list[str] = []
     for one in files:
         lines += _wrapped(f"{one.file}{say(f': {_of(one)}')}", width) if one.lines else []
         lines += [
-            row
-            for line in one.lines
-            for row in _line_rows(line.number, line.text, line.meaning, line.use, width)
+            row for line in one.lines for row in _line_rows(line.number, line.text, line.meaning, line.use, width)
         ]
         lines += [""] if one.lines else []
         lines += [row for found in one.found for row in _finding_rows(one, found, color, width)]
         lines += [""] if one.found else []
     if any(one.suite for one in files):
         lines.append(say("In every chain, other than in the original drivers:"))
-        lines += [
-            row for code, text in GENERAL.items() for row in _wrapped(f"{INDENT}{say(text)} [{code}]", width)
-        ]
+        lines += [row for code, text in GENERAL.items() for row in _wrapped(f"{INDENT}{say(text)} [{code}]", width)]
         lines.append("")
     return "\n".join([*lines, say(summary_line(files, strict=strict))])
 
@@ -233,13 +227,7 @@ def _as_json(one: Linted) -> dict[str, object]:
     }
     if one.lines:
         data["lines"] = [
-            {
-                "line": line.number,
-                "text": line.text,
-                "role": line.role,
-                "meaning": line.meaning,
-                "use": line.use,
-            }
+            {"line": line.number, "text": line.text, "role": line.role, "meaning": line.meaning, "use": line.use}
             for line in one.lines
         ]
     return data

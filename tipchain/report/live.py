@@ -41,9 +41,14 @@ class LiveView:
     """
 
     def __init__(
-        self, stream: TextIO, clock: Callable[[], float] = time.monotonic, *, plan: Iterable[str] = (),
-        usual: Mapping[str, float] | None = None, slots: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        stream: TextIO,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        plan: Iterable[str] = (),
+        usual: Mapping[str, float] | None = None,
+        slots: int = 1,
+    ) -> None:
         self.screen, self.clock = Screen(stream, clock), clock
         self.color = use_color(stream)
         self._rows: dict[str, _Row] = {}
@@ -104,9 +109,7 @@ class LiveView:
 
     def _left(self) -> float | None:
         """Return the seconds that are left if the latest run tells them of every command."""
-        running = [
-            (name, self.clock() - row.begin) for name, row in self._rows.items() if name not in self._pending
-        ]
+        running = [(name, self.clock() - row.begin) for name, row in self._rows.items() if name not in self._pending]
         if not all(name in self._estimate.usual for name in (*self._pending, *(name for name, _ in running))):
             return None
         pending = sum(self._estimate.usual[name] for name in self._pending)

@@ -129,9 +129,7 @@ def load_report(path: Path) -> RunReport:
     try:
         data = parse_json(file.read_bytes())
     except OSError as error:
-        raise RecordError(
-            f"cannot be read: {error.strerror}", file=file, expected="a run's report"
-        ) from error
+        raise RecordError(f"cannot be read: {error.strerror}", file=file, expected="a run's report") from error
     except ValueError as error:
         raise RecordError(f"is not JSON: {error}", file=file, expected="a run's report") from error
     try:
@@ -150,16 +148,15 @@ def _report_file(run: Path) -> Path:
         return alignments[0]
     if alignments:
         raise RecordError(
-            "holds several reports",
-            file=run,
-            found=", ".join(one.name for one in alignments),
-            expected="one of them",
+            "holds several reports", file=run, found=", ".join(one.name for one in alignments), expected="one of them"
         )
     runs = sorted(one.name for one in run.glob("runs/*/"))
     raise RecordError(
-        "holds no report", file=run, expected="the folder of a run, or its report.json or alignment.json",
+        "holds no report",
+        file=run,
+        expected="the folder of a run, or its report.json or alignment.json",
         hint=f"the latest run is {run / 'runs' / runs[-1]}" if runs else None,
-    )  # fmt: skip
+    )
 
 
 def parse_report(data: Mapping[str, Any]) -> RunReport:

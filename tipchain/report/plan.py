@@ -53,9 +53,7 @@ def _depths(commands: Sequence[Command]) -> Mapping[str, int]:
     return depths
 
 
-def _command_rows(
-    command: Command, plan: Plan, depth: int, above: Sequence[str], width: int
-) -> Iterator[str]:
+def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str], width: int) -> Iterator[str]:
     margin = " " * (STEP_INDENT * depth)
     yield f"{margin}{clean(command.id)}{_devices(command)}"
     body = f"{margin}{' ' * STEP_INDENT}"
@@ -236,6 +234,4 @@ def _globbed(word: str) -> str:
     pieces = re.split(r"([*?]+)", clean(word))
     if len(pieces) == 1:
         return shlex.quote(pieces[0])
-    return "".join(
-        piece if index % 2 else shlex.quote(piece) if piece else "" for index, piece in enumerate(pieces)
-    )
+    return "".join(piece if index % 2 else shlex.quote(piece) if piece else "" for index, piece in enumerate(pieces))

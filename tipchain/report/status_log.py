@@ -54,9 +54,7 @@ def status_record(result: Result, plan: Plan, run: str) -> str:
     if result.outcome is Outcome.SKIP or result.reused:
         return comment
     verb = "successfully" if result.outcome is Outcome.PASS else "failed"
-    text = _one_line(
-        plan.status.format(model=plan.model, command=shown(command, plan), log=command.log or "")
-    )
+    text = _one_line(plan.status.format(model=plan.model, command=shown(command, plan), log=command.log or ""))
     # The command's own words may claim a success, too: a name, a path.
     return f"\x1b[33m Run {verb} with command - {_without_claims(text)} \x1b[0m\n{comment}"
 

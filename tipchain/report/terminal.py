@@ -156,9 +156,7 @@ def _details(result: Result, run: str, color: bool, width: int) -> list[str]:
     lines.append(f"  $ {clean(shlex.join(result.command.argv))}")
     if result.log:
         lines.append(say(f"  log: {clean(result.log)}" + (", its last lines:" if result.tail else "")))
-    return lines + [
-        f"  | {row}" for line in result.tail[-TAIL_LINES:] for row in _wrapped(clean(line), width - 4)
-    ]
+    return lines + [f"  | {row}" for line in result.tail[-TAIL_LINES:] for row in _wrapped(clean(line), width - 4)]
 
 
 def _below(run: str, text: str) -> str:

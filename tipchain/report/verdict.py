@@ -33,10 +33,18 @@ TEXT_COLUMNS = 27
 LABEL = 6
 """Columns of the words that lines begin with: ``fix``, ``log``, ``next``."""
 NOUNS: Mapping[str, str] = {
-    "lr": "learning rates", "scheduler": "learning rates", "train_data": "training data", "init": "initialization",
-    "backward": "gradients", "train": "training", "step": "training", "predict": "predictions",
-    "inference": "model once it is exported", "distributed": "training on several cards", "forward": "model",
-}  # fmt: skip
+    "lr": "learning rates",
+    "scheduler": "learning rates",
+    "train_data": "training data",
+    "init": "initialization",
+    "backward": "gradients",
+    "train": "training",
+    "step": "training",
+    "predict": "predictions",
+    "inference": "model once it is exported",
+    "distributed": "training on several cards",
+    "forward": "model",
+}
 """What is not the same where a stage fails, or a piece is the cause; the others are called as the stage is."""
 
 
@@ -102,9 +110,7 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
         if outcome is Outcome.ERROR:
             return outcome, f"{NO_VERDICT}{said}"
         cause = first_cause(report)
-        return outcome, f"{NOT_THE_SAME}{_noun(stage_of(first))}: {said}" if cause is None else _of_cause(
-            cause
-        )
+        return outcome, f"{NOT_THE_SAME}{_noun(stage_of(first))}: {said}" if cause is None else _of_cause(cause)
     passed = [name for name, ones in stages.items() if worst(one.outcome for one in ones) is Outcome.PASS]
     if not passed:
         reason = next((_flat(one.reason) for one in report.verdicts), "no stage was judged")
@@ -183,11 +189,7 @@ def _causes(report: RunReport, width: int) -> list[str]:
     for one in others[:2]:
         place = f" ({one.place})" if one.place else ""
         lines += _labelled("also", f"{_of_cause(one).removeprefix(NOT_THE_SAME)}{place}", 2, width)
-    lines += (
-        _labelled("", f"and {len(others) - 2} more, with tipchain report -v", 1, width)
-        if len(others) > 2
-        else []
-    )
+    lines += _labelled("", f"and {len(others) - 2} more, with tipchain report -v", 1, width) if len(others) > 2 else []
     if report.undiagnosed:
         lines += _labelled("why" if first is None else "left", report.undiagnosed, 2, width)
     return lines
@@ -205,9 +207,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
     share = "" if cause.explained is None else f"explains {cause.explained:.0%} of the difference; "
     lines += _labelled("why", f"{share}{cause.evidence}", 1, width)
     stages = [
-        one
-        for one in dict.fromkeys(subject.partition("/")[0] for subject in cause.explains)
-        if one != cause.stage
+        one for one in dict.fromkeys(subject.partition("/")[0] for subject in cause.explains) if one != cause.stage
     ]
     if stages:
         number = sum(subject.partition("/")[0] in stages for subject in cause.explains)
@@ -238,9 +238,7 @@ def _failed_command(report: RunReport, width: int) -> list[str]:
         what = "1 command was" if costs == 1 else f"{costs} commands were"
         lines += _labelled("then", f"{what} not run, for want of what it makes", 1, width)
     if first.log:
-        log = clean(
-            f"{report.run}/{first.log}" if report.run and not first.log.startswith("/") else first.log
-        )
+        log = clean(f"{report.run}/{first.log}" if report.run and not first.log.startswith("/") else first.log)
         lines.append(f"  {_label('log')}{log}")
     # The cause of an alignment's failure stands above already.
     known = first.command.step == "align" and report.diagnoses
@@ -295,9 +293,7 @@ def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
         why = _why(name, bad, report)
         # Of a stage that did not come to its checks there is nothing to count.
         text = (
-            why.removeprefix(": ")
-            if len(ones) == 1 and why.startswith(": ")
-            else f"{len(bad)} of {checks} failed{why}"
+            why.removeprefix(": ") if len(ones) == 1 and why.startswith(": ") else f"{len(bad)} of {checks} failed{why}"
         )
     elif outcome is Outcome.SKIP:
         text = _flat(ones[0].reason)
@@ -370,11 +366,7 @@ def _counts(report: RunReport) -> str:
     outcomes = report.outcomes
     words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: "errors", Outcome.SKIP: "skipped"}
     counts = [f"{outcomes.count(one)} {word}" for one, word in words.items() if one in outcomes]
-    told = (
-        ", ".join(counts).replace("1 errors", "1 error")
-        if outcomes.count(Outcome.ERROR) == 1
-        else ", ".join(counts)
-    )
+    told = ", ".join(counts).replace("1 errors", "1 error") if outcomes.count(Outcome.ERROR) == 1 else ", ".join(counts)
     return f"{told or 'no checks'} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"
 
 
@@ -409,9 +401,7 @@ def next_command(report: RunReport) -> str:
     """Return the command to go on with; empty where there is none to tell."""
     mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
     title = shlex.quote(clean(report.title))
-    bad = [
-        name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)
-    ]
+    bad = [name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)]
     if report.results:
         failed = any(one.outcome in BAD for one in report.results) or report.interrupted
         return f"tipchain run {title} {report.mode} --resume" if failed else ""

@@ -43,13 +43,9 @@ def compute_diff(data1: Mapping[Any, Any], data2: Mapping[Any, Any]) -> dict[Any
     for key, value in data1.items():
         other = data2[key]
         if isinstance(value, Mapping) != isinstance(other, Mapping):
-            kinds = " and ".join(
-                "a dict" if isinstance(item, Mapping) else "an array" for item in (value, other)
-            )
+            kinds = " and ".join("a dict" if isinstance(item, Mapping) else "an array" for item in (value, other))
             raise AssertionError(f"{key}: {kinds}")
-        result[key] = (
-            compute_diff(value, other) if isinstance(value, Mapping) else _difference(key, value, other)
-        )
+        result[key] = compute_diff(value, other) if isinstance(value, Mapping) else _difference(key, value, other)
     return result
 
 
@@ -176,9 +172,7 @@ def _check(expected: Mapping[str, Any], actual: Mapping[str, Any], threshold: fl
 
 def _linear_weights(model: Any, kind: type) -> set[str]:
     """Return the parameter names of the weights of all layers of type ``kind``, in torch and Paddle alike."""
-    layers = (
-        model.named_modules() if hasattr(model, "named_modules") else model.named_sublayers(include_self=True)
-    )
+    layers = model.named_modules() if hasattr(model, "named_modules") else model.named_sublayers(include_self=True)
     return {f"{name}.weight" if name else "weight" for name, layer in layers if isinstance(layer, kind)}
 
 

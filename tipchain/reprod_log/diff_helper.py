@@ -56,10 +56,7 @@ class ReprodDiffHelper:
         """
         lines: list[str] = []
         passed = check_print_diff(
-            self.diff_dict,
-            diff_method=diff_method,
-            diff_threshold=diff_threshold,
-            print_func=lines.append,
+            self.diff_dict, diff_method=diff_method, diff_threshold=diff_threshold, print_func=lines.append
         )
         lines.append(PASSED if passed else FAILED)
         log_lines(lines, path, sys.stdout)

@@ -43,9 +43,7 @@ class _LineFile(logging.Handler):
             file.write(self.format(record) + "\n")
 
 
-def init_logger(
-    log_file: str | None = None, name: str = "root", log_level: int = logging.DEBUG
-) -> logging.Logger:
+def init_logger(log_file: str | None = None, name: str = "root", log_level: int = logging.DEBUG) -> logging.Logger:
     """Return a logger that writes reprod_log's lines to stdout and, if named, to a file that it empties first.
 
     The default name gives a logger of its own that only prints as ``root``: Python's root logger is left
@@ -162,9 +160,7 @@ def _converted(data: dict[str, Any], convert: Callable[[Any], Any], float_type: 
     for key, value in data.items():
         if isinstance(value, np.ndarray):
             # A copy: what a model does to its input must not reach the other side.
-            result[key] = convert(
-                np.array(value, dtype=float_type if value.dtype.kind == "f" else None, order="C")
-            )
+            result[key] = convert(np.array(value, dtype=float_type if value.dtype.kind == "f" else None, order="C"))
         else:
             result[key] = value
     return result

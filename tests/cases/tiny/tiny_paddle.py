@@ -47,9 +47,7 @@ def build_loss():
 
 
 def build_optimizer(parameters, learning_rate, momentum=0.9, weight_decay=1e-4):
-    return paddle.optimizer.Momentum(
-        learning_rate, momentum=momentum, parameters=parameters, weight_decay=weight_decay
-    )
+    return paddle.optimizer.Momentum(learning_rate, momentum=momentum, parameters=parameters, weight_decay=weight_decay)
 
 
 def build_scheduler(optimizer, learning_rate, step_size, gamma):
@@ -78,9 +76,7 @@ class Folder(paddle.io.Dataset):
         self.root, self.transform = root, build_transform()
         self.classes = sorted(path.name for path in (root / split).iterdir() if path.is_dir())
         self.samples = [
-            (path, label)
-            for label, name in enumerate(self.classes)
-            for path in sorted((root / split / name).iterdir())
+            (path, label) for label, name in enumerate(self.classes) for path in sorted((root / split / name).iterdir())
         ]
 
     def __len__(self) -> int:

@@ -54,9 +54,7 @@ class Folder(torch.utils.data.Dataset):
         self.root = root
         self.classes = sorted(path.name for path in (root / split).iterdir() if path.is_dir())
         self.samples = [
-            (path, label)
-            for label, name in enumerate(self.classes)
-            for path in sorted((root / split / name).iterdir())
+            (path, label) for label, name in enumerate(self.classes) for path in sorted((root / split / name).iterdir())
         ]
 
     def __len__(self) -> int:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location(
-    "locate_fixtures", Path(__file__).parents[1] / "locate/conftest.py"
-)
+_spec = importlib.util.spec_from_file_location("locate_fixtures", Path(__file__).parents[1] / "locate/conftest.py")
 _locate = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_locate)
 live, nets = _locate.live, _locate.nets

@@ -62,10 +62,12 @@ def attention(live):
 @pytest.mark.parametrize(
     ("fault", "code", "fix"),
     [
-        ("no scale", "scale-factor", "by 0.5"), ("axis", "softmax-axis", "axis=-1"), ("q for k", "swapped-qkv", "exchange"),
+        ("no scale", "scale-factor", "by 0.5"),
+        ("axis", "softmax-axis", "axis=-1"),
+        ("q for k", "swapped-qkv", "exchange"),
         ("heads inside", "head-order", "transpose"),
     ],
-)  # fmt: skip
+)
 def test_attention(live, causes, attention, fault, code, fix):
     cause = causes.first(*live.equal(attention.Reference(), attention.Port(fault)), random(2, 5, 12))
     assert cause.code == code
@@ -131,7 +133,7 @@ CODE = [
     ("residual", lambda m, x: m.norm(m.two(m.one(x)) + x), lambda m, x: m.norm(residual(m, x))),
     ("extra-activation", lambda m, x: m.two(m.one(x)).sigmoid(), lambda m, x: m.two(m.one(x)).sigmoid().tanh()),
     ("lower-precision", lambda m, x: m.two(m.one(x)), lambda m, x: m.two(m.one(x).astype("float16").astype("float64"))),
-]  # fmt: skip
+]
 
 
 def cat(module, tensors):
@@ -214,11 +216,7 @@ def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live, c
     class Reference(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.one, self.two, self.relu = (
-                torch.nn.Linear(6, 6),
-                torch.nn.Linear(6, 6),
-                torch.nn.ReLU(inplace=True),
-            )
+            self.one, self.two, self.relu = (torch.nn.Linear(6, 6), torch.nn.Linear(6, 6), torch.nn.ReLU(inplace=True))
 
         def forward(self, x):
             return self.relu(self.two(self.relu(self.one(x))) + x)

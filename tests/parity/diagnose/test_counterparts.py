@@ -31,9 +31,7 @@ def pair(live):
         class Port(paddle.nn.Layer):
             def __init__(self):
                 super().__init__()
-                self.a, self.b = (
-                    getattr(paddle.nn, kind.replace("2d", "2D"))(*sizes) for kind, *sizes in layers
-                )
+                self.a, self.b = (getattr(paddle.nn, kind.replace("2d", "2D"))(*sizes) for kind, *sizes in layers)
                 if fill is not None:
                     self.register_buffer("table", paddle.to_tensor(fill[1]), persistable=False)
 
@@ -135,15 +133,11 @@ def angles(x, base, *, halves=True):
 
 @pytest.mark.parametrize(
     ("code", "wrong", "told"),
-    [
-        ("rope-theta", {"base": 1e4}, "10000.0"),
-        ("rotate-half", {"base": 5e5, "halves": False}, "interleaved"),
-    ],
+    [("rope-theta", {"base": 1e4}, "10000.0"), ("rotate-half", {"base": 5e5, "halves": False}, "interleaved")],
 )
 def test_rotary_positions(live, causes, pair, code, wrong, told):
     found = causes.first(
-        *pair(lambda m, x: m.b(angles(m.a(x), 5e5)), lambda m, x: m.b(angles(m.a(x), **wrong)), LINES),
-        random(2, 5, 6),
+        *pair(lambda m, x: m.b(angles(m.a(x), 5e5)), lambda m, x: m.b(angles(m.a(x), **wrong)), LINES), random(2, 5, 6)
     )
     assert found.code == code
     assert told in found.message
@@ -163,9 +157,7 @@ def test_buffers_that_no_checkpoint_holds_are_compared(live, causes, pair):
 def test_the_base_of_a_table_is_read_off_it(base, shape):
     frequencies = base ** (-np.arange(4) / 4)
     turns = np.concatenate([np.outer(np.arange(6), frequencies)] * 2, -1)
-    table = {"frequencies": frequencies, "cosines": np.cos(turns)[None, :, None], "sines": np.sin(turns)}[
-        shape
-    ]
+    table = {"frequencies": frequencies, "cosines": np.cos(turns)[None, :, None], "sines": np.sin(turns)}[shape]
     assert rotary_base(table) == pytest.approx(base, rel=1e-3)
 
 
@@ -178,11 +170,7 @@ def test_other_tables_have_no_base():
 
 def test_outputs_in_another_order(live, causes, pair):
     found = causes.first(
-        *pair(
-            lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])],
-            lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])][::-1],
-            LINES,
-        ),
+        *pair(lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])], lambda m, x: [m.a(x), m.b(x), m.b(x[:, :2])][::-1], LINES),
         random(2, 4, 6),
     )
     assert (found.code, "reversed" in found.message) == ("output-order", True)
@@ -194,7 +182,9 @@ def test_masks_of_fused_attention(live, causes, pair, ignored):
 
     def ours(m, x, seen):
         made = m.a(x)[:, None]
-        return m.b(functional(0).scaled_dot_product_attention(made, made, made, attn_mask=seen[:, None, None].bool())[:, 0])  # fmt: skip
+        return m.b(
+            functional(0).scaled_dot_product_attention(made, made, made, attn_mask=seen[:, None, None].bool())[:, 0]
+        )
 
     def theirs(m, x, seen):
         made = m.a(x)[:, :, None]

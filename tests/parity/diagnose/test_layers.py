@@ -41,16 +41,17 @@ TENSORS = [
     ("Conv2", (3, 4, 3), "weight", lambda array: array[:, :, ::-1, ::-1], "flipped-weight", (2, 3, 7, 7)),
     ("BatchNorm2", (4,), "_variance", lambda array: array * (9 / 8), "biased-variance", (2, 4, 5, 5)),
     ("BatchNorm2", (4,), "_mean", np.zeros_like, "running-statistics", (2, 4, 5, 5)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "sizes", "name", "function", "code", "shape"), TENSORS)
 def test_a_wrong_tensor_is_described(live, causes, kind, sizes, name, function, code, shape):
     dims = kind[-1] == "2"
     reference, port = pair(
-        live, getattr(live.torch.nn, f"{kind}d" if dims else kind)(*sizes),
+        live,
+        getattr(live.torch.nn, f"{kind}d" if dims else kind)(*sizes),
         getattr(live.paddle.nn, f"{kind}D" if dims else kind)(*sizes),
-    )  # fmt: skip
+    )
     change(port[1], name, function)
     cause = causes.first(reference, port, random(*shape))
     assert cause.code == code
@@ -126,13 +127,11 @@ ARGUMENTS = [
     ("Softmax", "Softmax", (), {"dim": 1}, {"axis": -1}, "softmax-axis", "axis=1"),
     ("Hardswish", "Swish", (), {}, {}, "other-activation", "F.hardswish"),
     ("ELU", "Identity", (), {}, {}, "missing-activation", "F.elu"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("ours", "theirs", "sizes", "right", "wrong", "code", "fix"), ARGUMENTS)
-def test_a_wrong_argument_is_named_with_the_right_value(
-    live, causes, ours, theirs, sizes, right, wrong, code, fix
-):
+def test_a_wrong_argument_is_named_with_the_right_value(live, causes, ours, theirs, sizes, right, wrong, code, fix):
     made = getattr(live.torch.nn, ours)(*sizes, **right)
     given = (wrong, {}) if isinstance(wrong, tuple) else (sizes, wrong)
     reference, port = pair(live, made, getattr(live.paddle.nn, theirs)(*given[0], **given[1]))
@@ -145,8 +144,9 @@ def test_interpolation(live, causes):
     nn, other = live.torch.nn, live.paddle.nn
     right = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False)
     for wrong, code in (
-        ({"mode": "bilinear", "align_corners": True}, "align-corners"), ({"mode": "nearest"}, "interpolation-mode"),
-    ):  # fmt: skip
+        ({"mode": "bilinear", "align_corners": True}, "align-corners"),
+        ({"mode": "nearest"}, "interpolation-mode"),
+    ):
         reference, port = pair(live, right, other.Upsample(scale_factor=2, **wrong))
         assert causes.first(reference, port, random(2, 4, 5, 5)).code == code
 
@@ -163,10 +163,7 @@ def test_modes(live, causes):
 
 
 def test_dropout(live, causes):
-    for given, code in (
-        ({"p": 0.5}, "dropout-p"),
-        ({"p": 0.3, "mode": "downscale_in_infer"}, "dropout-mode"),
-    ):
+    for given, code in (({"p": 0.5}, "dropout-p"), ({"p": 0.3, "mode": "downscale_in_infer"}, "dropout-mode")):
         reference, port = pair(live, live.torch.nn.Dropout(0.3), live.paddle.nn.Dropout(**given))
         reference.train()
         port.train()

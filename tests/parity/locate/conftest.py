@@ -78,14 +78,8 @@ def _torch_nets(torch: Any) -> SimpleNamespace:
 
         def __init__(self, channels: int) -> None:
             super().__init__()
-            self.c1, self.b1 = (
-                nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-                nn.BatchNorm2d(channels),
-            )
-            self.c2, self.b2 = (
-                nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-                nn.BatchNorm2d(channels),
-            )
+            self.c1, self.b1 = (nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
+            self.c2, self.b2 = (nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels))
             self.relu = nn.ReLU(inplace=True)
 
         def forward(self, x: Any) -> Any:
@@ -110,12 +104,8 @@ def _paddle_nets(paddle: Any) -> SimpleNamespace:
         def __init__(self, channels: int, mode: str = "") -> None:
             super().__init__()
             self.mode = mode
-            self.c1, self.b1 = (
-                nn.Conv2D(channels, channels, 3, padding=1, bias_attr=False), nn.BatchNorm2D(channels),
-            )  # fmt: skip
-            self.c2, self.b2 = (
-                nn.Conv2D(channels, channels, 3, padding=1, bias_attr=False), nn.BatchNorm2D(channels),
-            )  # fmt: skip
+            self.c1, self.b1 = (nn.Conv2D(channels, channels, 3, padding=1, bias_attr=False), nn.BatchNorm2D(channels))
+            self.c2, self.b2 = (nn.Conv2D(channels, channels, 3, padding=1, bias_attr=False), nn.BatchNorm2D(channels))
 
         def forward(self, x: Any) -> Any:
             activation = nn.functional.gelu if self.mode == "other activation" else nn.functional.relu

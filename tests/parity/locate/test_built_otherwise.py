@@ -36,9 +36,7 @@ def functions(live):
 def test_a_gate_whose_slope_is_rounded_to_float32_is_no_fault(live, functions):
     """Paddle's hardsigmoid multiplies by 0.1666667."""
     torch, paddle = live.torch.nn, live.paddle.nn
-    reference = torch.Sequential(
-        torch.Linear(8, 8), torch.Hardsigmoid(), torch.Linear(8, 8), torch.Hardsigmoid()
-    )
+    reference = torch.Sequential(torch.Linear(8, 8), torch.Hardsigmoid(), torch.Linear(8, 8), torch.Hardsigmoid())
     port = two(
         live, (dict, None),
         (lambda: {"a": paddle.Linear(8, 8), "b": paddle.Linear(8, 8)},
@@ -47,13 +45,9 @@ def test_a_gate_whose_slope_is_rounded_to_float32_is_no_fault(live, functions):
     assert faults(live.locate(reference, port, random(5, 8))) == []
 
 
-def test_gradients_that_are_zero_but_for_rounding_are_held_against_the_largest_of_their_layer(
-    live, functions
-):
+def test_gradients_that_are_zero_but_for_rounding_are_held_against_the_largest_of_their_layer(live, functions):
     torch, paddle = live.torch.nn, live.paddle.nn
-    reference = torch.Sequential(
-        torch.Conv2d(3, 6, 3), torch.BatchNorm2d(6), torch.ReLU(), torch.Conv2d(6, 2, 3)
-    )
+    reference = torch.Sequential(torch.Conv2d(3, 6, 3), torch.BatchNorm2d(6), torch.ReLU(), torch.Conv2d(6, 2, 3))
     port = two(
         live, (dict, None),
         (lambda: {"c": paddle.Conv2D(3, 6, 3), "n": paddle.BatchNorm2D(6), "d": paddle.Conv2D(6, 2, 3)},
@@ -67,9 +61,7 @@ def test_gradients_that_are_zero_but_for_rounding_are_held_against_the_largest_o
 
 def test_padding_may_be_a_layer_of_its_own(live):
     torch, paddle = live.torch.nn, live.paddle.nn
-    reference = torch.Sequential(
-        torch.ZeroPad2d(1), torch.Conv2d(3, 4, 3), torch.ReLU(), torch.Conv2d(4, 2, 3)
-    )
+    reference = torch.Sequential(torch.ZeroPad2d(1), torch.Conv2d(3, 4, 3), torch.ReLU(), torch.Conv2d(4, 2, 3))
     port = paddle.Sequential(paddle.Conv2D(3, 4, 3, padding=1), paddle.ReLU(), paddle.Conv2D(4, 2, 3))
     assert faults(live.locate(reference, port, random(2, 3, 6, 6))) == []
     port[0].weight.set_value(port[0].weight.numpy() * 1.01)
@@ -102,9 +94,10 @@ def test_one_layer_for_q_k_and_v_may_be_three(live, functions, scale, fault):
         return net.out(paddle.matmul(functions[1].softmax(scores), net.v(x)))
 
     reference, port = two(
-        live, (lambda: {"qkv": torch.nn.Linear(16, 48), "out": torch.nn.Linear(16, 16)}, fused),
+        live,
+        (lambda: {"qkv": torch.nn.Linear(16, 48), "out": torch.nn.Linear(16, 16)}, fused),
         (lambda: {name: paddle.nn.Linear(16, 16) for name in ("q", "k", "v", "out")}, separate),
-    )  # fmt: skip
+    )
     state = {name: tensor.numpy() for name, tensor in reference.state_dict().items()}
     taken = {f"out.{kind}": state[f"out.{kind}"].T for kind in ("weight", "bias")}
     for kind in ("weight", "bias"):
@@ -191,8 +184,10 @@ def test_a_norm_and_its_activation_are_judged_jointly_whatever_they_were_given(l
                 made[f"c{n}"] = paddle.Sequential(made[f"c{n}"], paddle.BatchNorm2D(4, **options))
                 continue
             made[f"n{n}"] = (
-                paddle.BatchNorm(4, act="relu", **options) if form == "in the norm" else paddle.BatchNorm2D(4, **options)
-            )  # fmt: skip
+                paddle.BatchNorm(4, act="relu", **options)
+                if form == "in the norm"
+                else paddle.BatchNorm2D(4, **options)
+            )
             made |= {f"a{n}": paddle.ReLU()} if form == "layers" else {}
         return made
 
@@ -209,9 +204,7 @@ def test_a_norm_and_its_activation_are_judged_jointly_whatever_they_were_given(l
     paths = [f"c{n}.1" if form == "functions outside" else f"n{n}" for n in range(3)]
     wrong = {one.port_path for one in found.verdicts if one.at_fault}
     assert wrong == (set() if guilty is None else {paths[guilty]})
-    told = {
-        one.port_path: one.closeness.value for one in found.verdicts if one.port_path.startswith(("n", "c"))
-    }
+    told = {one.port_path: one.closeness.value for one in found.verdicts if one.port_path.startswith(("n", "c"))}
     assert set(told.values()) - {"differs"} <= {"bitwise", "rounding"}, "each was compared"
     assert len(told) == 6
 

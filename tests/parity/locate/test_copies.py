@@ -84,9 +84,7 @@ def test_an_alignment_loads_no_compiler():
         "assert tipchain.align(*pair, numpy.ones((2, 3), numpy.float32)).passed\n"
         "assert 'torch._dynamo' not in sys.modules\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -208,9 +208,7 @@ def test_gradients_of_a_turned_matrix_are_turned_too(sizes, cut):
     torch.manual_seed(0)
     reference = torch.nn.Sequential(InOut(6, sizes[0]), torch.nn.Tanh(), InOut(sizes[0], sizes[1]))
     port = paddle.nn.Sequential(OutIn(reference[0], False), paddle.nn.Tanh(), OutIn(reference[2], cut))
-    report = tipchain.align(
-        reference, port, {"args": random(5, 6)}, names={"0": "0", "1": "1", "2": "2"}, causes=False
-    )
+    report = tipchain.align(reference, port, {"args": random(5, 6)}, names={"0": "0", "1": "1", "2": "2"}, causes=False)
     assert report.stages["forward"] is Outcome.PASS
     assert report.stages["backward"] is (Outcome.FAIL if cut else Outcome.PASS), str(report)
     assert not cut or {one.port_path for one in report.layers if one.at_fault} == {"2"}
@@ -235,9 +233,7 @@ def test_a_linear_layer_for_a_convolution_of_one_pixel_has_its_gradients(cut):
     for layer, number in ((port.a, 1), (port.b, 3)):
         layer.weight.set_value(reference[number].weight.detach().numpy()[:, :, 0, 0].T.copy())
         layer.bias.set_value(reference[number].bias.detach().numpy())
-    report = tipchain.align(
-        reference, port, {"args": random(5, 3, 4, 4)}, names={"1": "a", "3": "b"}, causes=False
-    )
+    report = tipchain.align(reference, port, {"args": random(5, 3, 4, 4)}, names={"1": "a", "3": "b"}, causes=False)
     assert report.stages["backward"] is (Outcome.FAIL if cut else Outcome.PASS), str(report)
     compared = [one.port_path for one in report.layers if one.direction == "backward"]
     assert {"a", "b"} <= set(compared)

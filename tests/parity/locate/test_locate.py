@@ -68,9 +68,7 @@ def test_several_layers_at_fault_are_each_named(live, nets):
 
 
 def test_a_gradient_that_is_cut_shows_backward_alone(live, nets):
-    found = live.locate(
-        nets.torch.residual(2), nets.paddle.residual("", "cut gradient"), random(2, 3, 12, 12)
-    )
+    found = live.locate(nets.torch.residual(2), nets.paddle.residual("", "cut gradient"), random(2, 3, 12, 12))
     assert {way for way, _ in faults(found)} == {"backward"}
     assert found.first.port_path == "2"
 
@@ -114,10 +112,7 @@ def test_recurrent_layers_in_eval_mode_and_time_first(live):
     class Port(paddle.nn.Layer):
         def __init__(self):
             super().__init__()
-            self.words, self.rnn = (
-                paddle.nn.Embedding(50, 16),
-                paddle.nn.LSTM(16, 32, 2, direction="bidirect"),
-            )
+            self.words, self.rnn = (paddle.nn.Embedding(50, 16), paddle.nn.LSTM(16, 32, 2, direction="bidirect"))
             self.head = paddle.nn.Linear(64, 5)
 
         def forward(self, tokens):
@@ -126,8 +121,10 @@ def test_recurrent_layers_in_eval_mode_and_time_first(live):
     tokens = np.random.default_rng(0).integers(0, 50, (3, 7))
     found = live.locate(Reference(), Port(), tokens)
     assert [(pair.reference.path, pair.port.path) for pair in found.matching.pairs] == [
-        ("emb", "words"), ("lstm", "rnn"), ("fc", "head"),
-    ]  # fmt: skip
+        ("emb", "words"),
+        ("lstm", "rnn"),
+        ("fc", "head"),
+    ]
     assert faults(found) == []
 
 
@@ -149,8 +146,7 @@ def test_neither_model_is_changed(live, nets):
     reference.train()
     port.train()
     before = [
-        {name: np.array(tensor.numpy()) for name, tensor in model.state_dict().items()}
-        for model in (reference, port)
+        {name: np.array(tensor.numpy()) for name, tensor in model.state_dict().items()} for model in (reference, port)
     ]
     live.locate(reference, port, random(4, 3, 12, 12), equal=False)
     for model, held in zip((reference, port), before, strict=True):
@@ -182,11 +178,7 @@ def test_models_that_cannot_run_in_float64_are_judged_in_float32(live, epsilon, 
     class Reference(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.conv, self.norm, self.fc = (
-                torch.nn.Conv2d(3, 8, 3),
-                torch.nn.BatchNorm2d(8),
-                torch.nn.Linear(8, 4),
-            )
+            self.conv, self.norm, self.fc = (torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Linear(8, 4))
 
         def forward(self, x):
             y = self.norm(self.conv(x)).mean((2, 3))
@@ -209,10 +201,7 @@ def test_models_that_cannot_run_in_float64_are_judged_in_float32(live, epsilon, 
     assert {path for _, path in faults(found)} == ({"norm"} if epsilon == 1e-3 else set())
 
 
-@pytest.mark.parametrize(
-    ("mode", "guilty"),
-    [("no shortcut", "1"), ("no norm", "1"), ("no activation", "1")],
-)
+@pytest.mark.parametrize(("mode", "guilty"), [("no shortcut", "1"), ("no norm", "1"), ("no activation", "1")])
 def test_what_the_port_leaves_out_is_sought_where_the_reference_has_it(live, mode, guilty):
     """Not in the layer whose result is handed on: that one is right."""
     torch, paddle = live.torch, live.paddle

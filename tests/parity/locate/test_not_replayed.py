@@ -49,9 +49,7 @@ class Port(paddle.nn.Layer):
         self.box = []
         for name in ("first", "held", "last"):
             own = name == "held" or all_held
-            layer = (
-                Held(self.box, factor if name == "held" else 1.0, detach) if own else paddle.nn.Linear(6, 6)
-            )
+            layer = Held(self.box, factor if name == "held" else 1.0, detach) if own else paddle.nn.Linear(6, 6)
             layer.weight.set_value(reference.get_parameter(f"{name}.weight").detach().numpy().T.copy())
             layer.bias.set_value(reference.get_parameter(f"{name}.bias").detach().numpy())
             setattr(self, name, layer)
@@ -80,9 +78,7 @@ def test_a_layer_that_raises_by_itself_is_not_comparable_and_the_others_are_judg
     assert report.passed, str(report)
     assert told["forward", "held"].closeness is Closeness.NOT_COMPARABLE
     assert "ValueError: the state is gone" in told["forward", "held"].reason
-    assert {told["forward", name].closeness for name in ("first", "last")} <= {
-        Closeness.BITWISE, Closeness.ROUNDING,
-    }  # fmt: skip
+    assert {told["forward", name].closeness for name in ("first", "last")} <= {Closeness.BITWISE, Closeness.ROUNDING}
     assert "1 not comparable" in report.reasons["forward"]
     assert "2 layers compared" in str(report)
 
@@ -144,8 +140,10 @@ def test_a_packed_sequence_goes_in_and_out():
         def __init__(self):
             super().__init__()
             self.emb, self.rnn, self.fc = (
-                torch.nn.Embedding(20, 8), torch.nn.LSTM(8, 6, batch_first=True), torch.nn.Linear(6, 3),
-            )  # fmt: skip
+                torch.nn.Embedding(20, 8),
+                torch.nn.LSTM(8, 6, batch_first=True),
+                torch.nn.Linear(6, 3),
+            )
 
         def forward(self, tokens):
             rnn = torch.nn.utils.rnn
@@ -155,9 +153,7 @@ def test_a_packed_sequence_goes_in_and_out():
     class Padded(paddle.nn.Layer):
         def __init__(self):
             super().__init__()
-            self.emb, self.rnn, self.fc = (
-                paddle.nn.Embedding(20, 8), paddle.nn.LSTM(8, 6), paddle.nn.Linear(6, 3),
-            )  # fmt: skip
+            self.emb, self.rnn, self.fc = (paddle.nn.Embedding(20, 8), paddle.nn.LSTM(8, 6), paddle.nn.Linear(6, 3))
 
         def forward(self, tokens):
             lengths = paddle.to_tensor([5, 3, 2])
@@ -178,9 +174,7 @@ def test_an_embedding_with_sparse_gradients_is_compared(sparse):
     port = paddle.nn.Sequential(paddle.nn.Embedding(20, 8, sparse=sparse[1]), paddle.nn.Linear(8, 3))
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, {"args": np.array([[1, 2, 2], [7, 5, 1]])})
-    assert [report.stages[name] for name in ("forward", "backward")] == [Outcome.PASS, Outcome.PASS], str(
-        report
-    )
+    assert [report.stages[name] for name in ("forward", "backward")] == [Outcome.PASS, Outcome.PASS], str(report)
     backward = [one for one in report.layers if one.direction == "backward" and one.port_path == "0"]
     assert [one.closeness for one in backward] in ([Closeness.BITWISE], [Closeness.ROUNDING])
 
@@ -223,9 +217,7 @@ def test_gradients_of_a_run_are_not_those_of_a_later_replay():
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.one, self.inner, self.scale = (
-                torch.nn.Linear(6, 6), Cached(), torch.nn.Parameter(torch.tensor(1.5)),
-            )  # fmt: skip
+            self.one, self.inner, self.scale = (torch.nn.Linear(6, 6), Cached(), torch.nn.Parameter(torch.tensor(1.5)))
 
         def forward(self, x):
             return torch.relu(self.inner(self.one(x), Cache())) * self.scale
@@ -245,6 +237,4 @@ def test_gradients_of_a_run_are_not_those_of_a_later_replay():
         mine.weight.set_value(its.weight.detach().numpy().T.copy())
         mine.bias.set_value(its.bias.detach().numpy())
     report = tipchain.align(reference, port, INPUT, causes=False)
-    assert [report.stages[name] for name in ("forward", "backward")] == [Outcome.PASS, Outcome.PASS], str(
-        report
-    )
+    assert [report.stages[name] for name in ("forward", "backward")] == [Outcome.PASS, Outcome.PASS], str(report)

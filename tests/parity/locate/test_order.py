@@ -65,16 +65,12 @@ def test_branches_may_be_called_in_any_order(live, faulty):
         def __init__(self, first):
             super().__init__()
             self.left, self.right = (
-                paddle.nn.BatchNorm2D(3, epsilon=1e-2 if name in faulty else 1e-5)
-                for name in ("left", "right")
+                paddle.nn.BatchNorm2D(3, epsilon=1e-2 if name in faulty else 1e-5) for name in ("left", "right")
             )
             self.head, self.first = paddle.nn.Conv2D(6, 2, 3), first
 
         def forward(self, x):
-            made = {
-                name: getattr(self, name)(x)
-                for name in sorted(("left", "right"), reverse=self.first == "right")
-            }
+            made = {name: getattr(self, name)(x) for name in sorted(("left", "right"), reverse=self.first == "right")}
             return self.head(paddle.concat([made["left"], made["right"]], axis=1))
 
     found = [told(live.locate(Reference(), Port(first), GIVEN)) for first in ("left", "right")]

@@ -24,9 +24,7 @@ class Norm(torch.nn.Module):
 
     def forward(self, x):
         wide = x.to(torch.float32)
-        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)).to(
-            x.dtype
-        )
+        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)).to(x.dtype)
 
 
 class PortNorm(paddle.nn.Layer):
@@ -37,9 +35,7 @@ class PortNorm(paddle.nn.Layer):
 
     def forward(self, x):
         wide = x.astype("float32")
-        return self.weight * (wide * paddle.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)).astype(
-            x.dtype
-        )
+        return self.weight * (wide * paddle.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.epsilon)).astype(x.dtype)
 
 
 class Reference(torch.nn.Module):
@@ -109,9 +105,7 @@ def test_a_constant_in_float32_does_not_keep_a_model_from_its_float64_run(own):
         def forward(self, x):
             hidden = self.norm(x)
             table = paddle.to_tensor(TABLE)
-            product = (
-                paddle.matmul(hidden.astype("float32"), paddle.diag(table)) if own[1] else hidden * table
-            )
+            product = paddle.matmul(hidden.astype("float32"), paddle.diag(table)) if own[1] else hidden * table
             return self.b(product.astype(x.dtype))
 
     report = aligned(Cast(), CastPort())

@@ -38,9 +38,7 @@ def test_an_embedding_that_scales_itself_is_the_code_that_scales_it(live, single
         def forward(self, tokens):
             hidden = self.emb(tokens) * 3
             return self.norm(
-                self.fc(
-                    paddle.matmul(hidden, paddle.to_tensor(np.eye(6, dtype=np.float32))) if single else hidden
-                )
+                self.fc(paddle.matmul(hidden, paddle.to_tensor(np.eye(6, dtype=np.float32))) if single else hidden)
             )
 
     found = live.locate(Reference(), Port(), np.random.default_rng(0).integers(0, 20, (3, 5)))
@@ -49,9 +47,7 @@ def test_an_embedding_that_scales_itself_is_the_code_that_scales_it(live, single
         assert "norm" in {one.port_path for one in found.verdicts if one.at_fault}
     else:
         assert found.first is None
-        assert [one.port_path for one in found.verdicts if one.refuted and one.direction == "forward"] == [
-            "emb"
-        ]
+        assert [one.port_path for one in found.verdicts if one.refuted and one.direction == "forward"] == ["emb"]
 
 
 def test_a_fault_whose_layer_hardly_counts_is_not_taken_for_another_way_to_build(live):
@@ -60,11 +56,7 @@ def test_a_fault_whose_layer_hardly_counts_is_not_taken_for_another_way_to_build
     class Reference(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.one, self.norm, self.two = (
-                torch.nn.Linear(6, 6),
-                torch.nn.LayerNorm(6),
-                torch.nn.Linear(6, 3),
-            )
+            self.one, self.norm, self.two = (torch.nn.Linear(6, 6), torch.nn.LayerNorm(6), torch.nn.Linear(6, 3))
 
         def forward(self, x):
             y = self.one(x)

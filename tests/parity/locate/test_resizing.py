@@ -21,11 +21,7 @@ class Reference(torch.nn.Module):
 
     def forward(self, x):
         resize = torch.nn.functional.interpolate
-        return (
-            resize(self.b(self.a(x)), **self.options)
-            if self.last
-            else self.b(resize(self.a(x), **self.options))
-        )
+        return resize(self.b(self.a(x)), **self.options) if self.last else self.b(resize(self.a(x), **self.options))
 
 
 class Port(paddle.nn.Layer):

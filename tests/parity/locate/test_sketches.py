@@ -62,9 +62,7 @@ def test_of_a_large_array_the_first_sample_is_held():
     assert store.held == 0
 
 
-@pytest.mark.parametrize(
-    ("shape", "samples"), [((4, 100), 4), ((5, LARGE + 1), 4), ((1, 100), 1), ((4, LARGE), None)]
-)
+@pytest.mark.parametrize(("shape", "samples"), [((4, 100), 4), ((5, LARGE + 1), 4), ((1, 100), 1), ((4, LARGE), None)])
 def test_other_arrays_are_held_whole(shape, samples):
     store, array = Store(room=0), random(*shape, dtype=np.float64)
     store.samples = samples
@@ -161,9 +159,7 @@ def test_a_port_with_another_order_of_axes_is_judged_from_whole_tensors(live):
 
 
 def test_a_fault_is_looked_for_on_two_samples(live, nets):
-    found = live.locate(
-        nets.torch.residual(3), nets.paddle.residual("", "no shortcut", ""), random(8, 3, 50, 50)
-    )
+    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", "no shortcut", ""), random(8, 3, 50, 50))
     assert found.first.port_path == "2"
     assert found.port.trace.calls[0].inputs[0].shape[0] == 2, "of what is judged"
     assert found.port.outputs[0].shape[0] == 8, "of what the models gave"

@@ -20,9 +20,7 @@ class Pieces:
         nn, other = self.torch.nn, self.paddle.nn
         self.torch.manual_seed(0)
         self.reference = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8, 4))
-        self.port = other.Sequential(
-            other.Conv2D(3, 8, 3), other.BatchNorm2D(8), other.Flatten(), other.Linear(8, 4)
-        )
+        self.port = other.Sequential(other.Conv2D(3, 8, 3), other.BatchNorm2D(8), other.Flatten(), other.Linear(8, 4))
 
     def loss(self, reference: Any, port: Any, outputs: Any, labels: Any, **options: Any) -> Any:
         from tipchain.parity.pieces.losses import check_loss
@@ -42,9 +40,7 @@ class Pieces:
             lambda parameters: self.torch.optim.SGD(parameters, lr=0.1),
             lambda parameters, learning_rate: self.paddle.optimizer.SGD(learning_rate, parameters=parameters),
         )
-        return check_schedulers(
-            self.sides, self.reference, self.port, builders or plain, (reference, port), **options
-        )
+        return check_schedulers(self.sides, self.reference, self.port, builders or plain, (reference, port), **options)
 
 
 @pytest.fixture(scope="session")

@@ -27,9 +27,7 @@ TORCH = {
 
 def interpolate(module, image, **how):
     values = image.transpose(2, 0, 1)[None].astype(np.float64)
-    made = module.nn.functional.interpolate(
-        (torch.tensor if module is torch else paddle.to_tensor)(values), **how
-    )
+    made = module.nn.functional.interpolate((torch.tensor if module is torch else paddle.to_tensor)(values), **how)
     return made.numpy()[0].transpose(1, 2, 0)
 
 
@@ -37,9 +35,7 @@ def interpolate(module, image, **how):
 @pytest.mark.parametrize("name", TORCH)
 def test_torch_resizes_so(name, shape):
     how, method = TORCH[name]
-    np.testing.assert_allclose(
-        resize(IMAGE, shape, method), interpolate(torch, IMAGE, size=shape, **how), atol=1e-9
-    )
+    np.testing.assert_allclose(resize(IMAGE, shape, method), interpolate(torch, IMAGE, size=shape, **how), atol=1e-9)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -59,9 +55,7 @@ def test_paddle_resizes_so(how, method, shape):
 
 @pytest.mark.parametrize("method", [one for one in METHODS if one.pillow], ids=str)
 def test_pillow_rounds_what_the_filter_gives(method):
-    smooth = np.add.outer(np.arange(41), np.arange(53))[..., None].astype(
-        np.uint8
-    )  # nothing that bicubic overshoots
+    smooth = np.add.outer(np.arange(41), np.arange(53))[..., None].astype(np.uint8)  # nothing that bicubic overshoots
     made = resize_bytes(smooth, (16, 20), method)
     assert np.abs(made - resize(smooth, (16, 20), method)).max() <= 1.01
 
@@ -70,6 +64,4 @@ def test_some_rows_and_columns_are_those_of_the_whole():
     rows, columns = np.array([0, 7, 15]), np.array([3, 19])
     for method in METHODS:
         whole = resize(IMAGE, (16, 20), method)
-        np.testing.assert_allclose(
-            resize(IMAGE, (16, 20), method, rows, columns), whole[np.ix_(rows, columns)]
-        )
+        np.testing.assert_allclose(resize(IMAGE, (16, 20), method, rows, columns), whole[np.ix_(rows, columns)])

@@ -116,11 +116,7 @@ def test_other_words_are_no_known_cause(pieces):
 def scene(high, wide, seed):
     random = np.random.default_rng(seed)
     y, x = np.mgrid[:high, :wide]
-    image = (
-        120
-        + 50 * np.sin(x / (3 + seed % 3))[..., None] * np.array([1, 0.5, -0.7])
-        + 30 * np.cos(y / 5)[..., None]
-    )
+    image = 120 + 50 * np.sin(x / (3 + seed % 3))[..., None] * np.array([1, 0.5, -0.7]) + 30 * np.cos(y / 5)[..., None]
     for _ in range(9):
         top, left = random.integers(0, high - 8), random.integers(0, wide - 8)
         image[top : top + 12, left : left + 9] += random.normal(0, 45, 3)
@@ -128,10 +124,7 @@ def scene(high, wide, seed):
 
 
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-RAWS = [
-    scene(*size, seed)
-    for seed, size in enumerate([(71, 93), (64, 81), (90, 70), (83, 62), (59, 77), (88, 61)])
-]
+RAWS = [scene(*size, seed) for seed, size in enumerate([(71, 93), (64, 81), (90, 70), (83, 62), (59, 77), (88, 61)])]
 
 
 def resized(raw, short=51, crop=40, halves=round, kernel="bilinear", rounds=False):
@@ -142,11 +135,7 @@ def resized(raw, short=51, crop=40, halves=round, kernel="bilinear", rounds=Fals
     shape = (short, int(long)) if high <= wide else (int(long), short)
     image = np.asarray(Image.fromarray(raw).resize(shape[::-1], getattr(Image.Resampling, kernel.upper())))
     top, left = (int(halves((length - crop) / 2)) for length in shape)
-    return (
-        ((image[top : top + crop, left : left + crop] / 255 - MEAN) / STD)
-        .transpose(2, 0, 1)
-        .astype(np.float32)
-    )
+    return ((image[top : top + crop, left : left + crop] / 255 - MEAN) / STD).transpose(2, 0, 1).astype(np.float32)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +195,7 @@ def test_pixels_that_were_cut_are_told_where_many_lie_just_below_a_level(pieces)
         for raw in PIXELS
     ]
     ours, theirs = (
-        [
-            (((change(one) / np.float32(255) - MEAN) / STD).transpose(2, 0, 1)).astype(np.float32)
-            for one in pixels
-        ]
+        [(((change(one) / np.float32(255) - MEAN) / STD).transpose(2, 0, 1)).astype(np.float32) for one in pixels]
         for change in (lambda one: one, np.trunc)
     )
     found = check_data(pieces.sides, (ours, theirs))

@@ -89,7 +89,7 @@ FAULTS = {
     "a fault behind shuffling": (torch_loader(shuffle=True), paddle_loader(PaddleImages(flip), shuffle=True), "flip"),
     "a shorter data set": (TorchImages(), PaddleImages(length=28), "missing-samples"),
     "fields": (list(zip(IMAGES, LABELS, strict=True)), list(IMAGES), "fields"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -83,29 +83,26 @@ CLEAN = {
     "absolute": lambda k: Case(k.our_loss.l1_loss, k.their_loss.l1_loss, labels=TARGETS),
     "smooth": lambda k: Case(
         lambda o, y: k.our_loss.smooth_l1_loss(o, y, beta=0.3),
-        lambda o, y: k.their_loss.smooth_l1_loss(o, y, delta=0.3) / 0.3, labels=TARGETS,
+        lambda o, y: k.their_loss.smooth_l1_loss(o, y, delta=0.3) / 0.3,
+        labels=TARGETS,
     ),
     "binary": lambda k: Case(
         k.our_loss.binary_cross_entropy_with_logits, k.their_loss.binary_cross_entropy_with_logits, labels=SHARES
     ),
     "tuple": lambda k: Case(*both(our_ce(k), their_ce(k), 0, 1), outputs=(LOGITS, OTHER)),
-    "mapping": lambda k: Case(
-        *both(our_ce(k), their_ce(k), "out", "aux"), outputs={"out": LOGITS, "aux": OTHER}
-    ),
+    "mapping": lambda k: Case(*both(our_ce(k), their_ce(k), "out", "aux"), outputs={"out": LOGITS, "aux": OTHER}),
     "attributes": lambda k: Case(
         lambda o, y: our_ce(k)(o.logits, y), lambda o, y: their_ce(k)(o.logits, y), outputs={"logits": LOGITS}
     ),
     "without labels": lambda k: Case(lambda o, _: (o**2).mean(), lambda o, _: (o**2).mean(), labels=()),
-}  # fmt: skip
+}
 
 
 def run(pieces, kits, case, **options):
     made = case(kits)
     outputs = LOGITS if made.outputs is None else made.outputs
     labels = LABELS if made.labels is None else made.labels
-    return pieces.loss(
-        made.ours, made.theirs, outputs, None if isinstance(labels, tuple) else labels, **options
-    )
+    return pieces.loss(made.ours, made.theirs, outputs, None if isinstance(labels, tuple) else labels, **options)
 
 
 def codes(found):
@@ -333,9 +330,7 @@ def test_what_no_formula_explains_is_told_by_its_line(pieces, kits):
 
 
 def test_zero_losses_prove_nothing(pieces, kits):
-    found = pieces.loss(
-        lambda o, y: our_ce(kits)(o, y) * 0, lambda o, y: their_ce(kits)(o, y) * 0, LOGITS, LABELS
-    )
+    found = pieces.loss(lambda o, y: our_ce(kits)(o, y) * 0, lambda o, y: their_ce(kits)(o, y) * 0, LOGITS, LABELS)
     assert found.outcome is Outcome.ERROR
     assert "proves nothing" in found.reason
 
@@ -356,9 +351,7 @@ def test_outputs_of_another_structure_and_order_of_axes(pieces, kits):
     losses = our_ce(kits), lambda o, y: their_ce(kits)(o["map"], y)
     found = pieces.loss(*losses, MAPS, PLACES, port_outputs={"map": moved})
     assert found.outcome is Outcome.PASS, found.reason
-    halved = pieces.loss(
-        losses[0], lambda o, y: losses[1](o, y) / 2, MAPS, PLACES, port_outputs={"map": moved}
-    )
+    halved = pieces.loss(losses[0], lambda o, y: losses[1](o, y) / 2, MAPS, PLACES, port_outputs={"map": moved})
     assert codes(halved) == ["loss-scale"] or codes(halved) == ["reduction"]
     other = pieces.loss(*losses, MAPS, PLACES, port_outputs={"map": moved[:1]})
     assert other.outcome is Outcome.ERROR

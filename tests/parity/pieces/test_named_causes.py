@@ -49,9 +49,7 @@ def entropies(kits):
         ({"label_smoothing": 0.1}, {"soft_label": True}, SOFT, "label-smoothing", "label_smoothing=0.1"),
     ],
 )  # fmt: skip
-def test_weights_smoothing_and_soft_labels_are_told_apart(
-    pieces, entropies, reference, port, labels, code, fix
-):
+def test_weights_smoothing_and_soft_labels_are_told_apart(pieces, entropies, reference, port, labels, code, fix):
     found = pieces.loss(entropies[0](**reference), entropies[1](**port), X, labels)
     assert found.outcome is Outcome.FAIL
     assert (found.diagnoses[0].code, fix in found.diagnoses[0].fix) == (code, True), found.diagnoses
@@ -108,9 +106,7 @@ def test_a_setting_that_the_ports_loss_has_already_is_not_told_to_be_passed(piec
         def forward(self, x, y):
             return kits.their_loss.cross_entropy(x, y)
 
-    found = pieces.loss(
-        kits.torch.nn.CrossEntropyLoss(label_smoothing=0.1), Deaf(label_smoothing=0.1), X, HARD
-    )
+    found = pieces.loss(kits.torch.nn.CrossEntropyLoss(label_smoothing=0.1), Deaf(label_smoothing=0.1), X, HARD)
     assert found.diagnoses[0].code == "label-smoothing"
     assert "has label_smoothing=0.1 already" in found.diagnoses[0].fix
 
@@ -179,10 +175,7 @@ def test_a_focus_of_its_own_for_negative_labels(pieces, kits):
     ours = asymmetric(kits.our_loss, kits.torch.sigmoid, kits.our_loss.logsigmoid, 2)
     theirs = asymmetric(kits.their_loss, kits.their_loss.sigmoid, kits.their_loss.log_sigmoid, 4)
     found = pieces.loss(ours, theirs, X, BITS)
-    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == (
-        "focal-gamma",
-        "pass gamma=2 for negative labels",
-    )
+    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == ("focal-gamma", "pass gamma=2 for negative labels")
 
 
 def overlap(outputs, labels, first=0):

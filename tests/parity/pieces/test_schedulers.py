@@ -154,9 +154,7 @@ def test_what_differs_is_named(pieces, kits, name):
 
 def test_both_values_are_told(pieces, kits):
     found = run(pieces, kits, OURS["step"], FAULTS["gamma"][1])
-    assert found.reason == (
-        "learning rates differ at 170 of 200 steps; first at step 30: expected 0.01, actual 0.02"
-    )
+    assert found.reason == ("learning rates differ at 170 of 200 steps; first at step 30: expected 0.01, actual 0.02")
     assert found.diagnoses[0].message == "the port's gamma is 0.2, the reference's 0.1"
     found = run(pieces, kits, OURS["cosine"], FAULTS["one step behind"][1])
     assert found.diagnoses[0].message == "the port's schedule is 1 step behind the reference's"
@@ -181,9 +179,7 @@ def test_a_schedule_that_moves_the_momentum(pieces, kits):
         lambda params: kits.ours.SGD(params, lr=0.1, momentum=0.9),
         lambda parameters, learning_rate: kits.theirs.Momentum(learning_rate, 0.9, parameters=parameters),
     )
-    found = run(
-        pieces, kits, lambda o, k: k.our_lr.OneCycleLR(o, 0.1, 100), THEIRS["one cycle"], builders=builders
-    )
+    found = run(pieces, kits, lambda o, k: k.our_lr.OneCycleLR(o, 0.1, 100), THEIRS["one cycle"], builders=builders)
     assert codes(found) == ["cycle-momentum"]
     assert "between 0.85 and 0.95" in found.reason
 
@@ -194,14 +190,10 @@ def test_rates_of_groups_are_compared_by_parameter(pieces, kits):
 
     def grouped(factor):
         return lambda parameters, learning_rate: kits.theirs.SGD(
-            learning_rate,
-            parameters=[{"params": parameters[:4]}, {"params": parameters[4:], "learning_rate": factor}],
+            learning_rate, parameters=[{"params": parameters[:4]}, {"params": parameters[4:], "learning_rate": factor}]
         )
 
-    assert (
-        run(pieces, kits, OURS["step"], THEIRS["step"], builders=(reference, grouped(10.0))).outcome
-        is Outcome.PASS
-    )
+    assert run(pieces, kits, OURS["step"], THEIRS["step"], builders=(reference, grouped(10.0))).outcome is Outcome.PASS
     found = run(pieces, kits, OURS["step"], THEIRS["step"], builders=(reference, grouped(1.0)))
     assert found.outcome is Outcome.FAIL
     assert "for 2 of 6 parameters (first 3.weight)" in found.reason
@@ -248,26 +240,18 @@ def test_schedules_that_cannot_be_compared(pieces, kits):
     found = pieces.schedulers(lambda o: kits.our_lr.StepLR(o, 30), lambda: 0.1)
     assert found.outcome is Outcome.ERROR
     assert "expected an LRScheduler" in found.reason
-    zero = (
-        lambda p: kits.ours.SGD(p, lr=0.0),
-        lambda p, learning_rate: kits.theirs.SGD(learning_rate, parameters=p),
-    )
-    found = pieces.schedulers(
-        lambda o: kits.our_lr.StepLR(o, 30), lambda: kits.their_lr.StepDecay(0.0, 30), zero
-    )
+    zero = (lambda p: kits.ours.SGD(p, lr=0.0), lambda p, learning_rate: kits.theirs.SGD(learning_rate, parameters=p))
+    found = pieces.schedulers(lambda o: kits.our_lr.StepLR(o, 30), lambda: kits.their_lr.StepDecay(0.0, 30), zero)
     assert found.outcome is Outcome.ERROR
     assert "proves nothing" in found.reason
 
 
 def test_what_becomes_of_a_schedule_after_its_end_is_no_difference(pieces, kits):
     """A lambda says nothing about its length; the port's schedule does."""
-    found = run(
-        pieces, kits, lambda o, k: k.our_lr.LambdaLR(o, lambda t: wave(min(t, 100))), THEIRS["cosine"]
-    )
+    found = run(pieces, kits, lambda o, k: k.our_lr.LambdaLR(o, lambda t: wave(min(t, 100))), THEIRS["cosine"])
     assert found.outcome is Outcome.PASS, found.reason
     assert found.numbers["steps"] == 101
     longer = run(
-        pieces, kits, lambda o, k: k.our_lr.LambdaLR(o, lambda t: wave(min(t, 100))), THEIRS["cosine"],
-        iterations=150,
-    )  # fmt: skip
+        pieces, kits, lambda o, k: k.our_lr.LambdaLR(o, lambda t: wave(min(t, 100))), THEIRS["cosine"], iterations=150
+    )
     assert longer.outcome is Outcome.FAIL

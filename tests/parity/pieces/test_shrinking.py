@@ -24,11 +24,7 @@ def large(pieces):
     class Theirs(theirs.Layer):
         def __init__(self):
             super().__init__()
-            self.conv, self.fc, self.small = (
-                theirs.Conv2D(30, 50, 3),
-                theirs.Linear(150, 110),
-                theirs.Linear(5, 4),
-            )
+            self.conv, self.fc, self.small = (theirs.Conv2D(30, 50, 3), theirs.Linear(150, 110), theirs.Linear(5, 4))
             self.attention = theirs.MultiHeadAttention(48, 4)
 
     models = Ours(), Theirs()
@@ -68,19 +64,14 @@ EQUAL = {
         lambda p, k: k.ours.AdamW(p, lr=1e-3, weight_decay=0.1),
         lambda p, k: k.theirs.AdamW(1e-3, parameters=p, weight_decay=0.1),
     ),
-    "adagrad": (
-        lambda p, k: k.ours.Adagrad(p, lr=1e-2, eps=1e-6), lambda p, k: k.theirs.Adagrad(1e-2, parameters=p),
-    ),
+    "adagrad": (lambda p, k: k.ours.Adagrad(p, lr=1e-2, eps=1e-6), lambda p, k: k.theirs.Adagrad(1e-2, parameters=p)),
     "by shape": (
         lambda p, k: k.ours.SGD([{"params": [one], "lr": 1 / one.shape[-1]} for one in p], lr=0.1),
         lambda p, k: k.theirs.SGD(
-            1.0,
-            parameters=[
-                {"params": [one], "learning_rate": 1 / one.shape[0 if one.ndim == 2 else -1]} for one in p
-            ],
+            1.0, parameters=[{"params": [one], "learning_rate": 1 / one.shape[0 if one.ndim == 2 else -1]} for one in p]
         ),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EQUAL)
@@ -122,11 +113,9 @@ def clipped(kits, parameters):
             lambda p, k: k.theirs.SGD(0.1, parameters=p, grad_clip=k.paddle.nn.ClipGradByGlobalNorm(1.001)),
             "gradient-clipping",
         ),
-        (
-            lambda p, k: k.ours.Adam(p, lr=1e-3), lambda p, k: k.theirs.Adam(1e-3, epsilon=2e-8, parameters=p), "epsilon",
-        ),
+        (lambda p, k: k.ours.Adam(p, lr=1e-3), lambda p, k: k.theirs.Adam(1e-3, epsilon=2e-8, parameters=p), "epsilon"),
     ],
-)  # fmt: skip
+)
 def test_what_differs_is_caught_and_named(pieces, kits, large, ours, theirs, code):
     found = pieces.optimizers(lambda p: ours(p, kits), lambda p: theirs(p, kits), models=large)
     assert found.outcome is Outcome.FAIL

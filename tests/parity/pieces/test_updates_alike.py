@@ -32,10 +32,7 @@ EQUAL = {
         lambda p, k: k.ours.AdamW(p, lr=1e-3, amsgrad=True),
         lambda p, k: k.theirs.AdamW(1e-3, parameters=p, amsgrad=True),
     ),
-    "adagrad": (
-        lambda p, k: k.ours.Adagrad(p, lr=1e-2, eps=1e-6),
-        lambda p, k: k.theirs.Adagrad(1e-2, parameters=p),
-    ),
+    "adagrad": (lambda p, k: k.ours.Adagrad(p, lr=1e-2, eps=1e-6), lambda p, k: k.theirs.Adagrad(1e-2, parameters=p)),
     "adadelta": (
         lambda p, k: k.ours.Adadelta(p, lr=1.0, rho=0.95, eps=1e-6),
         lambda p, k: k.theirs.Adadelta(1.0, parameters=p),
@@ -128,9 +125,7 @@ def test_the_optimizers_of_pairs_agree(pieces, settings):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("clip", [{}, {"clip_value": 0.1}, {"clip_norm": 0.5}, {"clip_global_norm": 1.0}])
-@pytest.mark.parametrize(
-    "decay", [{}, {"weight_decay": 0.01}, {"weight_decay": 0.01, "no_decay": ["vector"]}]
-)
+@pytest.mark.parametrize("decay", [{}, {"weight_decay": 0.01}, {"weight_decay": 0.01, "no_decay": ["vector"]}])
 @pytest.mark.parametrize("options", [
     {"name": "sgd"}, {"name": "momentum"}, {"name": "momentum", "nesterov": True}, {"name": "adam"},
     {"name": "adam", "epsilon": 1e-4}, {"name": "adamw"}, {"name": "adamw", "beta2": 0.95}, {"name": "rmsprop"},
@@ -143,10 +138,7 @@ def test_every_combination_of_pairs_agrees(pieces, options, decay, clip):
         assert found.outcome is Outcome.PASS, (found.reason, found.diagnoses)
 
 
-SGD = (
-    lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9),
-    lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p),
-)
+SGD = (lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9), lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p))
 ADAM = (lambda p, k: k.ours.Adam(p, lr=1e-3), lambda p, k: k.theirs.Adam(1e-3, parameters=p))
 DECAYED = (lambda p, k: k.ours.AdamW(p, lr=1e-3, weight_decay=0.01), None)
 FAULTS = {
@@ -267,28 +259,31 @@ def test_a_knob_of_some_parameters_names_them(pieces, kits):
 
 def test_a_learning_rate_of_one_group_names_it(pieces, kits):
     found = run(
-        pieces, kits, lambda p, k: k.ours.SGD([{"params": p[:4]}, {"params": p[4:], "lr": 1.0}], lr=0.1),
+        pieces,
+        kits,
+        lambda p, k: k.ours.SGD([{"params": p[:4]}, {"params": p[4:], "lr": 1.0}], lr=0.1),
         lambda p, k: k.theirs.SGD(0.1, parameters=p),
-    )  # fmt: skip
-    assert codes(found) == ["learning-rate"]
-    assert (
-        "0.1 times the reference's 1, for some parameters only (3.weight, 3.bias)"
-        in found.diagnoses[0].message
     )
+    assert codes(found) == ["learning-rate"]
+    assert "0.1 times the reference's 1, for some parameters only (3.weight, 3.bias)" in found.diagnoses[0].message
 
 
 def test_rules_that_read_parameters_names_see_those_of_the_model(pieces, kits):
     kept = {one.name for one in pieces.port.parameters() if one.ndim > 1}
 
     def reference(p, k):
-        groups = [{"params": [one for one in p if one.ndim > 1]},
-                  {"params": [one for one in p if one.ndim <= 1], "weight_decay": 0.0}]  # fmt: skip
+        groups = [
+            {"params": [one for one in p if one.ndim > 1]},
+            {"params": [one for one in p if one.ndim <= 1], "weight_decay": 0.0},
+        ]
         return k.ours.AdamW(groups, lr=1e-3, weight_decay=0.1)
 
     found = run(
-        pieces, kits, reference,
+        pieces,
+        kits,
+        reference,
         lambda p, k: k.theirs.AdamW(1e-3, parameters=p, weight_decay=0.1, apply_decay_param_fun=kept.__contains__),
-    )  # fmt: skip
+    )
     assert found.outcome is Outcome.PASS, found.reason
 
 
@@ -356,12 +351,7 @@ def test_a_momentum_written_by_hand_is_recognized(pieces, kits, rule, code):
 def test_the_first_step_of_a_dampened_momentum(pieces, kits):
     """torch's buffer starts as the first gradient, whatever the dampening."""
     own = own_optimizer(kits, partial(sgd_rule, dampening=0.1, first=False))
-    found = run(
-        pieces,
-        kits,
-        lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, dampening=0.1),
-        lambda p, _: own(p, 0.1),
-    )
+    found = run(pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, dampening=0.1), lambda p, _: own(p, 0.1))
     assert codes(found) == ["momentum-start"]
 
 
@@ -396,10 +386,7 @@ def test_gradients_of_another_size(pieces, kits):
 
     own = own_optimizer(kits, rule)
     found = run(
-        pieces,
-        kits,
-        lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.05),
-        lambda p, _: own(p, 0.1),
+        pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.05), lambda p, _: own(p, 0.1)
     )
     assert codes(found) == ["gradient-scale"]
     assert "0.25 times those that it was given, the reference's 1 times" in found.diagnoses[0].message
@@ -407,18 +394,18 @@ def test_gradients_of_another_size(pieces, kits):
 
 def test_a_decay_that_the_rate_does_not_multiply(pieces, kits):
     own = own_optimizer(kits, lambda p, g, state, rate: adam_rule(p, g, state, rate) + 0.05 * p)
-    found = run(
-        pieces, kits, lambda p, k: k.ours.AdamW(p, lr=1e-3, weight_decay=0.05), lambda p, _: own(p, 1e-3)
-    )
+    found = run(pieces, kits, lambda p, k: k.ours.AdamW(p, lr=1e-3, weight_decay=0.05), lambda p, _: own(p, 1e-3))
     assert codes(found) == ["weight-decay-form"]
     assert "not multiplied by the learning rate" in found.diagnoses[0].message
 
 
 def test_what_an_argument_sets_comes_before_what_a_formula_fixes(pieces, kits):
     found = run(
-        pieces, kits, lambda p, k: k.ours.RMSprop(p, lr=1e-3, alpha=0.9, centered=True),
+        pieces,
+        kits,
+        lambda p, k: k.ours.RMSprop(p, lr=1e-3, alpha=0.9, centered=True),
         lambda p, k: k.theirs.RMSProp(1e-3, rho=0.9, epsilon=1e-8, parameters=p),
-    )  # fmt: skip
+    )
     assert codes(found) == ["centered", "epsilon-placement"]
 
 
@@ -444,10 +431,7 @@ def test_a_reference_written_by_hand_is_recognized_by_its_updates(pieces, kits):
 
 def test_what_no_knob_explains_is_unknown(pieces, kits):
     found = run(
-        pieces,
-        kits,
-        lambda p, k: k.ours.ASGD(p, lr=0.1, lambd=0.5),
-        lambda p, k: k.theirs.ASGD(0.1, parameters=p),
+        pieces, kits, lambda p, k: k.ours.ASGD(p, lr=0.1, lambd=0.5), lambda p, k: k.theirs.ASGD(0.1, parameters=p)
     )
     assert found.outcome is Outcome.FAIL
     assert codes(found) == ["unknown"]
@@ -484,9 +468,7 @@ def test_given_gradients_are_used(pieces, kits):
 
 
 def test_nothing_that_moves_proves_nothing(pieces, kits):
-    found = run(
-        pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.0), lambda p, k: k.theirs.SGD(0.0, parameters=p)
-    )
+    found = run(pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.0), lambda p, k: k.theirs.SGD(0.0, parameters=p))
     assert found.outcome is Outcome.ERROR
     assert "proves nothing" in found.reason
 
@@ -504,15 +486,9 @@ BUILDERS = {
     "the model, without a telling name": ("m: SGD(m.parameters(), 0.05)", "m: SGD(m.parameters(), 0.05)"),
     "the model": ("model: SGD(model.parameters(), 0.05)", "parameters, model: SGD(model.parameters(), 0.05)"),
     "a rate": ("params, lr: SGD(params, lr)", "parameters, learning_rate: SGD(parameters, learning_rate)"),
-    "a rate in the port": (
-        "params: SGD(params, 0.05)",
-        "parameters, learning_rate: SGD(parameters, learning_rate)",
-    ),
+    "a rate in the port": ("params: SGD(params, 0.05)", "parameters, learning_rate: SGD(parameters, learning_rate)"),
     "a rate in the reference": ("params, lr: SGD(params, lr)", "parameters: SGD(parameters, 0.05)"),
-    "a rate with a default": (
-        "params, lr=0.05: SGD(params, lr)",
-        "p, learning_rate=0.05: SGD(p, learning_rate)",
-    ),
+    "a rate with a default": ("params, lr=0.05: SGD(params, lr)", "p, learning_rate=0.05: SGD(p, learning_rate)"),
 }
 
 
@@ -520,8 +496,7 @@ BUILDERS = {
 def test_builders_are_called_with_what_they_ask_for(pieces, kits, name):
     ours, theirs = (f"lambda {text}" for text in BUILDERS[name])
     found = pieces.optimizers(
-        eval(ours, {"SGD": kits.ours.SGD}),
-        eval(theirs, {"SGD": lambda p, rate: kits.theirs.SGD(rate, parameters=p)}),
+        eval(ours, {"SGD": kits.ours.SGD}), eval(theirs, {"SGD": lambda p, rate: kits.theirs.SGD(rate, parameters=p)})
     )
     assert found.outcome is Outcome.PASS, found.reason
 

@@ -139,10 +139,7 @@ _POOL = (("kernel-size", "3", "2"), ("stride", "3", "1"), ("padding", "0", "1"))
 
 def _convolutions():
     for axes in (1, 2, 3):
-        for ours, theirs in (
-            (f"Conv{axes}d", f"Conv{axes}D"),
-            (f"ConvTranspose{axes}d", f"Conv{axes}DTranspose"),
-        ):
+        for ours, theirs in ((f"Conv{axes}d", f"Conv{axes}D"), (f"ConvTranspose{axes}d", f"Conv{axes}DTranspose")):
             for code, one, other, argument in _CONVOLUTION:
                 given = "" if code == "kernel-size" else ", kernel_size=3"
                 yield (f"t.{ours}(4, 4{given}, {argument.format(one)})", f"p.{theirs}(4, 4{given}, {argument.format(other)})",
@@ -162,21 +159,9 @@ def _pools():
                 size, stride, padding = given.values()
                 if code == "padding" and theirs == "AvgPool":
                     padding += ", exclusive=False"
-                yield (
-                    f"t.{ours}{axes}d(3, 3, 0)",
-                    f"p.{theirs}{axes}D({size}, {stride}, {padding})",
-                    code,
-                    one,
-                    other,
-                )
+                yield (f"t.{ours}{axes}d(3, 3, 0)", f"p.{theirs}{axes}D({size}, {stride}, {padding})", code, one, other)
         for name in ("MaxPool", "AvgPool"):
-            yield (
-                f"t.{name}{axes}d(3, 2, ceil_mode=True)",
-                f"p.{name}{axes}D(3, 2)",
-                "ceil-mode",
-                "True",
-                "False",
-            )
+            yield (f"t.{name}{axes}d(3, 2, ceil_mode=True)", f"p.{name}{axes}D(3, 2)", "ceil-mode", "True", "False")
         yield f"t.MaxPool{axes}d(3, 2, dilation=2)", f"p.MaxPool{axes}D(3, 2)", "dilation", "2", "1"
         yield (
             f"t.AvgPool{axes}d(3, 2, 1)",
@@ -196,13 +181,7 @@ def _pools():
             yield f"t.LPPool{axes}d(2, 3)", f"p.LPPool{axes}D(2, 2, 3)", "kernel-size", "3", "2"
             yield f"t.LPPool{axes}d(2, 3)", f"p.LPPool{axes}D(2, 3, 2)", "stride", "3", "2"
             yield f"t.LPPool{axes}d(2, 3)", f"p.LPPool{axes}D(1, 3)", "norm-type", "2", "1"
-            yield (
-                f"t.LPPool{axes}d(2, 3, ceil_mode=True)",
-                f"p.LPPool{axes}D(2, 3)",
-                "ceil-mode",
-                "True",
-                "False",
-            )
+            yield (f"t.LPPool{axes}d(2, 3, ceil_mode=True)", f"p.LPPool{axes}D(2, 3)", "ceil-mode", "True", "False")
 
 
 def _norms():
@@ -211,13 +190,7 @@ def _norms():
             ours, theirs = f"t.{family}{axes}d(4{extra}", f"p.{family}{axes}D(4"
             yield f"{ours})", f"{theirs}, epsilon=1.1e-5)", "epsilon", "1e-05", "1.1e-05"
             yield f"{ours})", f"{theirs}, weight_attr=False, bias_attr=False)", "affine", "True", "False"
-        yield (
-            f"t.BatchNorm{axes}d(4, momentum=0.01)",
-            f"p.BatchNorm{axes}D(4, 0.01)",
-            "momentum",
-            "0.01",
-            "0.01",
-        )
+        yield (f"t.BatchNorm{axes}d(4, momentum=0.01)", f"p.BatchNorm{axes}D(4, 0.01)", "momentum", "0.01", "0.01")
         yield f"t.BatchNorm{axes}d(4)", f"p.BatchNorm{axes}D(4, bias_attr=False)", "bias", "True", "False"
         yield (f"t.InstanceNorm{axes}d(4, affine=True, track_running_stats=True)", f"p.InstanceNorm{axes}D(4)", "statistics",
                "True", "")  # fmt: skip

@@ -24,9 +24,7 @@ def test_the_twins_of_the_shipped_cases_differ_in_nothing(live, name):
 
 
 def test_a_faithful_port_over_its_calls_differs_in_nothing(live):
-    ours, theirs = (
-        importlib.import_module(f"alignment.mobilenet_v3.{side}_side") for side in ("torch", "paddle")
-    )
+    ours, theirs = (importlib.import_module(f"alignment.mobilenet_v3.{side}_side") for side in ("torch", "paddle"))
     reference, port = live.equal(ours.build_model(num_classes=10), theirs.build_model(num_classes=10))
     reference.eval()
     port.eval()
@@ -79,11 +77,7 @@ def test_functions_in_place_of_layers_and_time_in_place_of_batches_are_no_findin
     class Port(paddle.nn.Layer):
         def __init__(self):
             super().__init__()
-            self.embed, self.lstm, self.head = (
-                paddle.nn.Embedding(9, 4),
-                paddle.nn.LSTM(4, 6),
-                paddle.nn.Linear(6, 2),
-            )
+            self.embed, self.lstm, self.head = (paddle.nn.Embedding(9, 4), paddle.nn.LSTM(4, 6), paddle.nn.Linear(6, 2))
             self.late = paddle.nn.LeakyReLU(0.01)
             self.alpha, self.momentum, self.dim = 2.0, 0.9, -1
 
@@ -155,11 +149,7 @@ def test_only_matched_calls_with_other_inputs_and_names_are_doubted(live):
     class Port(paddle.nn.Layer):
         def __init__(self):
             super().__init__()
-            self.fc, self.second, self.out = (
-                paddle.nn.Linear(4, 4),
-                paddle.nn.Sigmoid(),
-                paddle.nn.Linear(4, 4),
-            )
+            self.fc, self.second, self.out = (paddle.nn.Linear(4, 4), paddle.nn.Sigmoid(), paddle.nn.Linear(4, 4))
 
         def forward(self, x):
             return self.out(self.second(paddle.tanh(self.fc(x)) * 2))
@@ -220,16 +210,19 @@ def test_classes_of_ones_own_are_paired_by_what_they_hold(live):
     theirs = paddle.LayerDict({"blocks": build(paddle.Layer, paddle.Linear, drop_prob=0.3, heads=4)})
     found = live.check(*live.equal(ours, theirs))
     assert [(one.code, one.reference_path, one.port_path, one.harmless) for one in found] == [
-        ("dropout", "stage", "blocks", False), ("heads", "stage", "blocks", True),
-    ]  # fmt: skip
+        ("dropout", "stage", "blocks", False),
+        ("heads", "stage", "blocks", True),
+    ]
 
 
 def test_transformer_layers_are_paired_by_the_attention_they_hold(live):
-    ours, theirs = live.equal(*live.built(
-        "t.ModuleDict({'enc': t.TransformerEncoder(t.TransformerEncoderLayer(8, 2, 16), 2, enable_nested_tensor=False)})",
-        "p.LayerDict({'enc': p.TransformerEncoder(p.TransformerEncoderLayer(8, 2, 16, dropout=0.2, attn_dropout=0.1, act_dropout=0.1, "
-        "normalize_before=True), 2)})",
-    ))  # fmt: skip
+    ours, theirs = live.equal(
+        *live.built(
+            "t.ModuleDict({'enc': t.TransformerEncoder(t.TransformerEncoderLayer(8, 2, 16), 2, enable_nested_tensor=False)})",
+            "p.LayerDict({'enc': p.TransformerEncoder(p.TransformerEncoderLayer(8, 2, 16, dropout=0.2, attn_dropout=0.1, act_dropout=0.1, "
+            "normalize_before=True), 2)})",
+        )
+    )
     wanted = ("norm-order", ""), ("dropout", ".dropout1"), ("dropout", ".dropout2")
     assert grave(live.check(ours, theirs)) == [
         (code, f"enc.layers.{number}{leaf}") for number in (0, 1) for code, leaf in wanted
@@ -240,14 +233,9 @@ def test_an_argument_that_explains_a_missing_parameter_is_told_alone(live):
     from tipchain.parity.locate.matching import LayerPair
     from tipchain.parity.preflight import check
 
-    ours, theirs = live.built(
-        "t.Sequential(t.Conv2d(4, 4, 3))", "p.Sequential(p.Conv2D(4, 4, 5, bias_attr=False))"
-    )
+    ours, theirs = live.built("t.Sequential(t.Conv2d(4, 4, 3))", "p.Sequential(p.Conv2D(4, 4, 5, bias_attr=False))")
     pairs = [LayerPair(reference="0", port="0", evidence="name")]
-    assert [one.code for one in check(ours, theirs, pairs) if one.kind != "environment"] == [
-        "kernel-size",
-        "bias",
-    ]
+    assert [one.code for one in check(ours, theirs, pairs) if one.kind != "environment"] == ["kernel-size", "bias"]
 
 
 def test_a_layer_used_twice_is_told_once_and_optimizers_come_last(live):
@@ -263,8 +251,10 @@ def test_a_layer_used_twice_is_told_once_and_optimizers_come_last(live):
                     paddle.optimizer.lr.StepDecay(0.1, 4)),
     )  # fmt: skip
     assert [(one.kind, one.code) for one in found] == [
-        ("argument", "negative-slope"), ("optimizer", "learning-rate"), ("scheduler", "step-size"),
-    ]  # fmt: skip
+        ("argument", "negative-slope"),
+        ("optimizer", "learning-rate"),
+        ("scheduler", "step-size"),
+    ]
 
 
 def test_a_base_rate_is_told_once(live, pair):
@@ -272,7 +262,9 @@ def test_a_base_rate_is_told_once(live, pair):
     optimizer = torch.optim.SGD(pair.reference.parameters(), lr=0.1)
     schedule = paddle.optimizer.lr.StepDecay(0.2, 3)
     found = live.check(
-        pair.reference, pair.port, optimizers=(optimizer, paddle.optimizer.SGD(schedule, pair.port.parameters())),
+        pair.reference,
+        pair.port,
+        optimizers=(optimizer, paddle.optimizer.SGD(schedule, pair.port.parameters())),
         schedulers=(torch.optim.lr_scheduler.StepLR(optimizer, 3), schedule),
-    )  # fmt: skip
+    )
     assert [(one.kind, one.code) for one in found] == [("scheduler", "base-rate")]

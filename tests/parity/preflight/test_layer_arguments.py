@@ -11,11 +11,7 @@ def findings(live, reference, port, shapes=None):
     from tipchain.parity.preflight import PairedLayers, check_layers
 
     return check_layers(
-        [
-            PairedLayers(
-                "ours", *live.built(reference, "None")[:1], "theirs", live.built("None", port)[1], shapes
-            )
-        ]
+        [PairedLayers("ours", *live.built(reference, "None")[:1], "theirs", live.built("None", port)[1], shapes)]
     )
 
 
@@ -78,10 +74,7 @@ def test_layers_of_different_kinds(live, reference, port, harmless):
 
 @pytest.mark.parametrize(
     ("reference", "port", "code"),
-    [
-        ("t.Dropout(0.1)", "p.Identity()", "missing-dropout"),
-        ("t.Identity()", "p.Dropout2D(0.1)", "extra-dropout"),
-    ],
+    [("t.Dropout(0.1)", "p.Identity()", "missing-dropout"), ("t.Identity()", "p.Dropout2D(0.1)", "extra-dropout")],
 )
 def test_an_identity_in_place_of_a_dropout(live, reference, port, code):
     (found,) = findings(live, reference, port)
@@ -118,7 +111,7 @@ def test_an_identity_in_place_of_a_dropout(live, reference, port, code):
         ("t.LSTM(3, 4)", "p.LSTM(3, 4)", (5, 5, 3), (5, 5, 3), None),
         ("t.MultiheadAttention(8, 2)", "p.MultiHeadAttention(8, 2)", (5, 2, 8), (5, 2, 8), "time-order"),
     ],
-)  # fmt: skip
+)
 def test_shapes_tell_what_arguments_alone_do_not(live, reference, port, ours, theirs, code):
     found = findings(live, reference, port, (ours, theirs))
     assert [one.code for one in found] == ([] if code is None else [code])
@@ -132,13 +125,15 @@ def test_a_momentum_is_given_as_paddle_has_it(live):
 
 def test_the_layers_in_a_transformers_layer_are_compared_too(live):
     found = findings(
-        live, "t.TransformerDecoderLayer(8, 2, 16, dropout=0.2)",
+        live,
+        "t.TransformerDecoderLayer(8, 2, 16, dropout=0.2)",
         "p.TransformerDecoderLayer(8, 2, 16, dropout=0.2, attn_dropout=0.0, layer_norm_eps=1e-6)",
-    )  # fmt: skip
+    )
     assert [(one.code, one.reference_path, one.port_path) for one in found] == [
-        ("dropout", "ours.self_attn", "theirs.self_attn"), ("dropout", "ours.multihead_attn", "theirs.cross_attn"),
+        ("dropout", "ours.self_attn", "theirs.self_attn"),
+        ("dropout", "ours.multihead_attn", "theirs.cross_attn"),
         *(("epsilon", f"ours.norm{number}", f"theirs.norm{number}") for number in (1, 2, 3)),
-    ]  # fmt: skip
+    ]
 
 
 def test_a_subclass_with_a_forward_of_its_own_may_do_what_its_arguments_do_not_say(live):

@@ -84,10 +84,12 @@ def test_how_a_weight_is_wrong_is_told(live, layers, change, code, text):
 
 
 def test_gates_and_projections_in_another_order_are_told(live):
-    ours, theirs = live.equal(*live.built(
-        "t.ModuleList([t.LSTM(3, 4), t.GRUCell(3, 4), t.MultiheadAttention(8, 2), t.Linear(4, 12)])",
-        "p.LayerList([p.LSTM(3, 4), p.GRUCell(3, 4), p.MultiHeadAttention(8, 2), p.Linear(4, 12)])",
-    ))  # fmt: skip
+    ours, theirs = live.equal(
+        *live.built(
+            "t.ModuleList([t.LSTM(3, 4), t.GRUCell(3, 4), t.MultiheadAttention(8, 2), t.Linear(4, 12)])",
+            "p.LayerList([p.LSTM(3, 4), p.GRUCell(3, 4), p.MultiHeadAttention(8, 2), p.Linear(4, 12)])",
+        )
+    )
     for tensor, order in ((theirs[0][0].cell.weight_ih, (0, 1, 3, 2)), (theirs[1].weight_hh, (1, 0, 2))):
         blocks = np.split(tensor.numpy(), len(order))
         put(tensor, np.concatenate([blocks[one] for one in order]))
@@ -134,8 +136,7 @@ def test_other_running_statistics_are_told(live):
 
 def test_weights_that_were_never_copied_are_one_finding(live):
     ours, theirs = live.built(
-        "t.Sequential(*[t.Linear(8, 8) for _ in range(4)])",
-        "p.Sequential(*[p.Linear(8, 8) for _ in range(4)])",
+        "t.Sequential(*[t.Linear(8, 8) for _ in range(4)])", "p.Sequential(*[p.Linear(8, 8) for _ in range(4)])"
     )
     for layer in theirs:
         put(layer.bias, np.arange(8))
@@ -193,8 +194,9 @@ def test_a_whole_model_that_is_frozen_is_told_once(live, pair):
 
 
 def test_layers_in_no_pair_are_told_and_fail_nothing(live):
-    ours, theirs = live.built("t.ModuleDict({'qkv': t.Linear(4, 12)})",
-                              "p.LayerDict({name: p.Linear(4, 4) for name in 'qkv'})")  # fmt: skip
+    ours, theirs = live.built(
+        "t.ModuleDict({'qkv': t.Linear(4, 12)})", "p.LayerDict({name: p.Linear(4, 4) for name in 'qkv'})"
+    )
     for number, name in enumerate("qkv"):
         for leaf in ("weight", "bias"):
             rows = getattr(ours["qkv"], leaf).detach().numpy()[4 * number : 4 * number + 4]
@@ -211,10 +213,7 @@ def test_layers_in_no_pair_are_told_and_fail_nothing(live):
 
 def flags(reference, port, pairs=(), *, dtypes=True):
     layers = pair_layers(reference, port)
-    made = [
-        (one.reference, reference.get_submodule(one.reference), one.port, port[int(one.port)])
-        for one in layers
-    ]
+    made = [(one.reference, reference.get_submodule(one.reference), one.port, port[int(one.port)]) for one in layers]
     tensors = Tensors(reference, port, layers) if dtypes else None
     return check_flags(reference, port, [*made, *pairs], tensors)
 
@@ -287,9 +286,7 @@ class TestMatricesKeptElsewhere:
                 without = {"bias_attr": False} if torch_keeps else {"bias": False}
                 base = paddle.nn if torch_keeps else torch.nn
                 self.project = base.Linear(6, 4, **without)
-                self.scale = (
-                    self.create_parameter([1]) if torch_keeps else torch.nn.Parameter(torch.tensor(0.5))
-                )
+                self.scale = self.create_parameter([1]) if torch_keeps else torch.nn.Parameter(torch.tensor(0.5))
 
         class Own(torch.nn.Module if torch_keeps else paddle.nn.Layer):
             def __init__(self):

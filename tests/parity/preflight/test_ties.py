@@ -20,9 +20,7 @@ class Reference(torch.nn.Module):
         self.norm = torch.nn.LayerNorm(5)
         if tied != "function":
             self.head = torch.nn.Linear(5, 11, bias=False)
-            self.head.weight = (
-                self.wte.weight if tied == "layer" else torch.nn.Parameter(self.wte.weight.clone())
-            )
+            self.head.weight = self.wte.weight if tied == "layer" else torch.nn.Parameter(self.wte.weight.clone())
 
 
 class Port(paddle.nn.Layer):
@@ -46,9 +44,7 @@ def test_a_tie_that_the_port_has_not_is_found(tied):
     assert found.code == "tied-weights"
     assert found.port_path == ""
     assert not found.harmless
-    assert (
-        "`wte.weight`, `out.weight` of the port hold the same values but are trained apart" in found.message
-    )
+    assert "`wte.weight`, `out.weight` of the port hold the same values but are trained apart" in found.message
     assert (found.reference, found.port) == ("one tensor", "2 tensors")
 
 
@@ -59,9 +55,7 @@ def test_a_tie_that_the_reference_has_not_is_found():
     assert found.fix == "give `wte.weight`, `head.weight` tensors of their own"
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs"), [("function", "function"), ("layer", "function"), ("apart", "apart")]
-)
+@pytest.mark.parametrize(("ours", "theirs"), [("function", "function"), ("layer", "function"), ("apart", "apart")])
 def test_what_both_share_or_both_do_not_is_no_finding(ours, theirs):
     reference = Reference(ours)
     assert check_ties(reference, Port(reference, theirs)) == []

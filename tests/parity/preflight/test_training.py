@@ -78,10 +78,7 @@ CHANGED = (
 
 def built(live, pair, ours, theirs):
     made = []
-    for model, package, text in (
-        (pair.reference, "torch.optim", ours),
-        (pair.port, "paddle.optimizer", theirs),
-    ):
+    for model, package, text in ((pair.reference, "torch.optim", ours), (pair.port, "paddle.optimizer", theirs)):
         made.append(eval(f"{package}.{text}", {"torch": live.torch, "paddle": live.paddle, "m": model}))
     return made
 
@@ -96,9 +93,7 @@ def test_optimizers_made_alike_differ_in_nothing(live, pair, ours, theirs):
 
 
 @pytest.mark.parametrize(("ours", "theirs", "code", "expected", "actual"), CHANGED)
-def test_a_changed_setting_of_an_optimizer_is_the_one_finding(
-    live, pair, ours, theirs, code, expected, actual
-):
+def test_a_changed_setting_of_an_optimizer_is_the_one_finding(live, pair, ours, theirs, code, expected, actual):
     (found,) = findings(live, pair, ours, theirs)
     assert (found.code, found.kind, found.harmless) == (code, "optimizer", False)
     assert expected in found.reference
@@ -108,16 +103,16 @@ def test_a_changed_setting_of_an_optimizer_is_the_one_finding(
 
 def test_which_parameters_are_decayed_is_told_by_name(live, pair):
     (found,) = findings(
-        live, pair, f"AdamW([{{'params': {W}}}, {{'params': {V}, 'weight_decay': 0.0}}], lr=0.1)",
+        live,
+        pair,
+        f"AdamW([{{'params': {W}}}, {{'params': {V}, 'weight_decay': 0.0}}], lr=0.1)",
         "AdamW(0.1, parameters=m.parameters())",
-    )  # fmt: skip
+    )
     assert "0.bias, 1.weight, 1.bias, 2.bias" in found.message
 
 
 def test_a_regularizer_of_a_parameter_comes_before_the_optimizers(live, pair):
-    ours, theirs = built(
-        live, pair, SGD.format(", weight_decay=1e-4"), MOMENTUM.format(", weight_decay=1e-4")
-    )
+    ours, theirs = built(live, pair, SGD.format(", weight_decay=1e-4"), MOMENTUM.format(", weight_decay=1e-4"))
     pair.port[0].weight.regularizer = live.paddle.regularizer.L2Decay(0.5)
     (found,) = check_optimizers(ours, theirs, pair.reference, pair.port, pair.layers)
     assert (found.code, found.port) == ("weight-decay", "weight_decay=0.5 (l2)")
@@ -125,9 +120,7 @@ def test_a_regularizer_of_a_parameter_comes_before_the_optimizers(live, pair):
 
 
 def test_what_is_known_to_differ_but_little_fails_nothing(live, pair):
-    (found,) = findings(
-        live, pair, "Adamax(m.parameters(), lr=0.1)", "Adamax(0.1, parameters=m.parameters())"
-    )
+    (found,) = findings(live, pair, "Adamax(m.parameters(), lr=0.1)", "Adamax(0.1, parameters=m.parameters())")
     assert (found.code, found.harmless) == ("epsilon-in-norm", True)
     clip = "Momentum(0.1, 0.9, m.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))"
     (found,) = findings(live, pair, SGD.format(""), clip)
@@ -147,9 +140,7 @@ def test_what_is_known_to_differ_but_little_fails_nothing(live, pair):
 def test_the_pairs_that_follow_torchs_formulas_differ_in_nothing(live, pair, arguments):
     from tipchain.pairs import paddle_optimizers, torch_optimizers
 
-    ours = torch_optimizers.build_optimizer(
-        pair.reference.parameters(), 0.1, model=pair.reference, **arguments
-    )
+    ours = torch_optimizers.build_optimizer(pair.reference.parameters(), 0.1, model=pair.reference, **arguments)
     theirs = paddle_optimizers.build_optimizer(pair.port.parameters(), 0.1, model=pair.port, **arguments)
     assert check_optimizers(ours, theirs, pair.reference, pair.port, pair.layers) == []
 
@@ -190,10 +181,12 @@ ALIKE = (
     ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 25, 0.5 / 25e4)"),
     ("CyclicLR(o, 0.1, 0.5, 3)", "CyclicLR(0.1, 0.5, 3)"),
     ("ReduceLROnPlateau(o)", "ReduceOnPlateau(0.1)"),
-    ("SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 4), S.CosineAnnealingLR(o, 9)], [4])",
-     "LinearWarmup(L.CosineAnnealingDecay(0.1, 9), 4, 0.01, 0.1)"),
+    (
+        "SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 4), S.CosineAnnealingLR(o, 9)], [4])",
+        "LinearWarmup(L.CosineAnnealingDecay(0.1, 9), 4, 0.01, 0.1)",
+    ),
     ("StepLR(o, 3)", "ExponentialDecay(0.2, 0.9)"),  # other types: the rates themselves are compared elsewhere
-)  # fmt: skip
+)
 OTHER = (
     ("StepLR(o, 3)", "StepDecay(0.2, 3)", "base-rate", "0.1", "0.2"),
     ("StepLR(o, 3)", "StepDecay(0.1, 4)", "step-size", "3", "4"),

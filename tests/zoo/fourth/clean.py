@@ -43,13 +43,7 @@ class FourthClean:
     def build(self, *, double: bool = False) -> ThirdPair:
         """Return the pair; a recurrent layer of Paddle's has gradients in train mode alone."""
         how = {"training": self.family == "crnn"} | dict(self.how)
-        return pair(
-            self.family,
-            port_edits=self.port_edits,
-            reference_edits=self.reference_edits,
-            double=double,
-            **how,
-        )
+        return pair(self.family, port_edits=self.port_edits, reference_edits=self.reference_edits, double=double, **how)
 
 
 def _port(name: str, *edits: tuple[str, str], **how: Any) -> FourthClean:

@@ -13,15 +13,13 @@ DROPOUT = r"dropout"
 RATE = r"probab|\bp\b|\brate"
 SCALE = r"\bscal|factor|multipl|\bdivi|sqrt|\*\*|\bratio|\btimes\b"
 RELU = r"relu"
-STOPPED = r"detach|stop_gradient|no_grad|stops?\b|\bcut|frozen|trainable|not learned|gradient (does not|flows|passes|reach)"
-MISSING_DETACH = (
-    r"detach|stop_gradient|no_grad|stops?\b|\bcut|gradient.*(flow|pass|reach)|(flow|pass|reach).*gradient"
+STOPPED = (
+    r"detach|stop_gradient|no_grad|stops?\b|\bcut|frozen|trainable|not learned|gradient (does not|flows|passes|reach)"
 )
+MISSING_DETACH = r"detach|stop_gradient|no_grad|stops?\b|\bcut|gradient.*(flow|pass|reach)|(flow|pass|reach).*gradient"
 
 
-def _fault(
-    part: str, kind: str, name: str, where: str, says: Any, *edits: tuple[str, str], **how: Any
-) -> FourthFault:
+def _fault(part: str, kind: str, name: str, where: str, says: Any, *edits: tuple[str, str], **how: Any) -> FourthFault:
     """Make a fault; ``where`` holds the paths apart by spaces, a dot is the model."""
     return FourthFault(
         id=name,
@@ -289,6 +287,4 @@ STEREO = (
     _layer("left out", "stereo-dilation", "refine.conv1", r"dilat|padding", ("padding=2, dilation=2", "padding=1")),
 )  # fmt: skip
 
-MODELS = (
-    *RETINA, *DEEPLAB, *CRNN, *TTS, *PIX2PIX, *DIN, *DIFFUSION, *VITREL, *RETENTION, *VAE, *ARCFACE, *STEREO,
-)  # fmt: skip
+MODELS = (*RETINA, *DEEPLAB, *CRNN, *TTS, *PIX2PIX, *DIN, *DIFFUSION, *VITREL, *RETENTION, *VAE, *ARCFACE, *STEREO)

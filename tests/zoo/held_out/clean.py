@@ -41,9 +41,7 @@ def _learning(optimizer: str, scheduler: str = "", loss: str = "ce", family: str
 _SERIES, _IMAGE = _args(3, 6, 8), _args(2, 3, 8, 8)
 VARIANTS: Mapping[str, tuple[Any, Any, Any]] = {
     "kernel-attention": (v.StackTorch, lambda: v.StackPaddle(v.KernelAttention), _SERIES),
-    "kernel-attention-causal": (
-        lambda: v.StackTorch(True), lambda: v.StackPaddle(v.KernelAttention, True), _SERIES
-    ),
+    "kernel-attention-causal": (lambda: v.StackTorch(True), lambda: v.StackPaddle(v.KernelAttention, True), _SERIES),
     "separate-by-einsum": (v.StackTorch, lambda: v.StackPaddle(v.SeparateAttention), _SERIES),
     "interleaved-qkv": (v.StackTorch, lambda: v.StackPaddle(v.InterleavedAttention), _SERIES),
     "built-in-attention": (v.BuiltInTorch, v.BuiltInPaddle, _SERIES),
@@ -59,19 +57,21 @@ VARIANTS: Mapping[str, tuple[Any, Any, Any]] = {
     "no-layers-at-all": (v.WeightNormTorch, v.HooksPaddle, _args(2, 3, 7)),
     "encoder-by-hand": (v.EncoderTorch, v.EncoderPaddle, _SERIES),
     "encoder-by-hand-prenorm": (lambda: v.EncoderTorch(True), lambda: v.EncoderPaddle(True), _SERIES),
-}  # fmt: skip
+}
 LEARNING: Mapping[str, Callable[[], Pair]] = {
     "learns-sgd": partial(_learning, "sgd right", "steps right"),
     "learns-adam-cosine": partial(_learning, "adam right", "cosine right", "smooth right"),
     "learns-adamw-groups": partial(_learning, "adamw right", "warm-up right", "weights right"),
     "learns-polynomial": partial(_learning, "sgd right", "polynomial right", "ignore right", "vit"),
     "learns-focal": partial(_learning, "adam right", "", "focal right", "convnext"),
-}  # fmt: skip
+}
 SECOND_CLEAN: Mapping[str, Callable[[], Pair]] = {
     **{f"second-{name}-eval": partial(build, name) for name in SECOND},
     **{f"second-{name}-train": partial(build, name, training=True) for name in TRAINABLE},
     **{f"variant-{name}": partial(_alike, *made) for name, made in VARIANTS.items()},
-    **{f"variant-{name}-train": partial(_alike, *VARIANTS[name], training=True)
-       for name in ("gates-by-formula", "channels-last", "series-as-image", "encoder-by-hand-prenorm")},
+    **{
+        f"variant-{name}-train": partial(_alike, *VARIANTS[name], training=True)
+        for name in ("gates-by-formula", "channels-last", "series-as-image", "encoder-by-hand-prenorm")
+    },
     **LEARNING,
-}  # fmt: skip
+}

@@ -10,14 +10,7 @@ import paddle
 import torch
 
 from zoo import pairs
-from zoo.held_out import (
-    fields_paddle,
-    fields_torch,
-    streams_paddle,
-    streams_torch,
-    tokens_paddle,
-    tokens_torch,
-)
+from zoo.held_out import fields_paddle, fields_torch, streams_paddle, streams_torch, tokens_paddle, tokens_torch
 from zoo.pairs import Family
 
 Make = Callable[[np.random.Generator], dict[str, Any]]
@@ -55,9 +48,11 @@ def _noises(random: np.random.Generator) -> dict[str, Any]:
 def _family(name: str, modules: tuple[Any, Any], inputs: Make, classes: int = 0, **options: Any) -> Family:
     ours, theirs = modules
     return Family(
-        reference=lambda: getattr(ours, name)(**options), port=lambda: getattr(theirs, name)(**options),
-        inputs=inputs, classes=classes,
-    )  # fmt: skip
+        reference=lambda: getattr(ours, name)(**options),
+        port=lambda: getattr(theirs, name)(**options),
+        inputs=inputs,
+        classes=classes,
+    )
 
 
 TOKENS = (tokens_torch, tokens_paddle)
@@ -81,12 +76,14 @@ SECOND: Mapping[str, Family] = {
     "points": _family("PointNet", FIELDS, _normal(4, 20, 3), 5),
     "captioner": _family("Captioner", STREAMS, _two_texts(19)),
     "crf": _family(
-        "Tagger", STREAMS, lambda random: {"words": random.integers(0, 25, (3, 6)), "tags": random.integers(0, 4, (3, 6))}
+        "Tagger",
+        STREAMS,
+        lambda random: {"words": random.integers(0, 25, (3, 6)), "tags": random.integers(0, 4, (3, 6))},
     ),
     "tcn": _family("Tcn", STREAMS, _normal(3, 14, 3), 4),
     "fm": _family("DeepFm", STREAMS, _table),
     "tied": _family("TiedAutoencoder", STREAMS, _normal(5, 20)),
-}  # fmt: skip
+}
 
 
 def build(name: str, seed: int = 0, *, training: bool = False) -> pairs.Pair:
@@ -121,9 +118,7 @@ def _weighted_ours(output: Any, labels: Any) -> Any:
 
 
 def _weighted(output: Any, labels: Any) -> Any:
-    return paddle.nn.functional.cross_entropy(
-        output, labels, weight=paddle.to_tensor(WEIGHTS, dtype=output.dtype)
-    )
+    return paddle.nn.functional.cross_entropy(output, labels, weight=paddle.to_tensor(WEIGHTS, dtype=output.dtype))
 
 
 def _focal_ours(output: Any, labels: Any) -> Any:
@@ -152,7 +147,7 @@ SECOND_LOSSES: Mapping[str, tuple[Any, Any]] = {
     "softmax before": (_ce(), lambda output, labels: _paddle_ce()(paddle.nn.functional.softmax(output), labels)),
     "focal right": (_focal_ours, _focal(2)),
     "focal gamma": (_focal_ours, _focal(1)),
-}  # fmt: skip
+}
 
 
 def _torch_groups(model_parameters: Any) -> list[dict[str, Any]]:
@@ -176,9 +171,7 @@ def _torch(kind: str, **options: Any) -> Callable[..., Any]:
 
 
 def _paddle(kind: str, **options: Any) -> Callable[..., Any]:
-    return lambda parameters, rate=1e-2: getattr(paddle.optimizer, kind)(
-        rate, parameters=parameters, **options
-    )
+    return lambda parameters, rate=1e-2: getattr(paddle.optimizer, kind)(rate, parameters=parameters, **options)
 
 
 _SGD = _torch("SGD", lr=1e-2, momentum=0.9, weight_decay=1e-3)
@@ -232,4 +225,4 @@ SECOND_SCHEDULERS: Mapping[str, tuple[Any, Any]] = {
     "warm-up from zero": (_linear, lambda: _lr.LinearWarmup(1e-2, 4, 0.0, 1e-2)),
     "polynomial right": (_poly, lambda: _lr.PolynomialDecay(1e-2, 10, end_lr=0.0, power=0.9)),
     "polynomial power": (_poly, lambda: _lr.PolynomialDecay(1e-2, 10, end_lr=0.0)),
-}  # fmt: skip
+}

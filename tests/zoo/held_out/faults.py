@@ -52,11 +52,7 @@ class Expected:
         """Tell whether a diagnosis names the cause."""
         if diagnosis is None or diagnosis.code == "unknown":
             return False
-        said = (
-            f"{diagnosis.code} {diagnosis.message} {diagnosis.fix}".lower()
-            .replace("_", " ")
-            .replace("-", " ")
-        )
+        said = f"{diagnosis.code} {diagnosis.message} {diagnosis.fix}".lower().replace("_", " ").replace("-", " ")
         return any(word in said for word in self.words)
 
 
@@ -89,9 +85,7 @@ def _in(
 ) -> Expected:
     """A fault in the code of a layer's forward."""
     plain = f"{family}-{path.rpartition('.')[2] or 'net'}-{fault.replace(' ', '-')}"
-    return Expected(
-        id=plain, family=family, where=(path, *also), words=words, plant=(code(path, fault),), **options
-    )
+    return Expected(id=plain, family=family, where=(path, *also), words=words, plant=(code(path, fault),), **options)
 
 
 def _one(
@@ -107,9 +101,7 @@ def _one(
     return Expected(id=name, family=family, where=(path, *also), words=words, plant=(plant,), **options)
 
 
-def _training(
-    name: str, part: str, words: tuple[str, ...], family: str = "shuffle", **options: Any
-) -> Expected:
+def _training(name: str, part: str, words: tuple[str, ...], family: str = "shuffle", **options: Any) -> Expected:
     return Expected(id=name, family=family, where=(part,), words=words, part=part, mode=TRAIN, **options)
 
 

@@ -112,9 +112,7 @@ class LinkNet(nn.Layer):
         if self.fault == "nearest":
             up = F.interpolate(d, scale_factor=2, mode="nearest")
         else:
-            up = F.interpolate(
-                d, scale_factor=2, mode="bilinear", align_corners=self.fault == "align corners"
-            )
+            up = F.interpolate(d, scale_factor=2, mode="bilinear", align_corners=self.fault == "align corners")
         parts = [up, full] if self.fault == "other order" else [full, up]
         y = self.mask(F.relu(self.fuse(paddle.concat(parts, axis=1))))
         return y if self.fault == "no sigmoid" else F.sigmoid(y)
@@ -223,9 +221,7 @@ class ShuffleUnit(nn.Layer):
 class ShuffleNet(nn.Layer):
     def __init__(self, dim=12, classes=5):
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2D(3, dim, 3, 2, 1, bias_attr=False), nn.BatchNorm2D(dim), nn.Hardswish()
-        )
+        self.stem = nn.Sequential(nn.Conv2D(3, dim, 3, 2, 1, bias_attr=False), nn.BatchNorm2D(dim), nn.Hardswish())
         self.maxpool = nn.MaxPool2D(3, 2, 1)
         self.units = nn.Sequential(*(ShuffleUnit(dim) for _ in range(3)))
         self.fc = nn.Linear(dim, classes)
@@ -258,10 +254,7 @@ class DenseNet(nn.Layer):
         self.pool0 = nn.MaxPool2D(3, 2, ceil_mode=True)
         self.block1 = nn.Sequential(*(DenseLayer(8 + i * growth, growth) for i in range(3)))
         self.transition = nn.Sequential(
-            nn.BatchNorm2D(20),
-            nn.ReLU(),
-            nn.Conv2D(20, 10, 1, bias_attr=False),
-            nn.AvgPool2D(3, 2, 1, exclusive=False),
+            nn.BatchNorm2D(20), nn.ReLU(), nn.Conv2D(20, 10, 1, bias_attr=False), nn.AvgPool2D(3, 2, 1, exclusive=False)
         )
         self.block2 = nn.Sequential(*(DenseLayer(10 + i * growth, growth) for i in range(2)))
         self.norm5 = nn.BatchNorm2D(18)
@@ -326,11 +319,7 @@ class ShiftNet(nn.Layer):
         x = self.fc(x)
         if self.fault == "frames before samples":
             return x.reshape([t, b, -1]).mean(0)
-        return (
-            x.reshape([b, t, -1]).max(1)
-            if self.fault == "maximum of frames"
-            else x.reshape([b, t, -1]).mean(1)
-        )
+        return x.reshape([b, t, -1]).max(1) if self.fault == "maximum of frames" else x.reshape([b, t, -1]).mean(1)
 
 
 class ResBlock(nn.Layer):
@@ -338,11 +327,7 @@ class ResBlock(nn.Layer):
 
     def __init__(self, dim, scale=0.1):
         super().__init__()
-        self.conv1, self.act, self.conv2 = (
-            nn.Conv2D(dim, dim, 3, 1, 1),
-            nn.PReLU(dim),
-            nn.Conv2D(dim, dim, 3, 1, 1),
-        )
+        self.conv1, self.act, self.conv2 = (nn.Conv2D(dim, dim, 3, 1, 1), nn.PReLU(dim), nn.Conv2D(dim, dim, 3, 1, 1))
         self.scale = scale
 
     def forward(self, x):
@@ -366,9 +351,7 @@ class SuperResolution(nn.Layer):
         z = self.body(y)
         y = self.tail(self.up(z if self.fault == "no long skip" else y + z))
         mode = "bilinear" if self.fault == "bilinear" else "bicubic"
-        return paddle.clip(
-            y + self.mean + F.interpolate(x, scale_factor=2, mode=mode, align_corners=False), 0, 4
-        )
+        return paddle.clip(y + self.mean + F.interpolate(x, scale_factor=2, mode=mode, align_corners=False), 0, 4)
 
 
 class EqualLinear(nn.Layer):
@@ -377,9 +360,7 @@ class EqualLinear(nn.Layer):
     def __init__(self, ins, outs, bias=0.0):
         super().__init__()
         self.weight = self.create_parameter([ins, outs], default_initializer=nn.initializer.Normal())
-        self.bias = self.create_parameter(
-            [outs], is_bias=True, default_initializer=nn.initializer.Constant(bias)
-        )
+        self.bias = self.create_parameter([outs], is_bias=True, default_initializer=nn.initializer.Constant(bias))
         self.scale = 1 / math.sqrt(ins)
 
     def forward(self, x):

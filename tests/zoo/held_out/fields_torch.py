@@ -250,11 +250,7 @@ class ShiftNet(nn.Module):
 class ResBlock(nn.Module):
     def __init__(self, dim: int, scale: float = 0.1) -> None:
         super().__init__()
-        self.conv1, self.act, self.conv2 = (
-            nn.Conv2d(dim, dim, 3, 1, 1),
-            nn.PReLU(dim),
-            nn.Conv2d(dim, dim, 3, 1, 1),
-        )
+        self.conv1, self.act, self.conv2 = (nn.Conv2d(dim, dim, 3, 1, 1), nn.PReLU(dim), nn.Conv2d(dim, dim, 3, 1, 1))
         self.scale = scale
 
     def forward(self, x):

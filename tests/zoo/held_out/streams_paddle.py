@@ -76,9 +76,7 @@ class Crf(nn.Layer):
         for t in range(1, emissions.shape[1]):
             steps = alpha.unsqueeze(2) + matrix + emissions[:, t].unsqueeze(1)
             alpha = steps.max(1) if self.fault == "maximum for logsumexp" else paddle.logsumexp(steps, 1)
-            score = (
-                score + ((hot[:, t - 1] @ matrix) * hot[:, t]).sum(-1) + (hot[:, t] * emissions[:, t]).sum(-1)
-            )
+            score = score + ((hot[:, t - 1] @ matrix) * hot[:, t]).sum(-1) + (hot[:, t] * emissions[:, t]).sum(-1)
         total = paddle.logsumexp(alpha, 1)
         return score - total if self.fault == "sign" else total - score
 
@@ -158,11 +156,7 @@ class DeepFm(nn.Layer):
         self.register_buffer("offsets", paddle.to_tensor([0, 5, 12]))
         self.norm = nn.BatchNorm1D(numbers)
         self.deep = nn.Sequential(
-            nn.Linear(len(fields) * dim + numbers, 12),
-            nn.SELU(),
-            nn.Linear(12, 8),
-            nn.ELU(0.7),
-            nn.Linear(8, 1),
+            nn.Linear(len(fields) * dim + numbers, 12), nn.SELU(), nn.Linear(12, 8), nn.ELU(0.7), nn.Linear(8, 1)
         )
 
     def forward(self, categories, numbers):

@@ -119,11 +119,7 @@ class DeepFm(nn.Module):
         self.register_buffer("offsets", starts)
         self.norm = nn.BatchNorm1d(numbers)
         self.deep = nn.Sequential(
-            nn.Linear(len(fields) * dim + numbers, 12),
-            nn.SELU(),
-            nn.Linear(12, 8),
-            nn.ELU(0.7),
-            nn.Linear(8, 1),
+            nn.Linear(len(fields) * dim + numbers, 12), nn.SELU(), nn.Linear(12, 8), nn.ELU(0.7), nn.Linear(8, 1)
         )
 
     def forward(self, categories, numbers):

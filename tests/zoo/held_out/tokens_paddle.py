@@ -142,9 +142,7 @@ class WindowAttention(nn.Layer):
         scores = scores + bias.transpose([2, 0, 1]).unsqueeze(0)
         if mask is not None:
             windows = mask.shape[0]
-            scores = scores.reshape([b // windows, windows, self.heads, n, n]) + mask.unsqueeze(1).unsqueeze(
-                0
-            )
+            scores = scores.reshape([b // windows, windows, self.heads, n, n]) + mask.unsqueeze(1).unsqueeze(0)
             scores = scores.reshape([-1, self.heads, n, n])
         return self.proj((F.softmax(scores, axis=-1) @ v).transpose([0, 2, 1, 3]).reshape([b, n, c]))
 
@@ -180,9 +178,7 @@ class SwinBlock(nn.Layer):
                 for j, columns in enumerate(cuts):
                     regions[:, rows, columns] = 3 * i + j
             flat = into_windows(paddle.to_tensor(regions), window).squeeze(-1).numpy()
-            mask = paddle.to_tensor(
-                np.where(flat[:, None] != flat[:, :, None], -100.0, 0.0).astype("float32")
-            )
+            mask = paddle.to_tensor(np.where(flat[:, None] != flat[:, :, None], -100.0, 0.0).astype("float32"))
         self.register_buffer("mask", mask, persistable=False)
 
     def forward(self, x):
@@ -248,8 +244,9 @@ class Gpt(nn.Layer):
     def take(self, state):
         return {
             name: value.T if name.endswith(("qkv.weight", "proj.weight", "fc1.weight", "fc2.weight")) else value
-            for name, value in state.items() if name != "lm_head.weight"
-        }  # fmt: skip
+            for name, value in state.items()
+            if name != "lm_head.weight"
+        }
 
     def forward(self, tokens):
         positions = paddle.arange(tokens.shape[1])

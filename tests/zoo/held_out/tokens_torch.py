@@ -41,13 +41,7 @@ class SelfAttention(nn.Module):
 
 class Block(nn.Module):
     def __init__(
-        self,
-        dim: int,
-        heads: int,
-        eps: float,
-        approximate: str = "none",
-        causal: bool = False,
-        dropout: float = 0.0,
+        self, dim: int, heads: int, eps: float, approximate: str = "none", causal: bool = False, dropout: float = 0.0
     ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=eps)
@@ -180,9 +174,7 @@ class Swin(nn.Module):
 class Gpt(nn.Module):
     """Causal decoder with its output tied to its embedding."""
 
-    def __init__(
-        self, words: int = 31, dim: int = 16, heads: int = 2, depth: int = 2, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, words: int = 31, dim: int = 16, heads: int = 2, depth: int = 2, dropout: float = 0.0) -> None:
         super().__init__()
         self.wte = nn.Embedding(words, dim)
         self.wpe = nn.Embedding(12, dim)

@@ -28,7 +28,7 @@ class KernelAttention(pnn.Layer):
         return {
             f"{names[name.split('.')[0]]}.{name.split('.')[1]}": value.T if value.ndim == 2 else value
             for name, value in state.items()
-        }  # fmt: skip
+        }
 
     def forward(self, x):
         b, n, _c = x.shape
@@ -165,9 +165,11 @@ class PatchesPaddle(pnn.Layer):
 
     def take(self, state):
         return {
-            "to_tokens.weight": state["embed.weight"].reshape(8, 48).T, "to_tokens.bias": state["embed.bias"],
-            "classify.weight": state["fc.weight"].T, "classify.bias": state["fc.bias"],
-        }  # fmt: skip
+            "to_tokens.weight": state["embed.weight"].reshape(8, 48).T,
+            "to_tokens.bias": state["embed.bias"],
+            "classify.weight": state["fc.weight"].T,
+            "classify.bias": state["fc.bias"],
+        }
 
     def forward(self, x):
         x = self.to_tokens(pf.unfold(x, 4, strides=4).transpose([0, 2, 1]))
@@ -253,9 +255,7 @@ class NormsPaddle(pnn.Layer):
         x = self.instance(self.conv(x))
         x = x * pf.sigmoid(x)
         flat = x.flatten(1)
-        flat = (flat - flat.mean(1, keepdim=True)) * paddle.rsqrt(
-            flat.var(1, unbiased=False, keepdim=True) + 1e-5
-        )
+        flat = (flat - flat.mean(1, keepdim=True)) * paddle.rsqrt(flat.var(1, unbiased=False, keepdim=True) + 1e-5)
         x = flat.reshape(x.shape) * self.g.reshape([1, -1, 1, 1]) + self.b.reshape([1, -1, 1, 1])
         return self.last(pf.tanh(x))
 
@@ -282,10 +282,7 @@ class ReaderPaddle(pnn.Layer):
         self.out = pnn.Linear(5, 3)
 
     def take(self, state):
-        found = {
-            f"cell.{name}": state[f"rnn.{name}_l0"]
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        }
+        found = {f"cell.{name}": state[f"rnn.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
         return {
             **found,
             "table": state["embed.weight"],
@@ -312,8 +309,7 @@ class TimeMajorPaddle(pnn.Layer):
 
     def take(self, state):
         found = {
-            f"lstm.{name}_l0": state[f"rnn.{name}_l0"]
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            f"lstm.{name}_l0": state[f"rnn.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         }
         return {
             **found,
@@ -380,9 +376,7 @@ class EnlargeTorch(nn.Module):
         self.out = nn.Conv2d(3, 2, 3, padding=1, padding_mode="replicate")
 
     def forward(self, x):
-        return self.out(tf.leaky_relu(self.up(self.conv(x)), 0.1)) + tf.interpolate(
-            x, scale_factor=2.0, mode="nearest"
-        )
+        return self.out(tf.leaky_relu(self.up(self.conv(x)), 0.1)) + tf.interpolate(x, scale_factor=2.0, mode="nearest")
 
 
 class EnlargePaddle(pnn.Layer):
@@ -396,11 +390,7 @@ class EnlargePaddle(pnn.Layer):
     def forward(self, x):
         y = self.conv(x)
         b, c, h, w = y.shape
-        y = (
-            y.reshape([b, c // 4, 2, 2, h, w])
-            .transpose([0, 1, 4, 2, 5, 3])
-            .reshape([b, c // 4, 2 * h, 2 * w])
-        )
+        y = y.reshape([b, c // 4, 2, 2, h, w]).transpose([0, 1, 4, 2, 5, 3]).reshape([b, c // 4, 2 * h, 2 * w])
         y = paddle.maximum(y, 0.1 * y)
         y = self.out(pf.pad(y, [1, 1, 1, 1], mode="replicate"))
         return y + x.repeat_interleave(2, axis=2).repeat_interleave(2, axis=3)
@@ -489,12 +479,7 @@ class HooksPaddle(pnn.Layer):
         self.v, self.c = self.create_parameter([4, 6]), self.create_parameter([4])
 
     def take(self, state):
-        return {
-            "w": state["conv.weight"],
-            "b": state["conv.bias"],
-            "v": state["fc.weight"],
-            "c": state["fc.bias"],
-        }
+        return {"w": state["conv.weight"], "b": state["conv.bias"], "v": state["fc.weight"], "c": state["fc.bias"]}
 
     def forward(self, x):
         x = pf.softplus(pf.conv1d(x, self.w, self.b, padding=1))
@@ -506,9 +491,7 @@ class HooksPaddle(pnn.Layer):
 class EncoderTorch(nn.Module):
     def __init__(self, norm_first=False):
         super().__init__()
-        layer = nn.TransformerEncoderLayer(
-            8, 2, 16, 0.0, activation="gelu", batch_first=True, norm_first=norm_first
-        )
+        layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, activation="gelu", batch_first=True, norm_first=norm_first)
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
     def forward(self, x):
@@ -532,12 +515,12 @@ class EncoderPaddle(pnn.Layer):
         for i in range(2):
             get = lambda name: state[f"encoder.layers.{i}.{name}"]  # noqa: E731, B023
             own = {
-                "qkv.weight": get("self_attn.in_proj_weight"), "qkv.bias": get("self_attn.in_proj_bias"),
-                "proj.weight": get("self_attn.out_proj.weight"), "proj.bias": get("self_attn.out_proj.bias"),
-            }  # fmt: skip
-            found |= {
-                f"layers.{i}.attn.{key}": value for key, value in self.layers[i]["attn"].take(own).items()
+                "qkv.weight": get("self_attn.in_proj_weight"),
+                "qkv.bias": get("self_attn.in_proj_bias"),
+                "proj.weight": get("self_attn.out_proj.weight"),
+                "proj.bias": get("self_attn.out_proj.bias"),
             }
+            found |= {f"layers.{i}.attn.{key}": value for key, value in self.layers[i]["attn"].take(own).items()}
             for ours, theirs in (("ffn.0", "linear1"), ("ffn.2", "linear2")):
                 found[f"layers.{i}.{ours}.weight"] = get(f"{theirs}.weight").T
                 found[f"layers.{i}.{ours}.bias"] = get(f"{theirs}.bias")

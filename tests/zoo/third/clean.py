@@ -24,11 +24,7 @@ class ThirdClean:
     def build(self, *, double: bool = False) -> ThirdPair:
         """Return the pair."""
         return pair(
-            self.family,
-            reference_edits=self.reference_edits,
-            port_edits=self.port_edits,
-            double=double,
-            **self.how,
+            self.family, reference_edits=self.reference_edits, port_edits=self.port_edits, double=double, **self.how
         )
 
 

@@ -16,9 +16,7 @@ NET = "."
 """The net itself, in the lists below; its path is empty."""
 PARTS = ("layer", "loss", "optimizer", "scheduler", "data", "metric")
 CUT = "detach|stop_gradient|no_grad|no gradient|gradient is cut|gradient stops|does not flow|flows no|not reach|zero gradient"
-NUMBERS = re.compile(
-    r"(max\w*|mean|average)\s+(abs\w*\s+|rel\w*\s+)?(error|difference|deviation|distance|gap)"
-)
+NUMBERS = re.compile(r"(max\w*|mean|average)\s+(abs\w*\s+|rel\w*\s+)?(error|difference|deviation|distance|gap)")
 """How far off a layer is tells nothing of why."""
 
 
@@ -68,9 +66,7 @@ def planted(fault: ThirdFault, *, double: bool = False) -> ThirdPair:
     return pair(fault.family, port_edits=fault.edits, double=double, strict=False, **fault.how)
 
 
-def _fault(
-    part: str, name: str, where: str, words: str, texts: tuple[str, ...], built: bool, how: Any
-) -> ThirdFault:
+def _fault(part: str, name: str, where: str, words: str, texts: tuple[str, ...], built: bool, how: Any) -> ThirdFault:
     return ThirdFault(
         id=name,
         family=name.split("-", maxsplit=1)[0],

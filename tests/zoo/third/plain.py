@@ -39,12 +39,7 @@ def equal_masks() -> Iterator[None]:
         return x * torch.from_numpy(_kept(tuple(x.shape), p)).to(x.dtype) / (1 - p)
 
     def ours(
-        x: Any,
-        p: float = 0.5,
-        axis: Any = None,
-        training: bool = True,
-        mode: str = "upscale_in_train",
-        **_: Any,
+        x: Any, p: float = 0.5, axis: Any = None, training: bool = True, mode: str = "upscale_in_train", **_: Any
     ) -> Any:
         if not training:
             return x * (1 - p) if mode == "downscale_in_infer" else x
@@ -135,9 +130,7 @@ def measure(pair: ThirdPair, convert: Any, *, double: bool = False) -> tuple[dic
     return theirs, ours
 
 
-def _passed(
-    pair: ThirdPair, given: Any, paddle_given: Any, theirs: dict[str, Any], ours: dict[str, Any]
-) -> Any:
+def _passed(pair: ThirdPair, given: Any, paddle_given: Any, theirs: dict[str, Any], ours: dict[str, Any]) -> Any:
     """Run both models forward and backward, note outputs, loss and gradients of inputs, return torch's output."""
     (xs, labels), (ys, paddle_labels) = given, paddle_given
     for one in xs:
@@ -167,9 +160,7 @@ def _passed(
     for number, (x, y) in enumerate(zip(xs, ys, strict=True)):
         if x.is_floating_point():
             for side, one in ((theirs, x), (ours, y)):
-                side[f"input gradient {number}"] = (
-                    np.zeros(x.shape) if one.grad is None else one.grad.numpy().copy()
-                )
+                side[f"input gradient {number}"] = np.zeros(x.shape) if one.grad is None else one.grad.numpy().copy()
     return output
 
 
@@ -180,9 +171,10 @@ def _gradients(model: Any, convert: Any) -> dict[str, np.ndarray]:
         if one.grad is not None:
             values[name] = one.grad.numpy().copy()
     named = convert(values)
-    unlearned = convert({name: np.full(one.shape, np.nan) for name, one in values.items() if name in held} | {
-        name: one for name, one in values.items() if name not in held
-    })  # fmt: skip
+    unlearned = convert(
+        {name: np.full(one.shape, np.nan) for name, one in values.items() if name in held}
+        | {name: one for name, one in values.items() if name not in held}
+    )
     return {f"gradient {name}": one for name, one in named.items() if np.isnan(unlearned[name]).any()}
 
 
@@ -214,8 +206,7 @@ def distances(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, f
     """Return by name how far two sides are off, relative to the largest number; infinite where shapes differ."""
     off = {}
     steepest = max(
-        (float(np.abs(one).max(initial=0)) for name, one in theirs.items() if name.startswith("gradient")),
-        default=0,
+        (float(np.abs(one).max(initial=0)) for name, one in theirs.items() if name.startswith("gradient")), default=0
     )
     for name in theirs.keys() | ours.keys():
         if name not in theirs or name not in ours:

@@ -114,9 +114,7 @@ def fill(port: Any, values: Mapping[str, np.ndarray], *, strict: bool = True) ->
         if holder is not None and tuple(holder.shape) == tuple(value.shape):
             holder.set_value(np.array(value, order="C"))
         elif strict:
-            raise ValueError(
-                f"{name}: {None if holder is None else holder.shape} in the port, {value.shape} to load"
-            )
+            raise ValueError(f"{name}: {None if holder is None else holder.shape} in the port, {value.shape} to load")
 
 
 def pair(

@@ -244,9 +244,7 @@ def summary(results: Mapping[str, Mapping[str, Any]], of: str = "third") -> str:
         alarms = sum("raised" not in one and not one["passed"] for one in clean)
         rows += ["", f"equal pairs: {len(clean)}, alarms: {alarms}, raised: {raised}"]
     missed = [name for name, one in results.items() if not one.get("cause", one.get("passed", False))]
-    rows += (
-        ["", "not as it should be:", *(f"  {line(name, results[name])}" for name in missed)] if missed else []
-    )
+    rows += ["", "not as it should be:", *(f"  {line(name, results[name])}" for name in missed)] if missed else []
     return "\n".join(rows)
 
 

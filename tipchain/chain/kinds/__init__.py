@@ -117,10 +117,7 @@ _ALL = (
         title="a C++ server and a client that asks it; planned, not run",
         driver="test_serving_infer_cpp.sh",
         modes=(Mode.SERVING_INFER,),
-        marks=(
-            Mark(section="serving_infer_cpp_params"),
-            Mark(section="serving_params", name="*serving*cpp*"),
-        ),
+        marks=(Mark(section="serving_infer_cpp_params"), Mark(section="serving_params", name="*serving*cpp*")),
         module="tipchain.chain.kinds.serving_cpp",
     ),
     Kind(
@@ -196,9 +193,7 @@ def tell_kind(file: ParamFile, mode: Mode | None = None, chain: str | None = Non
         if chain not in KINDS:
             hint = did_you_mean(chain, KINDS)
             raise UsageError(
-                f"unknown kind of chain {chain!r}"
-                + (f", {hint}" if hint else "")
-                + f"\n  kinds: {', '.join(KINDS)}"
+                f"unknown kind of chain {chain!r}" + (f", {hint}" if hint else "") + f"\n  kinds: {', '.join(KINDS)}"
             )
         return Told(kind=KINDS[chain], reason="named by --chain")
     for kind in KINDS.values():

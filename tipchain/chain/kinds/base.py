@@ -76,9 +76,7 @@ class Chain:
         out: the original's folder of logs, below which its plans' logs are named; "" for the usual one.
     """
 
-    def __init__(
-        self, request: Request, *, kind: str, suite: str, model: str, python: Slot, out: str = ""
-    ) -> None:
+    def __init__(self, request: Request, *, kind: str, suite: str, model: str, python: Slot, out: str = "") -> None:
         options = request.options
         self.request, self.kind, self.suite, self.model = request, kind, suite, model
         self.findings: list[LintFinding] = []

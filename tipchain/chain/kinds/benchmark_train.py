@@ -22,14 +22,7 @@ from tipchain.chain.expand import expand
 from tipchain.chain.kinds.base import Chain, Request
 from tipchain.chain.kinds.lines import Layout, only_section
 from tipchain.chain.load import changed_text, device_changes
-from tipchain.chain.params import (
-    Slot,
-    check_folder_name,
-    parse_params,
-    plain_list,
-    shell_operator,
-    split_lines,
-)
+from tipchain.chain.params import Slot, check_folder_name, parse_params, plain_list, shell_operator, split_lines
 from tipchain.chain.plan import Command, Plan, Speed
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import Slots, checked_slots, has_word, legacy_slots, read_slots
@@ -86,15 +79,9 @@ DRIVERS: Mapping[str, Driver] = {
         null=("eval", "export_norm", "train_pact", "train_fpgm"),
         limits=("5m", "5m", "5m"),
     ),
-    "paddledetection": Driver(
-        section=(*_FIRST, "repeat", *_LAST), skip=4, units=("images/s", "images/s"), lists=True
-    ),
+    "paddledetection": Driver(section=(*_FIRST, "repeat", *_LAST), skip=4, units=("images/s", "images/s"), lists=True),
     "paddleseg": Driver(
-        section=(*_FIRST, *_LAST),
-        devices=("N1C1", "N1C8"),
-        skip=2,
-        units=("samples/s", "images/s"),
-        lists=True,
+        section=(*_FIRST, *_LAST), devices=("N1C1", "N1C8"), skip=2, units=("samples/s", "images/s"), lists=True
     ),
     "paddlevideo": Driver(
         section=(*_FIRST, *_LAST, "max_iters"),
@@ -170,9 +157,7 @@ def section_rules(driver: Driver) -> str:
     return f"={SECTION} " + " ".join(words)
 
 
-LAYOUTS: Sequence[Layout] = tuple(
-    Layout(suite=name, text=section_rules(driver)) for name, driver in DRIVERS.items()
-)
+LAYOUTS: Sequence[Layout] = tuple(Layout(suite=name, text=section_rules(driver)) for name, driver in DRIVERS.items())
 
 
 def plan(request: Request) -> Plan:
@@ -240,9 +225,7 @@ class _Maker(ABC):
         """Make the changes that all trainings share."""
         if self.suite.name == "paddleclas":
             self.replace_all(" -o DataLoader.Train.sampler.shuffle=False", " -o Global.print_batch_step=1")
-            self.replace_all(
-                "-o DataLoader.Train.loader.use_shared_memory=False", " -o Global.eval_during_train=False"
-            )
+            self.replace_all("-o DataLoader.Train.loader.use_shared_memory=False", " -o Global.eval_during_train=False")
         for role in self.driver.null:
             self.set(role, "null")
         if self.suite.name == "paddleclas" and (self.value("num_workers") or self.request.legacy):
@@ -325,15 +308,11 @@ class _Plan(_Maker):
         clean = list(self.lines)
         for run in runs:
             devices = self.devices(run)
-            profiles = (
-                (True, False) if len(run.gpus) == 1 and devices != "cpu" and self.profiles() else (False,)
-            )
+            profiles = (True, False) if len(run.gpus) == 1 and devices != "cpu" and self.profiles() else (False,)
             for profiled in profiles:
                 self.lines = list(clean)
                 self.add(run, devices, self.repeated(run, epoch.value), env, profiled=profiled)
-        return self.chain.plan(
-            results_log="results.log", status=self.suite.status, redirected=self.suite.redirected
-        )
+        return self.chain.plan(results_log="results.log", status=self.suite.status, redirected=self.suite.redirected)
 
     def repeated(self, run: BenchmarkRun, epoch: str) -> str:
         """Have a training of PaddleDetection repeat its data as often as it has GPUs; return its epochs.
@@ -351,7 +330,9 @@ class _Plan(_Maker):
             if self.trains_on_coco():
                 self.change("train_norm", lambda line: f"{line} TrainDataset.repeat={count}")
             else:
-                message = "is left to the data set's own settings: the training's configuration names none that takes it"
+                message = (
+                    "is left to the data set's own settings: the training's configuration names none that takes it"
+                )
                 self.chain.tell("default", message, slot)
         return epoch
 
@@ -373,9 +354,12 @@ class _Plan(_Maker):
                 )
             precision = "fp32" if item["precision"] == "null" else item["precision"]
             yield BenchmarkRun(
-                batch=item["batch"], precision=precision, devices=item["devices"], mode=item["mode"],
+                batch=item["batch"],
+                precision=precision,
+                devices=item["devices"],
+                mode=item["mode"],
                 trainer=self.trainer(to_static=item["kind"] == TO_STATIC),
-            )  # fmt: skip
+            )
             return
         trainers: tuple[str, ...] = (self.trainer(to_static=bool(asked)),)
         if "model_type" in self.section and not asked:
@@ -428,9 +412,7 @@ class _Plan(_Maker):
     def profiles(self) -> bool:
         return not self.section["profiler"].absent
 
-    def add(
-        self, run: BenchmarkRun, devices: str, epoch: str, env: Mapping[str, str], *, profiled: bool
-    ) -> None:
+    def add(self, run: BenchmarkRun, devices: str, epoch: str, env: Mapping[str, str], *, profiled: bool) -> None:
         """Add one training."""
         self.settle(run, epoch)
         self.set("gpu_list", ",".join(run.gpus))
@@ -453,9 +435,7 @@ class _Plan(_Maker):
             device=None,
         )
         file = parse_params(text, path)
-        spec = build_spec(
-            file, self.suite, self.request.mode, lenient=self.request.lenient, fixes=self.request.fixes
-        )
+        spec = build_spec(file, self.suite, self.request.mode, lenient=self.request.lenient, fixes=self.request.fixes)
         inner = expand(replace(spec, alignment=None), path, options)
         edited = {self.line(role) for role in (*self.driver.null, self.driver.profile)}
         for one in inner.findings:
@@ -511,11 +491,7 @@ class _Original(_Maker):
         slots = legacy_slots(self.request.text, self.request.file.path, self.suite)
         self.model = slots["model_name"].value
         self.commands: list[Command] = [
-            Command(
-                id="version",
-                step="other",
-                argv=("python", "-c", "import paddle;print(paddle.version.commit)"),
-            )
+            Command(id="version", step="other", argv=("python", "-c", "import paddle;print(paddle.version.commit)"))
         ]
         self.set("python", "python")
         batches, precisions, devices, trainers, mode, to_static = self.asked()
@@ -590,9 +566,7 @@ class _Original(_Maker):
         """Append what PaddleVideo's TimeSformer needs, again for each training."""
         if self.suite.name == "paddlevideo" and "TimeSformer" in self.model:
             size = int(run.batch) * int(run.devices[3:7] or 0) * 8
-            self.change(
-                "train_norm", lambda line: f"{line} -o GRADIENT_ACCUMULATION.global_batch_size={size}"
-            )
+            self.change("train_norm", lambda line: f"{line} -o GRADIENT_ACCUMULATION.global_batch_size={size}")
 
     def train(self, log: str, limit: str) -> None:
         """Add what the training driver starts on the rewritten file."""
@@ -621,10 +595,5 @@ class _Original(_Maker):
         argv += ("--model_name", f"{self.model}_bs{run.batch}_{run.precision}_{run.mode}")
         argv += ("--base_batch_size", run.batch, "--run_mode", run.mode, "--fp_item", run.precision)
         argv += ("--keyword", "ips:", "--skip_steps", str(self.driver.skip), "--device_num", run.devices)
-        argv += (
-            "--speed_unit",
-            unit if unit != "instance/s" else "instance/sec",
-            "--convergence_key",
-            "loss:",
-        )
+        argv += ("--speed_unit", unit if unit != "instance/s" else "instance/sec", "--convergence_key", "loss:")
         self.commands.append(Command(id="speed", step="other", argv=argv))

@@ -81,18 +81,26 @@ def _layout(suite: str, more: str = "") -> Layout:
 
 RULES: Mapping[str, Dy2staticRule] = {
     "paddleclas": Dy2staticRule(
-        layout=_layout("paddleclas"), both="-o Global.print_batch_step=1", trainer="to_static_train",
-        line="Iter:", extract="loss: {%f},",
+        layout=_layout("paddleclas"),
+        both="-o Global.print_batch_step=1",
+        trainer="to_static_train",
+        line="Iter:",
+        extract="loss: {%f},",
     ),
     "paddleseg": Dy2staticRule(
-        layout=_layout("paddleseg", "?custom:echo*"), static="--opts to_static_training=True",
-        line="[TRAIN] epoch:", extract="loss: {%f},",
+        layout=_layout("paddleseg", "?custom:echo*"),
+        static="--opts to_static_training=True",
+        line="[TRAIN] epoch:",
+        extract="loss: {%f},",
     ),
     "paddlevideo": Dy2staticRule(
-        layout=_layout("paddlevideo", "?custom:echo*"), static="-o to_static=True",
-        line="train step", extract="loss: {%f} ", first=3,
+        layout=_layout("paddlevideo", "?custom:echo*"),
+        static="-o to_static=True",
+        line="train step",
+        extract="loss: {%f} ",
+        first=3,
     ),
-}  # fmt: skip
+}
 LAYOUTS: Sequence[Layout] = tuple(rule.layout for rule in RULES.values())
 MEANINGS: Mapping[str, str] = {
     **ROLES,
@@ -154,9 +162,7 @@ def plan(request: Request) -> Plan:
             )
         commands += _default(pair, rule, section, why)
     if not plans:
-        raise ParamsError(
-            "has no section of a training", file=request.file.path, expected="=== base_train ==="
-        )
+        raise ParamsError("has no section of a training", file=request.file.path, expected="=== base_train ===")
     first, run = plans[0], request.options.run
     return replace(
         first,
@@ -208,11 +214,7 @@ def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, st
     which = f"{section.name}-{'static' if static else 'dynamic'}"
     file = parse_params(text, path)
     spec = build_spec(file, suite, INNER, lenient=request.lenient, text=text, fixes=request.fixes)
-    unused = (
-        "null",
-        "default",
-        "nothing-planned",
-    )  # of evaluation, export and inference, which such a file lacks
+    unused = ("null", "default", "nothing-planned")  # of evaluation, export and inference, which such a file lacks
     spec = replace(spec, findings=tuple(one for one in spec.findings if one.code not in unused))
     made = expand(spec, path, replace(options, run=f"{options.run}/{which}"))
     return replace(made, findings=spec.findings)
@@ -225,9 +227,7 @@ def _check(request: Request, rule: Dy2staticRule, section: TrainingSection) -> N
         ParamsError: it does not.
     """
     text = "\n" * (section.line - 1) + "\n".join(section.lines)
-    layout = Layout(
-        suite=rule.layout.suite, text=rule.layout.text.replace("base_train|amp_train", section.name)
-    )
+    layout = Layout(suite=rule.layout.suite, text=rule.layout.text.replace("base_train|amp_train", section.name))
     slots = read_slots(parse_params(text, request.file.path), layout)
     model_name(slots, request)
 
@@ -237,9 +237,7 @@ def _legacy(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection)
     out, name, commands = pair[0].out, section.name, list[Command]()
     for half, which in zip(pair, ("dygraph", "dy2static"), strict=True):
         printed = f"{out}/{name}_python_train_infer_{which}_output.txt"
-        commands += [
-            replace(one, env={**DETERMINISTIC, **one.env}, log=one.log or printed) for one in half.commands
-        ]
+        commands += [replace(one, env={**DETERMINISTIC, **one.env}, log=one.log or printed) for one in half.commands]
     look = ("python", "test_tipc/extract_loss.py", "-v", rule.line, "-e", rule.extract)
     losses = [f"./{out}/{name}_{which}_loss.txt" for which in ("dygraph", "dy2static")]
     return [
@@ -247,18 +245,12 @@ def _legacy(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection)
         Command(id="losses[static]", step="other", argv=look, env=DETERMINISTIC),
         Command(id="losses[dynamic]", step="other", argv=look, env=DETERMINISTIC),
         Command(
-            id="diff",
-            step="compare",
-            argv=("diff", "-w", *losses),
-            env=DETERMINISTIC,
-            log=f"{out}/{name}_diff_log.txt",
+            id="diff", step="compare", argv=("diff", "-w", *losses), env=DETERMINISTIC, log=f"{out}/{name}_diff_log.txt"
         ),
     ]
 
 
-def _default(
-    pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection, why: str
-) -> Sequence[Command]:
+def _default(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection, why: str) -> Sequence[Command]:
     """Return both trainings, the nudged ones, and the comparison; ``why`` says what keeps them from being run."""
     run = pair[0].run.rpartition("/")[0]
     name = section.name
@@ -285,22 +277,27 @@ def _default(
         )
 
     halves = [training(dynamic, "dynamic"), training(static, "static")]
-    nudged = [
-        training(dynamic, f"nudged={number}", (NUDGED, str(number), str(ULPS))) for number in range(RUNS)
-    ]
+    nudged = [training(dynamic, f"nudged={number}", (NUDGED, str(number), str(ULPS))) for number in range(RUNS)]
     logs = [str(one.log) for one in (*halves, *nudged)]
     limit = () if rule.first is None else ("--first", str(rule.first))
     compare = Command(
         id=f"compare[{name}]",
         step="compare",
         argv=(
-            sys.executable, "-m", "tipchain.parity.loss_logs", *logs[:2], "--losses", rule.losses, *limit,
-            "--runs", *logs[2:],
+            sys.executable,
+            "-m",
+            "tipchain.parity.loss_logs",
+            *logs[:2],
+            "--losses",
+            rule.losses,
+            *limit,
+            "--runs",
+            *logs[2:],
         ),
         env={"PYTHONPATH": str(PACKAGE.parent)},
         log=f"{run}/compare-{name}.log",
         timeout_s=dynamic.timeout_s,
         needs=tuple(one.id for one in (*halves, *nudged)),
         leg=name,
-    )  # fmt: skip
+    )
     return [*halves, *nudged, compare]

@@ -106,12 +106,8 @@ def _seg_plan(request: Request, layout: Layout) -> Plan:
     values = {role: slot.key.partition(" ")[2].strip() for role, slot in slots.items()}
     name = replace(slots["model_name"], value=values["model_name"])
     check_folder_name(name, name.value)
-    chain = Chain(
-        request, kind=NAME, suite=layout.suite, model=name.value, python=replace(name, value="python")
-    )
-    on = [
-        role for role in ("use_gpu", "use_tensorrt", "use_fp16") if values[_SEG_ROLES[role]] not in ("", "0")
-    ]
+    chain = Chain(request, kind=NAME, suite=layout.suite, model=name.value, python=replace(name, value="python"))
+    on = [role for role in ("use_gpu", "use_tensorrt", "use_fp16") if values[_SEG_ROLES[role]] not in ("", "0")]
     cpu = ["use_cpu", *(["use_mkldnn"] if values["mkldnn"] not in ("", "0") else [])]
     image = f"test_tipc/cpp/{'humanseg_demo.jpg' if name.value in HUMANS else 'cityscapes_demo.png'}"
     command = Command(
@@ -132,9 +128,7 @@ def missing(root: str, program: str) -> str:
     if os.access(path, os.X_OK) and path.is_file():
         return ""
     absent = [name for name in TOOLS if shutil.which(name) is None]
-    absent += (
-        [] if os.environ.get(PADDLE_LIBRARY) else [f"Paddle's C++ library ({PADDLE_LIBRARY} is not set)"]
-    )
+    absent += [] if os.environ.get(PADDLE_LIBRARY) else [f"Paddle's C++ library ({PADDLE_LIBRARY} is not set)"]
     needs = f"; missing for a build: {', '.join(absent)}" if absent else "; tipchain does not build it"
     return f"{program} is not built here{needs}"
 
@@ -152,9 +146,7 @@ class _Inference:
     def plan(self) -> Plan:
         """Return the plan."""
         models = (
-            [one for one in plain_list(self.slots["infer_model"].value) if one]
-            if "infer_model" in self.slots
-            else [""]
+            [one for one in plain_list(self.slots["infer_model"].value) if one] if "infer_model" in self.slots else [""]
         )
         for mode in plain_list(self.slots["infer_modes"].value) if "infer_modes" in self.slots else ("null",):
             needs = () if mode == "null" else (self.export(mode),)
@@ -186,9 +178,7 @@ class _Inference:
         skip = missing(self.request.options.root, program[0])
         for kind, point in self.points():
             on = {role: value for role, value in point.items() if value not in NOTHING}
-            shown = [
-                f"{SHORT_NAMES.get(role, role)}={value}" for role, value in on.items() if role != "device"
-            ]
+            shown = [f"{SHORT_NAMES.get(role, role)}={value}" for role, value in on.items() if role != "device"]
             command = Command(
                 id=";".join([*([mode] if mode != "null" else []), kind, *shown]),
                 step="infer",
@@ -206,9 +196,7 @@ class _Inference:
             kind = DEVICE_KINDS.get(value.strip())
             if kind is None:
                 continue
-            axes = (
-                ("mkldnn", "threads", "infer_batch") if kind == "cpu" else ("trt", "precision", "infer_batch")
-            )
+            axes = ("mkldnn", "threads", "infer_batch") if kind == "cpu" else ("trt", "precision", "infer_batch")
             for values in product(*(plain_list(self.slots[role].value) or ("null",) for role in axes)):
                 yield kind, {"device": value.strip(), **dict(zip(axes, values, strict=True))}
 
@@ -218,12 +206,17 @@ class _Inference:
         if slot is None:
             return ()
         pairs = {
-            "--type": self.slots["type"].value, "--batch_size": point["infer_batch"],
-            "--mkldnn": point.get("mkldnn", "False"), "--gpu": point["device"],
-            "--cpu_thread": point.get("threads", "1"), "--tensorrt": point.get("trt", "False"),
-            "--precision": point.get("precision", "fp32"), "--data_dir": self.slots["infer_data"].value,
-            "--benchmark": "True", "--cls_model_dir": model,
-        }  # fmt: skip
+            "--type": self.slots["type"].value,
+            "--batch_size": point["infer_batch"],
+            "--mkldnn": point.get("mkldnn", "False"),
+            "--gpu": point["device"],
+            "--cpu_thread": point.get("threads", "1"),
+            "--tensorrt": point.get("trt", "False"),
+            "--precision": point.get("precision", "fp32"),
+            "--data_dir": self.slots["infer_data"].value,
+            "--benchmark": "True",
+            "--cls_model_dir": model,
+        }
         argv = (*split_words(slot.value, slot), *(word for pair in pairs.items() for word in pair))
         skip = missing(self.request.options.root, program[0])
         return (self.chain.add(Command(id="", step="configure", argv=argv, skip=skip, leg=NAME)),)

@@ -38,9 +38,7 @@ class Layout:
     layout: tuple[SlotRule, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "layout", parse_layout(self.text) if self.text else get_suite(self.suite).layout
-        )
+        object.__setattr__(self, "layout", parse_layout(self.text) if self.text else get_suite(self.suite).layout)
 
     @property
     def to_static(self) -> bool:

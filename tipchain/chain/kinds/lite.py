@@ -60,12 +60,7 @@ def plan(request: Request) -> Plan:
     for threads, batch, precision in product(*lists):
         label = f"threads={threads};bs={batch};precision={precision}"
         push = Command(
-            id=label,
-            step="push",
-            argv=("adb", "push", "config.txt", folder),
-            cwd=FOLDER,
-            skip=missing(),
-            leg=NAME,
+            id=label, step="push", argv=("adb", "push", "config.txt", folder), cwd=FOLDER, skip=missing(), leg=NAME
         )
         infer = Command(
             id=label,
@@ -84,6 +79,4 @@ def plan(request: Request) -> Plan:
 def missing() -> str:
     """Return why nothing is run here."""
     absent: Iterator[str] = (name for name in ("adb",) if shutil.which(name) is None)
-    return (
-        "".join(f"{name} is not here; " for name in absent) + "needs a phone and Paddle Lite's library for it"
-    )
+    return "".join(f"{name} is not here; " for name in absent) + "needs a phone and Paddle Lite's library for it"

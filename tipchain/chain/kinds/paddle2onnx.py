@@ -112,13 +112,16 @@ class _Plan:
         self.request, self.suite, self.slots = request, layout.suite, slots
         self.fixes = NONE if request.legacy else request.fixes
         model = model_name(slots, request)
-        mode = {"paddleseg": ""}.get(
-            self.suite, request.mode.value
-        )  # that driver never reads its second argument
+        mode = {"paddleseg": ""}.get(self.suite, request.mode.value)  # that driver never reads its second argument
         top = "log" if self.suite == "paddlevideo" else "test_tipc/output"
         self.chain = Chain(
-            request, kind="paddle2onnx", suite=self.suite, model=model, python=slots["python"], out=f"{top}/{model}/{mode}"
-        )  # fmt: skip
+            request,
+            kind="paddle2onnx",
+            suite=self.suite,
+            model=model,
+            python=slots["python"],
+            out=f"{top}/{model}/{mode}",
+        )
 
     def plan(self) -> Plan:
         if self.suite == "paddledetection":
@@ -203,13 +206,7 @@ class _Plan:
             )
         converted = chain.add(
             Command(
-                id=label,
-                step="convert",
-                argv=argv,
-                env=env,
-                needs=needs,
-                leaves=leaves,
-                finds=self.program(folder),
+                id=label, step="convert", argv=argv, env=env, needs=needs, leaves=leaves, finds=self.program(folder)
             ),
             log="trans_model.log",
         )
@@ -226,11 +223,7 @@ class _Plan:
         message = f"it is {' or '.join(stem + one for one in ENDINGS)}, the newer that is there"
         self.chain.tell("program-file", message, slot, "info")
         files = tuple(glob.escape(posixpath.join(folder, stem)) + one for one in ENDINGS)
-        return (
-            Find(
-                text=posixpath.join(folder, slot.value) if whole else slot.value, files=files, anywhere=True
-            ),
-        )
+        return (Find(text=posixpath.join(folder, slot.value) if whole else slot.value, files=files, anywhere=True),)
 
     def unless_gone(self, word: str, slot: Slot) -> Words:
         """Return an argument of the original's that paddle2onnx has no more: in its own plans only."""
@@ -283,9 +276,7 @@ class _Plan:
         argv = (*self.chain.python, str(COMPARE), "--model", program, "--params", weights, "--onnx", onnx)
         leaves = (Artifact(what="comparison", in_log=True, line=r"^compared \d+ outputs"),)
         finds = self.program(folder, whole=True)
-        self.chain.add(
-            Command(id=label, step="compare", argv=argv, needs=(converted,), leaves=leaves, finds=finds)
-        )
+        self.chain.add(Command(id=label, step="compare", argv=argv, needs=(converted,), leaves=leaves, finds=finds))
 
     def beside_python(self, words: Words) -> Words:
         """Return a program's words; with ``--python`` it is the one that stands beside that interpreter."""

@@ -159,7 +159,14 @@ RULES: Mapping[str, PtqRule] = {
         cpu=PtqDevice(
             axes=("mkldnn", "threads", "infer_batch"),
             arguments=(
-                "device!", "mkldnn!", "threads", "model_dir", "infer_batch", "infer_data", "benchmark", "extra_infer",
+                "device!",
+                "mkldnn!",
+                "threads",
+                "model_dir",
+                "infer_batch",
+                "infer_data",
+                "benchmark",
+                "extra_infer",
             ),
             log="infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_batchsize_{infer_batch}.log",
         ),
@@ -176,7 +183,10 @@ RULES: Mapping[str, PtqRule] = {
             "inference.pdiparams": ("model.pdiparams", "__params__"),
         },
         evaluation=PtqEvaluation(
-            config="export_kl_quant", section=("DataLoader", "Eval", "dataset"), labels="cls_label_path", root="image_root",
+            config="export_kl_quant",
+            section=("DataLoader", "Eval", "dataset"),
+            labels="cls_label_path",
+            root="image_root",
         ),
     ),
     "paddleseg": PtqRule(
@@ -221,7 +231,14 @@ RULES: Mapping[str, PtqRule] = {
         ),
         program="quantize",
         arguments=(
-            "use_gpu:device", "quant_config", "source", "batch_num", "quant_batch", "data_dir", "data_list", "output_dir",
+            "use_gpu:device",
+            "quant_config",
+            "source",
+            "batch_num",
+            "quant_batch",
+            "data_dir",
+            "data_list",
+            "output_dir",
         ),
         logs="./log/{model}/{mode}",
         log="{mode}_export_.log",
@@ -289,8 +306,16 @@ RULES: Mapping[str, PtqRule] = {
         cpu=PtqDevice(
             axes=("mkldnn", "threads", "infer_batch", "precision"),
             arguments=(
-                "device!", "mkldnn", "threads", "model_dir", "infer_batch", "save_log", "infer_data", "benchmark",
-                "precision", "extra_infer",
+                "device!",
+                "mkldnn",
+                "threads",
+                "model_dir",
+                "infer_batch",
+                "save_log",
+                "infer_data",
+                "benchmark",
+                "precision",
+                "extra_infer",
             ),
             log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_precision_{precision}_batchsize_{infer_batch}.log",
             only={"precision": ("int8",)},
@@ -298,7 +323,14 @@ RULES: Mapping[str, PtqRule] = {
         gpu=PtqDevice(
             axes=("trt", "precision", "infer_batch"),
             arguments=(
-                "device!", "trt", "precision", "model_dir", "infer_batch", "infer_data", "benchmark", "extra_infer",
+                "device!",
+                "trt",
+                "precision",
+                "model_dir",
+                "infer_batch",
+                "infer_data",
+                "benchmark",
+                "extra_infer",
                 "save_log",
             ),
             log="python_infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
@@ -306,7 +338,7 @@ RULES: Mapping[str, PtqRule] = {
         ),
         takes_gpu_id=True,
     ),
-}  # fmt: skip
+}
 LAYOUTS: Sequence[Layout] = tuple(rule.layout for rule in RULES.values())
 MEANINGS: Mapping[str, str] = {
     **ROLES,
@@ -371,9 +403,11 @@ def tolerance(request: Request) -> PtqTolerance:
     if not found.get("reason") and any(key in found for key in SHARES):
         line = params[-1].line
         raise ParamsError(
-            f"[{TOLERANCE_SECTION}] needs `reason:`", file=request.file.path, line=line,
+            f"[{TOLERANCE_SECTION}] needs `reason:`",
+            file=request.file.path,
+            line=line,
             expected="why so much is allowed, as measured",
-        )  # fmt: skip
+        )
     shares = {key: float(found.pop(key)) for key in SHARES if key in found}
     return PtqTolerance(**shares, **found)  # type: ignore[arg-type]  # the other keys are texts
 
@@ -410,9 +444,12 @@ class _Quantization:
         self.model = model_name(slots, request)
         values = _Values({role: slot.value for role, slot in slots.items()})
         self.facts: dict[str, object] = {
-            "root": request.options.root, "model": self.model, "mode": request.mode.value, "v": values,
+            "root": request.options.root,
+            "model": self.model,
+            "mode": request.mode.value,
+            "v": values,
             "dirname": _Values({role: posixpath.dirname(value) for role, value in values.items()}),
-        }  # fmt: skip
+        }
         out = rule.logs.format_map(self.facts).removeprefix(f"{request.options.root}/")
         self.chain = Chain(
             request, kind=NAME, suite=rule.layout.suite, model=self.model, python=slots["python"], out=out
@@ -440,9 +477,7 @@ class _Quantization:
         status = {"paddleclas": "{model} - {command} - {log} !"}.get(
             self.rule.layout.suite, "{model} - {command} - {log} "
         )
-        return self.chain.plan(
-            results_log=self.rule.results_log, status=status, redirected=("quantize", "infer")
-        )
+        return self.chain.plan(results_log=self.rule.results_log, status=status, redirected=("quantize", "infer"))
 
     def fill(self, template: str) -> str:
         """Return a template filled in."""
@@ -467,9 +502,7 @@ class _Quantization:
         if self.rule.program != "infer_export":
             if slot.absent or slot.value.strip() == "False":
                 return ()
-            return [
-                (self.slots["infer_model"].value if "infer_model" in self.slots else "", self.split(slot))
-            ]
+            return [(self.slots["infer_model"].value if "infer_model" in self.slots else "", self.split(slot))]
         texts = self.list_of(self.rule.program)
         models = [one for one in self.list_of("infer_model") if self.request.legacy or one not in NOTHING]
         found: list[tuple[str, Words | None]] = []
@@ -536,9 +569,7 @@ class _Quantization:
         for value in self.list_of("device"):
             kind = DEVICE_KINDS.get(value)
             if kind is None:
-                self.chain.tell(
-                    "default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", slot
-                )
+                self.chain.tell("default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", slot)
                 continue
             found.append((kind, value))
         self.cpu_only = bool(found) and all(kind == "cpu" for kind, _ in found)
@@ -564,9 +595,7 @@ class _Quantization:
             device = self.rule.cpu if kind == "cpu" else self.rule.gpu
             points = list(self.points(device))
             if not points:
-                settings = ", ".join(
-                    f"{self.slots[role].key}:{self.slots[role].value}" for role in device.axes
-                )
+                settings = ", ".join(f"{self.slots[role].key}:{self.slots[role].value}" for role in device.axes)
                 message = f"nothing is inferred on the {kind}: no combination of {settings} can be"
                 self.chain.tell("default", message, self.slots["device"])
             found += [self.inference(kind, device, {**one, "device": value}, label, needs) for one in points]
@@ -588,19 +617,12 @@ class _Quantization:
         self, kind: str, device: PtqDevice, point: Mapping[str, str], label: str, needs: tuple[str, ...]
     ) -> Command:
         """Add one inference and return it, without what `Chain.add` settles."""
-        shown = [
-            f"{SHORT_NAMES.get(role, role)}={point[role]}"
-            for role in device.axes
-            if point[role] not in NOTHING
-        ]
+        shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
         line = Artifact(what="result line", in_log=True, line=self.result_line)
         command = Command(
             id=";".join(filter(None, (label, kind, *shown))),
             step="infer",
-            argv=(
-                *self.chain.interpreter(self.rule.cwd),
-                *self.inference_words(device, point, self.rule.model),
-            ),
+            argv=(*self.chain.interpreter(self.rule.cwd), *self.inference_words(device, point, self.rule.model)),
             cwd=self.cwd(),
             env=self.visible(),
             needs=needs,
@@ -654,11 +676,10 @@ class _Quantization:
         labels, why = self.labels(allowed)
         files, ids = [], []
         for which, model, more in (
-            ("unquantized", self.rule.unquantized, exported), ("quantized", self.rule.model, needs),
-        ):  # fmt: skip
-            path = self.chain.path(
-                "-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz")))
-            )
+            ("unquantized", self.rule.unquantized, exported),
+            ("quantized", self.rule.model, needs),
+        ):
+            path = self.chain.path("-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz"))))
             words = self.inference_words(device, point, model, labels.images if labels else "")
             where = posixpath.join(self.request.options.root, path)
             command = replace(
@@ -672,17 +693,9 @@ class _Quantization:
             )
             ids.append(self.chain.add(command))
             files.append(path)
-        limits = [
-            word for key in SHARES for word in (f"--{key.replace('_', '-')}", f"{getattr(allowed, key):g}")
-        ]
+        limits = [word for key in SHARES for word in (f"--{key.replace('_', '-')}", f"{getattr(allowed, key):g}")]
         if labels:
-            limits += [
-                "--labels",
-                labels.path,
-                "--root",
-                labels.root,
-                *(["--need-labels"] if labels.own else []),
-            ]
+            limits += ["--labels", labels.path, "--root", labels.root, *(["--need-labels"] if labels.own else [])]
         command = Command(
             id=label,
             step="compare",
@@ -708,9 +721,7 @@ class _Quantization:
             return None, f"{self.rule.layout.suite} names no labels"
         else:
             words = self.slots[rule.config].value.split()
-            config = (
-                words[words.index("-c") + 1] if "-c" in words[:-1] else self.slots[rule.config].value.strip()
-            )
+            config = words[words.index("-c") + 1] if "-c" in words[:-1] else self.slots[rule.config].value.strip()
             try:
                 named = _evaluated_on(place / config, rule.section)
             except TipchainError as error:
@@ -722,12 +733,8 @@ class _Quantization:
         if not images and rule and rule.reads_lists and posixpath.dirname(path) == posixpath.normpath(root):
             images = path
         try:
-            names = [
-                line.split()[0] for line in (place / path).read_text("utf-8").splitlines() if line.strip()
-            ]
-            images = images or posixpath.join(
-                root, posixpath.commonpath([posixpath.dirname(one) for one in names])
-            )
+            names = [line.split()[0] for line in (place / path).read_text("utf-8").splitlines() if line.strip()]
+            images = images or posixpath.join(root, posixpath.commonpath([posixpath.dirname(one) for one in names]))
         except (OSError, ValueError):
             if not allowed.labels:
                 return None, f"{path} cannot be read"
@@ -769,9 +776,7 @@ class _Quantization:
             env=self.visible(),
             needs=needs,
             leg=first.leg,
-            leaves=(
-                Artifact(what="program", files=tuple(f"{glob.escape(folder)}/{one}" for one in PROGRAMS)),
-            ),
+            leaves=(Artifact(what="program", files=tuple(f"{glob.escape(folder)}/{one}" for one in PROGRAMS)),),
         )
         return (self.chain.add(command),)
 

@@ -152,9 +152,7 @@ class _Serving:
         self.request, self.name, self.layout = request, name, layout
         self.slots: Slots = read_lines(request, layout)
         self.model = model_name(self.slots, request)
-        self.chain = Chain(
-            request, kind=name, suite=layout.suite, model=self.model, python=self.slots["python"]
-        )
+        self.chain = Chain(request, kind=name, suite=layout.suite, model=self.model, python=self.slots["python"])
         self.side = name.removeprefix("serving_")
         self.fixes = NONE if request.legacy else request.fixes & ALL
 
@@ -185,9 +183,7 @@ class _Serving:
     def words(self, role: str, value: str | None = None, *, join: str = "=") -> Words:
         """Return a line's argument, nothing where the file has no such line."""
         slot = self.slots.get(role)
-        return (
-            () if slot is None else flag(slot, value, literal=value is not None, join=join, fixes=self.fixes)
-        )
+        return () if slot is None else flag(slot, value, literal=value is not None, join=join, fixes=self.fixes)
 
     def program(self, role: str) -> Words:
         """Return a program's words."""
@@ -208,9 +204,7 @@ class _Serving:
             argv = (*self.chain.python, *self.program("convert"), *(word for some in words for word in some))
             part = {"": "", "2": "_det"}[number] if "model_dir2" in self.slots else ""
             part = part or ("_cls" if "model_dir2" in self.slots else "")
-            ids.append(
-                self.add("convert", part.strip("_"), argv, self.start, f"{self.side}_trans_model{part}.log")
-            )
+            ids.append(self.add("convert", part.strip("_"), argv, self.start, f"{self.side}_trans_model{part}.log"))
         return tuple(ids)
 
     def export(self, mode: str) -> str:
@@ -221,17 +215,11 @@ class _Serving:
 
     def serve(self, needs: tuple[str, ...], cwd: str) -> None:
         """Add a server and its client for each device."""
-        values = (
-            [one for one in self.slots["device"].value.split("|") if one]
-            if "device" in self.slots
-            else ["null"]
-        )
+        values = [one for one in self.slots["device"].value.split("|") if one] if "device" in self.slots else ["null"]
         for value in values:
             word, _, option = value.partition(":")
             on = (word if option else "cpu" if value in NOTHING else "gpu").strip()
-            server = self.add(
-                "serve", on, self.server(option or value), cwd, f"{self.side}_server_{on}.log", needs
-            )
+            server = self.add("serve", on, self.server(option or value), cwd, f"{self.side}_server_{on}.log", needs)
             self.add("ask", on, self.client(), cwd, f"{self.side}_client_{on}.log", (server,))
 
     def server(self, value: str) -> Words:
@@ -253,24 +241,15 @@ class _Serving:
             gpu = () if value in NOTHING else (f"--gpu_id={value}",)
             return (*serve, "--model", model, "--op", "GeneralClasOp", "--port", "9292", *gpu)
         join = "=" if folder else " "
-        argv = (
-            *serve,
-            *self.words("server_model", f"{folder}/serving_server" if folder else None, join=join),
-        )
-        argv += (
-            *self.words("op", join=join),
-            *self.words("port", join=join),
-            *self.words("device", value, join=join),
-        )
+        argv = (*serve, *self.words("server_model", f"{folder}/serving_server" if folder else None, join=join))
+        argv += (*self.words("op", join=join), *self.words("port", join=join), *self.words("device", value, join=join))
         return argv + self.words("extra_server")
 
     def client(self) -> Words:
         """Return the words of a client."""
         argv = (*self.chain.python, *self.program("client"))
         if "client_model" in self.slots:
-            argv += self.words(
-                "client_model", f"{self.slots['export_save'].value}/{self.model}/serving_client"
-            )
+            argv += self.words("client_model", f"{self.slots['export_save'].value}/{self.model}/serving_client")
         argv += (*self.words("client_data"), *self.words("input_name"))
         argv += self.words("output_name") if self.side == "cpp" else ()
         return argv + self.words("extra_client")

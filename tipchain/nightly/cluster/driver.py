@@ -400,9 +400,7 @@ class RayDriver:
             return self._ended(task, interrupted=True)
         if isinstance(error, exceptions.LocalRayletDiedError):
             # Nothing is placed any more: run again, all items would be lost as often as they may be, in no time.
-            return self._trouble(
-                task, f"the Ray node of {socket.gethostname()}, by which items are placed, is gone"
-            )
+            return self._trouble(task, f"the Ray node of {socket.gethostname()}, by which items are placed, is gone")
         self._end_now(task)  # it is run again: whatever Ray thinks of it, it shall not go on
         if isinstance(error, GONE):
             lost = f"{task.where} is gone"

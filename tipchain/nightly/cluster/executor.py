@@ -76,9 +76,7 @@ def _check(said: str, address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=LISTEN_S).close()
     except (OSError, OverflowError) as error:
-        raise UsageError(
-            f"{said}: no Ray cluster is there: {getattr(error, 'strerror', '') or error}"
-        ) from None
+        raise UsageError(f"{said}: no Ray cluster is there: {getattr(error, 'strerror', '') or error}") from None
 
 
 # Ray's driver as the coordinator has it: a child process, what is said to it, and what it says.
@@ -269,14 +267,10 @@ class RayExecutor:
                 raise MissingFrameworkError(
                     f"--executor ray needs Ray, which is not installed here: {said}\n  pip install 'tipchain[ray]'"
                 ) from None
-            raise UsageError(
-                f"the Ray cluster at {self.settings.address}: Ray's driver ended: {said}"
-            ) from None
+            raise UsageError(f"the Ray cluster at {self.settings.address}: Ray's driver ended: {said}") from None
         if message is None:
             self._link.kill()
-            raise UsageError(
-                f"the Ray cluster at {self.settings.address} does not answer in {CONNECT_S:.0f} s"
-            )
+            raise UsageError(f"the Ray cluster at {self.settings.address} does not answer in {CONNECT_S:.0f} s")
         if isinstance(message, ClusterRefused):
             raise UsageError(message.reason)
         self._hear(message)
@@ -298,8 +292,7 @@ class RayExecutor:
             return self.trouble
         kind = kind_of_room(work.item.needs)
         waiting = sum(
-            one.begin is None and kind_of_room(one.start.work.item.needs) == kind
-            for one in self._sent.values()
+            one.begin is None and kind_of_room(one.start.work.item.needs) == kind for one in self._sent.values()
         )
         if waiting >= max(self.slots, LEAST_AHEAD):
             return "room in the cluster"
@@ -396,9 +389,7 @@ class RayExecutor:
     def running(self) -> Mapping[str, tuple[float, str]]:
         """Return seconds so far and the last line of output of each item that runs, by id."""
         now = time.monotonic()
-        return {
-            name: (now - one.begin, one.line) for name, one in self._sent.items() if one.begin is not None
-        }
+        return {name: (now - one.begin, one.line) for name, one in self._sent.items() if one.begin is not None}
 
     def stop(self) -> None:
         """Ask everything that runs to end, with all its processes; asked again, at once."""

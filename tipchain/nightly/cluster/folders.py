@@ -82,11 +82,7 @@ def _inside(folder: Path, name: str) -> Path:
     """
     below = PurePosixPath(name)
     path = folder / below
-    if (
-        below.is_absolute()
-        or ".." in below.parts
-        or not path.parent.resolve().is_relative_to(folder.resolve())
-    ):
+    if below.is_absolute() or ".." in below.parts or not path.parent.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{name}: leads out of the attempt's folder")
     return path
 

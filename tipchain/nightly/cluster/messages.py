@@ -63,16 +63,12 @@ class ClusterNode:
 
     def takes(self, start: SubmitItem) -> bool:
         """Return whether an item that asks for so much can run here once nothing else does."""
-        return (
-            start.cpus <= self.cpus and start.memory_mb <= self.memory_mb and self.fits(start.work.item.needs)
-        )
+        return start.cpus <= self.cpus and start.memory_mb <= self.memory_mb and self.fits(start.work.item.needs)
 
     def fits(self, needs: Needs) -> bool:
         """Return whether an item can run here once nothing else does; of CPUs and memory it takes what there are."""
         others = dict(self.resources)
-        return needs.gpus <= self.gpus and all(
-            amount <= others.get(name, 0.0) for name, amount in needs.resources
-        )
+        return needs.gpus <= self.gpus and all(amount <= others.get(name, 0.0) for name, amount in needs.resources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,11 +85,7 @@ def _work_here(job: NodeJob, own: Path) -> Work:
     root = Path.cwd()  # Ray unpacks what was sent, and starts its tasks there
     moved = mover(job.settings.root, root)
     item = job.work.item
-    item = replace(
-        item,
-        argv=tuple(map(moved, item.argv)),
-        env={name: moved(text) for name, text in item.env.items()},
-    )
+    item = replace(item, argv=tuple(map(moved, item.argv)), env={name: moved(text) for name, text in item.env.items()})
     work = replace(job.work, item=item, folder=own / "attempt", root=root)
     work.make_folder()
     return work
@@ -126,9 +122,7 @@ class _Run(threading.Thread):
             self.ended = _not_run(self.work, f"{socket.gethostname()}: {error}")
             return
         try:
-            self.ended = run_attempt(
-                self.work, lambda: self._environment(tmp, port), watch=self._watch, stop=self.stop
-            )
+            self.ended = run_attempt(self.work, lambda: self._environment(tmp, port), watch=self._watch, stop=self.stop)
         finally:
             ports.give_back(port)
 
@@ -139,9 +133,7 @@ class _Run(threading.Thread):
         work, settings = self.work, self.job.settings
         inherited = _before_ray(os.environ, work.root, settings.environment)
         path = search_path(work.root, projects=settings.own_python, given=inherited.get("PATH"))
-        return isolation.environment(
-            work.item, path=path, tmp=tmp, port=port, gpus=self.gpus, inherited=inherited
-        )
+        return isolation.environment(work.item, path=path, tmp=tmp, port=port, gpus=self.gpus, inherited=inherited)
 
     def lines(self) -> Iterator[OutputLine]:
         """Yield the last line of output as it changes, until the process has ended."""

@@ -50,10 +50,11 @@ def by_counted(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     for number in (0, op.args[1] + 1, op.args[1] - 1):
         act = with_argument(1, number)
         yield Hypothesis(
-            code="off-by-one", acts={op.number: act},
+            code="off-by-one",
+            acts={op.number: act},
             message=f"it does `{op.name}` {op.args[1]}{place_of(op, piece)}, the reference {number}",
             fix=f"write {number} for {op.args[1]}{place_of(op, piece)}: `{op.line}`",
-        )  # fmt: skip
+        )
 
 
 def by_rounding(op: Op, piece: Piece) -> Iterator[Hypothesis]:
@@ -65,10 +66,11 @@ def by_rounding(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     ways = {"round": paddle.round, "floor": paddle.floor, "ceil": paddle.ceil, "floor(x + 0.5)": _rounded_up}
     for told, function in ways.items():
         yield Hypothesis(
-            code="rounding", acts={op.number: on_input(function)},
+            code="rounding",
+            acts={op.number: on_input(function)},
             message=f"it cuts off the fraction by `astype`{where}, the reference has another rounding there: {told}",
             fix=f"apply {told} in front of `astype`{where}: `{op.line}`",
-        )  # fmt: skip
+        )
 
 
 def _rounded_up(tensor: Any) -> Any:
@@ -83,18 +85,21 @@ def by_orders(op: Op, piece: Piece, results: Sequence[Any]) -> Iterator[Hypothes
         for order in islice(permutations(range(len(given))), 1, MOST_ORDERS):
             act = reordered(order)
             yield Hypothesis(
-                code="concat-order", acts={op.number: act}, message=f"`{op.name}`{where} joins tensors in another order than {list(order)}",
+                code="concat-order",
+                acts={op.number: act},
+                message=f"`{op.name}`{where} joins tensors in another order than {list(order)}",
                 fix=f"give `{op.name}`{where} its tensors in the order {list(order)}: `{op.line}`",
-            )  # fmt: skip
+            )
     many = isinstance(op.result, list | tuple) and all(telling(one) for one in op.result)
     if op.name in ("split", "chunk", "unbind", "unstack") and many and len(results) > 1:
         for order in islice(permutations(range(len(results))), 1, MOST_ORDERS):
             part = then(partial(_picked, order))
             yield Hypothesis(
-                code="swapped-qkv" if len(results) == 3 else "split-order", acts={op.number: part},
+                code="swapped-qkv" if len(results) == 3 else "split-order",
+                acts={op.number: part},
                 message=f"the parts of `{op.name}`{where} are taken in another order than {list(order)}",
                 fix=f"take the parts of `{op.name}`{where} in the order {list(order)}: `{op.line}`",
-            )  # fmt: skip
+            )
 
 
 def _picked(order: Sequence[int], results: Any) -> Any:
@@ -110,26 +115,32 @@ def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
         for order in islice(permutations(range(len(given.shape))), 1, MOST_ORDERS):
             before = _transposed_before(order)
             yield Hypothesis(
-                code=code, acts={op.number: before}, message=f"the axes are in another order in front of `{op.name}`{where}",
+                code=code,
+                acts={op.number: before},
+                message=f"the axes are in another order in front of `{op.name}`{where}",
                 fix=f"transpose by {list(order)} in front of `{op.name}`{where}: `{op.line}`",
-            )  # fmt: skip
+            )
         for order in islice(permutations(range(len(first.shape))), 1, MOST_ORDERS):
             sizes = [first.shape[axis] for axis in order]
             back = sorted(range(len(order)), key=order.__getitem__)
             after = instead(partial(_divided, sizes, back))
             yield Hypothesis(
-                code=code, acts={op.number: after}, message=f"`{op.name}`{where} divides an axis in another order",
+                code=code,
+                acts={op.number: after},
+                message=f"`{op.name}`{where} divides an axis in another order",
                 fix=f"reshape to {sizes} and transpose by {back} for `{op.name}`{where}: `{op.line}`",
-            )  # fmt: skip
+            )
     rank = len(first.shape)
     if 1 < rank <= 4 and op.name != LAYER:
         for order in islice(permutations(range(rank)), 1, MOST_ORDERS):
             if [first.shape[axis] for axis in order] == list(first.shape):
                 turn = then_first(partial(_turned, list(order)))
                 yield Hypothesis(
-                    code="axis-order", acts={op.number: turn}, message=f"the result of `{op.name}`{where} has its axes in another order",
+                    code="axis-order",
+                    acts={op.number: turn},
+                    message=f"the result of `{op.name}`{where} has its axes in another order",
                     fix=f"transpose the result of `{op.name}`{where} by {list(order)}: `{op.line}`",
-                )  # fmt: skip
+                )
 
 
 def layout_code(op: Op, given: Any, made: Any) -> str:
@@ -165,9 +176,7 @@ def _times(factor: float, tensor: Any) -> Any:
 def by_scales(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     """Yield the result times numbers that models multiply by; of the reference's own code first."""
     where, telling = place_of(op, piece), is_tensor(piece)
-    sizes = [
-        int(size) for one in (first, *floats_of((op.args, dict(op.kwargs)), telling)) for size in one.shape
-    ]
+    sizes = [int(size) for one in (first, *floats_of((op.args, dict(op.kwargs)), telling)) for size in one.shape]
     told = {
         float(value): f"{value:.6g}"
         for name in ("mul", "rmul", "div", "truediv", "rtruediv", "pow", "add")
@@ -175,24 +184,25 @@ def by_scales(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
         if isinstance(value, int | float) and value
     }
     told.update({1 / value: f"1/{value:.6g}" for value in told})
-    for value, name in {
-        **told,
-        **{key: one for key, one in known_numbers(sizes).items() if key not in told},
-    }.items():
+    for value, name in {**told, **{key: one for key, one in known_numbers(sizes).items() if key not in told}}.items():
         if value == 1:
             continue
         if op.name in CURVED:
             yield Hypothesis(
-                code="scale-factor", acts={op.number: on_input(partial(_times, value))}, confirmed=value in told,
+                code="scale-factor",
+                acts={op.number: on_input(partial(_times, value))},
+                confirmed=value in told,
                 message=f"the reference multiplies what goes into {called(op)}{where} by {name}",
                 fix=f"multiply what goes into {called(op)}{where} by {name}: `{op.line}`",
-            )  # fmt: skip
+            )
         act = then_first(partial(_times, value))
         yield Hypothesis(
-            code="sign" if value == -1 else "scale-factor", acts={op.number: act}, confirmed=value in told,
+            code="sign" if value == -1 else "scale-factor",
+            acts={op.number: act},
+            confirmed=value in told,
             message=f"the reference multiplies by {name} after {called(op)}{where}",
             fix=f"multiply the result of {called(op)}{where} by {name}: `{op.line}`",
-        )  # fmt: skip
+        )
 
 
 # Which calls of a layer's code are looked at first: those near the first whose result the reference does not have.
@@ -264,8 +274,7 @@ def _ends(ops: Sequence[Op], directs: Sequence[set[int]], piece: Piece) -> set[i
     return {
         index
         for index, op in enumerate(ops)
-        if index not in taken
-        and any(int(np.prod(one.shape)) in sizes for one in tensors_of(op.result, is_tensor))
+        if index not in taken and any(int(np.prod(one.shape)) in sizes for one in tensors_of(op.result, is_tensor))
     } or set(range(len(ops)))
 
 
@@ -287,11 +296,7 @@ def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str,
                 found.append((name, one))
 
     for earlier in reversed([one for one in ops if one.number < op.number]):
-        told = (
-            f"the result of `{earlier.path}`"
-            if earlier.path
-            else f"the result of `{earlier.line or earlier.name}`"
-        )
+        told = f"the result of `{earlier.path}`" if earlier.path else f"the result of `{earlier.line or earlier.name}`"
         take(take_out(earlier.result, is_tensor)[1], told)
         take(
             take_out((earlier.args, dict(earlier.kwargs)), is_tensor)[1],
@@ -300,11 +305,9 @@ def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str,
     take(take_out((op.args, dict(op.kwargs)), is_tensor)[1], "what goes in")
     taken = [(list(one.shape), one) for _, one in found]
     for number, array in enumerate(piece.inputs[1]):
-        held = any(shape == list(array.shape) and np.array_equal(one.numpy(), array) for shape, one in taken)  # fmt: skip
+        held = any(shape == list(array.shape) and np.array_equal(one.numpy(), array) for shape, one in taken)
         if not held:
-            found.append(
-                (f"input {piece.calls[1].input_names[number]}", piece.sides[1].tensor(array, gradient=False))
-            )
+            found.append((f"input {piece.calls[1].input_names[number]}", piece.sides[1].tensor(array, gradient=False)))
     return found
 
 
@@ -333,20 +336,27 @@ def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         if "float" not in str(tensor.dtype):
             flags = tensor if "bool" in str(tensor.dtype) else tensor != 0
             for fitted in _fitted(flags, shape):
-                masks += [("missing-mask", f"where {name} is zero", fitted), ("missing-mask", f"where {name} is not zero", paddle.logical_not(fitted))]  # fmt: skip
+                masks += [
+                    ("missing-mask", f"where {name} is zero", fitted),
+                    ("missing-mask", f"where {name} is not zero", paddle.logical_not(fitted)),
+                ]
     for code, told, seen in masks[:MOST_TENSORS]:
         act = on_input(partial(_hidden, paddle, seen))
         yield Hypothesis(
-            code=code, acts={op.number: act}, message=f"it does not mask {told} in front of softmax{where}",
+            code=code,
+            acts={op.number: act},
+            message=f"it does not mask {told} in front of softmax{where}",
             fix=f"add a mask that hides {told} in front of softmax{where}: `{op.line}`",
-        )  # fmt: skip
+        )
     for name, tensor in available:
         if is_mask(tensor, piece) and "float" in str(tensor.dtype):
             plus = on_input(tensor.add)
             yield Hypothesis(
-                code="missing-mask", acts={op.number: plus}, message=f"it does not add the mask {name} in front of softmax{where}",
+                code="missing-mask",
+                acts={op.number: plus},
+                message=f"it does not add the mask {name} in front of softmax{where}",
                 fix=f"add {name} in front of softmax{where}: `{op.line}`",
-            )  # fmt: skip
+            )
 
 
 def _later_hidden(op: Op, piece: Piece) -> Iterator[Hypothesis]:
@@ -358,12 +368,17 @@ def _later_hidden(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     if sizes[0] != sizes[1]:
         return
     seen = paddle.tril(paddle.ones(sizes, dtype="int32")).astype("bool")
-    both = paddle.logical_and(seen, mask) if "bool" in str(mask.dtype) else _hidden(paddle, seen, mask + paddle.zeros(sizes, dtype=mask.dtype))  # fmt: skip
+    both = (
+        paddle.logical_and(seen, mask)
+        if "bool" in str(mask.dtype)
+        else _hidden(paddle, seen, mask + paddle.zeros(sizes, dtype=mask.dtype))
+    )
     yield Hypothesis(
-        code="causal-mask", acts={op.number: with_argument(MASK, both, "attn_mask")},
+        code="causal-mask",
+        acts={op.number: with_argument(MASK, both, "attn_mask")},
         message=f"the mask of `{op.name}`{where} does not hide what comes later, the reference's does",
         fix=f"hide what comes later in the mask of `{op.name}`{where}, too: `{op.line}`",
-    )  # fmt: skip
+    )
 
 
 def _mask_of(op: Op) -> Any:
@@ -382,9 +397,7 @@ def _fitted(flags: Any, shape: Sequence[int]) -> Iterator[Any]:
     rank = len(shape)
     if sizes == [shape[0], shape[-1]] and rank > 2:
         yield flags.reshape([shape[0], *[1] * (rank - 2), shape[-1]])
-    elif rank >= len(sizes) and all(
-        a in (1, b) for a, b in zip(reversed(sizes), reversed(shape), strict=False)
-    ):
+    elif rank >= len(sizes) and all(a in (1, b) for a, b in zip(reversed(sizes), reversed(shape), strict=False)):
         yield flags
 
 
@@ -401,10 +414,11 @@ def _turned_round(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         return
     where = place_of(op, piece)
     yield Hypothesis(
-        code="mask-inverted", acts={op.number: with_argument(place, paddle_of(piece).logical_not(op.args[place]))},
+        code="mask-inverted",
+        acts={op.number: with_argument(place, paddle_of(piece).logical_not(op.args[place]))},
         message=f"the mask of `{op.name}`{where} hides what the reference shows, and shows what it hides",
         fix=f"pass the opposite of the mask to `{op.name}`{where}: `{op.line}`",
-    )  # fmt: skip
+    )
 
 
 def _harder(op: Op, piece: Piece) -> Iterator[Hypothesis]:
@@ -420,10 +434,11 @@ def _harder(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             continue
         hard = paddle.where(value == least, paddle.full_like(value, HIDDEN), paddle.zeros_like(value))
         yield Hypothesis(
-            code="mask-value", acts={op.number: with_argument(place, hard, "" if op.name == "add" else "attn_mask")},
+            code="mask-value",
+            acts={op.number: with_argument(place, hard, "" if op.name == "add" else "attn_mask")},
             message=f"the mask that it adds{where} is {least:g} where it should hide altogether",
             fix=f"add a mask of -inf, or -1e9, for {least:g}{where}: `{op.line}`",
-        )  # fmt: skip
+        )
 
 
 # What is taken of a tensor as the cause: another index, another slice, one element for all of an axis.
@@ -444,10 +459,11 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             moved = tuple(_shifted(item, by) if place in slices else item for place, item in enumerate(items))
             told = [", ".join(map(_told, one)) for one in (items, moved)]
             yield Hypothesis(
-                code="off-by-one", acts={op.number: with_argument(1, moved)},
+                code="off-by-one",
+                acts={op.number: with_argument(1, moved)},
                 message=f"it takes index [{told[0]}]{where}, which is shifted: the reference [{told[1]}]",
                 fix=f"write [{told[1]}] for [{told[0]}]{where}: `{op.line}`",
-            )  # fmt: skip
+            )
     for place, item in enumerate(items):
         if isinstance(item, int):
             changed: list[Any] = [one for one in (0, -1, item + 1, item - 1, 1, 2) if one != item]
@@ -462,9 +478,11 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             act = with_argument(1, new)
             code = "wrong-index" if isinstance(item, int) else "off-by-one"
             yield Hypothesis(
-                code=code, acts={op.number: act}, message=f"it takes index {_told(item)}{where}, the reference {_told(value)}",
+                code=code,
+                acts={op.number: act},
+                message=f"it takes index {_told(item)}{where}, the reference {_told(value)}",
                 fix=f"write {_told(value)} for {_told(item)}{where}: `{op.line}`",
-            )  # fmt: skip
+            )
 
 
 def _shifted(item: slice, by: int) -> slice:
@@ -495,24 +513,24 @@ def by_selections(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         keep = list(given.shape) if op.kwargs.get("keepdim") else None
         for number in (0, -1):
             yield Hypothesis(
-                code="pooling", acts={op.number: instead(partial(_one, axis % rank, number, keep))},
+                code="pooling",
+                acts={op.number: instead(partial(_one, axis % rank, number, keep))},
                 message=f"it takes the {op.name} over axis {axis}{where}, the reference takes index {number} there",
                 fix=f"take index {number} of axis {axis} for the {op.name}{where}: `{op.line}`",
-            )  # fmt: skip
+            )
     elif op.name == "getitem" and len(op.args) > 1:
         items = op.args[1] if isinstance(op.args[1], tuple) else (op.args[1],)
         whole = all(isinstance(one, int) or one == slice(None) for one in items if not is_tensor(piece)(one))
-        places = [
-            place for place, one in enumerate(items) if isinstance(one, int) and not isinstance(one, bool)
-        ]
+        places = [place for place, one in enumerate(items) if isinstance(one, int) and not isinstance(one, bool)]
         if not whole or len(places) != 1 or any(is_tensor(piece)(one) for one in items):
             return
         for name in ("mean", "max", "sum"):
             yield Hypothesis(
-                code="pooling", acts={op.number: instead(partial(_all, getattr(paddle, name), places[0]))},
+                code="pooling",
+                acts={op.number: instead(partial(_all, getattr(paddle, name), places[0]))},
                 message=f"it takes index {items[places[0]]} of axis {places[0]}{where}, the reference the {name} over that axis",
                 fix=f"take the {name} over axis {places[0]}{where}: `{op.line}`",
-            )  # fmt: skip
+            )
 
 
 def _one(axis: int, number: int, kept: Sequence[int] | None, tensor: Any) -> Any:
@@ -529,14 +547,16 @@ def counted(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     if op.name != "getitem" or len(op.args) < 2 or not isinstance(op.args[1], int) or not op.place:
         return
     alike = [
-        one for one in ops
+        one
+        for one in ops
         if one.name == op.name and one.place == op.place and one.args[0] is op.args[0] and one.args[1:] == op.args[1:]
-    ]  # fmt: skip
+    ]
     if len(alike) < 2 or alike[0] is not op or len(alike) > op.args[0].shape[0]:
         return
     where = place_of(op, piece)
     yield Hypothesis(
-        code="wrong-index", acts={one.number: with_argument(1, number) for number, one in enumerate(alike)},
+        code="wrong-index",
+        acts={one.number: with_argument(1, number) for number, one in enumerate(alike)},
         message=f"it takes index {op.args[1]} each of {len(alike)} times{where}, the reference the next one each time",
         fix=f"take the index of the turn{where}: `{op.line}`",
-    )  # fmt: skip
+    )

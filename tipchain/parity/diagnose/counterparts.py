@@ -14,15 +14,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.parity.diagnose.arrangements import layout_code
-from tipchain.parity.diagnose.functions import (
-    ACTIVATIONS,
-    ARGUMENTS,
-    MOST_EPSILON,
-    called,
-    has_axis,
-    kind_of,
-    place_of,
-)
+from tipchain.parity.diagnose.functions import ACTIVATIONS, ARGUMENTS, MOST_EPSILON, called, has_axis, kind_of, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis, common_path, holder_of
 from tipchain.parity.diagnose.piece import Piece, ReferenceCall, is_plain, is_tensor, paddle_of
 from tipchain.parity.diagnose.program import (
@@ -44,9 +36,19 @@ from tipchain.parity.diagnose.walk import CASTING, LAYOUT, Key, Parting, Walk, a
 from tipchain.parity.locate.differences import HIDING
 
 NAMES = {
-    "dim": "axis", "dims": "axis", "other": "y", "eps": "epsilon", "approximate": "approximate", "exponent": "y", "key": "item",
-    "dim0": "axis", "min_val": "min", "max_val": "max", "lambd": "threshold", "repeats": "repeats",
-}  # fmt: skip
+    "dim": "axis",
+    "dims": "axis",
+    "other": "y",
+    "eps": "epsilon",
+    "approximate": "approximate",
+    "exponent": "y",
+    "key": "item",
+    "dim0": "axis",
+    "min_val": "min",
+    "max_val": "max",
+    "lambd": "threshold",
+    "repeats": "repeats",
+}
 """Paddle's names of settings that torch calls otherwise."""
 ASIDE = frozenset(
     {"inplace", "out", "dtype", "device", "requires_grad", "layout", "memory_format", "non_blocking", "copy"}
@@ -57,32 +59,110 @@ FEW = 8
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
 GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
-    ("mask", frozenset({"where", "masked_fill", "masked_fill_", "tril", "triu", "less", "less_equal", "greater", "greater_equal",
-                        "logical_not", "logical_and", "logical_or"})),
+    (
+        "mask",
+        frozenset(
+            {
+                "where",
+                "masked_fill",
+                "masked_fill_",
+                "tril",
+                "triu",
+                "less",
+                "less_equal",
+                "greater",
+                "greater_equal",
+                "logical_not",
+                "logical_and",
+                "logical_or",
+            }
+        ),
+    ),
     ("position-table", frozenset({"outer", "arange", "linspace", "rpow", "meshgrid"})),
-    ("wrong-index", frozenset({"getitem", "gather", "gather_nd", "index_select", "take_along_axis", "index_sample", "setitem",
-                               "put_along_axis", "topk", "argmax", "argmin", "argsort", "sort"})),
+    (
+        "wrong-index",
+        frozenset(
+            {
+                "getitem",
+                "gather",
+                "gather_nd",
+                "index_select",
+                "take_along_axis",
+                "index_sample",
+                "setitem",
+                "put_along_axis",
+                "topk",
+                "argmax",
+                "argmin",
+                "argsort",
+                "sort",
+            }
+        ),
+    ),
     ("shift", frozenset({"roll", "pad"})),
     ("repeat-order", frozenset({"tile", "repeat_interleave"})),
     ("other-activation", ACTIVATIONS),
     ("concat-order", frozenset({"concat", "stack", "split", "chunk", "unbind", "flip"})),
-    ("pooling", frozenset({"mean", "max", "min", "sum", "median", "var", "std", "norm", "logsumexp", "avg_pool2d", "max_pool2d"})),
+    (
+        "pooling",
+        frozenset(
+            {"mean", "max", "min", "sum", "median", "var", "std", "norm", "logsumexp", "avg_pool2d", "max_pool2d"}
+        ),
+    ),
     ("interpolation-mode", frozenset({"interpolate", "grid_sample", "affine_grid"})),
-    ("arithmetic", frozenset({"add", "subtract", "rsub", "multiply", "divide", "rdiv", "neg", "pow", "exp", "log", "sqrt", "cos", "sin", "cumsum", "rsqrt",
-                              "abs", "square", "matmul", "clip"})),
-)  # fmt: skip
+    (
+        "arithmetic",
+        frozenset(
+            {
+                "add",
+                "subtract",
+                "rsub",
+                "multiply",
+                "divide",
+                "rdiv",
+                "neg",
+                "pow",
+                "exp",
+                "log",
+                "sqrt",
+                "cos",
+                "sin",
+                "cumsum",
+                "rsqrt",
+                "abs",
+                "square",
+                "matmul",
+                "clip",
+            }
+        ),
+    ),
+)
 """Slugs by the functions that only one of two programs calls, the most telling first."""
 NUMBERED = {
-    "rpow": "exponent", "pow": "exponent", "multiply": "scale-factor", "divide": "scale-factor", "rdiv": "scale-factor",
-    "less": "threshold", "less_equal": "threshold", "greater": "threshold", "greater_equal": "threshold",
-}  # fmt: skip
+    "rpow": "exponent",
+    "pow": "exponent",
+    "multiply": "scale-factor",
+    "divide": "scale-factor",
+    "rdiv": "scale-factor",
+    "less": "threshold",
+    "less_equal": "threshold",
+    "greater": "threshold",
+    "greater_equal": "threshold",
+}
 """Slugs of functions of a tensor and a number."""
 
 
 BY = {
-    "multiply": "multiplies by", "divide": "divides by", "add": "adds", "subtract": "subtracts", "pow": "takes the power", "rsub": "subtracts from",
-    "rdiv": "divides", "maximum": "takes at least", "minimum": "takes at most",
-}  # fmt: skip
+    "multiply": "multiplies by",
+    "divide": "divides by",
+    "add": "adds",
+    "subtract": "subtracts",
+    "pow": "takes the power",
+    "rsub": "subtracts from",
+    "rdiv": "divides",
+    "maximum": "takes at least",
+    "minimum": "takes at most",
+}
 """What functions of a tensor and a number do with the number."""
 
 
@@ -113,9 +193,7 @@ def straight_through(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
                 continue
             keys = walk.key_of(less.given[0]), walk.key_of(kept)
             maker = None if keys[0] is None else walk.makers_of.get(keys[0])
-            taker = (
-                None if keys[1] is None else next((op for op in walk.ops if keys[1] in walk.given(op)), None)
-            )
+            taker = None if keys[1] is None else next((op for op in walk.ops if keys[1] in walk.given(op)), None)
             if maker is None or taker is None or keys[1] is None or taker.number > maker.number:
                 continue
             place = next((number for number, one in enumerate(taker.args) if id(one) == keys[1][0]), None)
@@ -123,10 +201,12 @@ def straight_through(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
                 continue
             told, where = walk.told(keys[1]), place_of(maker, piece)
             yield Hypothesis(
-                code="straight-through", acts=passed_through(taker.number, place, maker.number), confirmed=True,
+                code="straight-through",
+                acts=passed_through(taker.number, place, maker.number),
+                confirmed=True,
                 message=f"the gradient of what {called(maker)}{where} returns does not go straight through to {told}, as the reference's does{_at(step)}",
                 fix=f"use `x + (q - x).detach()` for q, the result of {called(maker)}{where}, and x, {told}",
-            )  # fmt: skip
+            )
 
 
 def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
@@ -134,32 +214,34 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
     acts: dict[int, dict[int | str, Any]] = {}
     for key, (_, new) in walk.leaves.items():
         for op in walk.consumers[key]:
-            places: dict[int | str, Any] = {
-                number: new for number, one in enumerate(op.args) if id(one) == key[0]
-            }
+            places: dict[int | str, Any] = {number: new for number, one in enumerate(op.args) if id(one) == key[0]}
             acts.setdefault(op.number, {}).update(places)
     key, (old, new) = next(iter(walk.leaves.items()))
     ours, theirs = numpy_of(new), numpy_of(old)
     given = zip(piece.calls[1].input_names, piece.inputs[1], strict=False)
-    name = next(
-        (name for name, one in given if one.shape == theirs.shape and np.array_equal(one, theirs)), ""
-    )
+    name = next((name for name, one in given if one.shape == theirs.shape and np.array_equal(one, theirs)), "")
     name = _argument(piece, name) if name else ""
     what = f"`{name}`" if name else walk.told(key)
-    told = f"it is given another {what} than the reference" if name else f"it keeps another tensor than the reference: {what}"  # fmt: skip
+    told = (
+        f"it is given another {what} than the reference"
+        if name
+        else f"it keeps another tensor than the reference: {what}"
+    )
     code = "wrong-input" if name else "wrong-buffer"
     known = told_by_name(ours, theirs)
     if known is not None:
         code, told = known[0], f"{told}: it {known[1]}"
-    elif (
-        theirs.dtype.kind == "b" or "mask" in name or bool((ours <= HIDING).any() or (theirs <= HIDING).any())
-    ):
+    elif theirs.dtype.kind == "b" or "mask" in name or bool((ours <= HIDING).any() or (theirs <= HIDING).any()):
         code, told = "mask", f"{told}: a mask"
     return Hypothesis(
-        code=code, message=told, fix=f"make {what} of {piece.shown} as the reference makes it",
-        acts={number: with_arguments(values) for number, values in acts.items()}, confirmed=True, changes=len(walk.leaves),
+        code=code,
+        message=told,
+        fix=f"make {what} of {piece.shown} as the reference makes it",
+        acts={number: with_arguments(values) for number, values in acts.items()},
+        confirmed=True,
+        changes=len(walk.leaves),
         evidence=f"with the reference's tensors ({len(walk.leaves)}) the error is gone",
-    )  # fmt: skip
+    )
 
 
 def _argument(piece: Piece, name: str) -> str:
@@ -190,9 +272,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         for step in [one for one in steps if one.name == op.name and op.name != LAYER]:
             changes = differences(op, step, piece, walk)
             numbers = [
-                one[place].number
-                for one in segments
-                if len(one) == len(segments[0]) and one[place].place == op.place
+                one[place].number for one in segments if len(one) == len(segments[0]) and one[place].place == op.place
             ]
             for size in range(1, min(len(changes), 3) + 1):
                 for chosen in combinations(changes, size):
@@ -208,10 +288,15 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
         (op, name, present, value), *_ = told
         shaped = next((one for one, *_ in told if one.name == "reshape"), op)
         yield Hypothesis(
-            code=layout_code(shaped, shaped.args[0], shaped.result), confirmed=True, changes=len(told), acts={number: with_arguments(values) for number, values in whole.items()},
+            code=layout_code(shaped, shaped.args[0], shaped.result),
+            confirmed=True,
+            changes=len(told),
+            acts={number: with_arguments(values) for number, values in whole.items()},
             message=f"it divides and orders axes differently from the reference: `{name}` of `{op.name}`{place_of(op, piece)} is {present!r}, the reference's {value!r}, and so on",
-            fix="; ".join(f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told),
-        )  # fmt: skip
+            fix="; ".join(
+                f"pass `{name}={value!r}` to `{op.name}`{place_of(op, piece)}" for op, name, _, value in told
+            ),
+        )
 
 
 def _settings_in_turn(
@@ -225,31 +310,36 @@ def _settings_in_turn(
         counterparts = sorted((one for one in steps if one.name == name), key=lambda one: one.number)
         if len(places) != len(counterparts):
             continue
-        for place, step in zip(
-            sorted(places, key=lambda at: segments[0][at].number), counterparts, strict=True
-        ):
+        for place, step in zip(sorted(places, key=lambda at: segments[0][at].number), counterparts, strict=True):
             op = segments[0][place]
             changes = differences(op, step, piece, walk)
             told += [(op, name, present, value) for _, name, present, value in changes]
             values = {slot: value for slot, _, _, value in changes}
-            acts |= {one[place].number: with_arguments(values) for one in segments if values and len(one) == len(segments[0])}  # fmt: skip
+            acts |= {
+                one[place].number: with_arguments(values) for one in segments if values and len(one) == len(segments[0])
+            }
     if len({op.number for op, *_ in told}) < 2:
         return
     first, name, present, value = told[0]
     listed = ", ".join(f"{was!r}" for _, _, was, _ in told), ", ".join(f"{one!r}" for *_, one in told)
     where = place_of(first, piece)
     yield Hypothesis(
-        code=_code(first, name, present, value, walk), confirmed=True, changes=len(told), acts=acts,
+        code=_code(first, name, present, value, walk),
+        confirmed=True,
+        changes=len(told),
+        acts=acts,
         message=f"its settings{where} are {listed[0]}, the reference's {listed[1]}, in {' and '.join(f'`{one}`' for one in dict.fromkeys(op.name for op, *_ in told))}",
         fix=f"write {listed[1]} for {listed[0]}{where}: `{first.line}`",
-    )  # fmt: skip
+    )
 
 
 def _small_numbers(
     segments: Sequence[Sequence[Op]], steps: Sequence[ReferenceCall], piece: Piece, walk: Walk
 ) -> Iterator[Hypothesis]:
     """Yield small numbers that are added as the reference's functions are given them: an epsilon that one side writes out."""
-    told = [value for step in steps for name, value in spelled(step, walk).items() if name in ("epsilon", "y", "1", "4")]  # fmt: skip
+    told = [
+        value for step in steps for name, value in spelled(step, walk).items() if name in ("epsilon", "y", "1", "4")
+    ]
     small = [one for one in told if isinstance(one, float) and 0 < one <= MOST_EPSILON]
     for place, op in enumerate(segments[0]):
         present = op.args[1] if op.name == "add" and len(op.args) > 1 else None
@@ -262,9 +352,13 @@ def _small_numbers(
 
 
 def _with_settings(
-    op: Op, chosen: Sequence[tuple[int | str, str, Any, Any]], numbers: Sequence[int], values: Mapping[int | str, Any],
-    piece: Piece, walk: Walk,
-) -> Hypothesis:  # fmt: skip
+    op: Op,
+    chosen: Sequence[tuple[int | str, str, Any, Any]],
+    numbers: Sequence[int],
+    values: Mapping[int | str, Any],
+    piece: Piece,
+    walk: Walk,
+) -> Hypothesis:
     _, name, present, value = chosen[0]
     where = place_of(op, piece)
     code = _code(op, name, present, value, walk)
@@ -281,20 +375,21 @@ def _with_settings(
         listed = f"{value:.10g}"
     else:
         message = "; ".join(
-            f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}"
-            for _, each, was, one in chosen
+            f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}" for _, each, was, one in chosen
         )
         message += count
     written = name == "item" or (name == "y" and op.name in BY)
     return Hypothesis(
-        code=code, message=message, confirmed=True, changes=len(chosen), acts={number: with_arguments(values) for number in numbers},
+        code=code,
+        message=message,
+        confirmed=True,
+        changes=len(chosen),
+        acts={number: with_arguments(values) for number in numbers},
         fix=f"{'write' if written else 'pass'} {listed} {'in' if written else 'to'} `{op.name}`{where}: `{op.line}`",
-    )  # fmt: skip
+    )
 
 
-def differences(
-    op: Op, step: ReferenceCall, piece: Piece, walk: Walk
-) -> list[tuple[int | str, str, Any, Any]]:
+def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[tuple[int | str, str, Any, Any]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
     slots = _slots(op, is_tensor(piece))
     found: list[tuple[int | str, str, Any, Any]] = []
@@ -317,7 +412,7 @@ def differences(
         (slot, name, present, default)
         for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
         if is_plain(default) and default is not None and not _same(default, present) and name not in told_of and by_name
-    ]  # fmt: skip
+    ]
     return found
 
 
@@ -327,9 +422,7 @@ def _defaults(op: Op, slots: Sequence[tuple[int | str, str, Any]]) -> list[Any]:
         parameters = inspect.signature(op.function).parameters
     except (TypeError, ValueError):
         return [inspect.Parameter.empty for _ in slots]
-    return [
-        parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots
-    ]
+    return [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
 
 
 def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, Any]]:
@@ -354,14 +447,14 @@ def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, Any]]:
         (one.name, one.name, one.default)
         for one in parameters[len(op.args) :]
         if one.name not in op.kwargs and one.default is not one.empty and is_plain(one.default) and one.name != "name"
-    ]  # fmt: skip
+    ]
     return [one for one in found if not telling(one[2])]
 
 
 def spelled(step: ReferenceCall, walk: Walk) -> dict[str, Any]:
     """Return the reference's settings under Paddle's names, numbers that were given one by one as a list."""
     settings = {name: one for name, one in step.settings.items() if name not in ASIDE}
-    rank = next((held.array.ndim for held in (walk.values[one] for one in step.given) if held.array is not None), 0)  # fmt: skip
+    rank = next((held.array.ndim for held in (walk.values[one] for one in step.given) if held.array is not None), 0)
     if step.said in SIZES:
         numbers = [one for name, one in settings.items() if name.isdigit() and isinstance(one, int)]
         if numbers:
@@ -443,9 +536,7 @@ def position_code(op: Op, walk: Walk) -> str:
         return ""
     angles = [one for one in reached if one.name == "cos"]
     return (
-        "rope-theta"
-        if any(one.name == "multiply" for each in angles for one in after(each, walk))
-        else "position-base"
+        "rope-theta" if any(one.name == "multiply" for each in angles for one in after(each, walk)) else "position-base"
     )
 
 
@@ -486,9 +577,12 @@ def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
     how = f"({', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
     code = _function_code(op.name, step.name)
     yield Hypothesis(
-        code=code, confirmed=True, acts={one.op.number: act for one in group}, message=f"it does `{op.name}`{where}, the reference `{step.said}`",
+        code=code,
+        confirmed=True,
+        acts={one.op.number: act for one in group},
+        message=f"it does `{op.name}`{where}, the reference `{step.said}`",
         fix=f"write `{step.name}{how}` for `{op.name}`{where}: `{op.line}`",
-    )  # fmt: skip
+    )
 
 
 def _function_code(ours: str, theirs: str) -> str:
@@ -528,10 +622,12 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                 continue
             told, name = walk.told(key), argument_name(op, number)
             yield Hypothesis(
-                code="residual" if op.name == "add" else "wrong-input", confirmed=True, acts={op.number: with_argument(number, tensor)},
+                code="residual" if op.name == "add" else "wrong-input",
+                confirmed=True,
+                acts={op.number: with_argument(number, tensor)},
                 message=f"it gives {called(op)}{where} another tensor{name} than the reference, which gives it {told}",
                 fix=f"give {called(op)}{where} {told} as argument {number}: `{op.line}`",
-            )  # fmt: skip
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,9 +649,7 @@ class _Exchange:
         return code, what, wanted
 
 
-def _exchange(
-    parting: Parting, walk: Walk, *, healed: bool = False
-) -> tuple[_Exchange, dict[int, Act]] | None:
+def _exchange(parting: Parting, walk: Walk, *, healed: bool = False) -> tuple[_Exchange, dict[int, Act]] | None:
     """Return the one tensor that a stretch of calls is given otherwise, and the calls with the reference's; else None."""
     taken, wanted = walk.stretch(parting)
     wrong = [key for key in taken if not wanted.intersection(walk.matched[key])]
@@ -571,7 +665,7 @@ def _exchange(
     fitting = [op for op in parting.ops if [list(each.shape) for each in walk.made(op).values()] == sizes]
     if not fitting or set(walk.given(fitting[0])) != {old}:
         return None
-    return _Exchange(parting.op, next(iter(walk.made(fitting[0]))), new), {fitting[0].number: constant(tensor)}  # fmt: skip
+    return _Exchange(parting.op, next(iter(walk.made(fitting[0]))), new), {fitting[0].number: constant(tensor)}
 
 
 def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -585,9 +679,13 @@ def _given_otherwise(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iter
     acts = {number: act for _, several in found for number, act in several.items()}
     code, what, wanted = told.words(piece, walk, late=bool(late))
     yield Hypothesis(
-        code=code, message=what, confirmed=True, acts=acts, changes=len(acts),
+        code=code,
+        message=what,
+        confirmed=True,
+        acts=acts,
+        changes=len(acts),
         fix=f"give {called(told.op)}{place_of(told.op, piece)} {wanted}: `{told.op.line}`",
-    )  # fmt: skip
+    )
 
 
 def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
@@ -609,10 +707,12 @@ def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
         tensor = piece.sides[1].tensor(value, gradient=False)
         shown_value = f" {value.tolist()}" if value.size <= FEW else f" of shape {list(value.shape)}"
         yield Hypothesis(
-            code=f"missing-{given.replace('_', '-')}", confirmed=True, acts={one.op.number: with_argument(place, tensor, given) for one in group},
+            code=f"missing-{given.replace('_', '-')}",
+            confirmed=True,
+            acts={one.op.number: with_argument(place, tensor, given) for one in group},
             message=f"it does not pass `{given}` to `{op.name}`{where}, the reference passes{shown_value}",
             fix=f"pass `{given}` as the reference does to `{op.name}`{where}: `{op.line}`",
-        )  # fmt: skip
+        )
 
 
 def argument_name(op: Op, number: int) -> str:
@@ -654,7 +754,9 @@ def _missing_step(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
             return
         acts[one.op.number] = with_argument(place, made)
     step, where = extra[0], place_of(op, piece)
-    numbers = [value for value in step.settings.values() if isinstance(value, int | float) and not isinstance(value, bool)]  # fmt: skip
+    numbers = [
+        value for value in step.settings.values() if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
     scaled = step.name in ("multiply", "divide") and len(step.given) == 1 and numbers
     by = (
         f" by {numbers[0]:.6g}"
@@ -664,20 +766,34 @@ def _missing_step(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         else ""
     )
     code = (
-        "scale-factor" if scaled else "missing-activation" if step.name in ACTIVATIONS else "missing-residual" if step.name == "add" and len(step.given) == 2
+        "scale-factor"
+        if scaled
+        else "missing-activation"
+        if step.name in ACTIVATIONS
+        else "missing-residual"
+        if step.name == "add" and len(step.given) == 2
         else _one_sided(next((code for code, known in GROUPS if step.name in known), ""), "missing")
-    )  # fmt: skip
+    )
     yield Hypothesis(
-        code=code, confirmed=True, acts=acts, message=f"it lacks `{step.name}`{by} in front of {called(op)}{where}: the reference has `{step.line}`",
+        code=code,
+        confirmed=True,
+        acts=acts,
+        message=f"it lacks `{step.name}`{by} in front of {called(op)}{where}: the reference has `{step.line}`",
         fix=f"apply `{step.name}`{by} to what {called(op)} is given{where}: `{op.line}`",
-    )  # fmt: skip
+    )
 
 
 OPERATORS = {
-    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "divide": operator.truediv, "pow": operator.pow,
-    "rsub": lambda tensor, number: number - tensor, "rdiv": lambda tensor, number: number / tensor,
-    "rpow": lambda tensor, number: number**tensor, "getitem": operator.getitem,
-}  # fmt: skip
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "pow": operator.pow,
+    "rsub": lambda tensor, number: number - tensor,
+    "rdiv": lambda tensor, number: number / tensor,
+    "rpow": lambda tensor, number: number**tensor,
+    "getitem": operator.getitem,
+}
 """Functions that Paddle has as operators of tensors and numbers."""
 
 
@@ -693,7 +809,9 @@ def _place_of_given(op: Op, step: ReferenceCall, walk: Walk) -> int | None:
 def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Any:
     """Return what Paddle's function makes of the port's tensors as a step does of the reference's; None if it is not that."""
     paddle = paddle_of(piece)
-    function = OPERATORS.get(step.name) or getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)  # fmt: skip
+    function = (
+        OPERATORS.get(step.name) or getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
+    )
     keys = [walk.key_of(number) for number in step.given]
     if function is None or not step.made:
         return None
@@ -733,17 +851,18 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
     yield Hypothesis(
-        code=code, confirmed=False, changes=len(groups), acts=acts_of(walk.partings, paddle_of(piece).assign),
+        code=code,
+        confirmed=False,
+        changes=len(groups),
+        acts=acts_of(walk.partings, paddle_of(piece).assign),
         message=f"{told[1] if told else ''}it makes {wholes[0]}{where}, the reference {wholes[1]}{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}",
         fix=f"do{where} (`{op.line}`) what the reference does at {place}: `{line}`",
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
-    )  # fmt: skip
+    )
 
 
-def _told_apart(
-    wholes: Sequence[str], apart: Sequence[tuple[int | str, str, Any, Any]]
-) -> list[str]:  # fmt: skip
+def _told_apart(wholes: Sequence[str], apart: Sequence[tuple[int | str, str, Any, Any]]) -> list[str]:
     """Return what both programs make, with the settings that tell them apart where the functions' names do not."""
     listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
     return [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
@@ -758,11 +877,7 @@ def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | 
     if found is not None:
         one = found[0]
         names = walk.told(one.old), walk.told(one.new)
-        others = (
-            each
-            for each in map(partial(_exchange, walk=walk, healed=True), walk.partings)
-            if each is not None
-        )
+        others = (each for each in map(partial(_exchange, walk=walk, healed=True), walk.partings) if each is not None)
         if any((walk.told(each.new), walk.told(each.old)) == names for each, _ in others):
             return "swapped-inputs", f"{names[0]} and {names[1]} are exchanged{place_of(op, piece)}: "
         code, what, _ = one.words(piece, walk, late=False)
@@ -787,11 +902,7 @@ def _left_unused(piece: Piece, walk: Walk, theirs: Sequence[ReferenceCall]) -> t
     used = {key[0] for op in walk.ops for key in walk.given(op)}
     given = {number for one in theirs for number in one.given}
     for name, tensor in own_tensors(piece):
-        if (
-            id(tensor) not in used
-            and given & set(walk.find(numpy_of(tensor)))
-            and "float" in str(tensor.dtype)
-        ):
+        if id(tensor) not in used and given & set(walk.find(numpy_of(tensor))) and "float" in str(tensor.dtype):
             return "missing-term", f"its `{name}` is not used, the reference's is: "
     return None
 
@@ -811,10 +922,7 @@ def _turned_round(walk: Walk) -> tuple[str, str] | None:
                 blocks = _parted(one.path, other.path)
                 if any(op.path in blocks and "Norm" in kind_of(op.layer) for op in (one, other)):
                     continue  # a norm in front of its branch or behind it has a name of its own
-                return (
-                    "layer-order",
-                    f"it applies `{blocks[0]}` before `{blocks[1]}`, the reference after it: ",
-                )
+                return ("layer-order", f"it applies `{blocks[0]}` before `{blocks[1]}`, the reference after it: ")
     return None
 
 
@@ -860,7 +968,10 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[R
     turned = _rotation(walk, mine, others)
     if turned:
         return turned
-    counts = _count([(op.name, len(walk.given(op))) for op in mine]), _count([(one.name, len(one.given)) for one in others])  # fmt: skip
+    counts = (
+        _count([(op.name, len(walk.given(op))) for op in mine]),
+        _count([(one.name, len(one.given)) for one in others]),
+    )
     extra, missing = {*(counts[0] - counts[1])} - LAYOUT, {*(counts[1] - counts[0])} - LAYOUT
     only = extra | missing
     arranged = ({*counts[0], *counts[1]} & LAYOUT) - CASTING
@@ -871,7 +982,7 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[R
     for names in (only, {*counts[0], *counts[1]} - LAYOUT):
         for code, known in GROUPS:
             if names & known:
-                return code if (extra and missing) or not only else _one_sided(code, "extra" if extra else "missing")  # fmt: skip
+                return code if (extra and missing) or not only else _one_sided(code, "extra" if extra else "missing")
     shuffled = any("shuffle" in name for name in (*counts[0], *counts[1]))
     return "axis-order" if shuffled or not names else "other-code"
 
@@ -898,7 +1009,7 @@ def _count(called: Sequence[tuple[str, int]]) -> Counter[str]:
 
 def _one_sided(code: str, which: str) -> str:
     """Return the slug of what only one program does."""
-    kind = {"mask": "mask", "other-activation": "activation", "arithmetic": "term", "shift": "shift"}.get(code, "step")  # fmt: skip
+    kind = {"mask": "mask", "other-activation": "activation", "arithmetic": "term", "shift": "shift"}.get(code, "step")
     return f"{which}-{kind}"
 
 

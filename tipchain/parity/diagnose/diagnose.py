@@ -24,13 +24,7 @@ from tipchain.parity.diagnose.arrangements import (
     counted,
     in_order,
 )
-from tipchain.parity.diagnose.counterparts import (
-    alike,
-    by_counterparts,
-    by_substitution,
-    only_in_one,
-    straight_through,
-)
+from tipchain.parity.diagnose.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
 from tipchain.parity.diagnose.functions import (
     by_activation,
     by_arguments,
@@ -40,14 +34,7 @@ from tipchain.parity.diagnose.functions import (
     by_other_direction,
     by_resize_to_one,
 )
-from tipchain.parity.diagnose.hypotheses import (
-    Hypothesis,
-    Trial,
-    Trials,
-    lower_precision,
-    together,
-    told_by_gradients,
-)
+from tipchain.parity.diagnose.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
 from tipchain.parity.diagnose.piece import Consumer, Piece
 from tipchain.parity.diagnose.program import LAYER, Op, floats_of
 from tipchain.parity.diagnose.steps import (
@@ -95,9 +82,13 @@ Array = npt.NDArray[Any]
 
 
 def pieces(
-    located: Located, verdict: LayerVerdict, sides: tuple[LiveSide, LiveSide], store: Store, models: tuple[Any, Any],
+    located: Located,
+    verdict: LayerVerdict,
+    sides: tuple[LiveSide, LiveSide],
+    store: Store,
+    models: tuple[Any, Any],
     seed: int,
-) -> Iterator[Piece]:  # fmt: skip
+) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told.
 
     Args:
@@ -113,9 +104,14 @@ def pieces(
 
 
 def _build(
-    pair: CallPair, located: Located, verdict: LayerVerdict, sides: tuple[LiveSide, LiveSide], store: Store,
-    models: tuple[Any, Any], seed: int,
-) -> Piece:  # fmt: skip
+    pair: CallPair,
+    located: Located,
+    verdict: LayerVerdict,
+    sides: tuple[LiveSide, LiveSide],
+    store: Store,
+    models: tuple[Any, Any],
+    seed: int,
+) -> Piece:
     calls = pair.reference, pair.port
     links = tuple(_links(calls[0].inputs, calls[1].inputs, store))
     ours = tuple(store.get(one.stored) for one in calls[0].inputs)
@@ -130,18 +126,29 @@ def _build(
     judged, reference_judged = _judged(located, pair)
     idle = _idle(located, pair)
     return Piece(
-        sides=sides, calls=calls, layers=(layers[0], layers[1]), inputs=(ours, theirs), backward=backward,
-        consumer=None if backward else _consumer(located, pair, store, verdict), seed=seed,
-        atomic=judged | _innermost(layers[1], sides[1]), judged=judged, reference_judged=reference_judged | set(idle.values()),
-        cleared=_cleared(located, pair, store), idle=idle, partners=_partners(located, pair), paths=(calls[0].path, calls[1].path),
+        sides=sides,
+        calls=calls,
+        layers=(layers[0], layers[1]),
+        inputs=(ours, theirs),
+        backward=backward,
+        consumer=None if backward else _consumer(located, pair, store, verdict),
+        seed=seed,
+        atomic=judged | _innermost(layers[1], sides[1]),
+        judged=judged,
+        reference_judged=reference_judged | set(idle.values()),
+        cleared=_cleared(located, pair, store),
+        idle=idle,
+        partners=_partners(located, pair),
+        paths=(calls[0].path, calls[1].path),
         ends=tuple((link.ours, link.theirs) for link in Comparer(store).outputs(pair)) or None,
-        links=tuple((number, other) for number, other, _ in links), double=double,
+        links=tuple((number, other) for number, other, _ in links),
+        double=double,
         mended=tuple(
             (number, other)
             for number, other, axes in links
             if relative(ours[number].transpose(axes), store.get(calls[1].inputs[other].stored)) > SAME_DOUBLE
         ),
-    )  # fmt: skip
+    )
 
 
 def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
@@ -152,15 +159,11 @@ def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
     """
     known = (*located.matching.pairs, *located.matching.containers)
     trace = located.port.trace
-    call = next(
-        (one for one in trace.calls if one.path == verdict.port_path and one.turn == verdict.turn), None
-    )
+    call = next((one for one in trace.calls if one.path == verdict.port_path and one.turn == verdict.turn), None)
     paths = verdict.reference_path, verdict.port_path
     while call is not None:
         same = [pair for pair in known if pair.port is call]
-        inside = [
-            pair for pair in located.matching.pairs if not pair.whole and _inside(trace, pair.port, call)
-        ]
+        inside = [pair for pair in located.matching.pairs if not pair.whole and _inside(trace, pair.port, call)]
         if same:
             yield min(same, key=lambda pair: (pair.reference.path, pair.port.path) != paths)
         elif len(inside) == 1:
@@ -197,8 +200,10 @@ def _judged(located: Located, around: CallPair) -> tuple[frozenset[str], frozens
     ]
     return (
         frozenset(_within(pair.port, around.port) for pair in inside),
-        frozenset(_within(pair.reference, around.reference) for pair in inside if _below(pair.reference, around.reference)),
-    )  # fmt: skip
+        frozenset(
+            _within(pair.reference, around.reference) for pair in inside if _below(pair.reference, around.reference)
+        ),
+    )
 
 
 def _cleared(located: Located, around: CallPair, store: Store) -> frozenset[str]:
@@ -228,8 +233,9 @@ def _partners(located: Located, around: CallPair) -> dict[str, str]:
     pairs = [one for one in located.matching.pairs if not one.whole and _below(one.port, around.port)]
     return {
         _within(one.port, around.port): _within(one.reference, around.reference)
-        for one in pairs if _below(one.reference, around.reference)
-    }  # fmt: skip
+        for one in pairs
+        if _below(one.reference, around.reference)
+    }
 
 
 def _idle(located: Located, around: CallPair) -> dict[str, str]:
@@ -245,11 +251,12 @@ def _idle(located: Located, around: CallPair) -> dict[str, str]:
         if theirs in called[1] or ours not in called[0]:
             continue
         while (
-            "." in theirs and "." in ours
+            "." in theirs
+            and "." in ours
             and theirs.rpartition(".")[2] == ours.rpartition(".")[2]
             and theirs.rpartition(".")[0] not in called[1]
             and ours.rpartition(".")[0] in called[0]
-        ):  # fmt: skip
+        ):
             ours, theirs = ours.rpartition(".")[0], theirs.rpartition(".")[0]
         inside = [
             path.removeprefix(f"{call.path}.") if call.path else path
@@ -268,9 +275,8 @@ def _below(call: Call, around: Call) -> bool:
 def _innermost(layer: Any, side: LiveSide) -> frozenset[str]:
     """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
     return frozenset(
-        path for path, one in side.layers(layer)
-        if not any(True for _ in one.children()) and _is_paddles(one)
-    )  # fmt: skip
+        path for path, one in side.layers(layer) if not any(True for _ in one.children()) and _is_paddles(one)
+    )
 
 
 def _is_paddles(layer: Any) -> bool:
@@ -285,19 +291,21 @@ def _consumer(located: Located, pair: CallPair, store: Store, verdict: LayerVerd
     noise = max(SAME_DOUBLE, ROUGH * min(verdict.own or 0.0, ROUGH))
     ours, theirs = located.reference.trace, located.port.trace
     for inner in located.matching.pairs:
-        if inner.whole or not (_inside(ours, inner.reference, pair.reference) and _inside(theirs, inner.port, pair.port)):  # fmt: skip
+        if inner.whole or not (
+            _inside(ours, inner.reference, pair.reference) and _inside(theirs, inner.port, pair.port)
+        ):
             continue
         for number, other, axes in _links(inner.reference.inputs, inner.port.inputs, store):
-            one, two = (
-                store.get(inner.reference.inputs[number].stored),
-                store.get(inner.port.inputs[other].stored),
-            )
+            one, two = (store.get(inner.reference.inputs[number].stored), store.get(inner.port.inputs[other].stored))
             if relative(one.transpose(axes), two) > noise:
                 return Consumer(
-                    path=_within(inner.port, pair.port), turn=_turn(theirs, inner.port, pair.port), number=other,
+                    path=_within(inner.port, pair.port),
+                    turn=_turn(theirs, inner.port, pair.port),
+                    number=other,
                     reference=_within(inner.reference, pair.reference),
-                    reference_turn=_turn(ours, inner.reference, pair.reference), reference_number=number,
-                )  # fmt: skip
+                    reference_turn=_turn(ours, inner.reference, pair.reference),
+                    reference_number=number,
+                )
     return None
 
 
@@ -339,10 +347,18 @@ TOLD = 3
 
 
 def diagnose(
-    located: Located, verdict: LayerVerdict, sides: tuple[LiveSide, LiveSide], store: Store, *,
-    models: tuple[Any, Any], seed: int = 0, most: int = MOST_RUNS, findings: Sequence[Finding] = (),
-    like: Sequence[Diagnosis] = (), pace: Pace | None = None,
-) -> Diagnosis:  # fmt: skip
+    located: Located,
+    verdict: LayerVerdict,
+    sides: tuple[LiveSide, LiveSide],
+    store: Store,
+    *,
+    models: tuple[Any, Any],
+    seed: int = 0,
+    most: int = MOST_RUNS,
+    findings: Sequence[Finding] = (),
+    like: Sequence[Diagnosis] = (),
+    pace: Pace | None = None,
+) -> Diagnosis:
     """Return what explains that a layer, or the code of a container, is at fault.
 
     A copy of the port's layer is run in float64 on what the reference's was given, each time with one thing changed. A
@@ -372,9 +388,7 @@ def diagnose(
             return _unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)
         if found is not None:
             return _at_idle(found, located, verdict)
-    return _unknown(
-        verdict, "its calls could not be found in both models, or show no error by themselves", None
-    )
+    return _unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None)
 
 
 def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagnosis:
@@ -389,9 +403,14 @@ def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagn
 
 
 def _diagnose(
-    piece: Piece, verdict: LayerVerdict, models: tuple[Any, Any], most: int, findings: Sequence[Finding],
-    like: Sequence[Diagnosis], pace: Pace | None,
-) -> Diagnosis | None:  # fmt: skip
+    piece: Piece,
+    verdict: LayerVerdict,
+    models: tuple[Any, Any],
+    most: int,
+    findings: Sequence[Finding],
+    like: Sequence[Diagnosis],
+    pace: Pace | None,
+) -> Diagnosis | None:
     """Return what explains the error of a piece; None if it has none when it is run by itself."""
     with piece.open():
         trials = Trials(piece, most, pace)
@@ -437,7 +456,9 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
             trials.run(straight_through(piece, walk))
             trials.run(by_counterparts(piece, walk))
             near = walk.around()
-            for group in _searched(piece, trials, [one for one in in_order(ops, piece) if one.number in near or not near]):  # fmt: skip
+            for group in _searched(
+                piece, trials, [one for one in in_order(ops, piece) if one.number in near or not near]
+            ):
                 if trials.settled() or trials.left <= 0:
                     break
                 trials.run(group)
@@ -486,7 +507,7 @@ def _try_like(piece: Piece, trials: Trials, models: tuple[Any, Any], like: Seque
     most = trials.most
     if wanted:
         every = (one for group in _groups(piece, trials, models) for one in group)
-        trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.paths[1]) in wanted)  # fmt: skip
+        trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.paths[1]) in wanted)
     trials.most, trials.reserve = most, ()
 
 
@@ -503,11 +524,13 @@ def _given_otherwise(piece: Piece, mended: tuple[int, int]) -> Diagnosis | None:
     flags = ours.dtype.kind == "b"
     what = "mask" if flags else "tensor of whole numbers"
     return Diagnosis(
-        code="mask" if flags else "wrong-input", port_path=piece.paths[1],
+        code="mask" if flags else "wrong-input",
+        port_path=piece.paths[1],
         message=f"{piece.shown}: it is given another {what} than the reference, as `{theirs}` of shape {list(ours.shape)}",
-        evidence=f"with the reference's {what} the error is gone", explained=1.0,
+        evidence=f"with the reference's {what} the error is gone",
+        explained=1.0,
         fix=f"give {piece.shown} the reference's {what} as `{theirs}` where it is called",
-    )  # fmt: skip
+    )
 
 
 def _otherwise_ordered(piece: Piece) -> Diagnosis | None:
@@ -517,10 +540,13 @@ def _otherwise_ordered(piece: Piece) -> Diagnosis | None:
         return None
     told = "reversed" if order == sorted(order, reverse=True) else "in another order"
     return Diagnosis(
-        code="output-order", port_path=piece.paths[1], explained=1.0, fix=f"return the outputs of {piece.shown} in the order {order}",
+        code="output-order",
+        port_path=piece.paths[1],
+        explained=1.0,
+        fix=f"return the outputs of {piece.shown} in the order {order}",
         message=f"{piece.shown}: its outputs are {told}: the reference's are its numbers {', '.join(map(str, order))}",
         evidence="in the reference's order they are the reference's",
-    )  # fmt: skip
+    )
 
 
 def made_by(ops: Sequence[Op], side: LiveSide) -> int:
@@ -562,9 +588,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[I
         walk.run()
         yield by_counterparts(piece, walk)
     trials.reserve = needed(piece, walk, trials)
-    if (
-        trials.reserve
-    ):  # nothing else can be wrong: with the reference's tensors at these places the rest is right
+    if trials.reserve:  # nothing else can be wrong: with the reference's tensors at these places the rest is right
         near = walk.around()
         trials.most = min(trials.most, piece.runs + SHARPENED)
         yield from _searched(piece, trials, [op for op in in_order(ops, piece) if op.number in near])
@@ -629,7 +653,9 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
     """Yield what construction tells, applied: each layer of the piece that is built otherwise, with the reference's settings."""
     layers = [dict(side.layers(layer)) for side, layer in zip(piece.sides, piece.layers, strict=True)]
     told: list[Hypothesis] = []
-    for ours, theirs in dict.fromkeys((one.reference_path, one.port_path) for one in findings if one.kind == "argument"):  # fmt: skip
+    for ours, theirs in dict.fromkeys(
+        (one.reference_path, one.port_path) for one in findings if one.kind == "argument"
+    ):
         inside = below(ours, piece.paths[0]), below(theirs, piece.paths[1])
         if inside[0] is None or inside[1] is None:
             continue
@@ -642,7 +668,11 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
             made = floats_of(op.result, piece.sides[1].is_tensor)
             paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
             found += [one for one in by_geometry(op, reference, paddle, path) if one.confirmed]
-            found += [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"] if made else []  # fmt: skip
+            found += (
+                [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"]
+                if made
+                else []
+            )
         told += [replace(one, evidence=CONSTRUCTED, place=inside[1]) for one in found]
     yield from told
     if len(told) > 1:
@@ -664,11 +694,7 @@ def _of_layer(op: Op, piece: Piece, reference: Any) -> Iterator[Hypothesis]:
 
 
 def _state(model: Any) -> Mapping[str, Array]:
-    return {
-        name: tensor.detach().numpy()
-        for name, tensor in model.state_dict().items()
-        if tensor.is_floating_point()
-    }
+    return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
 
 
 def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
@@ -676,13 +702,19 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     one = trial.hypothesis
     before = trials.before[0 if trial.end else 1]
     numbers = f"relative error {before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
-    others = ", ".join(dict.fromkeys(f"`{other.hypothesis.code}`" for other in found[1:TOLD] if other.hypothesis.code != one.code))  # fmt: skip
+    others = ", ".join(
+        dict.fromkeys(f"`{other.hypothesis.code}`" for other in found[1:TOLD] if other.hypothesis.code != one.code)
+    )
     beside = f"{others} would explain as much" if others else ""
     place = ".".join(part for part in (piece.paths[1], one.placed(trials.base.ops, piece)) if part)
     return Diagnosis(
-        code=one.code, port_path=place, message=BLANK.sub("", f"{f'`{place}`' if place else 'the model itself'}: {one.message}"),
-        evidence="; ".join(part for part in (one.evidence, numbers, beside) if part), explained=min(trial.explained, 1.0), fix=BLANK.sub("", _fix(one, piece)),
-    )  # fmt: skip
+        code=one.code,
+        port_path=place,
+        message=BLANK.sub("", f"{f'`{place}`' if place else 'the model itself'}: {one.message}"),
+        evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
+        explained=min(trial.explained, 1.0),
+        fix=BLANK.sub("", _fix(one, piece)),
+    )
 
 
 def _fix(one: Hypothesis, piece: Piece) -> str:
@@ -720,11 +752,20 @@ def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagn
     share = None if share is None or not np.isfinite(share) else share
     if verdict.nan:
         return Diagnosis(
-            code="nan", port_path=path, message=f"{shown}: {verdict.reason}", evidence=evidence, explained=share,
-            fix=f"look at what {shown} is given: a logarithm, root or division of what is 0 or negative, a softmax of nothing but -inf"
-        )  # fmt: skip
+            code="nan",
+            port_path=path,
+            message=f"{shown}: {verdict.reason}",
+            evidence=evidence,
+            explained=share,
+            fix=f"look at what {shown} is given: a logarithm, root or division of what is 0 or negative, a softmax of nothing but -inf",
+        )
     return Diagnosis(
-        code="unknown", port_path=path, message=f"{shown}: the cause is not known: {verdict.reason}", evidence=evidence,
-        explained=share, fix=f"compare the code of {shown} with the reference's `{verdict.reference_path or type(verdict).__name__}`"
-        if verdict.reference_path else f"compare the code of {shown} with the reference's",
-    )  # fmt: skip
+        code="unknown",
+        port_path=path,
+        message=f"{shown}: the cause is not known: {verdict.reason}",
+        evidence=evidence,
+        explained=share,
+        fix=f"compare the code of {shown} with the reference's `{verdict.reference_path or type(verdict).__name__}`"
+        if verdict.reference_path
+        else f"compare the code of {shown} with the reference's",
+    )

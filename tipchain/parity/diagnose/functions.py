@@ -54,96 +54,211 @@ _EPSILON = Knob(code="epsilon", attribute="_epsilon", argument="epsilon", torch=
 _FLAGS = (True, False)
 _POOL = (
     Knob(code="ceil-mode", attribute="ceil_mode", argument="ceil_mode", torch="ceil_mode", usual=_FLAGS),
-    Knob(code="exclusive", attribute="exclusive", argument="exclusive", torch="count_include_pad", usual=_FLAGS, read=_opposite),
+    Knob(
+        code="exclusive",
+        attribute="exclusive",
+        argument="exclusive",
+        torch="count_include_pad",
+        usual=_FLAGS,
+        read=_opposite,
+    ),
     Knob(code="padding", attribute="padding", argument="padding", torch="padding", usual=(0, 1, 2, 3)),
     Knob(code="stride", attribute="stride", argument="stride", torch="stride", usual=(1, 2, 3, 4)),
     Knob(code="kernel-size", attribute="ksize", argument="kernel_size", torch="kernel_size", usual=(2, 3, 4, 5)),
     Knob(code="kernel-size", attribute="kernel_size", argument="kernel_size", torch="kernel_size", usual=(2, 3, 4, 5)),
     Knob(code="divisor", attribute="divisor", argument="divisor_override", torch="divisor_override"),
-)  # fmt: skip
+)
 SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.02, 0.15, 0.0)
 """Slopes of leaky ReLUs that are tried where neither side tells one: the default 0.01, DarkNet's 0.1, GANs' 0.2 and 0.02, RReLU's; 0: none."""
 KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
     (("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "SyncBatchNorm"), (_EPSILON,)),
-    (("GroupNorm",), (
-        Knob(code="num-groups", attribute="_num_groups", argument="num_groups", torch="num_groups", usual=(1, 2, 4, 8, 16, 32)),
-    )),
-    (("LeakyReLU",), (
-        Knob(code="negative-slope", attribute="_negative_slope", argument="negative_slope", torch="negative_slope", usual=SLOPES),
-    )),
-    (("ELU", "CELU", "SELU"), (
-        Knob(code="alpha", attribute="_alpha", argument="alpha", torch="alpha", usual=(1.0, 0.1, 0.2, 0.5, 2.0)),
-    )),
-    (("GELU",), (
-        Knob(code="gelu-form", attribute="_approximate", argument="approximate", torch="approximate", usual=_FLAGS,
-             read=lambda value: value == "tanh"),
-    )),
-    (("Hardtanh",), (
-        Knob(code="bounds", attribute="_min", argument="min", torch="min_val", usual=(-1.0, 0.0, -2.0)),
-        Knob(code="bounds", attribute="_max", argument="max", torch="max_val", usual=(1.0, 6.0, 2.0)),
-    )),
-    (("Softplus",), (
-        Knob(code="beta", attribute="_beta", argument="beta", torch="beta", usual=(1, 2, 0.5)),
-        Knob(code="threshold", attribute="_threshold", argument="threshold", torch="threshold", usual=(20, 10)),
-    )),
-    (("Hardshrink", "Softshrink", "ThresholdedReLU"), (
-        Knob(code="threshold", attribute="_threshold", argument="threshold", torch="lambd", usual=(0.5, 1.0, 0.1)),
-    )),
-    (("Softmax", "LogSoftmax"), (
-        Knob(code="softmax-axis", attribute="_axis", argument="axis", torch="dim", usual=(-1, 1, 0, 2, 3)),
-    )),
+    (
+        ("GroupNorm",),
+        (
+            Knob(
+                code="num-groups",
+                attribute="_num_groups",
+                argument="num_groups",
+                torch="num_groups",
+                usual=(1, 2, 4, 8, 16, 32),
+            ),
+        ),
+    ),
+    (
+        ("LeakyReLU",),
+        (
+            Knob(
+                code="negative-slope",
+                attribute="_negative_slope",
+                argument="negative_slope",
+                torch="negative_slope",
+                usual=SLOPES,
+            ),
+        ),
+    ),
+    (
+        ("ELU", "CELU", "SELU"),
+        (Knob(code="alpha", attribute="_alpha", argument="alpha", torch="alpha", usual=(1.0, 0.1, 0.2, 0.5, 2.0)),),
+    ),
+    (
+        ("GELU",),
+        (
+            Knob(
+                code="gelu-form",
+                attribute="_approximate",
+                argument="approximate",
+                torch="approximate",
+                usual=_FLAGS,
+                read=lambda value: value == "tanh",
+            ),
+        ),
+    ),
+    (
+        ("Hardtanh",),
+        (
+            Knob(code="bounds", attribute="_min", argument="min", torch="min_val", usual=(-1.0, 0.0, -2.0)),
+            Knob(code="bounds", attribute="_max", argument="max", torch="max_val", usual=(1.0, 6.0, 2.0)),
+        ),
+    ),
+    (
+        ("Softplus",),
+        (
+            Knob(code="beta", attribute="_beta", argument="beta", torch="beta", usual=(1, 2, 0.5)),
+            Knob(code="threshold", attribute="_threshold", argument="threshold", torch="threshold", usual=(20, 10)),
+        ),
+    ),
+    (
+        ("Hardshrink", "Softshrink", "ThresholdedReLU"),
+        (Knob(code="threshold", attribute="_threshold", argument="threshold", torch="lambd", usual=(0.5, 1.0, 0.1)),),
+    ),
+    (
+        ("Softmax", "LogSoftmax"),
+        (Knob(code="softmax-axis", attribute="_axis", argument="axis", torch="dim", usual=(-1, 1, 0, 2, 3)),),
+    ),
     (("GLU",), (Knob(code="axis", attribute="_axis", argument="axis", torch="dim", usual=(-1, 1, 2)),)),
     (("MaxPool", "AvgPool", "LPPool"), _POOL),
-    (("AdaptiveAvgPool", "AdaptiveMaxPool"), (
-        Knob(code="output-size", attribute="_output_size", argument="output_size", torch="output_size"),
-    )),
-    (("Upsample",), (
-        Knob(code="align-corners", attribute="align_corners", argument="align_corners", torch="align_corners", usual=_FLAGS, read=bool),
-        Knob(code="interpolation-mode", attribute="mode", argument="mode", torch="mode", usual=MODES),
-        Knob(code="align-mode", attribute="align_mode", argument="align_mode", usual=(0, 1)),
-        Knob(code="output-size", attribute="size", argument="size", torch="size"),
-        Knob(code="scale-factor", attribute="scale_factor", argument="scale_factor", torch="scale_factor"),
-    )),
-    (("Dropout", "AlphaDropout"), (
-        Knob(code="dropout-p", attribute="p", argument="p", torch="p", usual=RATES),
-        Knob(code="dropout-mode", attribute="mode", argument="mode", usual=("upscale_in_train", "downscale_in_infer"),
-             torch="p", read=lambda _: "upscale_in_train"),
-        Knob(code="dropout-axis", attribute="axis", argument="axis", usual=(None, [0, 1])),
-    )),
-    (("Pad", "ConstantPad", "ReflectionPad", "ReplicationPad", "ZeroPad", "CircularPad"), (
-        Knob(code="padding-mode", attribute="_mode", argument="mode", usual=PAD_MODES),
-        Knob(code="padding-value", attribute="value", argument="value", torch="value", usual=(0.0, 1.0, -1.0)),
-        Knob(code="padding", attribute="padding", argument="padding", torch="padding", read=list),
-    )),
-    (("LSTM", "GRU", "SimpleRNN"), (
-        Knob(code="time-major", attribute="time_major", argument="time_major", torch="batch_first", usual=_FLAGS, read=_opposite),
-        Knob(code="dropout-p", attribute="dropout", argument="dropout", torch="dropout", usual=RATES),
-    )),
-    (("PixelShuffle", "PixelUnshuffle"), (
-        Knob(code="upscale-factor", attribute="_upscale_factor", argument="upscale_factor", torch="upscale_factor", usual=(2, 3, 4)),
-    )),
-    (("ChannelShuffle",), (Knob(code="groups", attribute="_groups", argument="groups", torch="groups", usual=(2, 3, 4)),)),
-    (("Flatten",), (
-        Knob(code="flatten-axes", attribute="start_axis", argument="start_axis", torch="start_dim", usual=(0, 1, 2)),
-        Knob(code="flatten-axes", attribute="stop_axis", argument="stop_axis", torch="end_dim", usual=(-1, -2)),
-    )),
-    (("Embedding",), (
-        Knob(code="padding-idx", attribute="_padding_idx", argument="padding_idx", torch="padding_idx", usual=(-1, 0),
-             read=lambda value: -1 if value is None else value),
-    )),
-    (("LocalResponseNorm",), (
-        Knob(code="size", attribute="size", argument="size", torch="size", usual=(2, 3, 5)),
-        Knob(code="alpha", attribute="alpha", argument="alpha", torch="alpha", usual=(1e-4, 1e-3, 1e-5)),
-        Knob(code="beta", attribute="beta", argument="beta", torch="beta", usual=(0.75, 0.5)),
-        Knob(code="k", attribute="k", argument="k", torch="k", usual=(1.0, 2.0)),
-    )),
-    (("TransformerEncoderLayer", "TransformerDecoderLayer"), (
-        Knob(code="norm-order", attribute="normalize_before", argument="normalize_before", torch="norm_first", usual=_FLAGS),
-    )),
-    (("MultiHeadAttention",), (
-        Knob(code="num-heads", attribute="num_heads", argument="num_heads", torch="num_heads", usual=(1, 2, 4, 8)),
-    )),
-)  # fmt: skip
+    (
+        ("AdaptiveAvgPool", "AdaptiveMaxPool"),
+        (Knob(code="output-size", attribute="_output_size", argument="output_size", torch="output_size"),),
+    ),
+    (
+        ("Upsample",),
+        (
+            Knob(
+                code="align-corners",
+                attribute="align_corners",
+                argument="align_corners",
+                torch="align_corners",
+                usual=_FLAGS,
+                read=bool,
+            ),
+            Knob(code="interpolation-mode", attribute="mode", argument="mode", torch="mode", usual=MODES),
+            Knob(code="align-mode", attribute="align_mode", argument="align_mode", usual=(0, 1)),
+            Knob(code="output-size", attribute="size", argument="size", torch="size"),
+            Knob(code="scale-factor", attribute="scale_factor", argument="scale_factor", torch="scale_factor"),
+        ),
+    ),
+    (
+        ("Dropout", "AlphaDropout"),
+        (
+            Knob(code="dropout-p", attribute="p", argument="p", torch="p", usual=RATES),
+            Knob(
+                code="dropout-mode",
+                attribute="mode",
+                argument="mode",
+                usual=("upscale_in_train", "downscale_in_infer"),
+                torch="p",
+                read=lambda _: "upscale_in_train",
+            ),
+            Knob(code="dropout-axis", attribute="axis", argument="axis", usual=(None, [0, 1])),
+        ),
+    ),
+    (
+        ("Pad", "ConstantPad", "ReflectionPad", "ReplicationPad", "ZeroPad", "CircularPad"),
+        (
+            Knob(code="padding-mode", attribute="_mode", argument="mode", usual=PAD_MODES),
+            Knob(code="padding-value", attribute="value", argument="value", torch="value", usual=(0.0, 1.0, -1.0)),
+            Knob(code="padding", attribute="padding", argument="padding", torch="padding", read=list),
+        ),
+    ),
+    (
+        ("LSTM", "GRU", "SimpleRNN"),
+        (
+            Knob(
+                code="time-major",
+                attribute="time_major",
+                argument="time_major",
+                torch="batch_first",
+                usual=_FLAGS,
+                read=_opposite,
+            ),
+            Knob(code="dropout-p", attribute="dropout", argument="dropout", torch="dropout", usual=RATES),
+        ),
+    ),
+    (
+        ("PixelShuffle", "PixelUnshuffle"),
+        (
+            Knob(
+                code="upscale-factor",
+                attribute="_upscale_factor",
+                argument="upscale_factor",
+                torch="upscale_factor",
+                usual=(2, 3, 4),
+            ),
+        ),
+    ),
+    (
+        ("ChannelShuffle",),
+        (Knob(code="groups", attribute="_groups", argument="groups", torch="groups", usual=(2, 3, 4)),),
+    ),
+    (
+        ("Flatten",),
+        (
+            Knob(
+                code="flatten-axes", attribute="start_axis", argument="start_axis", torch="start_dim", usual=(0, 1, 2)
+            ),
+            Knob(code="flatten-axes", attribute="stop_axis", argument="stop_axis", torch="end_dim", usual=(-1, -2)),
+        ),
+    ),
+    (
+        ("Embedding",),
+        (
+            Knob(
+                code="padding-idx",
+                attribute="_padding_idx",
+                argument="padding_idx",
+                torch="padding_idx",
+                usual=(-1, 0),
+                read=lambda value: -1 if value is None else value,
+            ),
+        ),
+    ),
+    (
+        ("LocalResponseNorm",),
+        (
+            Knob(code="size", attribute="size", argument="size", torch="size", usual=(2, 3, 5)),
+            Knob(code="alpha", attribute="alpha", argument="alpha", torch="alpha", usual=(1e-4, 1e-3, 1e-5)),
+            Knob(code="beta", attribute="beta", argument="beta", torch="beta", usual=(0.75, 0.5)),
+            Knob(code="k", attribute="k", argument="k", torch="k", usual=(1.0, 2.0)),
+        ),
+    ),
+    (
+        ("TransformerEncoderLayer", "TransformerDecoderLayer"),
+        (
+            Knob(
+                code="norm-order",
+                attribute="normalize_before",
+                argument="normalize_before",
+                torch="norm_first",
+                usual=_FLAGS,
+            ),
+        ),
+    ),
+    (
+        ("MultiHeadAttention",),
+        (Knob(code="num-heads", attribute="num_heads", argument="num_heads", torch="num_heads", usual=(1, 2, 4, 8)),),
+    ),
+)
 
 
 def by_arguments(layer: Any, reference: Any, path: str) -> Iterator[Hypothesis]:
@@ -180,10 +295,12 @@ def _values(layer: Any, reference: Any, path: str, knob: Knob) -> Iterator[Hypot
             changes["head_dim"] = layer.embed_dim // value
         confirmed = number < len(told)
         yield Hypothesis(
-            code=knob.code, message=f"its `{knob.argument}` is {present!r}, the reference's {'' if confirmed else 'behaves like '}{value!r}",
-            fix=f"pass `{knob.argument}={value!r}` to `{path}`", confirmed=confirmed,
+            code=knob.code,
+            message=f"its `{knob.argument}` is {present!r}, the reference's {'' if confirmed else 'behaves like '}{value!r}",
+            fix=f"pass `{knob.argument}={value!r}` to `{path}`",
+            confirmed=confirmed,
             within=partial(attributes, layer, **changes),
-        )  # fmt: skip
+        )
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -202,17 +319,21 @@ def _modes(layer: Any, reference: Any, path: str) -> Iterator[Hypothesis]:
         code = "batch-norm-mode"
     modes = ("train", "eval") if training else ("eval", "train")
     yield Hypothesis(
-        code=code, message=f"it is in {modes[1]} mode, the reference is in {modes[0]} mode", confirmed=confirmed,
-        fix=f"call `{path}.{modes[0]}()` before the model runs", within=partial(attributes, layer, training=training),
-    )  # fmt: skip
+        code=code,
+        message=f"it is in {modes[1]} mode, the reference is in {modes[0]} mode",
+        confirmed=confirmed,
+        fix=f"call `{path}.{modes[0]}()` before the model runs",
+        within=partial(attributes, layer, training=training),
+    )
     if hasattr(layer, "_use_global_stats"):
         for value in (None, True, False):
             if value is not layer._use_global_stats:  # noqa: SLF001
                 yield Hypothesis(
-                    code="use-global-stats", message=f"its `use_global_stats` is {layer._use_global_stats}, the reference behaves like {value}",  # noqa: SLF001
+                    code="use-global-stats",
+                    message=f"its `use_global_stats` is {layer._use_global_stats}, the reference behaves like {value}",  # noqa: SLF001
                     fix=f"pass `use_global_stats={value}` to `{path}`",
                     within=partial(attributes, layer, _use_global_stats=value),
-                )  # fmt: skip
+                )
 
 
 def by_geometry(op: Op, reference: Any, paddle: Any, path: str) -> Iterator[Hypothesis]:
@@ -234,13 +355,14 @@ def by_geometry(op: Op, reference: Any, paddle: Any, path: str) -> Iterator[Hypo
     def variant(code: str, values: Mapping[str, Any], *, confirmed: bool = False) -> Hypothesis:
         act: Act = lambda _, args, __: convolve(args[0], layer.weight, layer.bias, **{**present, **values})  # noqa: E731
         how = "" if confirmed else "behaves like "
-        told = [
-            f"`{name}` is {present[name]!r}, the reference's {how}{value!r}" for name, value in values.items()
-        ]
+        told = [f"`{name}` is {present[name]!r}, the reference's {how}{value!r}" for name, value in values.items()]
         return Hypothesis(
-            code=code, message=f"its {', '.join(told)}", acts={op.number: act}, confirmed=confirmed,
+            code=code,
+            message=f"its {', '.join(told)}",
+            acts={op.number: act},
+            confirmed=confirmed,
             fix=f"pass {', '.join(f'`{name}={value!r}`' for name, value in values.items())} to `{path}`",
-        )  # fmt: skip
+        )
 
     wanted = _wanted(reference, present, dims)
     for name, value in wanted.items():
@@ -255,7 +377,9 @@ def by_geometry(op: Op, reference: Any, paddle: Any, path: str) -> Iterator[Hypo
             yield variant("output-padding", {"output_padding": number})
         return
     sizes = layer._kernel_size  # noqa: SLF001
-    for sides in product(*[((size - 1, 0), (0, size - 1), ((size - 1) // 2, size // 2), (size // 2, (size - 1) // 2)) for size in sizes]):  # fmt: skip
+    for sides in product(
+        *[((size - 1, 0), (0, size - 1), ((size - 1) // 2, size // 2), (size // 2, (size - 1) // 2)) for size in sizes]
+    ):
         flat = [one for side in sides for one in side]
         if _pairs(flat, dims) != [
             (one, one) if isinstance(one, int) else one for one in _pairs(present["padding"], dims)
@@ -291,6 +415,11 @@ def _wanted(reference: Any, present: Mapping[str, Any], dims: int) -> dict[str, 
     return found
 
 
+def _convolved(layer: Any, padded: Any, convolve: Any) -> Any:
+    sizes = {"stride": layer._stride, "dilation": layer._dilation, "groups": layer._groups}  # noqa: SLF001
+    return convolve(padded, layer.weight, layer.bias, padding=0, **sizes)
+
+
 def _leading(op: Op, paddle: Any, path: str, convolve: Any, sizes: Sequence[int]) -> Iterator[Hypothesis]:
     """Yield the same padding in all, but on one side of each axis."""
     layer = op.layer
@@ -303,12 +432,14 @@ def _leading(op: Op, paddle: Any, path: str, convolve: Any, sizes: Sequence[int]
 
         def act(_: Any, args: Any, __: Any, amounts: Any = amounts, layout: str = layout) -> Any:
             padded = pad(args[0], amounts, mode="constant", value=0.0, data_format=layout)
-            return convolve(padded, layer.weight, layer.bias, stride=layer._stride, padding=0, dilation=layer._dilation, groups=layer._groups)  # noqa: SLF001  # fmt: skip
+            return _convolved(layer, padded, convolve)
 
         yield Hypothesis(
-            code="padding-side", message=f"its padding stands on both sides, the reference's {side} the data",
-            fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it", acts={op.number: act},
-        )  # fmt: skip
+            code="padding-side",
+            message=f"its padding stands on both sides, the reference's {side} the data",
+            fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it",
+            acts={op.number: act},
+        )
 
 
 def _pairs(padding: Any, dims: int) -> list[Any]:
@@ -344,13 +475,15 @@ def _padding_modes(op: Op, reference: Any, paddle: Any, path: str, convolve: Any
 
         def act(_: Any, args: Any, __: Any, mode: str = mode) -> Any:
             padded = pad(args[0], amounts, mode=mode, data_format=layout)
-            return convolve(padded, layer.weight, layer.bias, stride=layer._stride, padding=0, dilation=layer._dilation, groups=layer._groups)  # noqa: SLF001  # fmt: skip
+            return _convolved(layer, padded, convolve)
 
         yield Hypothesis(
-            code="padding-mode", message=f"its `padding_mode` is {layer._padding_mode!r}, the reference's {shown!r}",  # noqa: SLF001
-            fix=f"pass `padding_mode={shown!r}` to `{path}`", acts={op.number: act}, confirmed=shown == wanted,
-
-        )  # fmt: skip
+            code="padding-mode",
+            message=f"its `padding_mode` is {layer._padding_mode!r}, the reference's {shown!r}",  # noqa: SLF001
+            fix=f"pass `padding_mode={shown!r}` to `{path}`",
+            acts={op.number: act},
+            confirmed=shown == wanted,
+        )
 
 
 def kind_of(layer: Any) -> str:
@@ -429,9 +562,11 @@ LAYER_ACTIVATIONS = frozenset(
 RANK = 4
 """Axes of images: samples, channels, rows, columns."""
 RARE: Mapping[str, frozenset[str]] = {
-    "normalize": frozenset({"normalize", "norm", "vector_norm", "linalg_vector_norm"}), "exp": frozenset({"exp"}),
-    "abs": frozenset({"abs", "absolute"}), "square": frozenset({"square", "pow"}),
-}  # fmt: skip
+    "normalize": frozenset({"normalize", "norm", "vector_norm", "linalg_vector_norm"}),
+    "exp": frozenset({"exp"}),
+    "abs": frozenset({"abs", "absolute"}),
+    "square": frozenset({"square", "pow"}),
+}
 """Functions that are tried only where the reference calls something of the kind, by torch's names."""
 
 
@@ -455,11 +590,7 @@ def activations(paddle: Any, *, shape: Sequence[int]) -> Iterator[tuple[str, str
     yield "mish", "F.mish", f.mish
     yield "softplus", "F.softplus", f.softplus
     for slope in filter(None, SLOPES):
-        yield (
-            "leaky_relu",
-            f"F.leaky_relu(negative_slope={slope})",
-            partial(f.leaky_relu, negative_slope=slope),
-        )
+        yield ("leaky_relu", f"F.leaky_relu(negative_slope={slope})", partial(f.leaky_relu, negative_slope=slope))
     for axis in axes:
         yield "log_softmax", f"F.log_softmax(axis={axis})", partial(f.log_softmax, axis=axis)
     yield "hardsigmoid", "F.hardsigmoid(slope=0.2)", partial(f.hardsigmoid, slope=0.2)
@@ -471,11 +602,7 @@ def activations(paddle: Any, *, shape: Sequence[int]) -> Iterator[tuple[str, str
     yield "exp", "paddle.exp", paddle.exp
     yield "abs", "paddle.abs", paddle.abs
     yield "square", "paddle.square", paddle.square
-    yield (
-        "squared relu",
-        "F.relu(x) ** 2",
-        lambda x: f.relu(x) ** 2,
-    )  # of what is not negative the square, too
+    yield ("squared relu", "F.relu(x) ** 2", lambda x: f.relu(x) ** 2)  # of what is not negative the square, too
     if -1 in axes:  # Paddle's norm reads beyond a number without axes
         yield "normalize", "F.normalize(axis=-1)", partial(f.normalize, axis=-1)
 
@@ -495,9 +622,11 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     if is_one:
         skip = argument_of(0)
         yield Hypothesis(
-            code="extra-activation", acts={op.number: skip}, message=f"it applies `{kind}`{where}, the reference doesn't",
+            code="extra-activation",
+            acts={op.number: skip},
+            message=f"it applies `{kind}`{where}, the reference doesn't",
             fix=f"remove `{kind}`{where}",
-        )  # fmt: skip
+        )
     for name, written, function in activations(paddle, shape=first.shape):
         rare = name in RARE
         if rare and not RARE[name] & set(piece.truth.names):
@@ -513,17 +642,22 @@ def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             elif name == "softmax" and kind in ("softmax", "Softmax"):
                 code = "softmax-axis"
             yield Hypothesis(
-                code=code, acts={op.number: replace}, confirmed=confirmed,
-                message=f"it applies `{kind}`{where}, the reference `{written}`", fix=f"write `{written}` for `{kind}`{where}",
+                code=code,
+                acts={op.number: replace},
+                confirmed=confirmed,
+                message=f"it applies `{kind}`{where}, the reference `{written}`",
+                fix=f"write `{written}` for `{kind}`{where}",
                 place=op.path if op.name == LAYER else None,
-            )  # fmt: skip
+            )
         append = then(function)
         yield Hypothesis(
-            code="missing-activation", acts={op.number: append}, confirmed=confirmed,
+            code="missing-activation",
+            acts={op.number: append},
+            confirmed=confirmed,
             message=f"it lacks `{written}` after {called(op)}{where}",
             fix=f"apply `{written}` after {called(op)}{where}",
             place=op.path if op.layer is not None and op.result is op.args[0] else None,
-        )  # fmt: skip
+        )
 
 
 def _is_same(kind: str, name: str, written: str) -> bool:
@@ -537,18 +671,15 @@ def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     Source: Paddle's ``interpolate`` has a ratio of 0 wherever the result has one pixel, whatever ``align_corners`` is.
     """
     made = op.result
-    if (
-        op.name not in ("interpolate", "upsample")
-        or len(getattr(made, "shape", ())) != RANK
-        or 1 not in made.shape[2:]
-    ):
+    if op.name not in ("interpolate", "upsample") or len(getattr(made, "shape", ())) != RANK or 1 not in made.shape[2:]:
         return
     sizes, where = list(made.shape[2:]), place_of(op, piece)
     yield Hypothesis(
-        code="resize-to-one", acts={op.number: instead(partial(_sampled, piece, sizes))},
+        code="resize-to-one",
+        acts={op.number: instead(partial(_sampled, piece, sizes))},
         message=f"`{op.name}`{where} reduces an axis to one pixel: Paddle takes the first, the reference the middle one",
         fix=f"write `F.grid_sample` at the pixels' middles, `padding_mode='border'`, for `{op.name}`{where}: `{op.line}`",
-    )  # fmt: skip
+    )
 
 
 def _sampled(piece: Piece, sizes: Sequence[int], tensor: Any) -> Any:
@@ -566,10 +697,11 @@ def by_other_direction(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         return
     where = place_of(op, piece)
     yield Hypothesis(
-        code="shift-direction", acts={op.number: _backwards},
+        code="shift-direction",
+        acts={op.number: _backwards},
         message=f"`temporal_shift`{where} shifts the first channels from the step before and the next from the step after, the reference the other way round",
         fix=f"shift by slices as the reference does, for `temporal_shift`{where}: `{op.line}`",
-    )  # fmt: skip
+    )
 
 
 def _backwards(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -590,21 +722,17 @@ def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     for probability in dict.fromkeys([*told, *RATES]):
         act = then(partial(functional.dropout, p=probability, training=True))
         yield Hypothesis(
-            code="missing-dropout", acts={op.number: act}, confirmed=probability in told,
+            code="missing-dropout",
+            acts={op.number: act},
+            confirmed=probability in told,
             message=f"it lacks `dropout` with p={probability} after {called(op)}{place_of(op, piece)}",
             fix=f"apply `F.dropout(p={probability}, training=self.training)` after {called(op)}{place_of(op, piece)}",
-        )  # fmt: skip
+        )
 
 
 def called(op: Op) -> str:
     """Return what a call is called in messages."""
-    return (
-        f"`{op.path}`"
-        if op.name == LAYER and op.path
-        else f"`{op.name}`"
-        if op.name != LAYER
-        else "the layer"
-    )
+    return f"`{op.path}`" if op.name == LAYER and op.path else f"`{op.name}`" if op.name != LAYER else "the layer"
 
 
 def place_of(op: Op, piece: Piece) -> str:
@@ -643,8 +771,11 @@ _POOL_PLACES = (
     Argument(code="stride", name="stride", place=2, usual=(1, 2, 3)),
     Argument(code="kernel-size", name="kernel_size", place=1, usual=(2, 3, 4, 5)),
 )
-_AVERAGE = (Argument(code="exclusive", name="exclusive", place=5, usual=_FLAGS),
-            Argument(code="ceil-mode", name="ceil_mode", place=4, usual=_FLAGS), *_POOL_PLACES)  # fmt: skip
+_AVERAGE = (
+    Argument(code="exclusive", name="exclusive", place=5, usual=_FLAGS),
+    Argument(code="ceil-mode", name="ceil_mode", place=4, usual=_FLAGS),
+    *_POOL_PLACES,
+)
 _MAX = (Argument(code="ceil-mode", name="ceil_mode", place=5, usual=_FLAGS), *_POOL_PLACES)
 _REDUCED = (Argument(code="axis", name="axis", place=1, usual=(*_AXES, [2, 3], [-2, -1], [1, 2])),)
 _RESIZE = (
@@ -662,45 +793,76 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "softplus": (Argument(code="beta", name="beta", place=1, usual=(1, 2, 0.5)),),
     "hardsigmoid": (Argument(code="slope", name="slope", place=1, usual=(1 / 6, 0.2)),),
     "glu": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
-    "avg_pool1d": _AVERAGE, "avg_pool2d": _AVERAGE, "avg_pool3d": _AVERAGE,
-    "max_pool1d": _MAX, "max_pool2d": _MAX, "max_pool3d": _MAX,
-    "interpolate": _RESIZE, "upsample": _RESIZE,
-    "pad": (Argument(code="padding-mode", name="mode", place=2, usual=PAD_MODES),
-            Argument(code="padding-value", name="value", place=3, usual=(0.0, 1.0, -1.0))),
-    "smooth_l1_loss": (Argument(code="huber", name="is_huber", place=4, usual=_FLAGS),
-                       Argument(code="beta", name="delta", place=3, usual=(1.0,))),
-    "dropout": (Argument(code="dropout-p", name="p", place=1, usual=RATES),
-                Argument(code="dropout-mode", name="mode", place=4, usual=("upscale_in_train", "downscale_in_infer")),
-                Argument(code="dropout-in-eval", name="training", place=3, usual=_FLAGS)),
+    "avg_pool1d": _AVERAGE,
+    "avg_pool2d": _AVERAGE,
+    "avg_pool3d": _AVERAGE,
+    "max_pool1d": _MAX,
+    "max_pool2d": _MAX,
+    "max_pool3d": _MAX,
+    "interpolate": _RESIZE,
+    "upsample": _RESIZE,
+    "pad": (
+        Argument(code="padding-mode", name="mode", place=2, usual=PAD_MODES),
+        Argument(code="padding-value", name="value", place=3, usual=(0.0, 1.0, -1.0)),
+    ),
+    "smooth_l1_loss": (
+        Argument(code="huber", name="is_huber", place=4, usual=_FLAGS),
+        Argument(code="beta", name="delta", place=3, usual=(1.0,)),
+    ),
+    "dropout": (
+        Argument(code="dropout-p", name="p", place=1, usual=RATES),
+        Argument(code="dropout-mode", name="mode", place=4, usual=("upscale_in_train", "downscale_in_infer")),
+        Argument(code="dropout-in-eval", name="training", place=3, usual=_FLAGS),
+    ),
     "dropout2d": (Argument(code="dropout-p", name="p", place=1, usual=RATES),),
     "layer_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
-    "batch_norm": (Argument(code="epsilon", name="epsilon", place=7, usual=EPSILONS),
-                   Argument(code="batch-norm-mode", name="training", place=5, usual=_FLAGS)),
-    "group_norm": (Argument(code="epsilon", name="epsilon", place=2, usual=EPSILONS),
-                   Argument(code="num-groups", name="num_groups", place=1, usual=(1, 2, 4, 8, 16, 32))),
+    "batch_norm": (
+        Argument(code="epsilon", name="epsilon", place=7, usual=EPSILONS),
+        Argument(code="batch-norm-mode", name="training", place=5, usual=_FLAGS),
+    ),
+    "group_norm": (
+        Argument(code="epsilon", name="epsilon", place=2, usual=EPSILONS),
+        Argument(code="num-groups", name="num_groups", place=1, usual=(1, 2, 4, 8, 16, 32)),
+    ),
     "instance_norm": (Argument(code="epsilon", name="eps", place=7, usual=EPSILONS),),
     "rms_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
-    "normalize": (Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
-                  Argument(code="axis", name="axis", place=2, usual=_AXES),
-                  Argument(code="epsilon", name="epsilon", place=3, usual=EPSILONS)),
-    "norm": (Argument(code="norm-p", name="p", place=1, usual=(2, 1)), Argument(code="axis", name="axis", place=2, usual=_AXES)),
+    "normalize": (
+        Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
+        Argument(code="axis", name="axis", place=2, usual=_AXES),
+        Argument(code="epsilon", name="epsilon", place=3, usual=EPSILONS),
+    ),
+    "norm": (
+        Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
+        Argument(code="axis", name="axis", place=2, usual=_AXES),
+    ),
     "scaled_dot_product_attention": (
         Argument(code="causal-mask", name="is_causal", place=5, usual=_FLAGS),
         Argument(code="mask", name="attn_mask", place=3, usual=(None,)),
         Argument(code="dropout-p", name="dropout_p", place=4, usual=RATES),
     ),
-    "mean": _REDUCED, "sum": _REDUCED, "max": _REDUCED, "min": _REDUCED, "logsumexp": _REDUCED, "prod": _REDUCED,
+    "mean": _REDUCED,
+    "sum": _REDUCED,
+    "max": _REDUCED,
+    "min": _REDUCED,
+    "logsumexp": _REDUCED,
+    "prod": _REDUCED,
     "cumsum": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
     "concat": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
     "stack": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
     "split": (Argument(code="axis", name="axis", place=2, usual=_AXES),),
     "chunk": (Argument(code="axis", name="axis", place=2, usual=_AXES),),
-    "std": (Argument(code="unbiased-variance", name="unbiased", place=2, usual=_FLAGS),
-            Argument(code="axis", name="axis", place=1, usual=_AXES)),
-    "var": (Argument(code="unbiased-variance", name="unbiased", place=2, usual=_FLAGS),
-            Argument(code="axis", name="axis", place=1, usual=_AXES)),
-    "matmul": (Argument(code="transposed-operand", name="transpose_y", place=3, usual=_FLAGS),
-               Argument(code="transposed-operand", name="transpose_x", place=2, usual=_FLAGS)),
+    "std": (
+        Argument(code="unbiased-variance", name="unbiased", place=2, usual=_FLAGS),
+        Argument(code="axis", name="axis", place=1, usual=_AXES),
+    ),
+    "var": (
+        Argument(code="unbiased-variance", name="unbiased", place=2, usual=_FLAGS),
+        Argument(code="axis", name="axis", place=1, usual=_AXES),
+    ),
+    "matmul": (
+        Argument(code="transposed-operand", name="transpose_y", place=3, usual=_FLAGS),
+        Argument(code="transposed-operand", name="transpose_x", place=2, usual=_FLAGS),
+    ),
     "roll": (Argument(code="shift", name="shifts", place=1, usual=(1, -1, 2, -2)),),
     "pixel_shuffle": (Argument(code="upscale-factor", name="upscale_factor", place=1, usual=(2, 3, 4)),),
     "temporal_shift": (Argument(code="shift-ratio", name="shift_ratio", place=2, usual=(0.25, 0.125)),),
@@ -708,7 +870,7 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "tril": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
     "triu": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
     "flip": (Argument(code="axis", name="axis", place=1, usual=(0, 1, 2, 3, -1)),),
-}  # fmt: skip
+}
 
 
 def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
@@ -740,10 +902,12 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             act = with_argument(place, value, argument.name)
 
             yield Hypothesis(
-                code=argument.code, acts={op.number: act}, confirmed=confirmed,
+                code=argument.code,
+                acts={op.number: act},
+                confirmed=confirmed,
                 message=f"`{argument.name}` of `{op.name}` at {op.place} is {'the default' if given is None else repr(given)}, the reference's behaves like {value!r}",
                 fix=f"pass `{argument.name}={value!r}` to `{op.name}` at {op.place}: `{op.line}`",
-            )  # fmt: skip
+            )
 
 
 def has_axis(op: Op, axis: Any) -> bool:
@@ -764,9 +928,12 @@ def _small(op: Op) -> Sequence[Argument]:
 
 
 _TORCH_NAMES = {
-    "hardsigmoid": ("hardsigmoid",), "concat": ("cat", "concat"), "astype": ("to", "type"),
-    "interpolate": ("interpolate", "upsample"), "upsample": ("interpolate", "upsample"),
-}  # fmt: skip
+    "hardsigmoid": ("hardsigmoid",),
+    "concat": ("cat", "concat"),
+    "astype": ("to", "type"),
+    "interpolate": ("interpolate", "upsample"),
+    "upsample": ("interpolate", "upsample"),
+}
 
 
 def _of_kind(value: Any, usual: Sequence[Any]) -> bool:

@@ -91,11 +91,15 @@ def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
             yield
 
     return Hypothesis(
-        code=hypotheses[0].code, message="; ".join(one.message for one in hypotheses), fix="; ".join(one.fix for one in hypotheses),
-        acts={number: act for one in hypotheses for number, act in one.acts.items()}, within=every if within else None,
-        confirmed=all(one.confirmed for one in hypotheses), changes=len(hypotheses),
+        code=hypotheses[0].code,
+        message="; ".join(one.message for one in hypotheses),
+        fix="; ".join(one.fix for one in hypotheses),
+        acts={number: act for one in hypotheses for number, act in one.acts.items()},
+        within=every if within else None,
+        confirmed=all(one.confirmed for one in hypotheses),
+        changes=len(hypotheses),
         place=common_path(one.place or "" for one in hypotheses),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,9 +226,7 @@ class Trials:
         if worse and not end:  # what makes the end worse is no cause
             return None
         whole = share >= EXPLAINED and left <= max(REMAINDER * min(before, 1.0), NOISE)
-        return Trial(
-            hypothesis=one, explained=share, whole=whole, end=end, left=left, number=len(self.trials)
-        )
+        return Trial(hypothesis=one, explained=share, whole=whole, end=end, left=left, number=len(self.trials))
 
 
 def explained(before: float, after: float) -> float:
@@ -248,12 +250,27 @@ def attributes(layer: Any, **values: Any) -> Iterator[None]:
 
 def known_numbers(sizes: Sequence[int]) -> dict[float, str]:
     """Return factors that models multiply by, with their names; ``sizes`` are those of the tensors' axes."""
-    found = {2.0: "2", 0.5: "1/2", -1.0: "-1", 4.0: "4", 0.25: "1/4", 255.0: "255", 1 / 255: "1/255", 10.0: "10",
-             0.1: "0.1", sqrt(2): "sqrt(2)", sqrt(0.5): "1/sqrt(2)"}  # fmt: skip
+    found = {
+        2.0: "2",
+        0.5: "1/2",
+        -1.0: "-1",
+        4.0: "4",
+        0.25: "1/4",
+        255.0: "255",
+        1 / 255: "1/255",
+        10.0: "10",
+        0.1: "0.1",
+        sqrt(2): "sqrt(2)",
+        sqrt(0.5): "1/sqrt(2)",
+    }
     for size in sorted(set(sizes)):
         if size > 1:
-            for value, told in ((size**-0.5, f"1/sqrt({size})"), (size**0.5, f"sqrt({size})"),
-                                (1.0 / size, f"1/{size}"), (float(size), str(size))):  # fmt: skip
+            for value, told in (
+                (size**-0.5, f"1/sqrt({size})"),
+                (size**0.5, f"sqrt({size})"),
+                (1.0 / size, f"1/{size}"),
+                (float(size), str(size)),
+            ):
                 found.setdefault(value, told)
     return found
 
@@ -284,11 +301,13 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
         else f"run {shown} in float32: switch TF32 off (`FLAGS_cudnn_allow_tf32`, `NVIDIA_TF32_OVERRIDE=0`), or leave out a cast to float16"
     )
     return Diagnosis(
-        code="lower-precision", port_path=verdict.port_path,
+        code="lower-precision",
+        port_path=verdict.port_path,
         message=f"{shown} computes with about {bits:.0f} significant bits ({name}), float32 has 24",
         evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
-        explained=None, fix=fix,
-    )  # fmt: skip
+        explained=None,
+        fix=fix,
+    )
 
 
 # What gradients tell by themselves: parameters that get none, and factors.
@@ -319,15 +338,21 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
             return None  # the code tells where
         names = ", ".join(missing)
         return Diagnosis(
-            code="stop-gradient", port_path=piece.paths[1], message=f"{piece.shown}: {names} gets no gradient, the reference's does",
-            evidence=f"the other {len(values)} gradients are the reference's", explained=1.0,
+            code="stop-gradient",
+            port_path=piece.paths[1],
+            message=f"{piece.shown}: {names} gets no gradient, the reference's does",
+            evidence=f"the other {len(values)} gradients are the reference's",
+            explained=1.0,
             fix=f"let {names} of {piece.shown} be trained: set `stop_gradient = False`",
-        )  # fmt: skip
+        )
     if not missing and values and max(values) - min(values) < CONSTANT and abs(values[0] - 1) > CONSTANT:
         told = name_number(values[0], ())
         return Diagnosis(
-            code="scaled-gradient", port_path=piece.paths[1], message=f"{piece.shown}: its gradients are {told} times the reference's",
-            evidence=f"one factor, {values[0]:.9g}, explains all {len(values)} gradients", explained=1.0,
+            code="scaled-gradient",
+            port_path=piece.paths[1],
+            message=f"{piece.shown}: its gradients are {told} times the reference's",
+            evidence=f"one factor, {values[0]:.9g}, explains all {len(values)} gradients",
+            explained=1.0,
             fix=f"remove what multiplies the gradient by {told} in the forward or backward of {piece.shown}",
-        )  # fmt: skip
+        )
     return None

@@ -124,7 +124,7 @@ class CallRecord:
 
             def __torch_function__(
                 self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-            ) -> Any:  # fmt: skip
+            ) -> Any:
                 del types
                 watch.enter(func, args, kwargs or {})
                 result = func(*args, **(kwargs or {}))
@@ -180,9 +180,7 @@ class CallRecord:
         try:
             self.names.append(name)
             self.constants[name] += tuple(
-                one
-                for one in (*args[1:], *kwargs.values())
-                if isinstance(one, int | float | str | tuple | list)
+                one for one in (*args[1:], *kwargs.values()) if isinstance(one, int | float | str | tuple | list)
             )
             tensors = take_out(args[0] if name == "setitem" else result, self.torch.is_tensor)[1]
             number = self._numbers.get(id(args[0])) if name == "detach" and args else None
@@ -190,15 +188,19 @@ class CallRecord:
                 self._alive.append(result)
                 self._numbers[id(result)] = number
             elif self._depth:
-                self.sketches += [Sketch(_array(one)) for one in tensors if one.is_floating_point() and 0 < one.numel() <= MOST_ELEMENTS]  # fmt: skip
+                self.sketches += [
+                    Sketch(_array(one))
+                    for one in tensors
+                    if one.is_floating_point() and 0 < one.numel() <= MOST_ELEMENTS
+                ]
             elif tensors:
-                self._note(OF_TORCH.get(name, name), name, _bound(function, args, kwargs), (args, kwargs), tensors)  # fmt: skip
+                self._note(OF_TORCH.get(name, name), name, _bound(function, args, kwargs), (args, kwargs), tensors)
         finally:
             self._live = True
 
     def _note(
         self, name: str, said: str, arguments: Mapping[str, Any], given: tuple[Any, Any], tensors: Sequence[Any]
-    ) -> None:  # fmt: skip
+    ) -> None:
         settings = {key: one for key, one in arguments.items() if is_plain(one)}
         named = {key: self._numbers[id(one)] for key, one in arguments.items() if id(one) in self._numbers}
         place, line, scope = caller("torch")
@@ -212,11 +214,18 @@ class CallRecord:
         if place or name == LAYER:
             self.steps.append(
                 ReferenceCall(
-                    number=len(self.steps), name=name, said=said, settings=settings, given=tuple(one for one in known if one is not None),
-                    made=tuple(one for one in made if one >= 0), place=place, line=line, scope=scope,
+                    number=len(self.steps),
+                    name=name,
+                    said=said,
+                    settings=settings,
+                    given=tuple(one for one in known if one is not None),
+                    made=tuple(one for one in made if one >= 0),
+                    place=place,
+                    line=line,
+                    scope=scope,
                     named=named,
                 )
-            )  # fmt: skip
+            )
 
     def _hold(self, tensor: Any) -> int:
         """Keep a tensor as it is now; return its number, -1 where it is empty or too large."""
@@ -426,7 +435,14 @@ class Piece:
             yield self
             self._tap = None
 
-    def run(self, acts: Mapping[int, Act] | None = None, edits: Mapping[int, Edit] | None = None, *, keep: bool = False, within: bool = False) -> PieceOutcome:  # fmt: skip
+    def run(
+        self,
+        acts: Mapping[int, Act] | None = None,
+        edits: Mapping[int, Edit] | None = None,
+        *,
+        keep: bool = False,
+        within: bool = False,
+    ) -> PieceOutcome:
         """Run the port's piece with some calls replaced; the piece must be open.
 
         Args:
@@ -441,9 +457,7 @@ class Piece:
         side, edits = self.sides[1], edits or {}
         side.seed(self.seed)
         self._draws.rewind()
-        leaves = [
-            side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[1]
-        ]
+        leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[1]]
         given = [one.clone() for one in leaves]  # a layer may write to what it is given
         given = edits[INPUT](given) if INPUT in edits else given
         args, kwargs = put_back(self.calls[1].arguments, given)
@@ -471,9 +485,11 @@ class Piece:
         outputs = self._ends(1, take_out(result, side.is_tensor)[1])
         outputs = edits[OUTPUT](outputs) if OUTPUT in edits else outputs
         return PieceOutcome(
-            outputs=tuple(numpy_of(one) for one in outputs), consumed=self._consumed(recorder),
-            gradients=self._gradients(outputs, leaves) if self.backward else {}, ops=tuple(recorder.ops),
-        )  # fmt: skip
+            outputs=tuple(numpy_of(one) for one in outputs),
+            consumed=self._consumed(recorder),
+            gradients=self._gradients(outputs, leaves) if self.backward else {},
+            ops=tuple(recorder.ops),
+        )
 
     @property
     def consumer_call(self) -> int:
@@ -531,9 +547,7 @@ class Piece:
     def _gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
         return self._gradients_of(1, self.port, outputs, leaves)
 
-    def _gradients_of(
-        self, number: int, layer: Any, outputs: Sequence[Any], leaves: Sequence[Any]
-    ) -> dict[str, Array]:
+    def _gradients_of(self, number: int, layer: Any, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
         """Return the gradients of one side's inputs, called as the port's are, and of its parameters."""
         side = self.sides[number]
         side.clear_gradients(layer)
@@ -559,17 +573,10 @@ class Piece:
                 consumer = dict(side.layers(self.reference))[self.consumer.reference]
                 take = partial(_note, seen, side.is_tensor)  # copies: the layer may write to what it is given
                 stack.callback(side.watch(consumer, take, lambda *_: None))
-            leaves = [
-                side.tensor(as_float(one, double=self.double), gradient=self.backward)
-                for one in self.inputs[0]
-            ]
+            leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[0]]
             given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
             args, kwargs = put_back(self.calls[0].arguments, given)
-            inner = {
-                path: one
-                for path, one in side.layers(self.reference)
-                if path and path in self.reference_judged
-            }
+            inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
             watch = stack.enter_context(CallRecord.over(inner))
             result = self.reference(*args, **kwargs)
             watch.end()
@@ -581,10 +588,15 @@ class Piece:
         if self.consumer is not None and len(seen) > self.consumer.reference_turn:
             consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
         return Truth(
-            outputs=tuple(numpy_of(one) for one in outputs), consumed=consumed, gradients=gradients,
-            sketches=tuple(watch.sketches), names=tuple(watch.names), constants=watch.constants, steps=tuple(watch.steps),
+            outputs=tuple(numpy_of(one) for one in outputs),
+            consumed=consumed,
+            gradients=gradients,
+            sketches=tuple(watch.sketches),
+            names=tuple(watch.names),
+            constants=watch.constants,
+            steps=tuple(watch.steps),
             values=tuple(watch.values),
-        )  # fmt: skip
+        )
 
     def _ends(self, number: int, outputs: list[Any]) -> list[Any]:
         """Return the outputs that both sides have, in one order."""
@@ -598,11 +610,7 @@ class Piece:
             names = {slot.name for slot in torch_view(self.port)}
         except WeightsError:
             names = set()
-        kept = {
-            name: one
-            for name, one in self.truth.gradients.items()
-            if name.startswith("input ") or name in names
-        }
+        kept = {name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names}
         self.truth = replace(self.truth, gradients=kept)
 
     def _true_gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:

@@ -50,10 +50,39 @@ from tipchain.parity.rounding import SAME_DOUBLE
 MOST_MOVES = 60
 """Changes that are tried together with others: a limit on the search."""
 MOMENTS = frozenset({"mean", "var", "std", "norm", "sum"})
-EVERYWHERE = frozenset({"head-order", "concat-order", "flatten-order", "axis", "axis-order", "scale-factor", "other-activation", "gelu-form",
-                        "negative-slope", "epsilon", "missing-activation", "interpolation-mode", "align-corners", "align-mode",
-                        "padding-mode", "pooling", "reduction", "softmax-axis", "causal-mask", "mask-inverted", "extra-activation",
-                        "extra-step", "sign", "other-operation", "shift", "split-order", "slope", "alpha", "norm-p"})  # fmt: skip
+EVERYWHERE = frozenset(
+    {
+        "head-order",
+        "concat-order",
+        "flatten-order",
+        "axis",
+        "axis-order",
+        "scale-factor",
+        "other-activation",
+        "gelu-form",
+        "negative-slope",
+        "epsilon",
+        "missing-activation",
+        "interpolation-mode",
+        "align-corners",
+        "align-mode",
+        "padding-mode",
+        "pooling",
+        "reduction",
+        "softmax-axis",
+        "causal-mask",
+        "mask-inverted",
+        "extra-activation",
+        "extra-step",
+        "sign",
+        "other-operation",
+        "shift",
+        "split-order",
+        "slope",
+        "alpha",
+        "norm-p",
+    }
+)
 """Causes that a helper's code has wherever it is called."""
 
 
@@ -79,15 +108,19 @@ def by_layer(op: Op, piece: Piece, ops: Sequence[Op], *, called_too: bool) -> It
             continue
         if idle and op.layer is not None and type(op.layer) is type(layer):
             yield Hypothesis(
-                code="wrong-layer", acts={op.number: instead(layer)}, message=f"it calls {called(op)}{place_of(op, piece)} in the place of `{path}`, which is never called",
+                code="wrong-layer",
+                acts={op.number: instead(layer)},
+                message=f"it calls {called(op)}{place_of(op, piece)} in the place of `{path}`, which is never called",
                 fix=f"call `{path}` for {called(op)}{place_of(op, piece)}: `{op.line}`",
-            )  # fmt: skip
+            )
         act = then(layer)
         code = "norm-order" if norm and not idle else "missing-layer"
         yield Hypothesis(
-            code=code, acts={op.number: act}, message=f"it does not apply `{path}` after {called(op)}{place_of(op, piece)}",
+            code=code,
+            acts={op.number: act},
+            message=f"it does not apply `{path}` after {called(op)}{place_of(op, piece)}",
             fix=f"apply `{path}` after {called(op)}{place_of(op, piece)}: `{op.line}`",
-        )  # fmt: skip
+        )
 
 
 def at_input(piece: Piece) -> Iterator[Hypothesis]:
@@ -96,24 +129,30 @@ def at_input(piece: Piece) -> Iterator[Hypothesis]:
     for path, layer in piece.sides[1].layers(piece.port):
         if path and "Norm" in type(layer).__name__ and is_float and is_float[0]:
             yield Hypothesis(
-                code="norm-order", edits={INPUT: lambda given, layer=layer: [layer(given[0]), *given[1:]]},  # type: ignore[misc]
-                message=f"it does not apply `{path}` to its input", fix=f"apply `{path}` to the input of {piece.shown}",
-            )  # fmt: skip
+                code="norm-order",
+                edits={INPUT: lambda given, layer=layer: [layer(given[0]), *given[1:]]},  # type: ignore[misc]
+                message=f"it does not apply `{path}` to its input",
+                fix=f"apply `{path}` to the input of {piece.shown}",
+            )
     shapes = [one.shape for one in piece.inputs[1]]
     for i in range(len(shapes)):
         for j in range(i + 1, len(shapes)):
             if shapes[i] == shapes[j]:
                 yield Hypothesis(
-                    code="swapped-inputs", edits={INPUT: lambda given, i=i, j=j: _exchanged(given, i, j)},  # type: ignore[misc]
-                    message=f"its inputs {i} and {j} stand in each other's place", fix=f"exchange inputs {i} and {j} of {piece.shown}",
-                )  # fmt: skip
+                    code="swapped-inputs",
+                    edits={INPUT: lambda given, i=i, j=j: _exchanged(given, i, j)},  # type: ignore[misc]
+                    message=f"its inputs {i} and {j} stand in each other's place",
+                    fix=f"exchange inputs {i} and {j} of {piece.shown}",
+                )
     if shapes and is_float[0]:
         for axis, size in enumerate(shapes[0]):
             code = "channel-order" if size == 3 and axis in (1, len(shapes[0]) - 1) else "flipped-input"
             yield Hypothesis(
-                code=code, edits={INPUT: lambda given, axis=axis: [given[0].flip([axis]), *given[1:]]},  # type: ignore[misc]
-                message=f"axis {axis} of its input runs the other way", fix=f"flip axis {axis} of the input of {piece.shown}",
-            )  # fmt: skip
+                code=code,
+                edits={INPUT: lambda given, axis=axis: [given[0].flip([axis]), *given[1:]]},  # type: ignore[misc]
+                message=f"axis {axis} of its input runs the other way",
+                fix=f"flip axis {axis} of the input of {piece.shown}",
+            )
 
 
 def _exchanged(given: list[Any], i: int, j: int) -> list[Any]:
@@ -128,18 +167,23 @@ def output_order(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
     if len(outputs) < 2 or len(outputs) != len(truths):
         return
     order = [
-        next((at for at, one in enumerate(outputs) if one.shape == truth.shape and relative(truth, one) <= SAME_DOUBLE), -1)
+        next(
+            (at for at, one in enumerate(outputs) if one.shape == truth.shape and relative(truth, one) <= SAME_DOUBLE),
+            -1,
+        )
         for truth in truths
-    ]  # fmt: skip
+    ]
     if sorted(order) == list(range(len(order))) != order:
         ends = piece.ends or tuple((number, number) for number in order)
         shown = [port for _, port in sorted((ends[at][0], ends[each][1]) for at, each in enumerate(order))]
         told = "reversed" if shown == sorted(shown, reverse=True) else "in another order"
         yield Hypothesis(
-            code="output-order", edits={OUTPUT: lambda given: [given[at] for at in order]}, confirmed=True,
+            code="output-order",
+            edits={OUTPUT: lambda given: [given[at] for at in order]},
+            confirmed=True,
             message=f"its outputs are {told}: the reference's are its numbers {', '.join(map(str, shown))}",
             fix=f"return the outputs of {piece.shown} in the order {shown}",
-        )  # fmt: skip
+        )
 
 
 def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
@@ -155,33 +199,38 @@ def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
             told = name_number(factor, truth.shape)
             yield Hypothesis(
                 code="sign" if abs(factor + 1) < SAME_DOUBLE else "scale-factor",
-                edits={OUTPUT: lambda given, number=number, factor=factor: [one * factor if at == number else one for at, one in enumerate(given)]},  # type: ignore[misc]
-                message=f"the reference's result is {told} times its", fix=f"multiply the result of {piece.shown} by {told}",
+                edits={OUTPUT: partial(_rescaled, number, factor, 0.0)},
+                message=f"the reference's result is {told} times its",
+                fix=f"multiply the result of {piece.shown} by {told}",
                 evidence=f"factor by least squares: {factor:.9g}",
-            )  # fmt: skip
+            )
         yield Hypothesis(
-            code="shift", edits={OUTPUT: lambda given, number=number, shift=shift: [one + shift if at == number else one for at, one in enumerate(given)]},  # type: ignore[misc]
-            message=f"the reference's result is its plus {shift:.6g}", fix=f"add {shift:.6g} to the result of {piece.shown}",
-        )  # fmt: skip
+            code="shift",
+            edits={OUTPUT: partial(_rescaled, number, 1.0, shift)},
+            message=f"the reference's result is its plus {shift:.6g}",
+            fix=f"add {shift:.6g} to the result of {piece.shown}",
+        )
+
+
+def _rescaled(number: int, factor: float, shift: float, outputs: Sequence[Any]) -> list[Any]:
+    return [one * factor + shift if at == number else one for at, one in enumerate(outputs)]
 
 
 def by_own_forward(piece: Piece) -> Iterator[Hypothesis]:
     """Yield a layer whose class is derived from Paddle's with the forward of that class."""
     layer = piece.port
     base: Any = next(
-        (
-            one
-            for one in type(layer).__mro__
-            if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer"
-        ),
+        (one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer"),
         None,
     )
     if base is None or type(layer).forward is base.forward:
         return
     yield Hypothesis(
-        code="extra-step", message=f"the forward of its class `{type(layer).__name__}` does something else than that of `{base.__name__}`",
-        fix=f"use `paddle.nn.{base.__name__}` for {piece.shown}", within=partial(_with_forward, layer, base),
-    )  # fmt: skip
+        code="extra-step",
+        message=f"the forward of its class `{type(layer).__name__}` does something else than that of `{base.__name__}`",
+        fix=f"use `paddle.nn.{base.__name__}` for {piece.shown}",
+        within=partial(_with_forward, layer, base),
+    )
 
 
 @contextmanager
@@ -236,28 +285,23 @@ def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield all norms of a block behind its sums, or all in front of its branches."""
     is_tensor = piece.sides[1].is_tensor
     found = [
-        one
-        for one in ops
-        if one.name == LAYER and "Norm" in type(one.layer).__name__ and _keeps_shape(one, is_tensor)
+        one for one in ops if one.name == LAYER and "Norm" in type(one.layer).__name__ and _keeps_shape(one, is_tensor)
     ]
     sums = [one for one in ops if one.name == "add" and len(floats_of(one.args, is_tensor)) == 2]
     behind: dict[int, Act] = {}
     for norm in found:
         kept = next(
-            (
-                one
-                for one in sums
-                if one.number > norm.number and any(norm.args[0] is each for each in one.args)
-            ),
-            None,
+            (one for one in sums if one.number > norm.number and any(norm.args[0] is each for each in one.args)), None
         )
         if kept is not None and _fits(norm, kept, is_tensor):
             behind.update(_moved(norm, kept))
     if behind:
         yield Hypothesis(
-            code="norm-order", acts=behind, message="it applies its norms in front of its branches, the reference behind the sums",
+            code="norm-order",
+            acts=behind,
+            message="it applies its norms in front of its branches, the reference behind the sums",
             fix=f"apply each norm to the sum in the forward of {piece.shown}: `norm(x + branch(x))`",
-        )  # fmt: skip
+        )
     front: dict[int, Act] = {}
     for norm in found:
         total = next((one for one in sums if one.result is norm.args[0]), None)
@@ -267,19 +311,24 @@ def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             front.update(dict.fromkeys(branch, _normed(norm)))
     if front:
         yield Hypothesis(
-            code="norm-order", acts=front, message="it applies its norms behind the sums, the reference in front of its branches",
+            code="norm-order",
+            acts=front,
+            message="it applies its norms behind the sums, the reference in front of its branches",
             fix=f"apply each norm in front of its branch in the forward of {piece.shown}: `x + branch(norm(x))`",
-        )  # fmt: skip
+        )
 
 
 def _branch(total: Op, ops: Sequence[Op], is_tensor: Any) -> list[int] | None:
     """Return the layers that are given the tensor that a sum adds to what they make."""
     kept = {id(one) for one in floats_of(total.args, is_tensor)}
     found = [
-        one.number for one in ops
-        if one.name == LAYER and one.number < total.number and "Norm" not in type(one.layer).__name__
+        one.number
+        for one in ops
+        if one.name == LAYER
+        and one.number < total.number
+        and "Norm" not in type(one.layer).__name__
         and any(id(tensor) in kept for tensor in floats_of(one.args[:1], is_tensor))
-    ]  # fmt: skip
+    ]
     last = [number for number in found if number + 1 != total.number]
     return last or None
 
@@ -302,10 +351,11 @@ def moves(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             made += 1
             of_norms = norm or (other.name == LAYER and "Norm" in type(other.layer).__name__)
             yield Hypothesis(
-                code=_order_code(op, other, norms=of_norms), acts=_moved(op, other),
+                code=_order_code(op, other, norms=of_norms),
+                acts=_moved(op, other),
                 message=f"it applies {called(op)}{place_of(op, piece)}, the reference after {called(other)}{place_of(other, piece)}",
                 fix=f"apply {called(op)} after {called(other)}{place_of(other, piece)}: `{other.line}`",
-            )  # fmt: skip
+            )
 
 
 def _order_code(op: Op, other: Op, *, norms: bool) -> str:
@@ -341,9 +391,7 @@ def _again(op: Op, tensor: Any) -> Any:
 def _keeps_shape(op: Op, is_tensor: Any) -> bool:
     given = floats_of((op.args, dict(op.kwargs)), is_tensor)
     made = floats_of(op.result, is_tensor)
-    return (
-        len(given) == 1 and len(made) == 1 and list(given[0].shape) == list(made[0].shape) and bool(op.args)
-    )
+    return len(given) == 1 and len(made) == 1 and list(given[0].shape) == list(made[0].shape) and bool(op.args)
 
 
 def _fits(op: Op, other: Op, is_tensor: Any) -> bool:
@@ -366,9 +414,7 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     side: Any = piece.sides[1]
     cut: dict[int, Act] = {}
     for op in ops:
-        given = [
-            one for one in floats_of((op.args, dict(op.kwargs)), side.is_tensor) if not one.stop_gradient
-        ]
+        given = [one for one in floats_of((op.args, dict(op.kwargs)), side.is_tensor) if not one.stop_gradient]
         made = floats_of(op.result, side.is_tensor)
         if given and made and all(one.stop_gradient for one in made):
 
@@ -380,29 +426,33 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
 
             cut[op.number] = act
             yield Hypothesis(
-                code="stop-gradient", acts={op.number: act}, message=f"{called(op)}{place_of(op, piece)} stops the gradient",
+                code="stop-gradient",
+                acts={op.number: act},
+                message=f"{called(op)}{place_of(op, piece)} stops the gradient",
                 fix=f"don't cut the gradient at {op.place}: `{op.line}`",
-            )  # fmt: skip
+            )
     if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.names):
         for op in ops:
             if any(not one.stop_gradient for one in floats_of(op.result, side.is_tensor)):
                 yield Hypothesis(
-                    code="missing-detach", acts={op.number: then_first(_detached)}, message=f"the reference stops the gradient of what {called(op)}{place_of(op, piece)} returns",
+                    code="missing-detach",
+                    acts={op.number: then_first(_detached)},
+                    message=f"the reference stops the gradient of what {called(op)}{place_of(op, piece)} returns",
                     fix=f"detach the result of {called(op)}{place_of(op, piece)}: `{op.line}`",
-                )  # fmt: skip
+                )
     if len(cut) > 1:
         yield Hypothesis(
-            code="stop-gradient", acts=cut, message=f"{len(cut)} of its calls stop the gradient: {_listed(cut, ops, piece)}",
+            code="stop-gradient",
+            acts=cut,
+            message=f"{len(cut)} of its calls stop the gradient: {_listed(cut, ops, piece)}",
             fix=f"don't cut the gradient in the forward of {piece.shown}",
-        )  # fmt: skip
+        )
 
 
 # One step of a layer's code as the cause: a step left out, added, or done to other tensors.
 
 
-BINARY = frozenset(
-    {"add", "subtract", "multiply", "divide", "matmul", "maximum", "minimum", "rsub", "rdiv", "pow"}
-)
+BINARY = frozenset({"add", "subtract", "multiply", "divide", "matmul", "maximum", "minimum", "rsub", "rdiv", "pow"})
 REDUCTIONS = frozenset({"mean", "sum", "max", "min", "logsumexp"})
 TRANSPOSING = frozenset({"t", "transpose", "swapaxes", "moveaxis"})
 POOLS = frozenset(
@@ -443,34 +493,46 @@ def _left_out(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     telling = is_tensor(piece)
     if op.name not in BINARY:
         skip: Act = lambda _, args, kwargs: floats_of((args, kwargs), telling)[0]  # noqa: E731
-        does = (
-            f"it transposes by {called(op)}{where}, which"
-            if op.name in TRANSPOSING
-            else f"its {called(op)}{where}"
-        )
+        does = f"it transposes by {called(op)}{where}, which" if op.name in TRANSPOSING else f"its {called(op)}{where}"
         yield Hypothesis(
-            code=_extra_code(op), acts={op.number: skip}, message=f"{does} is not in the reference",
+            code=_extra_code(op),
+            acts={op.number: skip},
+            message=f"{does} is not in the reference",
             fix=f"remove {called(op)}{where}: `{op.line}`",
-        )  # fmt: skip
+        )
     else:
         for number, side in enumerate(op.args[:2]):
             if telling(side) and list(side.shape) == list(first.shape):
                 keep = argument(number)
                 other = op.args[1 - number]
                 whole = telling(other) and list(other.shape) == list(first.shape)
-                code = {"add": "residual" if whole else "extra-term", "multiply": "scale-factor", "divide": "scale-factor"}.get(op.name, "extra-step")  # fmt: skip
+                code = {
+                    "add": "residual" if whole else "extra-term",
+                    "multiply": "scale-factor",
+                    "divide": "scale-factor",
+                }.get(op.name, "extra-step")
                 code = "extra-mask" if is_mask(other, piece) else code
                 yield Hypothesis(
-                    code=code, acts={op.number: keep},
-                    message=f"its `{op.name}`{'' if telling(other) else f' by {other!r}'}{where} is not in the reference", fix=f"remove `{op.name}`{where}: `{op.line}`",
-                )  # fmt: skip
+                    code=code,
+                    acts={op.number: keep},
+                    message=f"its `{op.name}`{'' if telling(other) else f' by {other!r}'}{where} is not in the reference",
+                    fix=f"remove `{op.name}`{where}: `{op.line}`",
+                )
 
 
 def _extra_code(op: Op) -> str:
     """Return the slug of a call that should not be there."""
     kind = op.name if op.layer is None else type(op.layer).__name__.lower()
-    for word, code in (("norm", "extra-norm"), ("dropout", "extra-dropout"), ("astype", "lower-precision"), ("scale", "scale-factor"),
-                       ("where", "extra-mask"), ("masked_fill", "extra-mask"), ("roll", "order"), ("flip", "order")):  # fmt: skip
+    for word, code in (
+        ("norm", "extra-norm"),
+        ("dropout", "extra-dropout"),
+        ("astype", "lower-precision"),
+        ("scale", "scale-factor"),
+        ("where", "extra-mask"),
+        ("masked_fill", "extra-mask"),
+        ("roll", "order"),
+        ("flip", "order"),
+    ):
         if word in kind:
             return code
     if kind in TRANSPOSING:
@@ -487,20 +549,23 @@ def _residual(op: Op, piece: Piece, first: Any, available: Sequence[tuple[str, A
         # A sum is no residual where it already is in this one.
         plus = then_first(tensor.add)
         yield Hypothesis(
-            code="missing-residual", acts={op.number: plus},
+            code="missing-residual",
+            acts={op.number: plus},
             message=f"it does not add {name} to the result of {called(op)}{where}",
             fix=f"add {name} to the result of {called(op)}{where}",
-        )  # fmt: skip
+        )
     for name, tensor in fitting[: MOST_TENSORS // 2]:
         for code, how, apply in (
-            ("sign", "subtract", tensor.neg().add), ("missing-gate", "multiply by", tensor.multiply),
-        ):  # fmt: skip
+            ("sign", "subtract", tensor.neg().add),
+            ("missing-gate", "multiply by", tensor.multiply),
+        ):
             act = then_first(apply)
             yield Hypothesis(
-                code=code, acts={op.number: act},
+                code=code,
+                acts={op.number: act},
                 message=f"the reference behaves as if it would {how} {name} after {called(op)}{where}",
                 fix=f"{how} {name} after {called(op)}{where}",
-            )  # fmt: skip
+            )
 
 
 def _operands(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
@@ -510,24 +575,34 @@ def _operands(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Ite
         return
     places = [number for number, one in enumerate(op.args) if telling(one)]
     for i, j in ((i, j) for i in places for j in places if i < j):
-        if list(op.args[i].shape) == list(op.args[j].shape) and op.name not in ("add", "multiply", "maximum", "minimum"):  # fmt: skip
+        if list(op.args[i].shape) == list(op.args[j].shape) and op.name not in (
+            "add",
+            "multiply",
+            "maximum",
+            "minimum",
+        ):
             exchange = exchanged_arguments(i, j)
             scores = op.name == "matmul" and len(op.args[i].shape) >= 3
             code = "swapped-qkv" if scores or op.name == "scaled_dot_product_attention" else "swapped-inputs"
             yield Hypothesis(
-                code=code, acts={op.number: exchange}, message=f"the arguments {i} and {j} of {called(op)}{where} are exchanged",
+                code=code,
+                acts={op.number: exchange},
+                message=f"the arguments {i} and {j} of {called(op)}{where} are exchanged",
                 fix=f"exchange arguments {i} and {j} of {called(op)}{where}: `{op.line}`",
-            )  # fmt: skip
+            )
     for place in places[:3]:
         shape, present = list(op.args[place].shape), op.args[place]
-        for name, tensor in [(name, one) for name, one in available if list(one.shape) == shape and one is not present][:MOST_TENSORS]:  # fmt: skip
+        for name, tensor in [(name, one) for name, one in available if list(one.shape) == shape and one is not present][
+            :MOST_TENSORS
+        ]:
             other = with_argument(place, tensor)
             code = "residual" if op.name == "add" else "wrong-input"
             yield Hypothesis(
-                code=code, acts={op.number: other},
+                code=code,
+                acts={op.number: other},
                 message=f"argument {place} of {called(op)}{where} is another tensor than the reference's, which is {name}",
                 fix=f"give {called(op)}{where} {name} as argument {place}: `{op.line}`",
-            )  # fmt: skip
+            )
 
 
 def _other_operation(op: Op, piece: Piece) -> Iterator[Hypothesis]:
@@ -536,23 +611,32 @@ def _other_operation(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     if op.name in ("add", "subtract", "multiply", "divide", "maximum"):
         for name in ("add", "subtract", "multiply", "divide", "maximum"):
             if name != op.name:
-                function = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
-                            "divide": lambda a, b: a / b, "maximum": paddle.maximum}[name]  # fmt: skip
+                function = {
+                    "add": lambda a, b: a + b,
+                    "subtract": lambda a, b: a - b,
+                    "multiply": lambda a, b: a * b,
+                    "divide": lambda a, b: a / b,
+                    "maximum": paddle.maximum,
+                }[name]
                 act = of_both(function)
                 code = "sign" if {name, op.name} == {"add", "subtract"} else "other-operation"
                 yield Hypothesis(
-                    code=code, acts={op.number: act}, message=f"it does `{op.name}`{where}, the reference `{name}`",
+                    code=code,
+                    acts={op.number: act},
+                    message=f"it does `{op.name}`{where}, the reference `{name}`",
                     fix=f"write `{name}` for `{op.name}`{where}: `{op.line}`",
-                )  # fmt: skip
+                )
     if op.name in REDUCTIONS:
         for name in ("mean", "sum", "max", "min", "logsumexp"):
             if name != op.name:
                 reduce = called_as(getattr(paddle, name))
                 code = "reduction" if {name, op.name} == {"sum", "mean"} else "pooling"
                 yield Hypothesis(
-                    code=code, acts={op.number: reduce}, message=f"it takes the {op.name}{where}, the reference the {name}",
+                    code=code,
+                    acts={op.number: reduce},
+                    message=f"it takes the {op.name}{where}, the reference the {name}",
                     fix=f"write `{name}` for `{op.name}`{where}: `{op.line}`",
-                )  # fmt: skip
+                )
     yield from _other_pool(op, piece)
 
 
@@ -561,10 +645,11 @@ def by_kept(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     where = place_of(op, piece)
     if op.name == "mean":
         yield Hypothesis(
-            code="reduction", acts={op.number: called_as(_mean_of_kept)},
+            code="reduction",
+            acts={op.number: called_as(_mean_of_kept)},
             message=f"it takes the mean over all elements{where}, the reference over those that are not zero: those that are ignored or masked do not count",
             fix=f"divide the sum by the number of elements that are not masked{where}: `{op.line}`",
-        )  # fmt: skip
+        )
 
 
 def _mean_of_kept(tensor: Any, axis: Any = None, keepdim: bool = False) -> Any:
@@ -582,24 +667,26 @@ def _other_pool(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         return
     wanted = name.replace("max", "\0").replace("avg", "max").replace("\0", "avg")
     function = getattr(functional, wanted)
-    wholes = (
-        ({"exclusive": True}, {"exclusive": False}) if "adaptive" not in name and "avg" in wanted else ({},)
-    )
+    wholes = ({"exclusive": True}, {"exclusive": False}) if "adaptive" not in name and "avg" in wanted else ({},)
     for options in wholes:
         if layer is not None:
             size = getattr(layer, "_output_size", getattr(layer, "output_size", None))
-            sizes = (size,) if "adaptive" in name else (getattr(layer, "ksize", getattr(layer, "kernel_size", None)), layer.stride, layer.padding)  # fmt: skip
+            sizes = (
+                (size,)
+                if "adaptive" in name
+                else (getattr(layer, "ksize", getattr(layer, "kernel_size", None)), layer.stride, layer.padding)
+            )
             more = {} if "adaptive" in name else {"ceil_mode": layer.ceil_mode, **options}
             act = instead(partial(_pooled, function, sizes, more))
         else:
-            act = called_as(
-                function, most=4, without=("exclusive", "return_mask", "divisor_override"), **options
-            )
+            act = called_as(function, most=4, without=("exclusive", "return_mask", "divisor_override"), **options)
 
         yield Hypothesis(
-            code="pooling", acts={op.number: act},
-            message=f"it applies `{kind}`{where}, the reference `{wanted}`", fix=f"write `{wanted}` for `{kind}`{where}",
-        )  # fmt: skip
+            code="pooling",
+            acts={op.number: act},
+            message=f"it applies `{kind}`{where}, the reference `{wanted}`",
+            fix=f"write `{wanted}` for `{kind}`{where}",
+        )
 
 
 def _pooled(function: Callable[..., Any], sizes: Sequence[Any], more: Mapping[str, Any], tensor: Any) -> Any:
@@ -608,8 +695,12 @@ def _pooled(function: Callable[..., Any], sizes: Sequence[Any], more: Mapping[st
 
 def _pool_name(kind: str) -> str:
     """Return the function of a layer: ``adaptive_avg_pool2d`` of ``AdaptiveAvgPool2D``."""
-    for name, start in (("AdaptiveMaxPool", "adaptive_max_pool"), ("AdaptiveAvgPool", "adaptive_avg_pool"),
-                        ("MaxPool", "max_pool"), ("AvgPool", "avg_pool")):  # fmt: skip
+    for name, start in (
+        ("AdaptiveMaxPool", "adaptive_max_pool"),
+        ("AdaptiveAvgPool", "adaptive_avg_pool"),
+        ("MaxPool", "max_pool"),
+        ("AvgPool", "avg_pool"),
+    ):
         if kind.startswith(name):
             return start + kind[len(name) :].lower()
     return ""
@@ -641,16 +732,13 @@ def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         if [list(one.shape) for one in pair[0]] != [list(one.shape) for one in pair[1]]:
             continue
         words = f"{op.path} {other.path} {op.line} {other.line}".lower()
-        code = (
-            "swapped-qkv"
-            if any(word in words for word in ("q", "query", "key", "attn"))
-            else "swapped-inputs"
-        )
+        code = "swapped-qkv" if any(word in words for word in ("q", "query", "key", "attn")) else "swapped-inputs"
         yield Hypothesis(
-            code=code, acts={op.number: constant(other.result), other.number: constant(op.result)},
+            code=code,
+            acts={op.number: constant(other.result), other.number: constant(op.result)},
             message=f"the results of {called(op)} and {called(other)} stand in each other's place",
             fix=f"exchange the results of {called(op)}{place_of(op, piece)} and {called(other)}{place_of(other, piece)}",
-        )  # fmt: skip
+        )
 
 
 def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
@@ -664,9 +752,7 @@ def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         made = {id(one) for op in inside for one in tensors_of(op.result, telling)}
         given: dict[int, Any] = {}
         for op in inside:
-            given |= {
-                id(one): one for one in floats_of((op.args, dict(op.kwargs)), telling) if id(one) not in made
-            }
+            given |= {id(one): one for one in floats_of((op.args, dict(op.kwargs)), telling) if id(one) not in made}
         tensors = list(given.values())[:MOST_TENSORS]
         for one, other in combinations(tensors, 2):
             if list(one.shape) != list(other.shape):
@@ -674,10 +760,11 @@ def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             changes = {id(one): other, id(other): one}
             name, place = helper
             yield Hypothesis(
-                code="swapped-inputs", acts={op.number: with_tensors(op.args, changes) for op in inside if _takes(op, changes, telling)},
+                code="swapped-inputs",
+                acts={op.number: with_tensors(op.args, changes) for op in inside if _takes(op, changes, telling)},
                 message=f"two arguments of `{name}`, called at {place}, are exchanged",
                 fix=f"exchange the arguments of `{name}` at {place} that are tensors of shape {list(one.shape)}",
-            )  # fmt: skip
+            )
 
 
 def _takes(op: Op, changes: Mapping[int, Any], telling: Callable[[Any], bool]) -> bool:

@@ -20,17 +20,7 @@ from tipchain.paddle_weights import view_of
 from tipchain.parity.diagnose.functions import called, place_of
 from tipchain.parity.diagnose.hypotheses import Hypothesis, common_path, name_number
 from tipchain.parity.diagnose.piece import OUTPUT, Piece, is_mask, is_tensor, paddle_of
-from tipchain.parity.diagnose.program import (
-    LAYER,
-    Act,
-    Op,
-    argument,
-    floats_of,
-    on_input,
-    tensors_of,
-    then,
-    then_first,
-)
+from tipchain.parity.diagnose.program import LAYER, Act, Op, argument, floats_of, on_input, tensors_of, then, then_first
 from tipchain.parity.locate.differences import equal
 from tipchain.parity.rounding import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 
@@ -92,9 +82,7 @@ def held_by(piece: Piece) -> tuple[list[SharedTensor], dict[str, Array], dict[st
 def _held(slot: TensorSlot, ours: Array) -> SharedTensor:
     """Return a tensor of both layers; values that differ in float64, those that do not as they are, not copied."""
     pieces = [view_of(part.tensor) for part in slot.parts]
-    theirs = stack(
-        [one.T if part.transpose else one for part, one in zip(slot.parts, pieces, strict=True)], slot
-    )
+    theirs = stack([one.T if part.transpose else one for part, one in zip(slot.parts, pieces, strict=True)], slot)
     if not equal(ours, theirs):
         ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
     return SharedTensor(name=slot.name, ours=ours, theirs=theirs, slot=slot)
@@ -185,11 +173,15 @@ def describe(
     if other is not None:
         return other
     if np.ptp(theirs) == 0:
-        code = "missing-bias" if "bias" in leaf and not theirs.any() else "wrong-weight" if leaf not in STATISTICS else "running-statistics"  # fmt: skip
+        code = (
+            "missing-bias"
+            if "bias" in leaf and not theirs.any()
+            else "wrong-weight"
+            if leaf not in STATISTICS
+            else "running-statistics"
+        )
         return code, f"is {theirs.flat[0]:g} throughout, the reference's is not", load
-    bad = np.argwhere(
-        ~np.isclose(ours, theirs, rtol=SAME_SINGLE, atol=CONSTANT * np.abs(ours).max(initial=0.0))
-    )
+    bad = np.argwhere(~np.isclose(ours, theirs, rtol=SAME_SINGLE, atol=CONSTANT * np.abs(ours).max(initial=0.0)))
     if 0 < len(bad) <= max(FEW, theirs.size // 100) and len(bad) < theirs.size:
         shown = ", ".join(
             f"[{', '.join(map(str, index))}] {theirs[tuple(index)]:.6g} for {ours[tuple(index)]:.6g}"
@@ -255,12 +247,7 @@ def rotary_base(array: Array) -> float | None:
             table = table[:half]
         elif len(table) % 2 == 0 and np.allclose(table[::2], table[1::2]):
             table = table[::2]
-    if (
-        table.ndim != 1
-        or len(table) < 2
-        or not np.all(table > 0)
-        or not np.isclose(table[0], 1, atol=SAME_ENLARGED)
-    ):
+    if table.ndim != 1 or len(table) < 2 or not np.all(table > 0) or not np.isclose(table[0], 1, atol=SAME_ENLARGED):
         return None
     ratios = table[1:] / table[:-1]
     if ratios[0] >= 1 or not np.allclose(ratios, ratios[0], rtol=ROUGH):
@@ -274,9 +261,7 @@ def _rounded(array: Array, bits: int) -> Array:
 
 
 def _same(one: Array, other: Array) -> bool:
-    return one.shape == other.shape and np.allclose(
-        one, other, rtol=0, atol=SAME_SINGLE * np.abs(one).max(initial=0.0)
-    )
+    return one.shape == other.shape and np.allclose(one, other, rtol=0, atol=SAME_SINGLE * np.abs(one).max(initial=0.0))
 
 
 def _statistics(one: SharedTensor, wrong: Sequence[SharedTensor]) -> tuple[str, str, str] | None:
@@ -284,12 +269,7 @@ def _statistics(one: SharedTensor, wrong: Sequence[SharedTensor]) -> tuple[str, 
     leaf = one.name.rpartition(".")[2]
     for other in wrong:
         inside = other.name.rpartition(".")[0] == one.name.rpartition(".")[0]
-        if (
-            inside
-            and other is not one
-            and other.ours.shape == one.ours.shape
-            and _same(other.ours, one.theirs)
-        ):
+        if inside and other is not one and other.ours.shape == one.ours.shape and _same(other.ours, one.theirs):
             if leaf in STATISTICS:
                 return (
                     "swapped-statistics",
@@ -304,13 +284,13 @@ def _statistics(one: SharedTensor, wrong: Sequence[SharedTensor]) -> tuple[str, 
                 f"exchange `{one.name}` and `{other.name}` of `{{path}}`",
             )
     if leaf == "running_var":
-        for power, told in (
-            (0.5, "the standard deviation"),
-            (-1.0, "the inverse"),
-            (-0.5, "the inverse root"),
-        ):
+        for power, told in ((0.5, "the standard deviation"), (-1.0, "the inverse"), (-0.5, "the inverse root")):
             if _same(one.ours**power, one.theirs):
-                return "running-statistics", f"holds {told} of the variance", "load the variance into `_variance` of `{path}`"  # fmt: skip
+                return (
+                    "running-statistics",
+                    f"holds {told} of the variance",
+                    "load the variance into `_variance` of `{path}`",
+                )
         ratio = float(np.median(one.theirs / np.where(one.ours == 0, 1, one.ours)))
         if _same(one.ours * ratio, one.theirs) and ratio > 0:
             count = ratio / (ratio - 1) if ratio > 1 else 1 / (1 - ratio)  # n/(n-1), or (n-1)/n
@@ -328,27 +308,21 @@ def _blocks(one: SharedTensor, piece: Piece) -> tuple[str, str, str] | None:
     leaf, kind = one.name.rpartition(".")[2], piece.calls[0].type
     letters = GATES.get(kind, "")
     rows = one.ours.shape[0] if one.ours.ndim else 0
-    projections = "in_proj" in leaf or (
-        not letters and rows % 3 == 0 and "qkv" in f"{piece.paths}{leaf}".lower()
-    )
+    projections = "in_proj" in leaf or (not letters and rows % 3 == 0 and "qkv" in f"{piece.paths}{leaf}".lower())
     letters = "qkv" if projections else letters
     if not letters or rows % len(letters):
         return None
     parts = np.split(one.ours, len(letters))
     for order in permutations(range(len(letters))):
-        if list(order) != sorted(order) and _same(np.concatenate([parts[number] for number in order]), one.theirs):  # fmt: skip
+        if list(order) != sorted(order) and _same(np.concatenate([parts[number] for number in order]), one.theirs):
             told = "".join(letters[number] for number in order)
             code = "swapped-qkv" if projections else "gate-order"
             fix = f"load the blocks of `{{name}}` of `{{path}}` in the order {letters}; they are in the order {told}"
             return code, f"has its blocks in the order {told}, the reference's are {letters}", fix
-    transposed = (
-        [part.T for part in parts] if one.ours.ndim == 2 and parts[0].shape[0] == parts[0].shape[1] else []
-    )
+    transposed = [part.T for part in parts] if one.ours.ndim == 2 and parts[0].shape[0] == parts[0].shape[1] else []
     if transposed:
         for chosen in range(1, 2 ** len(letters)):
-            mixed = [
-                transposed[number] if chosen >> number & 1 else part for number, part in enumerate(parts)
-            ]
+            mixed = [transposed[number] if chosen >> number & 1 else part for number, part in enumerate(parts)]
             if _same(np.concatenate(mixed), one.theirs):
                 which = ", ".join(letter for number, letter in enumerate(letters) if chosen >> number & 1)
                 return "transposed-weight", f"is transposed for {which}", "transpose the weight: `weight.T`"
@@ -361,16 +335,18 @@ def _arranged(one: SharedTensor) -> tuple[str, str, str] | None:
     for axes in list(permutations(range(ours.ndim)))[1:]:
         turned = ours.transpose(axes)
         if _same(turned, theirs) or _same(turned.reshape(theirs.shape), theirs):
-            how = (
-                "transposed" if ours.ndim == 2 else f"the reference's with its axes in the order {list(axes)}"
-            )
+            how = "transposed" if ours.ndim == 2 else f"the reference's with its axes in the order {list(axes)}"
             how += (
                 ""
                 if turned.shape == theirs.shape and ours.shape == turned.shape
                 else ", reshaped instead of transposed"
             )
             code = "transposed-weight" if ours.ndim == 2 else "permuted-weight"
-            fix = "transpose the weight of `{path}`: `weight.T`" if ours.ndim == 2 else f"give `{{path}}` the weight without `transpose({list(axes)})`"  # fmt: skip
+            fix = (
+                "transpose the weight of `{path}`: `weight.T`"
+                if ours.ndim == 2
+                else f"give `{{path}}` the weight without `transpose({list(axes)})`"
+            )
             return code, f"is {how}", fix
     return _turned(one) if theirs.ndim and theirs.size > 1 else None
 
@@ -384,13 +360,21 @@ def _turned(one: SharedTensor) -> tuple[str, str, str] | None:
             if _same(np.flip(ours, axes), theirs):
                 channels = axes == (1,) and ours.shape[1] == 3 and ours.ndim == 4
                 code = "channel-order" if channels else "flipped-weight"
-                what = "has its input channels in the opposite order (RGB, BGR)" if channels else f"runs backwards along axes {list(axes)}"  # fmt: skip
+                what = (
+                    "has its input channels in the opposite order (RGB, BGR)"
+                    if channels
+                    else f"runs backwards along axes {list(axes)}"
+                )
                 return code, what, f"flip `{{name}}` of `{{path}}` along axes {list(axes)}"
         for axis in range(ours.ndim):
             for shift in range(1, min(ours.shape[axis], 9)):
                 for step in (shift, -shift):
                     if _same(np.roll(ours, step, axis), theirs):
-                        return "permuted-weight", f"is shifted by {step} along axis {axis}", f"load `{{name}}` of `{{path}}` from index 0 of axis {axis}"  # fmt: skip
+                        return (
+                            "permuted-weight",
+                            f"is shifted by {step} along axis {axis}",
+                            f"load `{{name}}` of `{{path}}` from index 0 of axis {axis}",
+                        )
         if _same(np.sort(ours, axis=None), np.sort(theirs, axis=None)):
             return (
                 "permuted-weight",
@@ -508,21 +492,36 @@ def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Arr
         told = told_by_name(one.ours, one.theirs) or describe(one, wrong, piece, states)[:2]
         code = "wrong-buffer" if told[0] in ("wrong-weight", "wrong-bias") else told[0]
         yield Hypothesis(
-            code=code, message=f"its buffer `{one.name}`, which no checkpoint holds, {told[1]}",
-            fix=f"fill `{one.name}` of {piece.shown} as the reference does", within=partial(replaced, [one]),
-            confirmed=True, evidence=f"with the reference's {one.name} the error is gone", place=_place(piece, [one]),
-        )  # fmt: skip
+            code=code,
+            message=f"its buffer `{one.name}`, which no checkpoint holds, {told[1]}",
+            fix=f"fill `{one.name}` of {piece.shown} as the reference does",
+            within=partial(replaced, [one]),
+            confirmed=True,
+            evidence=f"with the reference's {one.name} the error is gone",
+            place=_place(piece, [one]),
+        )
     if len(wrong) > 1:
         names = ", ".join(f"`{one.name}`" for one in wrong)
         yield Hypothesis(
-            code="wrong-buffer", message=f"its buffers {names}, which no checkpoint holds, are not the reference's",
-            fix=f"fill {names} of {piece.shown} as the reference does", within=partial(replaced, wrong),
-            confirmed=True, changes=len(wrong), place=_place(piece, wrong),
-        )  # fmt: skip
+            code="wrong-buffer",
+            message=f"its buffers {names}, which no checkpoint holds, are not the reference's",
+            fix=f"fill {names} of {piece.shown} as the reference does",
+            within=partial(replaced, wrong),
+            confirmed=True,
+            changes=len(wrong),
+            place=_place(piece, wrong),
+        )
 
 
 def _joint(codes: set[str]) -> str:
-    order = ("swapped-qkv", "swapped-layers", "gate-order", "swapped-statistics", "swapped-affine", "weight-of-another-layer")  # fmt: skip
+    order = (
+        "swapped-qkv",
+        "swapped-layers",
+        "gate-order",
+        "swapped-statistics",
+        "swapped-affine",
+        "weight-of-another-layer",
+    )
     return next((one for one in order if one in codes), min(codes))
 
 
@@ -530,10 +529,15 @@ def _given_values(piece: Piece, held: Sequence[SharedTensor], told: tuple[str, s
     code, what, fix = told
     message = f"its `{held[0].name}` {what}" if len(held) == 1 else what
     return Hypothesis(
-        code=code, message=message, fix=fix.format(path=piece.paths[1] or "the model", name=held[0].name),
-        within=partial(replaced, held), confirmed=True, changes=len(held), place=_place(piece, held),
+        code=code,
+        message=message,
+        fix=fix.format(path=piece.paths[1] or "the model", name=held[0].name),
+        within=partial(replaced, held),
+        confirmed=True,
+        changes=len(held),
+        place=_place(piece, held),
         evidence=f"with the reference's {', '.join(one.name for one in held[:6])} the error is gone",
-    )  # fmt: skip
+    )
 
 
 def _place(piece: Piece, held: Sequence[SharedTensor]) -> str:
@@ -574,28 +578,40 @@ def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]
     names = " and ".join(vectors)
     argument = "bias_attr" if code == "missing-bias" else "weight_attr` and `bias_attr"
     yield Hypothesis(
-        code=code, message=f"it has no {names}, the reference has", confirmed=True, edits={OUTPUT: add},
+        code=code,
+        message=f"it has no {names}, the reference has",
+        confirmed=True,
+        edits={OUTPUT: add},
         fix=f"don't pass `{argument}=False` to `{piece.paths[1]}`, and load the reference's {names}",
         evidence=f"with the reference's {names} the error is gone",
-    )  # fmt: skip
+    )
 
 
 def _extra(piece: Piece, extra: Mapping[str, TensorSlot]) -> Iterator[Hypothesis]:
     """Yield the port's layer without what only it has: biases of zero, weights of one."""
     held = [
-        SharedTensor(name=name, ours=np.full(slot.shape, 1.0 if name.endswith("weight") else 0.0), theirs=np.empty(slot.shape), slot=slot)
-        for name, slot in extra.items() if len(slot.shape) == 1
-    ]  # fmt: skip
+        SharedTensor(
+            name=name,
+            ours=np.full(slot.shape, 1.0 if name.endswith("weight") else 0.0),
+            theirs=np.empty(slot.shape),
+            slot=slot,
+        )
+        for name, slot in extra.items()
+        if len(slot.shape) == 1
+    ]
     if not held:
         return
     code = "extra-bias" if all("bias" in one.name for one in held) else "extra-affine"
     names = " and ".join(one.name for one in held)
     arguments = " and ".join(f"`{'bias' if 'bias' in one.name else 'weight'}_attr=False`" for one in held)
     yield Hypothesis(
-        code=code, message=f"it has a {names}, the reference has none", confirmed=True,
-        fix=f"pass {arguments} to `{piece.paths[1]}`", within=partial(replaced, held),
+        code=code,
+        message=f"it has a {names}, the reference has none",
+        confirmed=True,
+        fix=f"pass {arguments} to `{piece.paths[1]}`",
+        within=partial(replaced, held),
         evidence=f"without its {names} the error is gone",
-    )  # fmt: skip
+    )
 
 
 # A layer's own tensors, and what it is given, as the cause: a term, a factor or an argument that its code leaves out.
@@ -604,10 +620,27 @@ def _extra(piece: Piece, extra: Mapping[str, TensorSlot]) -> Iterator[Hypothesis
 MOST_OWN, MOST_OTHERS = 8, 3
 """Tensors of a layer's own that are tried at most: those that nothing uses, and others."""
 UNARY = {
-    "log": "log", "log1p": "log1p", "log2": "log2", "log10": "log10", "exp": "exp", "expm1": "expm1", "sqrt": "sqrt",
-    "rsqrt": "rsqrt", "abs": "abs", "absolute": "abs", "square": "square", "reciprocal": "reciprocal", "sin": "sin",
-    "cos": "cos", "tan": "tan", "erf": "erf", "sign": "sign", "floor": "floor", "ceil": "ceil", "round": "round",
-}  # fmt: skip
+    "log": "log",
+    "log1p": "log1p",
+    "log2": "log2",
+    "log10": "log10",
+    "exp": "exp",
+    "expm1": "expm1",
+    "sqrt": "sqrt",
+    "rsqrt": "rsqrt",
+    "abs": "abs",
+    "absolute": "abs",
+    "square": "square",
+    "reciprocal": "reciprocal",
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "erf": "erf",
+    "sign": "sign",
+    "floor": "floor",
+    "ceil": "ceil",
+    "round": "round",
+}
 """Functions of single numbers: Paddle's name by torch's."""
 WAYS = (("multiply", "multiplies by"), ("add", "adds"), ("subtract", "subtracts"))
 
@@ -629,9 +662,7 @@ def by_terms(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     made = floats_of(op.result, is_tensor(piece))
     if not made:
         return
-    used = {
-        id(one) for other in ops for one in tensors_of((other.args, dict(other.kwargs)), is_tensor(piece))
-    }
+    used = {id(one) for other in ops for one in tensors_of((other.args, dict(other.kwargs)), is_tensor(piece))}
     held = own_tensors(piece)
     idle = [(name, one) for name, one in held if id(one) not in used][:MOST_OWN]
     busy = [(name, one) for name, one in held if id(one) in used][:MOST_OTHERS]
@@ -657,8 +688,9 @@ def _applied(
             yield Hypothesis(
                 code="missing-factor" if way == "multiply" else "missing-term",
                 acts={one.number: then_first(apply) if behind else on_input(apply) for one in found},
-                message=f"its `{name}` is missing there: the reference {told} it {place}", fix=f"{way} `{name}` {place}: `{op.line}`",
-            )  # fmt: skip
+                message=f"its `{name}` is missing there: the reference {told} it {place}",
+                fix=f"{way} `{name}` {place}: `{op.line}`",
+            )
 
 
 def _done(way: str, tensor: Any, value: Any) -> Any:
@@ -668,9 +700,7 @@ def _done(way: str, tensor: Any, value: Any) -> Any:
 def fitted(tensor: Any, shape: Sequence[int]) -> Iterator[Any]:
     """Yield a tensor as it can be broadcast to a shape: as it is, and a vector along the channels."""
     sizes = list(tensor.shape)
-    if len(sizes) <= len(shape) and all(
-        a in (1, b) for a, b in zip(reversed(sizes), reversed(shape), strict=False)
-    ):
+    if len(sizes) <= len(shape) and all(a in (1, b) for a, b in zip(reversed(sizes), reversed(shape), strict=False)):
         yield tensor
     if len(sizes) == 1 and len(shape) > 2 and sizes[0] == shape[1]:
         yield tensor.reshape([1, sizes[0], *[1] * (len(shape) - 2)])
@@ -698,7 +728,7 @@ def placed_otherwise(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                     acts={op.number: argument(1 - places[0]), later.number: then_first(partial(_done, "add", shaped))},
                     message=f"it adds a slice of its `{name}`{place_of(op, piece)}, the reference the whole after {called(later)}{place_of(later, piece)}",
                     fix=f"add `{name}` to the result of {called(later)}{place_of(later, piece)} instead: `{op.line}`",
-                )  # fmt: skip
+                )
 
 
 def rolls(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
@@ -708,9 +738,11 @@ def rolls(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         for several in [[op] for op in found] + [found] * (len(found) > 1):
             op = several[0]
             yield Hypothesis(
-                code="extra-roll", acts={one.number: argument(0) for one in several},
-                message=f"it rolls{place_of(op, piece)}, the reference does not", fix=f"leave out the roll{place_of(op, piece)}: `{op.line}`",
-            )  # fmt: skip
+                code="extra-roll",
+                acts={one.number: argument(0) for one in several},
+                message=f"it rolls{place_of(op, piece)}, the reference does not",
+                fix=f"leave out the roll{place_of(op, piece)}: `{op.line}`",
+            )
     for op in found:
         shifts = op.kwargs.get("shifts", op.args[1] if len(op.args) > 1 else None)
         axis = op.kwargs.get("axis", op.args[2] if len(op.args) > 2 else None)
@@ -720,17 +752,20 @@ def rolls(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         undo = partial(_rolled, back, axis)
         act: Act = lambda _original, args, _kwargs, undo=undo: undo(args[0])  # type: ignore[misc]  # noqa: E731
         yield Hypothesis(
-            code="roll-direction", acts={op.number: act}, message=f"`roll`{place_of(op, piece)} shifts by {shifts}, the reference by {back}",
+            code="roll-direction",
+            acts={op.number: act},
+            message=f"`roll`{place_of(op, piece)} shifts by {shifts}, the reference by {back}",
             fix=f"roll by {back}{place_of(op, piece)}: `{op.line}`",
-        )  # fmt: skip
+        )
         for later in [one for one in ops if one.number > op.number]:
             made = floats_of(later.result, is_tensor(piece))
             if len(made) == 1 and len(made[0].shape) == len(op.result.shape) and later not in found:
                 yield Hypothesis(
-                    code="missing-roll", acts={later.number: then(undo)},
+                    code="missing-roll",
+                    acts={later.number: then(undo)},
                     message=f"what it rolls by {shifts}{place_of(op, piece)} is not rolled back after {called(later)}{place_of(later, piece)}",
                     fix=f"roll by {back} after {called(later)}{place_of(later, piece)}: `{later.line}`",
-                )  # fmt: skip
+                )
 
 
 def _rolled(shifts: Any, axis: Any, tensor: Any) -> Any:
@@ -754,10 +789,11 @@ def missing_arguments(piece: Piece) -> Iterator[Hypothesis]:
         for name in free:
             code = "missing-mask" if is_mask(tensor, piece) or "mask" in f"{name}{told}" else "missing-input"
             yield Hypothesis(
-                code=code, within=partial(_with_argument, piece.port, names, name, tensor),
+                code=code,
+                within=partial(_with_argument, piece.port, names, name, tensor),
                 message=f"it is not given `{name}`, which the reference is given: a {'mask' if code == 'missing-mask' else 'tensor'} of shape {list(tensor.shape)}",
                 fix=f"pass `{name}` to {piece.shown} where it is called",
-            )  # fmt: skip
+            )
 
 
 @contextmanager
@@ -789,15 +825,13 @@ def by_named_functions(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypo
             return
         function, told = getattr(paddle, UNARY[name]), f"`paddle.{UNARY[name]}`"
         places = [("after", then_first(function))]
-        if (
-            op.name == LAYER
-            and op.args
-            and any(op.args[0] is one for one in floats_of(op.args, is_tensor(piece)))
-        ):
+        if op.name == LAYER and op.args and any(op.args[0] is one for one in floats_of(op.args, is_tensor(piece))):
             places.append(("in front of", on_input(function)))
         for place, act in places:
             yield Hypothesis(
-                code="missing-function", acts={op.number: act}, confirmed=True,
+                code="missing-function",
+                acts={op.number: act},
+                confirmed=True,
                 message=f"it lacks {told} {place} {called(op)}{place_of(op, piece)}",
                 fix=f"apply {told} {place} {called(op)}{place_of(op, piece)}: `{op.line}`",
-            )  # fmt: skip
+            )

@@ -18,9 +18,25 @@ Array = npt.NDArray[Any]
 Key = tuple[int, int]
 """A tensor, by its identity and how often it was written to before."""
 LAYOUT = frozenset(
-    ("reshape", "transpose", "flatten", "unflatten", "squeeze", "unsqueeze", "swapaxes", "moveaxis", "t", "expand", "broadcast_to",
-     "expand_as", "contiguous", "clone", "detach", "astype")
-)  # fmt: skip
+    (
+        "reshape",
+        "transpose",
+        "flatten",
+        "unflatten",
+        "squeeze",
+        "unsqueeze",
+        "swapaxes",
+        "moveaxis",
+        "t",
+        "expand",
+        "broadcast_to",
+        "expand_as",
+        "contiguous",
+        "clone",
+        "detach",
+        "astype",
+    )
+)
 """Functions that change no number."""
 CASTING = frozenset({"astype", "clone", "detach", "contiguous"})
 """Those of them that leave the axes as they are."""
@@ -109,13 +125,15 @@ class Walk:
                 continue
             for number in self.sizes.get(array.size, ()):
                 value = self.values[number].array
-                wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)  # fmt: skip
+                wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
                 if wanted and number in self.makers and number not in self.shared and value is not None:
-                    new = self.piece.sides[1].tensor(np.ascontiguousarray(next(arranged(value, array.shape, flat=True))), gradient=False)  # fmt: skip
+                    new = self.piece.sides[1].tensor(
+                        np.ascontiguousarray(next(arranged(value, array.shape, flat=True))), gradient=False
+                    )
                     step = self.makers[number]
                     self.partings.append(
                         Parting(op=op, old=made, new=new, key=key, ops=(op,), step=step, steps=tuple(self._chain(step)))
-                    )  # fmt: skip
+                    )
                     break
 
     def _put_leaves_right(self) -> None:
@@ -140,7 +158,7 @@ class Walk:
         found = {}
         for one in tensors_of((op.args, dict(op.kwargs)), is_tensor(self.piece)):
             written = self.writes.get(id(one), ())
-            found[self._key(one, op.number)] = next((each.args[0] for each in written if each.number >= op.number), one)  # fmt: skip
+            found[self._key(one, op.number)] = next((each.args[0] for each in written if each.number >= op.number), one)
         if op.written is not None:
             found.pop((id(op.args[0]), 0), None)
             found[self._key(op.written, op.number)] = op.args[0]
@@ -153,7 +171,9 @@ class Walk:
         found = {}
         for one in tensors_of(op.result, is_tensor(self.piece)):
             later = self.writes.get(id(one), ())
-            found[self._key(one, op.number, after=True)] = next((each.args[0] for each in later if each.number > op.number), one)  # fmt: skip
+            found[self._key(one, op.number, after=True)] = next(
+                (each.args[0] for each in later if each.number > op.number), one
+            )
         return found
 
     def _match(self, key: Key, tensor: Any) -> None:
@@ -166,10 +186,15 @@ class Walk:
             return ()
         sketch, hides = Sketch(array), array.dtype.kind == "f" and bool((array <= HIDING).any())
         found = [
-            number for number in self.sizes.get(array.size, ())
-            if (number in self.hiding if hides else self.values[number].sketch.close(sketch, max(self.tolerance, SAME_DOUBLE)))
+            number
+            for number in self.sizes.get(array.size, ())
+            if (
+                number in self.hiding
+                if hides
+                else self.values[number].sketch.close(sketch, max(self.tolerance, SAME_DOUBLE))
+            )
             and self._same(self.values[number].array, array)
-        ]  # fmt: skip
+        ]
         masked = self.masks if hides or array.dtype.kind == "b" else ()
         return tuple(dict.fromkeys([*found, *(one for one in masked if self._hides_same(one, array))]))
 
@@ -238,10 +263,20 @@ class Walk:
             elsewhere = set(self.matched[key]) - set(step.given)  # it is right, and does not belong here
             if maker is None or made is None or value is None or value.size != old.size or elsewhere:
                 return []
-            new = self.piece.sides[1].tensor(np.ascontiguousarray(next(arranged(value, tuple(old.shape), flat=True))), gradient=False)  # fmt: skip
+            new = self.piece.sides[1].tensor(
+                np.ascontiguousarray(next(arranged(value, tuple(old.shape), flat=True))), gradient=False
+            )
             found.append(
-                Parting(op=maker, old=old, new=new, key=key, ops=self.open.get(key) or self._behind(maker, set(step.given)), step=made, steps=tuple(self._chain(made)))
-            )  # fmt: skip
+                Parting(
+                    op=maker,
+                    old=old,
+                    new=new,
+                    key=key,
+                    ops=self.open.get(key) or self._behind(maker, set(step.given)),
+                    step=made,
+                    steps=tuple(self._chain(made)),
+                )
+            )
         return found
 
     def _behind(self, op: Op, others: set[int]) -> tuple[Op, ...]:
@@ -251,11 +286,7 @@ class Walk:
             for key in self.given(left.pop()):
                 maker = self.makers_of.get(key)
                 known = set(self.matched[key])
-                if (
-                    maker is not None
-                    and maker.number not in found
-                    and (known <= others or maker.name in LAYOUT)
-                ):
+                if maker is not None and maker.number not in found and (known <= others or maker.name in LAYOUT):
                     found[maker.number] = maker
                     left.append(maker)
         return tuple(found[number] for number in sorted(found))
@@ -289,9 +320,7 @@ class Walk:
             return None
         return [args[0]] if op.written is not None else tensors_of(result, is_tensor(self.piece))
 
-    def _counterpart(
-        self, op: Op, key: Key, old: Any, array: Array, *, leaf: bool = False
-    ) -> tuple[int, Any] | None:
+    def _counterpart(self, op: Op, key: Key, old: Any, array: Array, *, leaf: bool = False) -> tuple[int, Any] | None:
         """Return the reference's tensor that makes what comes after a call right, and the tensor in the call's shape."""
         known = self._of_partner(op, key)
         masked = self._mask_for(key, old, array, op.number - leaf) if known is None else None
@@ -376,9 +405,7 @@ class Walk:
                 continue
             if one.name in LAYOUT:
                 made = list(self.made(one))
-                if len(made) == len(results) == 1 and self._makes_right(
-                    made[0], results[0], one.number, number
-                ):
+                if len(made) == len(results) == 1 and self._makes_right(made[0], results[0], one.number, number):
                     return True
             elif results and all(set(self.find(numpy_of(each))) - same for each in results):
                 return True
@@ -393,11 +420,7 @@ class Walk:
             if one.number in found:
                 continue
             found[one.number] = one
-            left += [
-                self.makers[number]
-                for number in one.given
-                if number in self.makers and number not in self.shared
-            ]
+            left += [self.makers[number] for number in one.given if number in self.makers and number not in self.shared]
         return [found[number] for number in sorted(found)]
 
     def rests(self, key: Key, other: Key) -> bool:
@@ -437,7 +460,7 @@ class Walk:
         """Return a tensor as it was when it was first made or given."""
         return next(
             one for op in self.ops for key, one in (*self.given(op).items(), *self.made(op).items()) if key == wanted
-        )  # fmt: skip
+        )
 
     def layout_before(self, ops: Sequence[Op]) -> list[Op]:
         """Return calls with those that only arranged what they were given."""
@@ -475,9 +498,7 @@ class Walk:
         if maker is not None:
             return f"the result of `{maker.path or maker.line or maker.name}`"
         taker = next((op for op in self.ops if key in self.given(op)), None)
-        return (
-            "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
-        )
+        return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
 
     def expression(self, parting: Parting) -> str:
         """Return what the port makes as one expression of tensors that both have."""
@@ -519,16 +540,7 @@ def _letter(number: int) -> str:
     return "xyzuvw"[number] if number < 6 else f"t{number}"
 
 
-SIGNS = {
-    "add": "+",
-    "sub": "-",
-    "subtract": "-",
-    "mul": "*",
-    "multiply": "*",
-    "div": "/",
-    "divide": "/",
-    "matmul": "@",
-}
+SIGNS = {"add": "+", "sub": "-", "subtract": "-", "mul": "*", "multiply": "*", "div": "/", "divide": "/", "matmul": "@"}
 LONGEST = 120
 """Letters of an expression that a message has at most."""
 

@@ -106,21 +106,24 @@ class Framework(Protocol):
     def concat(self, tensors: Sequence[Any]) -> Any:
         """Join tensors along axis 0."""
 
-    def trainer(self, model: Any, optimizer: Builder, learning_rate: float, args: Mapping[str, Any],
-                scheduler: Builder | None, scheduler_args: Mapping[str, Any]) -> Trainer:  # fmt: skip
+    def trainer(
+        self,
+        model: Any,
+        optimizer: Builder,
+        learning_rate: float,
+        args: Mapping[str, Any],
+        scheduler: Builder | None,
+        scheduler_args: Mapping[str, Any],
+    ) -> Trainer:
         """Build the optimizer and its schedule."""
 
-    def parameters(
-        self, model: Any, names: Mapping[str, str], *, shared: bool = False
-    ) -> Iterator[tuple[str, Array]]:
+    def parameters(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield trainable and frozen parameters under torch's names and in torch's layout.
 
         ``shared``: they may be the framework's own memory, not to be written to.
         """
 
-    def gradients(
-        self, model: Any, names: Mapping[str, str], *, shared: bool = False
-    ) -> Iterator[tuple[str, Array]]:
+    def gradients(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradients that exist, named as the parameters are; ``shared``: as with `parameters`."""
 
     def gradient(self, parameter: Any) -> Any:
@@ -156,16 +159,12 @@ def flatten_outputs(framework: Framework, output: object, names: Sequence[str]) 
                 f"the {framework.name} model returned {len(items)} outputs, the case names {len(names)}: "
                 f"{', '.join(names)}\n  expected: `outputs:` in the case lists one name for each"
             )
-        pairs = [
-            leaf for name, item in zip(names, items, strict=True) for leaf in _leaves(framework, item, name)
-        ]
+        pairs = [leaf for name, item in zip(names, items, strict=True) for leaf in _leaves(framework, item, name)]
     if not pairs:
         raise UsageError(f"the {framework.name} model returned no tensor")
     named = dict(pairs)
     if len(named) < len(pairs):
-        raise UsageError(
-            f"two outputs of the {framework.name} model have one name: {', '.join(n for n, _ in pairs)}"
-        )
+        raise UsageError(f"two outputs of the {framework.name} model have one name: {', '.join(n for n, _ in pairs)}")
     return named
 
 
@@ -244,9 +243,14 @@ class UpdatesModule(Protocol):
         """Return a small model of layers of every usual kind, equal in both frameworks."""
 
     def open_updates(
-        self, framework: Framework, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any],
+        self,
+        framework: Framework,
+        model: Any,
+        optimizer: Builder,
+        rate: float,
+        args: Mapping[str, Any],
         names: Mapping[str, str],
-    ) -> Updates:  # fmt: skip
+    ) -> Updates:
         """Build the optimizer over ``model``; ``names`` are Paddle's names by torch's where they differ."""
 
     def parameter_rates(self, trainer: Any, model: Any, names: Mapping[str, str]) -> dict[str, float]:

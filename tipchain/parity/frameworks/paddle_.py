@@ -83,9 +83,7 @@ class _Operators:
         return made if out is None else self.paddle.assign(made, out)
 
 
-def _dropout(
-    to: _Operators, original: Any, x: Any, seeds: Any, rate: Any, is_test: Any, mode: str, *more: Any
-) -> Any:
+def _dropout(to: _Operators, original: Any, x: Any, seeds: Any, rate: Any, is_test: Any, mode: str, *more: Any) -> Any:
     rate = float(rate)
     if is_test or rate == 0:
         return original(x, seeds, rate, is_test, mode, *more)
@@ -133,7 +131,7 @@ def _uniform_in_place(to: _Operators, _original: Any, x: Any, low: float, high: 
 
 def _normal(
     to: _Operators, _original: Any, shape: Any, mean: float, std: float, seed: int, dtype: Any, *_: Any, out: Any = None
-) -> Any:  # fmt: skip
+) -> Any:
     del seed
     return to.filled(out, mean + std * to.draws.normal(shape).astype(np.float64), dtype)
 
@@ -146,12 +144,8 @@ def _exponential(to: _Operators, _original: Any, x: Any, rate: float = 1.0) -> A
     return to.filled(x, -np.log(to.draws.uniform(x.shape).astype(np.float64)) / rate, x.dtype)
 
 
-def _integers(
-    to: _Operators, _original: Any, low: int, high: int, shape: Any, dtype: Any, *_: Any, **__: Any
-) -> Any:
-    return to.tensor(
-        low + np.floor(to.draws.uniform(shape).astype(np.float64) * (high - low)), dtype or "int64"
-    )
+def _integers(to: _Operators, _original: Any, low: int, high: int, shape: Any, dtype: Any, *_: Any, **__: Any) -> Any:
+    return to.tensor(low + np.floor(to.draws.uniform(shape).astype(np.float64) * (high - low)), dtype or "int64")
 
 
 def _order(to: _Operators, _original: Any, n: int, dtype: Any, *_: Any, out: Any = None) -> Any:
@@ -236,9 +230,8 @@ class PaddleUpdates:
 
 
 def open_updates(
-    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any],
-    names: Mapping[str, str],
-) -> PaddleUpdates:  # fmt: skip
+    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any], names: Mapping[str, str]
+) -> PaddleUpdates:
     """Build the optimizer over ``model``."""
     return PaddleUpdates(framework, model, make_optimizer(optimizer, model, rate, args), names)
 
@@ -390,9 +383,7 @@ class PaddleFramework:
 
         def wider(original: Callable[..., Any]) -> Callable[..., Any]:
             def replacement(*args: Any, **kwargs: Any) -> Any:
-                args = tuple(
-                    double if isinstance(one, type(single)) and one == single else one for one in args
-                )
+                args = tuple(double if isinstance(one, type(single)) and one == single else one for one in args)
                 return original(*args, **kwargs)
 
             return replacement
@@ -455,23 +446,26 @@ class PaddleFramework:
         """Join tensors along axis 0."""
         return self.paddle.concat(list(tensors))
 
-    def trainer(self, model: Any, optimizer: Builder, learning_rate: float, args: Mapping[str, Any],
-                scheduler: Builder | None, scheduler_args: Mapping[str, Any]) -> PaddleTrainer:  # fmt: skip
+    def trainer(
+        self,
+        model: Any,
+        optimizer: Builder,
+        learning_rate: float,
+        args: Mapping[str, Any],
+        scheduler: Builder | None,
+        scheduler_args: Mapping[str, Any],
+    ) -> PaddleTrainer:
         """Build the scheduler, then the optimizer over it."""
         schedule = scheduler(None, learning_rate=learning_rate, **scheduler_args) if scheduler else None
         rate = learning_rate if schedule is None else schedule
         return PaddleTrainer(make_optimizer(optimizer, model, rate, args), schedule)
 
-    def parameters(
-        self, model: Any, names: Mapping[str, str], *, shared: bool = False
-    ) -> Iterator[tuple[str, Array]]:
+    def parameters(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield every parameter under torch's name and in torch's layout; ``shared``: perhaps Paddle's own memory."""
         for slot in self._slots(model, names, "parameter"):
             yield slot.name, self._whole(slot, [part.tensor for part in slot.parts], shared=shared)
 
-    def gradients(
-        self, model: Any, names: Mapping[str, str], *, shared: bool = False
-    ) -> Iterator[tuple[str, Array]]:
+    def gradients(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero.
 
         ``shared``: they may be Paddle's own memory, which later gradients are added to.
@@ -530,9 +524,7 @@ class PaddleFramework:
         """Return torch's array of a slot, given what Paddle keeps in its parts; ``shared``: perhaps their own memory."""
         if shared:
             views = [self.view(one) for one in tensors]
-            return stack(
-                [one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot
-            )
+            return stack([one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot)
         # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it.
         pieces = [
             self.array(self.paddle.t(tensor.detach()).contiguous() if part.transpose else tensor)

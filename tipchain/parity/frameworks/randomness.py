@@ -66,9 +66,13 @@ class Draws:
     """
 
     def __init__(
-        self, *seed: int, follows: Draws | None = None, partners: dict[int, int] | None = None, start: int = 0,
+        self,
+        *seed: int,
+        follows: Draws | None = None,
+        partners: dict[int, int] | None = None,
+        start: int = 0,
         small: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.seed, self.follows, self._planned, self._start = seed, follows, partners is not None, start
         self.small = small
         self.made: list[Draw] = []
@@ -113,9 +117,7 @@ class Draws:
     def in_order(self) -> bool:
         """Tell whether each draw is the reference's of that number, and none of the reference's is left."""
         other = self.follows
-        return other is None or (
-            len(self.made) == len(other.made) and all(map(Draw.fits, self.made, other.made))
-        )
+        return other is None or (len(self.made) == len(other.made) and all(map(Draw.fits, self.made, other.made)))
 
     def comparable(self, ours: range, theirs: range) -> bool:
         """Tell whether a difference between parts of both runs can be due to anything but random numbers.
@@ -183,9 +185,7 @@ def partners_of(ours: Sequence[Draw | Hashable], theirs: Sequence[Draw | Hashabl
         ours: the reference's draws in their order, between them what tells where they stand.
         theirs: the port's, likewise.
     """
-    mine, other = (
-        [(one.kind, one.size) if isinstance(one, Draw) else one for one in side] for side in (ours, theirs)
-    )
+    mine, other = ([(one.kind, one.size) if isinstance(one, Draw) else one for one in side] for side in (ours, theirs))
     numbers = [_counted(side) for side in (ours, theirs)]
     found = {}
     for block in SequenceMatcher(a=mine, b=other, autojunk=False).get_matching_blocks():

@@ -27,11 +27,20 @@ from tipchain.torch_weights import read_torch_state
 
 
 OWN = frozenset(
-    f"aten::{name}" for name in (
-        "multinomial", "poisson", "binomial", "cauchy_", "geometric_", "log_normal_", "_standard_gamma", "_sample_dirichlet",
-        "rrelu_with_noise", "rrelu_with_noise_",
+    f"aten::{name}"
+    for name in (
+        "multinomial",
+        "poisson",
+        "binomial",
+        "cauchy_",
+        "geometric_",
+        "log_normal_",
+        "_standard_gamma",
+        "_sample_dirichlet",
+        "rrelu_with_noise",
+        "rrelu_with_noise_",
     )
-)  # fmt: skip
+)
 """Operators that draw and are left to torch."""
 ATTENTION = {
     "aten::_scaled_dot_product_flash_attention": 3,
@@ -227,9 +236,8 @@ class TorchUpdates:
 
 
 def open_updates(
-    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any],
-    names: Mapping[str, str],
-) -> TorchUpdates:  # fmt: skip
+    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any], names: Mapping[str, str]
+) -> TorchUpdates:
     """Build the optimizer over ``model``; what the port does not have gets no gradients."""
     made = TorchUpdates(framework, model, make_optimizer(optimizer, model, rate, args))
     made.parameters = {name: one for name, one in made.parameters.items() if not only_in_torch(name, names)}
@@ -462,9 +470,7 @@ class TorchFramework:
 
     def widened(self, value: Any) -> Any:
         """Return a module or a tensor of floats in float64."""
-        floats = isinstance(value, self.torch.nn.Module) or (
-            self.is_tensor(value) and value.is_floating_point()
-        )
+        floats = isinstance(value, self.torch.nn.Module) or (self.is_tensor(value) and value.is_floating_point())
         return value.double() if floats else value
 
     def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
@@ -499,25 +505,28 @@ class TorchFramework:
         """Join tensors along axis 0."""
         return self.torch.cat(list(tensors))
 
-    def trainer(self, model: Any, optimizer: Builder, learning_rate: float, args: Mapping[str, Any],
-                scheduler: Builder | None, scheduler_args: Mapping[str, Any]) -> TorchTrainer:  # fmt: skip
+    def trainer(
+        self,
+        model: Any,
+        optimizer: Builder,
+        learning_rate: float,
+        args: Mapping[str, Any],
+        scheduler: Builder | None,
+        scheduler_args: Mapping[str, Any],
+    ) -> TorchTrainer:
         """Build the optimizer, then the scheduler over it."""
         built = make_optimizer(optimizer, model, learning_rate, args)
         plain = (number for number, group in enumerate(built.param_groups) if group["lr"] == learning_rate)
         shown = next(plain, 0)
         return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None, shown)
 
-    def parameters(
-        self, model: Any, names: Mapping[str, str], *, shared: bool = False
-    ) -> Iterator[tuple[str, Array]]:
+    def parameters(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield every parameter that the port has too; ``shared``: perhaps torch's own memory."""
         for name, parameter in model.named_parameters():
             if not only_in_torch(name, names):
                 yield name, self._values(parameter, shared=shared)
 
-    def gradients(
-        self, model: Any, names: Mapping[str, str], *, shared: bool = False
-    ) -> Iterator[tuple[str, Array]]:
+    def gradients(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one and that the port has too; ``shared``: as with `parameters`."""
         for name, parameter in model.named_parameters():
             gradient = self.gradient(parameter)

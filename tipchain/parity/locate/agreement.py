@@ -17,15 +17,7 @@ from tipchain.parity.locate.replay import Models, NotReplayed, PairReplays, Repl
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.locate.store import Store
 from tipchain.parity.locate.trace import Call, Trace, TracedValue
-from tipchain.parity.locate.verdicts import (
-    FINE,
-    Closeness,
-    LayerVerdict,
-    Measured,
-    classify,
-    measure_spread,
-    only,
-)
+from tipchain.parity.locate.verdicts import FINE, Closeness, LayerVerdict, Measured, classify, measure_spread, only
 from tipchain.parity.rounding import EXPLAINED, ROUGH, SAME_SINGLE
 
 # Where two models are built otherwise, but do the same: what that says about single layers.
@@ -56,7 +48,7 @@ NEXT = 3
 
 def continued(
     matching: Matching, pair: CallPair, traces: tuple[Trace, Trace], sides: tuple[LiveSide, LiveSide], store: Store
-) -> Iterator[CallPair]:  # fmt: skip
+) -> Iterator[CallPair]:
     """Yield a pair with what one side does next to its layer's result: there the other side's layer may do both.
 
     Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function; a convolution
@@ -88,15 +80,11 @@ def made_next(call: Call, trace: Trace) -> Iterator[TracedValue]:
         yield from (value for value in one.outputs if value not in call.outputs)
 
 
-def _functions_of(
-    call: Call, trace: Trace, side: LiveSide, store: Store
-) -> Iterator[tuple[str, TracedValue]]:
+def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Iterator[tuple[str, TracedValue]]:
     """Yield the functions of a call's result that later calls are given, or that calls around it return."""
     (made,) = call.outputs
     given = {
-        id(value): value
-        for value in made_next(call, trace)
-        if value.shape == made.shape and value.dtype == made.dtype
+        id(value): value for value in made_next(call, trace) if value.shape == made.shape and value.dtype == made.dtype
     }
     if not given or made.dtype.kind != "f":
         return
@@ -220,11 +208,14 @@ class Agreeing:
             return None
         forward = [
             measure_spread(
-                _output(fed, link), self._store.spread(pair.reference.outputs[link.ours].stored),
-                slow.outputs[link.ours], link.layout.back(fast.outputs[link.theirs]), self._apart(fed, link),
+                _output(fed, link),
+                self._store.spread(pair.reference.outputs[link.ours].stored),
+                slow.outputs[link.ours],
+                link.layout.back(fast.outputs[link.theirs]),
+                self._apart(fed, link),
             )
             for link in fed.outputs
-        ]  # fmt: skip
+        ]
         alone = all(one.reference is not None and one.reference <= ROUGH for one in forward)
         if not alone or classify(forward)[0] not in FINE:
             return None

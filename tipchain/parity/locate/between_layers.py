@@ -17,14 +17,7 @@ from tipchain.parity.locate.comparing import Comparer, TensorLink
 from tipchain.parity.locate.differences import distance, relative, rms, same_mask
 from tipchain.parity.locate.gradients import Shared, cut_off, input_gradients
 from tipchain.parity.locate.matching import CallPair, Matching, hands_on
-from tipchain.parity.locate.replay import (
-    Models,
-    NotReplayed,
-    PairReplays,
-    ReplayInputs,
-    drawn_again,
-    run_again,
-)
+from tipchain.parity.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, drawn_again, run_again
 from tipchain.parity.locate.runs import TracedRun, as_float
 from tipchain.parity.locate.store import NotHeld, Store
 from tipchain.parity.locate.trace import Call, Trace, TracedValue, put_back, take_out
@@ -52,9 +45,7 @@ class Glue:
         agrees: tells whether two calls return the same.
     """
 
-    def __init__(
-        self, reference: Trace, port: Trace, matching: Matching, given: Given, agrees: Agrees
-    ) -> None:
+    def __init__(self, reference: Trace, port: Trace, matching: Matching, given: Given, agrees: Agrees) -> None:
         self._traces, self._given, self._agrees = (reference, port), given, agrees
         self._holders = (
             {pair.reference.number: pair for pair in matching.containers},
@@ -155,10 +146,10 @@ class Glue:
     def _handed_on(self, value: TracedValue) -> Call | None:
         """Return the port's last call in no pair that gave back the value that it was given."""
         found = [
-            call for call in self._traces[1].calls
-            if value in call.outputs and hands_on(call) and not call.children
-            and call.number not in self._paired[1]
-        ]  # fmt: skip
+            call
+            for call in self._traces[1].calls
+            if value in call.outputs and hands_on(call) and not call.children and call.number not in self._paired[1]
+        ]
         return found[-1] if found else None
 
 
@@ -322,9 +313,14 @@ class Steered:
     """
 
     def __init__(
-        self, models: Models, root: Call, given: Iterable[tuple[CallPair, TensorLink]], ends: Sequence[tuple[TracedValue, TensorLink]],
-        store: Store, seed: int,
-    ) -> None:  # fmt: skip
+        self,
+        models: Models,
+        root: Call,
+        given: Iterable[tuple[CallPair, TensorLink]],
+        ends: Sequence[tuple[TracedValue, TensorLink]],
+        store: Store,
+        seed: int,
+    ) -> None:
         self._models, self._side, self._root, self._ends = models, models.side, root, ends
         self._store, self._seed = store, seed
         self._given: dict[tuple[str, int], list[tuple[CallPair, TensorLink]]] = {}
@@ -368,11 +364,7 @@ class Steered:
         if not given or not plain:
             return None
         for pair, link in given:
-            ours, theirs, one = (
-                pair.reference.outputs[link.ours],
-                pair.port.outputs[link.theirs],
-                made[link.theirs],
-            )
+            ours, theirs, one = (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], made[link.theirs])
             wanted = link.layout.apply(self._store.get(ours.stored))
             one = one + self._tensor(wanted - self._side.view(one))
             if self._side.takes_gradient(one) and ours.gradient is not None:
@@ -408,9 +400,15 @@ class NudgedLayers:
     """
 
     def __init__(
-        self, models: Models, root: Call, number: int, given: Iterable[tuple[CallPair, TensorLink]],
-        ends: Sequence[tuple[TracedValue, TensorLink]], store: Store, seed: int,
-    ) -> None:  # fmt: skip
+        self,
+        models: Models,
+        root: Call,
+        number: int,
+        given: Iterable[tuple[CallPair, TensorLink]],
+        ends: Sequence[tuple[TracedValue, TensorLink]],
+        store: Store,
+        seed: int,
+    ) -> None:
         self._models, self._side, self._root, self._number = models, models.side, root, number
         self._store, self._seed, self._ends = store, seed, ends
         self._given: dict[tuple[str, int], list[tuple[TracedValue, TensorLink]]] = {}
@@ -418,9 +416,7 @@ class NudgedLayers:
         for pair, link in given:
             call = (pair.reference, pair.port)[number]
             self._numbers.setdefault(id(pair.reference.outputs[link.ours]), len(self._numbers))
-            self._given.setdefault((call.path, call.turn), []).append(
-                (pair.reference.outputs[link.ours], link)
-            )
+            self._given.setdefault((call.path, call.turn), []).append((pair.reference.outputs[link.ours], link))
 
     @cached_property
     def gradients(self) -> Mapping[int, Array]:
@@ -447,9 +443,7 @@ class NudgedLayers:
             return {}
         return found
 
-    def _replaced(
-        self, given: Iterable[tuple[TracedValue, TensorLink]], result: Any, found: dict[int, Array]
-    ) -> Any:
+    def _replaced(self, given: Iterable[tuple[TracedValue, TensorLink]], result: Any, found: dict[int, Array]) -> Any:
         structure, made, _ = take_out(result, self._side.is_tensor)
         plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
         if not given or not plain:
@@ -458,9 +452,7 @@ class NudgedLayers:
             place = (link.ours, link.theirs)[self._number]
             wanted = self._moved(value)
             one = made[place]
-            one = one + self._tensor(
-                (link.layout.apply(wanted) if self._number else wanted) - self._side.view(one)
-            )
+            one = one + self._tensor((link.layout.apply(wanted) if self._number else wanted) - self._side.view(one))
             if self._side.takes_gradient(one):
                 one.register_hook(partial(self._note, value, link, found))
             made[place] = one
@@ -474,9 +466,7 @@ class NudgedLayers:
 
     def _note(self, value: TracedValue, link: TensorLink, found: dict[int, Array], gradient: Any) -> None:
         array = self._side.view(gradient)
-        found[id(value)] = np.array(
-            link.layout.back_shared(array) if self._number else link.layout.shared(array)
-        )
+        found[id(value)] = np.array(link.layout.back_shared(array) if self._number else link.layout.shared(array))
 
     def _tensor(self, array: Any) -> Any:
         return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
@@ -531,9 +521,7 @@ class CodeAtFault:
         calls = self._block_at_fault(pair) or self._glue().giving(
             pair, *((0, 0) if worst is None else (worst.ours, worst.theirs))
         )
-        values = (
-            None if worst is None else (pair.reference.inputs[worst.ours], pair.port.inputs[worst.theirs])
-        )
+        values = None if worst is None else (pair.reference.inputs[worst.ours], pair.port.inputs[worst.theirs])
         return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else", values)
 
     def at_end(self, apart: Sequence[float], outputs: Sequence[TensorLink]) -> LayerVerdict:
@@ -556,11 +544,12 @@ class CodeAtFault:
         """Return the innermost container that is given the same in both models and returns something else, before a pair."""
         trace = self.runs[1].trace
         found = [
-            one for one in (*self.matching.containers, *self._wrappers())
+            one
+            for one in (*self.matching.containers, *self._wrappers())
             if (before is None or one.port.number < before.port.number)
             and (before is None or not holds(trace, one.port, before.port))
             and self._alike(one) == (True, False)
-        ]  # fmt: skip
+        ]
         inner = [one for one in found if not any(holds(trace, one.port, other.port) for other in found)]
         first = min(inner, key=lambda one: one.port.number, default=None)
         return None if first is None or first.port.parent is None else (first.reference, first.port)
@@ -576,9 +565,7 @@ class CodeAtFault:
         ) <= self.noise.limit
 
     def _apart(self, pair: CallPair, link: TensorLink) -> float:
-        return self.compare.between(
-            pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout
-        )
+        return self.compare.between(pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout)
 
     def _differing(self, pair: CallPair) -> tuple[int, int] | None:
         """Return which tensors differ most of those that two calls are given, if some do."""
@@ -641,8 +628,7 @@ class CodeAtFault:
         ends = [(self.runs[0].values[link.ours], self.runs[1].values[link.theirs]) for link in self.outputs]
         traces = self.runs[0].trace, self.runs[1].trace
         agreeing = [
-            (pair, pair.reference.outputs[link.ours], pair.port.outputs[link.theirs])
-            for pair, link in self._agreeing()
+            (pair, pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing()
         ]
         found = first_changed(traces, agreeing, ends, apart, tolerance)
         if found is not None and self.exact:
@@ -668,10 +654,7 @@ class CodeAtFault:
 
     def _linked(self, value: TracedValue) -> tuple[TracedValue, TracedValue]:
         """Return the reference's tensor that belongs to an output of the port's, and that."""
-        pairs = (
-            (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs])
-            for pair, link in self._agreeing()
-        )
+        pairs = ((pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing())
         return next(both for both in pairs if both[1] is value)
 
     def _odd_gradients(self, *values: TracedValue) -> str:
@@ -697,23 +680,16 @@ class CodeAtFault:
         least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
         nothing = np.zeros(())
         return bool(ours and theirs) and all(
-            _agree(ours.get(one, nothing), theirs.get(one, nothing), least)
-            for one in ours.keys() | theirs.keys()
+            _agree(ours.get(one, nothing), theirs.get(one, nothing), least) for one in ours.keys() | theirs.keys()
         )
 
     def _taking(self, value: TracedValue) -> Calls | None:
         """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
-        taking = [
-            one
-            for one in self.matching.containers
-            if value in one.port.inputs and one.port.parent is not None
-        ]
+        taking = [one for one in self.matching.containers if value in one.port.inputs and one.port.parent is not None]
         for pair in sorted((*taking, *self._wrappers()), key=lambda one: -one.port.number):
             inputs = self.compare.inputs(pair)
             outputs = self.compare.outputs(pair)
-            fed = ReplayInputs(
-                pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get
-            )
+            fed = ReplayInputs(pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get)
             if not outputs or not fed.comparable or not fed.backward:
                 continue
             replays = PairReplays(self.models, fed, self.seed)
@@ -737,10 +713,7 @@ class CodeAtFault:
         for pair in reversed(self.matching.pairs):
             for link in self.compare.outputs(pair):
                 ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
-                if (
-                    ours.dtype.kind == "f"
-                    and self.compare.between(ours, theirs, link.layout) <= self.noise.limit
-                ):
+                if ours.dtype.kind == "f" and self.compare.between(ours, theirs, link.layout) <= self.noise.limit:
                     yield pair, link
 
     def _code(
@@ -750,11 +723,20 @@ class CodeAtFault:
         ours, theirs = calls
         odd = "" if values is None else self.compare.nan_in_one(*values)
         return LayerVerdict(
-            reference_path=ours.path, port_path=theirs.path, reference_type=ours.type, port_type=theirs.type,
-            turn=theirs.turn, direction="forward", inherited=0.0, own=apart, ratio=None, closeness=Closeness.DIFFERS,
-            method="float64" if self.exact else "float32", reason=f"every layer before it agrees, but its own code {what} ({odd or f'relative {apart:.3g}'})",
+            reference_path=ours.path,
+            port_path=theirs.path,
+            reference_type=ours.type,
+            port_type=theirs.type,
+            turn=theirs.turn,
+            direction="forward",
+            inherited=0.0,
+            own=apart,
+            ratio=None,
+            closeness=Closeness.DIFFERS,
+            method="float64" if self.exact else "float32",
+            reason=f"every layer before it agrees, but its own code {what} ({odd or f'relative {apart:.3g}'})",
             nan=bool(odd),
-        )  # fmt: skip
+        )
 
     def used_elsewhere(self, forward: Sequence[LayerVerdict], shared: Sequence[Shared]) -> list[LayerVerdict]:
         """Return the verdict about code that uses a layer's parameter itself, and hands it another gradient."""
@@ -772,12 +754,15 @@ class CodeAtFault:
         """Return the verdicts about code that hands another gradient, or none, to a parameter of its layer's own."""
         return [
             replace(
-                self._code((one.pair.reference, one.pair.port), one.apart / one.size if one.size else inf,
-                           f"gives its parameter {one.name} another gradient, or none"),
+                self._code(
+                    (one.pair.reference, one.pair.port),
+                    one.apart / one.size if one.size else inf,
+                    f"gives its parameter {one.name} another gradient, or none",
+                ),
                 direction="backward",
             )
             for one in unlike
-        ]  # fmt: skip
+        ]
 
 
 def holds(trace: Trace, around: Call, call: Call) -> bool:

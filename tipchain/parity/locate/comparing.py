@@ -47,8 +47,12 @@ class Comparer:
         return self.links(ours.outputs, theirs.outputs, ours.output_names, theirs.output_names)
 
     def results(
-        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], our_names: Sequence[str], their_names: Sequence[str]
-    ) -> list[TensorLink]:  # fmt: skip
+        self,
+        ours: Sequence[TracedValue],
+        theirs: Sequence[TracedValue],
+        our_names: Sequence[str],
+        their_names: Sequence[str],
+    ) -> list[TensorLink]:
         """Link what two models return: place by place where they return the same structure, else as `links` does."""
         if list(our_names) != list(their_names):
             return self.links(ours, theirs, our_names, their_names)
@@ -56,9 +60,12 @@ class Comparer:
         return [TensorLink(n, n, layout) for n, layout in fitting if layout is not None]
 
     def links(
-        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], our_names: Sequence[str] = (),
+        self,
+        ours: Sequence[TracedValue],
+        theirs: Sequence[TracedValue],
+        our_names: Sequence[str] = (),
         their_names: Sequence[str] = (),
-    ) -> list[TensorLink]:  # fmt: skip
+    ) -> list[TensorLink]:
         """Link the tensors of two calls: by name, by position where all fit, else by values and shapes in their order.
 
         What only one side has is in no link.
@@ -89,27 +96,23 @@ class Comparer:
                 break
         return sorted(found, key=lambda each: each.ours)
 
-    def _told_apart(
-        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue]
-    ) -> tuple[list[int], list[int]]:
+    def _told_apart(self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue]) -> tuple[list[int], list[int]]:
         """Return the numbers of the tensors to be linked: all where they fit one by one, else one that is given twice once."""
         if len(ours) == len(theirs) and all(map(self.layout, ours, theirs)):
             return list(range(len(ours))), list(range(len(theirs)))
         return _once(ours), _once(theirs)
 
     def _aligned(
-        self,
-        ours: Sequence[TracedValue],
-        theirs: Sequence[TracedValue],
-        left: Sequence[int],
-        free: Sequence[int],
+        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], left: Sequence[int], free: Sequence[int]
     ) -> list[tuple[int, int]]:
         """Return the pairs of two sequences, both in order, of which most hold the same values, and then most fit."""
         scores = {
-            (one, other): 0.0 if self.layout(ours[one], theirs[other]) is None
+            (one, other): 0.0
+            if self.layout(ours[one], theirs[other]) is None
             else 1.0 + (len(left) + len(free)) * self._same(ours[one], theirs[other])
-            for one in left for other in free
-        }  # fmt: skip
+            for one in left
+            for other in free
+        }
         best: dict[tuple[int, int], tuple[float, list[tuple[int, int]]]] = {}
         for i in range(len(left), -1, -1):
             for j in range(len(free), -1, -1):
@@ -140,19 +143,17 @@ class Comparer:
             fitting = layouts(one.shape, other.shape)
             told = not fitting or (len(fitting) == 1 and fitting[0].permutes)
             self._layouts[key] = (
-                next(iter(fitting), None) if told else laid_out(self._store.get(one.stored), self._store.get(other.stored))
-            )  # fmt: skip
+                next(iter(fitting), None)
+                if told
+                else laid_out(self._store.get(one.stored), self._store.get(other.stored))
+            )
         return self._layouts[key]
 
-    def apart(
-        self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], links: Sequence[TensorLink]
-    ) -> float:
+    def apart(self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], links: Sequence[TensorLink]) -> float:
         """Return how far linked tensors are apart, the largest; inf where none could be linked."""
         if ours and theirs and not links:
             return inf
-        return max(
-            (self.between(ours[link.ours], theirs[link.theirs], link.layout) for link in links), default=0.0
-        )
+        return max((self.between(ours[link.ours], theirs[link.theirs], link.layout) for link in links), default=0.0)
 
     def between(self, one: TracedValue, other: TracedValue, layout: PortLayout) -> float:
         """Return how far two tensors are apart; each pair is compared once."""
@@ -161,9 +162,7 @@ class Comparer:
             self._known[key] = self._relative(one.stored, other.stored, layout)
         return self._known[key]
 
-    def _relative(
-        self, one: StoredArray, other: StoredArray, layout: PortLayout, *, gradient: bool = False
-    ) -> float:
+    def _relative(self, one: StoredArray, other: StoredArray, layout: PortLayout, *, gradient: bool = False) -> float:
         """Return how far two arrays are apart, of those that are not held about how far."""
         if layout.plain:
             if other.twin is one:

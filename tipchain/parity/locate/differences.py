@@ -73,9 +73,7 @@ def slight_distance(expected: Array, actual: Array) -> float | None:
         or not _lie_across(expected, actual)
     ):
         return None
-    vectors = np.random.default_rng(0).standard_normal((PROJECTIONS, expected.shape[0])) / sqrt(
-        expected.shape[0]
-    )
+    vectors = np.random.default_rng(0).standard_normal((PROJECTIONS, expected.shape[0])) / sqrt(expected.shape[0])
     with np.errstate(invalid="ignore", over="ignore"):
         wanted = vectors @ expected
         apart = rms(vectors @ actual - wanted)
@@ -96,9 +94,14 @@ def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
         return
     arrays = tuple(_parts(one) for one in arrays)
     buffered = np.nditer(
-        arrays, flags=["external_loop", "buffered"], op_flags=[["readonly"]] * len(arrays),
-        op_dtypes=[np.dtype(np.float64)] * len(arrays), casting="unsafe", order="K", buffersize=BLOCK,
-    )  # fmt: skip
+        arrays,
+        flags=["external_loop", "buffered"],
+        op_flags=[["readonly"]] * len(arrays),
+        op_dtypes=[np.dtype(np.float64)] * len(arrays),
+        casting="unsafe",
+        order="K",
+        buffersize=BLOCK,
+    )
     for found in buffered:
         yield found if len(arrays) > 1 else (cast(Array, found),)
 
@@ -267,9 +270,7 @@ class PortLayout:
         return np.asarray(array.sum(several, keepdims=True))
 
     def _first(self, wanted: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
-        return tuple(
-            slice(0, 1) if one == 1 != size else slice(None) for one, size in zip(wanted, shape, strict=True)
-        )
+        return tuple(slice(0, 1) if one == 1 != size else slice(None) for one, size in zip(wanted, shape, strict=True))
 
 
 def squeezed_as(array: Array, shape: tuple[int, ...]) -> Array:
@@ -309,9 +310,7 @@ def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[PortLayo
         return [*found, *(one for one in cut if _merges(one.split, expected))]
     rank = len(actual)
     padded = (1,) * (rank - len(expected)) + expected  # as arithmetic would
-    if len(padded) == rank and all(
-        1 in pair or pair[0] == pair[1] for pair in zip(padded, actual, strict=True)
-    ):
+    if len(padded) == rank and all(1 in pair or pair[0] == pair[1] for pair in zip(padded, actual, strict=True)):
         return [PortLayout(expected, padded, tuple(range(rank)), actual)]
     return []
 
@@ -337,9 +336,7 @@ def laid_out(expected: Array, actual: Array) -> PortLayout | None:
         None where none fits.
     """
     found = layouts(expected.shape, actual.shape)
-    if not found or (
-        len(found) == 1 and (found[0].permutes or prod(found[0].expected) != prod(actual.shape))
-    ):
+    if not found or (len(found) == 1 and (found[0].permutes or prod(found[0].expected) != prod(actual.shape))):
         return found[0] if found else None
     if found[0].permutes:
         return min(found, key=lambda one: distance(one.apply(expected), actual))
@@ -388,14 +385,7 @@ class Sketch:
         self.size = values.size
         with np.errstate(over="ignore", invalid="ignore"):
             self.numbers = (
-                np.array(
-                    [
-                        values.min(),
-                        values.max(),
-                        values.sum() / values.size,
-                        np.dot(values, values) / values.size,
-                    ]
-                )
+                np.array([values.min(), values.max(), values.sum() / values.size, np.dot(values, values) / values.size])
                 if values.size
                 else np.zeros(4)
             )

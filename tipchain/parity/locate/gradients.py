@@ -50,8 +50,7 @@ def parameters_of(side: LiveSide, model: Any) -> list[ParameterGradient]:
     """Return the parameters of a model that take gradients, each once."""
     found = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
     return [
-        ParameterGradient(side.view(one), None if gradient is None else side.view(gradient))
-        for one, gradient in found
+        ParameterGradient(side.view(one), None if gradient is None else side.view(gradient)) for one, gradient in found
     ]
 
 
@@ -219,9 +218,7 @@ class SharedParameters:
         """Tell whether the gradients of all parameters agree: layer by layer, or else however models arrange them."""
         if self._found and not self.beyond(tolerance):
             return True
-        ours, theirs = (
-            [] if one.double is None else parameters_of(one.side, one.double.whole) for one in self._models
-        )
+        ours, theirs = ([] if one.double is None else parameters_of(one.side, one.double.whole) for one in self._models)
         return alike(ours, theirs, tolerance, SAME_SINGLE)
 
     def _compare(self, pair: CallPair) -> float | None:
@@ -232,7 +229,7 @@ class SharedParameters:
         if ours is None or theirs is None or not (ours or theirs):
             return None
         calls = pair.reference, pair.port
-        trained = [bool(one.side.parameters(call.layer)) for one, call in zip(self._models, calls, strict=True)]  # fmt: skip
+        trained = [bool(one.side.parameters(call.layer)) for one, call in zip(self._models, calls, strict=True)]
         if not all(trained):  # frozen: the pre-flight tells
             return None
         if not ours:  # the reference cuts it off
@@ -246,11 +243,7 @@ class SharedParameters:
         return self._apart(pair, ours, theirs, sizes)
 
     def _apart(
-        self,
-        pair: CallPair,
-        ours: Mapping[str, Array],
-        theirs: Mapping[str, Array],
-        sizes: Mapping[str, float],
+        self, pair: CallPair, ours: Mapping[str, Array], theirs: Mapping[str, Array], sizes: Mapping[str, float]
     ) -> float:
         least, found = SAME_SINGLE * max(sizes.values()), []
         for name, one in ours.items():
@@ -288,13 +281,10 @@ class SharedParameters:
             return {}
         if number not in self._layouts:
             ours, theirs = (
-                _values_of(one, call)
-                for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
+                _values_of(one, call) for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
             )
             same = {
-                name
-                for name, one in ours.items()
-                if name in theirs and _holds(plain(one.shape), one, theirs[name])
+                name for name, one in ours.items() if name in theirs and _holds(plain(one.shape), one, theirs[name])
             }
             rest = {name: other for name, other in theirs.items() if name not in same}
             self._layouts[number] = {
@@ -337,10 +327,13 @@ def input_gradients(replays: PairReplays, *, known: float | None, double: bool) 
         ours, theirs = link.layout.shared, link.layout.back_shared
         shaken = None if moved is None else moved.inputs[link.ours]
         yield measure(
-            f"gradient of input {fed.pair.port.input_names[link.theirs]}", ours(truth),
-            None if own is None else ours(own), None if port is None else theirs(port),
-            known if port64 is None else theirs(port64), None if shaken is None else ours(shaken),
-        )  # fmt: skip
+            f"gradient of input {fed.pair.port.input_names[link.theirs]}",
+            ours(truth),
+            None if own is None else ours(own),
+            None if port is None else theirs(port),
+            known if port64 is None else theirs(port64),
+            None if shaken is None else ours(shaken),
+        )
 
 
 def cut_off(replays: PairReplays) -> bool:
@@ -383,12 +376,27 @@ def parameter_gradients(
                 continue
 
         found = measure(
-            f"gradient of {name}", truth, _of(slow, name), port, known if port64 is None else port64, _of(moved, name),
-            least, replays.terms(truth),
-        )  # fmt: skip
+            f"gradient of {name}",
+            truth,
+            _of(slow, name),
+            port,
+            known if port64 is None else port64,
+            _of(moved, name),
+            least,
+            replays.terms(truth),
+        )
         if moved is None and classify([found])[0] is Closeness.LOWER_PRECISION:
             # A sum that is zero but for rounding is as coarse as its terms are many.
-            found = measure(found.what, truth, _of(slow, name), port, found.exact, _of(replays.moved, name), least, replays.terms(truth))  # fmt: skip
+            found = measure(
+                found.what,
+                truth,
+                _of(slow, name),
+                port,
+                found.exact,
+                _of(replays.moved, name),
+                least,
+                replays.terms(truth),
+            )
         yield found
 
 
@@ -396,9 +404,7 @@ def _of(replayed: Replayed | None, name: str) -> Array | None:
     return None if replayed is None else (replayed.parameters or {}).get(name)
 
 
-def _gradient(
-    name: str, replayed: Replayed | None, kept: Mapping[str, Laid], shape: tuple[int, ...]
-) -> Array | None:
+def _gradient(name: str, replayed: Replayed | None, kept: Mapping[str, Laid], shape: tuple[int, ...]) -> Array | None:
     """Return the gradient that the port's layer gave a parameter of the reference's, as that keeps it."""
     found = None if replayed is None else replayed.parameters
     if found is None:

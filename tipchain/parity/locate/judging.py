@@ -134,13 +134,18 @@ class PairJudge:
     def __post_init__(self) -> None:
         self.compare = Comparer(self.store)
         ours, theirs = self.runs
-        self.outputs = tuple(
-            self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names)
-        )
+        self.outputs = tuple(self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names))
         self._code = CodeAtFault(
-            models=self.models, runs=self.runs, matching=self.matching, store=self.store, seed=self.seed,
-            exact=self.exact, compare=self.compare, noise=self.noise, outputs=self.outputs,
-        )  # fmt: skip
+            models=self.models,
+            runs=self.runs,
+            matching=self.matching,
+            store=self.store,
+            seed=self.seed,
+            exact=self.exact,
+            compare=self.compare,
+            noise=self.noise,
+            outputs=self.outputs,
+        )
         self._rounding = CodeRounding(self.models[0], ours, self.matching, self.store, self.seed)
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
@@ -180,18 +185,11 @@ class PairJudge:
             inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
             self._made = None
-            judged = [
-                self._weighed(pair, one) for one in self._judge_jointly(pair, inputs, outputs, inherited)
-            ]
+            judged = [self._weighed(pair, one) for one in self._judge_jointly(pair, inputs, outputs, inherited)]
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
             found[pair.port.number] = _Judged(
-                pair=pair,
-                verdicts=judged,
-                inputs=inputs,
-                outputs=outputs,
-                inherited=inherited,
-                made=self._made,
+                pair=pair, verdicts=judged, inputs=inputs, outputs=outputs, inherited=inherited, made=self._made
             )
         return found
 
@@ -233,12 +231,10 @@ class PairJudge:
         inside = [
             *(each for other in judged.values() if holds(trace, call, other.pair.port) for each in other.verdicts),
             *(each for each in done.code if f"{each.port_path}.".startswith(around)),
-        ]  # fmt: skip
+        ]
         return [_less_inside(_as_rounded(each, inside), inside) for each in one.verdicts]
 
-    def _judge_given(
-        self, done: _Done, pair: CallPair, inputs: Sequence[TensorLink], inherited: float
-    ) -> None:
+    def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[TensorLink], inherited: float) -> None:
         """Judge the code that gives a pair its inputs, all layers before having agreed."""
         if inherited <= self.noise.limit or self._code.made_up_for(pair):
             return
@@ -272,10 +268,7 @@ class PairJudge:
         ends = [self.runs[0].values[link.ours] for link in self.outputs]
         if any(one.at_fault for one in verdicts) or not self._have_nan(ends):
             return verdicts
-        calls, traces = (
-            (self.runs[0].trace.calls[0], self.runs[1].trace.calls[0]),
-            [run.trace for run in self.runs],
-        )
+        calls, traces = ((self.runs[0].trace.calls[0], self.runs[1].trace.calls[0]), [run.trace for run in self.runs])
         place = len([one for one in verdicts if one.direction == "forward"])
         for pair in self.matching.pairs:
             given = self._have_nan(pair.port.inputs)
@@ -297,9 +290,7 @@ class PairJudge:
     def _have_nan(self, values: Iterable[TracedValue]) -> bool:
         return any(self.store.has_nan(one.stored) for one in values)
 
-    def _influence(
-        self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None
-    ) -> float:
+    def _influence(self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None) -> float:
         """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
         if not links or apart is None:
             return inf
@@ -326,9 +317,7 @@ class PairJudge:
         """Return the verdicts about code that makes another output though all layers agree, or else other gradients alone."""
         apart = self.outputs_apart()
         far = max(apart, default=0.0)
-        if far > self.noise.limit and self._rounded(
-            far, (self.runs[0].values, self.runs[1].values), self.outputs
-        ):
+        if far > self.noise.limit and self._rounded(far, (self.runs[0].values, self.runs[1].values), self.outputs):
             self.noise.limit = far
         if far > self.noise.limit:
             return [self._code.at_end(apart, self.outputs)], []
@@ -359,10 +348,7 @@ class PairJudge:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
         limit = CONSTANT if self.exact else ROUGH
         for pair in self.matching.pairs:
-            if (
-                self.compare.apart(pair.reference.outputs, pair.port.outputs, self.compare.outputs(pair))
-                > limit
-            ):
+            if self.compare.apart(pair.reference.outputs, pair.port.outputs, self.compare.outputs(pair)) > limit:
                 return pair.port.number
         return None
 
@@ -390,10 +376,7 @@ class PairJudge:
         return found or (inf,) * bool(ours.values or theirs.values)
 
     def _rounded(
-        self,
-        apart: float,
-        values: tuple[Sequence[TracedValue], Sequence[TracedValue]],
-        links: Sequence[TensorLink],
+        self, apart: float, values: tuple[Sequence[TracedValue], Sequence[TracedValue]], links: Sequence[TensorLink]
     ) -> bool:
         """Tell whether tensors that code between the layers made are no further apart than float32 takes the reference's."""
         if not self.exact or not apart <= ROUGH:
@@ -413,9 +396,7 @@ class PairJudge:
         differs = any(one.at_fault for one in judged) or not outputs
         sides = self.models[0].side, self.models[1].side
         traces = self.runs[0].trace, self.runs[1].trace
-        joint = (
-            continued(self.matching, pair, traces, sides, self.store) if differs and not pair.whole else ()
-        )
+        joint = continued(self.matching, pair, traces, sides, self.store) if differs and not pair.whole else ()
         for one in joint:
             again = self._judge_pair(one, inputs, self.compare.outputs(one), inherited)
             told = again[0].closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
@@ -439,9 +420,7 @@ class PairJudge:
         if not outputs:
             shapes = [[list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port)]
             reason = f"its results have other shapes: expected {shapes[0]}, actual {shapes[1]}"
-            told = inherited <= self.noise.limit and of_one_size(
-                (self.models[0].side, self.models[1].side), pair
-            )
+            told = inherited <= self.noise.limit and of_one_size((self.models[0].side, self.models[1].side), pair)
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             verdict = self._verdict(pair, "forward", inherited, closeness, None, reason)
             return [_made_up_for(verdict) if told and self._reshaped_next(pair) else verdict]
@@ -512,7 +491,7 @@ class PairJudge:
             name, far = max(
                 ((fed.pair.port.output_names[link.theirs], self._output_apart(fed, link)) for link in fed.outputs),
                 key=lambda one: one[1],
-            )  # fmt: skip
+            )
             found = only(f"output {name}", far)
             return [self._decide(fed.pair, "forward", inherited, [found])]
         return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason)]
@@ -530,9 +509,14 @@ class PairJudge:
         given = [self.store.get(value.stored) for value in call.inputs]
         try:
             again = replay(
-                models.side, layers[call.path], call, given, double=models.double is not None, seed=self.seed,
+                models.side,
+                layers[call.path],
+                call,
+                given,
+                double=models.double is not None,
+                seed=self.seed,
                 then=pair_steps(models, layers, pair.then[number]),
-            )  # fmt: skip
+            )
         except NotReplayed:
             return False
         return all(
@@ -589,10 +573,7 @@ class PairJudge:
 
     def _alive(self, pair: CallPair) -> bool:
         """Tell whether the model's output depends on what a pair gives, on both sides."""
-        return all(
-            any(self.compare.gradient_size(one) for one in call.outputs)
-            for call in (pair.reference, pair.port)
-        )
+        return all(any(self.compare.gradient_size(one) for one in call.outputs) for call in (pair.reference, pair.port))
 
     def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
@@ -614,11 +595,14 @@ class PairJudge:
             moved = None if self.exact or exact is not None else replays.moved
             found.append(
                 measure(
-                    what, fed.result(link.ours), None if slow is None else slow.outputs[link.ours],
-                    None if fast is None else link.layout.back(fast.outputs[link.theirs]), exact,
+                    what,
+                    fed.result(link.ours),
+                    None if slow is None else slow.outputs[link.ours],
+                    None if fast is None else link.layout.back(fast.outputs[link.theirs]),
+                    exact,
                     None if moved is None else moved.outputs[link.ours],
                 )
-            )  # fmt: skip
+            )
         return found
 
     def _decide(
@@ -629,29 +613,38 @@ class PairJudge:
         if direction == "backward" or verdict.own != inf:
             return verdict
         values = (
-            (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs])
-            for link in self.compare.outputs(pair)
+            (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for link in self.compare.outputs(pair)
         )
         odd = next(filter(None, (self.compare.nan_in_one(*both) for both in values)), "")
         return replace(verdict, nan=True, reason=f"it gives {odd}") if odd else verdict
 
     def _verdict(
-        self, pair: CallPair, direction: Direction, inherited: float, closeness: Closeness, worst: Measured | None,
+        self,
+        pair: CallPair,
+        direction: Direction,
+        inherited: float,
+        closeness: Closeness,
+        worst: Measured | None,
         reason: str,
-    ) -> LayerVerdict:  # fmt: skip
+    ) -> LayerVerdict:
         own = None if worst is None else worst.exact if worst.port is None else worst.port
         return LayerVerdict(
-            reference_path=pair.reference.path, port_path=pair.port.path, reference_type=pair.reference.type,
-            port_type=pair.port.type, turn=pair.port.turn, direction=direction, inherited=inherited, own=own,
-            ratio=None if worst is None else ratio(worst), closeness=closeness,
-            method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32", reason=reason,
-        )  # fmt: skip
+            reference_path=pair.reference.path,
+            port_path=pair.port.path,
+            reference_type=pair.reference.type,
+            port_type=pair.port.type,
+            turn=pair.port.turn,
+            direction=direction,
+            inherited=inherited,
+            own=own,
+            ratio=None if worst is None else ratio(worst),
+            closeness=closeness,
+            method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32",
+            reason=reason,
+        )
 
     def _measure_gradients(
-        self,
-        replays: tuple[PairReplays, PairReplays],
-        truths: Mapping[str, Array] | None,
-        known: float | None,
+        self, replays: tuple[PairReplays, PairReplays], truths: Mapping[str, Array] | None, known: float | None
     ) -> list[Measured]:
         """Measure the gradients that a layer gives, of a container closer where it is a little off."""
 
@@ -734,9 +727,7 @@ def _as_rounded(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerV
     off = inf if verdict.own is None else verdict.own
     if verdict.method == "float64" or not verdict.at_fault or not off <= rounded(inside, verdict.direction):
         return verdict
-    return replace(
-        verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it"
-    )
+    return replace(verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it")
 
 
 def _slightly(measured: Sequence[Measured]) -> bool:

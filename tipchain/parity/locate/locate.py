@@ -133,9 +133,14 @@ class Locator:
     _small: bool = False
 
     def locate(
-        self, reference: Any, port: Any, inputs: ModelInputs, losses: Losses = (None, None),
-        names: Mapping[str, str] | None = None, pairs: Sequence[LayerPair] | None = None,
-    ) -> Located:  # fmt: skip
+        self,
+        reference: Any,
+        port: Any,
+        inputs: ModelInputs,
+        losses: Losses = (None, None),
+        names: Mapping[str, str] | None = None,
+        pairs: Sequence[LayerPair] | None = None,
+    ) -> Located:
         """Compare two models layer by layer; neither is changed.
 
         Args:
@@ -245,13 +250,17 @@ class Locator:
         if losses[0] is None and both and any(one.gradient is not None for one in alone):
             # Backward must start from the same outputs on both sides, which is known only now.
             (ours, reference), (theirs, port), _ = self._run_both(models, inputs, losses, layers, both)
-        matching = match_calls(
-            reference.trace, port.trace, layers, self._close, partial(holds_norm, sides=self.sides)
-        )
+        matching = match_calls(reference.trace, port.trace, layers, self._close, partial(holds_norm, sides=self.sides))
         return PairJudge(
-            models=(ours, theirs), runs=(reference, port), matching=matching, store=self.store, seed=self.seed,
-            exact=theirs.double is not None, equal_nan=self.equal_nan, pace=self.pace,
-        )  # fmt: skip
+            models=(ours, theirs),
+            runs=(reference, port),
+            matching=matching,
+            store=self.store,
+            seed=self.seed,
+            exact=theirs.double is not None,
+            equal_nan=self.equal_nan,
+            pace=self.pace,
+        )
 
     def _trains(self, models: Pair) -> bool:
         """Tell whether a layer may be in train mode: then what it gives for a sample depends on the others."""
@@ -264,9 +273,13 @@ class Locator:
         return False
 
     def _run_both(
-        self, models: Pair, inputs: ModelInputs, losses: Losses, layers: Sequence[LayerPair],
+        self,
+        models: Pair,
+        inputs: ModelInputs,
+        losses: Losses,
+        layers: Sequence[LayerPair],
         only: Collection[int] | None = None,
-    ) -> tuple[tuple[Models, TracedRun], tuple[Models, TracedRun], set[int]]:  # fmt: skip
+    ) -> tuple[tuple[Models, TracedRun], tuple[Models, TracedRun], set[int]]:
         """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
         start = partial(random_start, seed=self.seed, only=only)
         drawn = Draws(self.seed, small=self._small)
@@ -291,9 +304,7 @@ class Locator:
         def run_port(partners: dict[int, int] | None = None) -> tuple[Models, TracedRun]:
             both.clear()
             draws = Draws(self.seed, follows=reference.draws, partners=partners, small=self._small)
-            return self._run(
-                self.sides[1], models[1], inputs, losses[1], draws, likewise, known, double=double
-            )
+            return self._run(self.sides[1], models[1], inputs, losses[1], draws, likewise, known, double=double)
 
         theirs, port = run_port()
         if not port.draws.in_order():
@@ -303,16 +314,29 @@ class Locator:
         return (ours, reference), (theirs, port), both
 
     def _run(
-        self, side: LiveSide, model: Any, inputs: ModelInputs, loss: Loss | None, draws: Draws, start: Start,
-        known: Twins | None = None, *, double: bool = True,
-    ) -> tuple[Models, TracedRun]:  # fmt: skip
+        self,
+        side: LiveSide,
+        model: Any,
+        inputs: ModelInputs,
+        loss: Loss | None,
+        draws: Draws,
+        start: Start,
+        known: Twins | None = None,
+        *,
+        double: bool = True,
+    ) -> tuple[Models, TracedRun]:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         self.pace.tell(f"running the {'reference' if side is self.sides[0] else 'port'} in float64")
         single = Copies(side, model, self.training)
         options: dict[str, Any] = {
-            "loss": loss, "seed": self.seed, "backward": self.backward, "known": known, "start": start, "draws": draws,
+            "loss": loss,
+            "seed": self.seed,
+            "backward": self.backward,
+            "known": known,
+            "start": start,
+            "draws": draws,
             "pace": self.pace,
-        }  # fmt: skip
+        }
         for way in side.ways if double else ():
             side.way = way
             made = side.copied(model, double=True, training=self.training)
@@ -393,11 +417,20 @@ def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...], models: Pair)
         for call in run.trace.calls:
             call.layer = layers.get(call.path, call.layer)
     return Located(
-        matching=judge.matching, verdicts=verdicts, first=next((one for one in verdicts if one.at_fault), None),
-        reference=judge.runs[0], port=judge.runs[1], outputs=judge.outputs_apart(), links=judge.outputs, doubles=doubles,
-        learns=learns, late=judge.late, noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"), gradients=judge.gradients_apart(),
+        matching=judge.matching,
+        verdicts=verdicts,
+        first=next((one for one in verdicts if one.at_fault), None),
+        reference=judge.runs[0],
+        port=judge.runs[1],
+        outputs=judge.outputs_apart(),
+        links=judge.outputs,
+        doubles=doubles,
+        learns=learns,
+        late=judge.late,
+        noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"),
+        gradients=judge.gradients_apart(),
         alike=judge.alike_outside and judge.alike_inside,
-    )  # fmt: skip
+    )
 
 
 def _events(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:

@@ -118,7 +118,11 @@ def _held_in_containers(prints: Mapping[str, Print], taken: set[str]) -> dict[st
 
 def _sum(prints: Iterable[Print]) -> Print:
     several = list(prints)
-    return sum(one[0] for one in several), sum(one[1] for one in several) % 2**64, sum(one[2] for one in several) % 2**64  # fmt: skip
+    return (
+        sum(one[0] for one in several),
+        sum(one[1] for one in several) % 2**64,
+        sum(one[2] for one in several) % 2**64,
+    )
 
 
 def _without_tensors(
@@ -130,9 +134,13 @@ def _without_tensors(
     return [
         LayerPair(reference=one, port=other, evidence="name")
         for one, other in names.items()
-        if one in ours and other in theirs and one not in taken[0] and other not in taken[1]
-        and not ours[one].state_dict() and not theirs[other].state_dict()
-    ]  # fmt: skip
+        if one in ours
+        and other in theirs
+        and one not in taken[0]
+        and other not in taken[1]
+        and not ours[one].state_dict()
+        and not theirs[other].state_dict()
+    ]
 
 
 class _Rest:
@@ -162,9 +170,7 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
     given = {Target.parse(target).names[0]: name for name, target in names.items()}
     for path, ports in found.items():
         port = next(iter(ports))
-        alike = (
-            rest.ours[path].kind == rest.theirs[port].kind
-        )  # others may keep their tensors in another layout
+        alike = rest.ours[path].kind == rest.theirs[port].kind  # others may keep their tensors in another layout
         if (
             alike
             and len(ports) == shared[port] == 1
@@ -173,18 +179,14 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
             yield path, port
 
 
-def _by_equal_values(
-    rest: _Rest, names: Mapping[str, str], state: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
+def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield layers that structure pairs and whose parameters are equal and not all constant."""
     for one, other in _by_structure(rest, names, named=False):
         slots = [_parameters(layers[path]) for layers, path in ((rest.ours, one), (rest.theirs, other))]
         if [slot.leaf for slot in slots[0]] != [slot.leaf for slot in slots[1]]:
             continue
         arrays = [
-            (array_of(state[mine.name]), _whole(its))
-            for mine, its in zip(*slots, strict=True)
-            if len(its.parts) == 1
+            (array_of(state[mine.name]), _whole(its)) for mine, its in zip(*slots, strict=True) if len(its.parts) == 1
         ]
         whole = len(arrays) == len(slots[0])
         telling = any(array.size and (array != array.flat[0]).any() for array, _ in arrays)
@@ -208,9 +210,7 @@ def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str
         found: dict[Hashable, list[str]] = defaultdict(list)
         for path, layer in layers.items():
             slots = _parameters(layer)
-            told = {
-                (slot.leaf, _slot_print(slot, state) if side == 0 else _slot_print(slot)) for slot in slots
-            }
+            told = {(slot.leaf, _slot_print(slot, state) if side == 0 else _slot_print(slot)) for slot in slots}
             if any(values[1] for _, values in told):
                 found[layer.kind, frozenset(told)].append(path)
         prints.append(found)
@@ -220,9 +220,7 @@ def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 
 def _slot_print(slot: TensorSlot, state: Mapping[str, Any] | None = None) -> Print:
-    arrays = (
-        [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
-    )
+    arrays = [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
     return _sum(map(print_of, arrays))
 
 
@@ -268,21 +266,86 @@ Close = Callable[[TracedValue, TracedValue], bool]
 Folds = Callable[["CallPair", int, Call], bool]
 """Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
 FAMILIES = {
-    "activation": ("relu", "relu6", "leakyrelu", "elu", "celu", "selu", "gelu", "silu", "swish", "hardswish", "sigmoid",
-                   "hardsigmoid", "tanh", "hardtanh", "mish", "softplus", "softsign", "logsigmoid", "softmax", "logsoftmax",
-                   "tanhshrink", "hardshrink", "softshrink", "rrelu", "threshold", "glu", "thresholdedrelu"),
-    "pool": ("maxpool1d", "maxpool2d", "maxpool3d", "avgpool1d", "avgpool2d", "avgpool3d", "adaptiveavgpool1d",
-             "adaptiveavgpool2d", "adaptiveavgpool3d", "adaptivemaxpool1d", "adaptivemaxpool2d", "adaptivemaxpool3d",
-             "lppool1d", "lppool2d", "fractionalmaxpool2d", "fractionalmaxpool3d"),
+    "activation": (
+        "relu",
+        "relu6",
+        "leakyrelu",
+        "elu",
+        "celu",
+        "selu",
+        "gelu",
+        "silu",
+        "swish",
+        "hardswish",
+        "sigmoid",
+        "hardsigmoid",
+        "tanh",
+        "hardtanh",
+        "mish",
+        "softplus",
+        "softsign",
+        "logsigmoid",
+        "softmax",
+        "logsoftmax",
+        "tanhshrink",
+        "hardshrink",
+        "softshrink",
+        "rrelu",
+        "threshold",
+        "glu",
+        "thresholdedrelu",
+    ),
+    "pool": (
+        "maxpool1d",
+        "maxpool2d",
+        "maxpool3d",
+        "avgpool1d",
+        "avgpool2d",
+        "avgpool3d",
+        "adaptiveavgpool1d",
+        "adaptiveavgpool2d",
+        "adaptiveavgpool3d",
+        "adaptivemaxpool1d",
+        "adaptivemaxpool2d",
+        "adaptivemaxpool3d",
+        "lppool1d",
+        "lppool2d",
+        "fractionalmaxpool2d",
+        "fractionalmaxpool3d",
+    ),
     "dropout": ("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featurealphadropout", "identity"),
     "resize": ("upsample", "upsamplingnearest2d", "upsamplingbilinear2d", "pixelshuffle", "pixelunshuffle"),
-    "pad": ("constantpad1d", "constantpad2d", "constantpad3d", "zeropad1d", "zeropad2d", "zeropad3d", "pad1d", "pad2d",
-            "pad3d", "reflectionpad1d", "reflectionpad2d", "reflectionpad3d", "replicationpad1d", "replicationpad2d",
-            "replicationpad3d"),
-    "norm": ("batchnorm1d", "batchnorm2d", "batchnorm3d", "instancenorm1d", "instancenorm2d", "instancenorm3d",
-             "layernorm", "groupnorm", "rmsnorm", "localresponsenorm"),
+    "pad": (
+        "constantpad1d",
+        "constantpad2d",
+        "constantpad3d",
+        "zeropad1d",
+        "zeropad2d",
+        "zeropad3d",
+        "pad1d",
+        "pad2d",
+        "pad3d",
+        "reflectionpad1d",
+        "reflectionpad2d",
+        "reflectionpad3d",
+        "replicationpad1d",
+        "replicationpad2d",
+        "replicationpad3d",
+    ),
+    "norm": (
+        "batchnorm1d",
+        "batchnorm2d",
+        "batchnorm3d",
+        "instancenorm1d",
+        "instancenorm2d",
+        "instancenorm3d",
+        "layernorm",
+        "groupnorm",
+        "rmsnorm",
+        "localresponsenorm",
+    ),
     "flatten": ("flatten", "unflatten"),
-}  # fmt: skip
+}
 _FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
 _SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
 """What speaks for two calls being one, in votes: the same kind of layer, a related kind, what comes out, what goes in, equal
@@ -320,16 +383,12 @@ class CallPair:
     then: tuple[tuple[LayoutStep, ...], tuple[LayoutStep, ...]] = ((), ())
     folded: bool = False
 
-    def followed(
-        self, number: int, step: LayoutStep, value: TracedValue, *, folded: bool = False
-    ) -> CallPair:
+    def followed(self, number: int, step: LayoutStep, value: TracedValue, *, folded: bool = False) -> CallPair:
         """Return the pair with a step after the layer of the reference (0) or of the port (1), which gives ``value``."""
         calls, then = [self.reference, self.port], list(self.then)
         calls[number] = replace(calls[number], outputs=(value,))
         then[number] = (*then[number], step)
-        return replace(
-            self, reference=calls[0], port=calls[1], then=(then[0], then[1]), folded=folded or self.folded
-        )
+        return replace(self, reference=calls[0], port=calls[1], then=(then[0], then[1]), folded=folded or self.folded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -382,13 +441,18 @@ def match_calls(
     containers = _containers(reference, port, found, (ours, theirs))
     return Matching(
         pairs=tuple(sorted([*found, *_wholes(containers, left, (reference, port))], key=lambda pair: pair.port.ended)),
-        containers=tuple(containers), reference_only=left[0], port_only=left[1],
-    )  # fmt: skip
+        containers=tuple(containers),
+        reference_only=left[0],
+        port_only=left[1],
+    )
 
 
 def _folded(
-    pair: CallPair, inner: tuple[Mapping[int, Call], Mapping[int, Call]], matched: tuple[set[int], set[int]], folds: Folds
-) -> CallPair:  # fmt: skip
+    pair: CallPair,
+    inner: tuple[Mapping[int, Call], Mapping[int, Call]],
+    matched: tuple[set[int], set[int]],
+    folds: Folds,
+) -> CallPair:
     """Return a pair with the norm after one side's layer that the other side's weights hold, which is matched by that."""
     for number, call in enumerate((pair.reference, pair.port)):
         for after in inner[number].values():
@@ -429,9 +493,7 @@ def _uncrossed(
     """
     told = {pair.reference for pair in layers if pair.evidence == "values"}
     found = list(pairs)
-    loose = [
-        number for number, pair in enumerate(pairs) if pair.reference.path in told and not pair.port.turn
-    ]
+    loose = [number for number, pair in enumerate(pairs) if pair.reference.path in told and not pair.port.turn]
     for first in loose:
         for second in loose:
             one, other = found[first], found[second]
@@ -453,7 +515,7 @@ def _in_other_modules(one: CallPair, other: CallPair, traces: tuple[Trace, Trace
     holders = [
         [None if call.parent is None else trace.calls[call.parent] for call in calls]
         for trace, calls in zip(traces, ((one.reference, other.reference), (one.port, other.port)), strict=True)
-    ]  # fmt: skip
+    ]
     return all(
         first is not None and second is not None and first is not second and first.type != second.type
         for first, second in holders
@@ -480,7 +542,7 @@ def _innermost(trace: Trace, given: Iterable[CallPair], side: int) -> dict[int, 
 
 def _segments(
     ours: Mapping[int, Call], theirs: Mapping[int, Call], anchors: Sequence[CallPair], taken: tuple[set[int], set[int]]
-) -> list[tuple[list[Call], list[Call]]]:  # fmt: skip
+) -> list[tuple[list[Call], list[Call]]]:
     """Return what is not paired between each two anchors of the longest chain that is in order on both sides."""
     chain = _longest_chain(sorted((pair.reference.number, pair.port.number) for pair in anchors))
     ends = [*chain, (len_of(ours), len_of(theirs))]
@@ -564,9 +626,7 @@ def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str |
         return True
     if not any(_alike(call.inputs, call.outputs, close) for call in (one, other)):
         return False
-    changes = [
-        [value.shape for values in (call.inputs, call.outputs) for value in values] for call in (one, other)
-    ]
+    changes = [[value.shape for values in (call.inputs, call.outputs) for value in values] for call in (one, other)]
     return None not in families or changes[0] != changes[1]
 
 
@@ -580,10 +640,12 @@ def _same_sizes(ours: Sequence[TracedValue], theirs: Sequence[TracedValue]) -> b
 
 def _containers(
     reference: Trace, port: Trace, found: Sequence[CallPair], inner: tuple[Mapping[int, Call], Mapping[int, Call]]
-) -> list[CallPair]:  # fmt: skip
+) -> list[CallPair]:
     """Pair the calls that hold the same pairs; of several, those of one path or type, else the outermost."""
-    held = [_held(reference, [pair.reference for pair in found], inner[0]),
-            _held(port, [pair.port for pair in found], inner[1])]  # fmt: skip
+    held = [
+        _held(reference, [pair.reference for pair in found], inner[0]),
+        _held(port, [pair.port for pair in found], inner[1]),
+    ]
     pairs = [CallPair(reference=reference.calls[0], port=port.calls[0])]
     if 0 in inner[0] or 0 in inner[1]:
         return []
@@ -631,7 +693,7 @@ def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dic
 
 def _wholes(
     containers: Sequence[CallPair], left: tuple[Sequence[Call], Sequence[Call]], traces: tuple[Trace, Trace]
-) -> list[CallPair]:  # fmt: skip
+) -> list[CallPair]:
     """Return the smallest paired container around each call that is in no pair, once."""
     found: dict[int, CallPair] = {}
     for side, calls in enumerate(left):

@@ -47,9 +47,16 @@ class Replayed:
 
 
 def replay(
-    side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None] = (), *,
-    double: bool, seed: int, then: Sequence[Callable[[Any], Any]] = (),
-) -> Replayed:  # fmt: skip
+    side: LiveSide,
+    layer: Any,
+    call: Call,
+    inputs: Sequence[Array],
+    cotangents: Sequence[Array | None] = (),
+    *,
+    double: bool,
+    seed: int,
+    then: Sequence[Callable[[Any], Any]] = (),
+) -> Replayed:
     """Call a layer as ``call`` did, with other tensors.
 
     Args:
@@ -72,16 +79,19 @@ def replay(
 
 
 def _replayed(
-    side: LiveSide, layer: Any, call: Call, inputs: Sequence[Array], cotangents: Sequence[Array | None], *,
-    double: bool, seed: int, then: Sequence[Callable[[Any], Any]],
-) -> Replayed:  # fmt: skip
+    side: LiveSide,
+    layer: Any,
+    call: Call,
+    inputs: Sequence[Array],
+    cotangents: Sequence[Array | None],
+    *,
+    double: bool,
+    seed: int,
+    then: Sequence[Callable[[Any], Any]],
+) -> Replayed:
     backward = any(one is not None for one in cotangents)
     side.seed(seed)
-    with (
-        side.precision(double=double),
-        side.randomness(drawn_again(call, seed)),
-        side.recording(gradient=backward),
-    ):
+    with side.precision(double=double), side.randomness(drawn_again(call, seed)), side.recording(gradient=backward):
         leaves = [side.tensor(as_float(array, double=double), gradient=backward) for array in inputs]
         leaves = [leaves[number] for number in _first_given(call, inputs)]
         # A layer may write to what it is given, which a leaf does not allow.
@@ -115,11 +125,15 @@ def _first_given(call: Call, inputs: Sequence[Array]) -> list[int]:
     values, same = call.inputs, len(call.inputs) == len(inputs)
     return [
         next(
-            (one for one in range(number) if same and values[one] is values[number] and np.array_equal(inputs[one], array)),
+            (
+                one
+                for one in range(number)
+                if same and values[one] is values[number] and np.array_equal(inputs[one], array)
+            ),
             number,
         )
         for number, array in enumerate(inputs)
-    ]  # fmt: skip
+    ]
 
 
 def drawn_again(call: Call, seed: int) -> Draws:
@@ -306,17 +320,19 @@ class PairReplays:
         )
 
 
-def pair_steps(
-    models: Models, layers: Mapping[str, Any], steps: Sequence[LayoutStep]
-) -> list[Callable[[Any], Any]]:
+def pair_steps(models: Models, layers: Mapping[str, Any], steps: Sequence[LayoutStep]) -> list[Callable[[Any], Any]]:
     """Return what is called after a layer, of the copies that the layer is one of."""
     return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
 
 
 def run_again(
-    models: Models, root: Call, store: Store, seed: int, after: Callable[[Any, str, int, Any], Any],
+    models: Models,
+    root: Call,
+    store: Store,
+    seed: int,
+    after: Callable[[Any, str, int, Any], Any],
     starts: Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]],
-) -> None:  # fmt: skip
+) -> None:
     """Run a whole model again on what it was given, forward and backward, with its layers' results replaced.
 
     Args:
@@ -347,9 +363,7 @@ def run_again(
             stack.callback(side.watch(layer, lambda *_: None, replaced))
         side.seed(seed)
         side.clear_gradients(model)
-        given = [
-            side.tensor(as_float(store.get(one.stored), double=double), gradient=False) for one in root.inputs
-        ]
+        given = [side.tensor(as_float(store.get(one.stored), double=double), gradient=False) for one in root.inputs]
         args, kwargs = put_back(root.arguments, given)
         parts = starts(take_out(model(*args, **kwargs), side.is_tensor)[1])
         if parts:

@@ -100,9 +100,13 @@ class _Widening:
         if hasattr(value, "state_dict") and hasattr(value, "parameters"):
             return self._layer(value, depth)
         makers: dict[type, Callable[[Any, int], Any]] = {
-            types.FunctionType: self._function, types.MethodType: self._method, partial: self._partial, list: self._items,
-            tuple: self._items, dict: self._mapping,
-        }  # fmt: skip
+            types.FunctionType: self._function,
+            types.MethodType: self._method,
+            partial: self._partial,
+            list: self._items,
+            tuple: self._items,
+            dict: self._mapping,
+        }
         return makers.get(type(value), self._object)(value, depth)
 
     def _method(self, value: types.MethodType, depth: int) -> Any:
@@ -150,12 +154,7 @@ class _Widening:
         world = self._changed(used, depth)
         defaults = self.of(value.__defaults__, depth)
         named = self.of(value.__kwdefaults__, depth)
-        if (
-            _same(cells, held)
-            and not world
-            and defaults is value.__defaults__
-            and named is value.__kwdefaults__
-        ):
+        if _same(cells, held) and not world and defaults is value.__defaults__ and named is value.__kwdefaults__:
             return value
         closure = tuple(
             cell if one is other else types.CellType(other)
@@ -268,9 +267,7 @@ def _read_labels(labels: Any, name: str) -> Any:
         return tuple(read) if isinstance(labels, tuple) else read
     array = np.asarray(labels)
     if array.dtype.kind not in "biufc":
-        raise UsageError(
-            f"inputs: {name} is a {type(labels).__name__}, expected a numpy array of numbers, or several"
-        )
+        raise UsageError(f"inputs: {name} is a {type(labels).__name__}, expected a numpy array of numbers, or several")
     return array
 
 
@@ -316,9 +313,20 @@ class TracedRun:
 
 
 def run_model(
-    side: LiveSide, model: Any, inputs: ModelInputs, store: Store, *, double: bool, loss: Loss | None, seed: int,
-    draws: Draws, backward: bool = True, known: Known | None = None, start: Start | None = None, pace: Pace | None = None,
-) -> TracedRun:  # fmt: skip
+    side: LiveSide,
+    model: Any,
+    inputs: ModelInputs,
+    store: Store,
+    *,
+    double: bool,
+    loss: Loss | None,
+    seed: int,
+    draws: Draws,
+    backward: bool = True,
+    known: Known | None = None,
+    start: Start | None = None,
+    pace: Pace | None = None,
+) -> TracedRun:
     """Run a model forward and backward, and record every call.
 
     Args:
@@ -358,11 +366,15 @@ def run_model(
             elif backward and side.takes_gradient(value):
                 side.backward(value)
         return TracedRun(
-            trace=tracer.trace(), outputs=tuple(side.array(one) for one in tensors), values=values,
-            output_names=tuple(names), structure=structure,
-            loss=None if value is None else float(side.array(value).reshape(())), draws=draws,
+            trace=tracer.trace(),
+            outputs=tuple(side.array(one) for one in tensors),
+            values=values,
+            output_names=tuple(names),
+            structure=structure,
+            loss=None if value is None else float(side.array(value).reshape(())),
+            draws=draws,
             changed=_changed(held, buffers_of(side, model)),
-        )  # fmt: skip
+        )
 
 
 NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "paddle.nn.layer.norm")
@@ -382,9 +394,7 @@ def buffers_of(side: LiveSide, model: Any) -> dict[str, Array]:
 
 
 def _changed(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[str, ...]:
-    return tuple(
-        name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes()
-    )
+    return tuple(name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes())
 
 
 def call_model(side: LiveSide, model: Any, inputs: ModelInputs, *, double: bool) -> Any:
@@ -425,10 +435,7 @@ def select(output: Any, chosen: Any, is_tensor: Callable[[Any], bool], whose: st
         found = {**_numbered(output), **dict(zip(getattr(output, "_fields", ()), output, strict=False))}
         has = f"has {len(output)} entries"
     else:
-        found, has = (
-            dict(vars(output)) if hasattr(output, "__dict__") else {},
-            f"is a {type(output).__name__}",
-        )
+        found, has = (dict(vars(output)) if hasattr(output, "__dict__") else {}, f"is a {type(output).__name__}")
     if chosen not in found:
         raise UsageError(f"outputs: {whose}'s output has no {chosen!r}\n  found: it {has}")
     return found[chosen]
@@ -459,8 +466,7 @@ def random_start(
     del names
     generator = np.random.default_rng([seed, 1])
     drawn = [
-        generator.standard_normal(one.shape, dtype=np.float32) if one.dtype.kind == "f" else None
-        for one in values
+        generator.standard_normal(one.shape, dtype=np.float32) if one.dtype.kind == "f" else None for one in values
     ]
     return [one if only is None or number in only else None for number, one in enumerate(drawn)]
 

@@ -173,9 +173,7 @@ class TorchSide:
         """Return copies of a module's large parameters by what they are copies of; see `_copied`."""
         torch, found = self.torch, dict[int, Any]()
         for one in model.parameters() if isinstance(model, torch.nn.Module) else ():
-            plain = (
-                type(one) is torch.nn.Parameter and one.dtype == torch.float32 and one.layout == torch.strided
-            )
+            plain = type(one) is torch.nn.Parameter and one.dtype == torch.float32 and one.layout == torch.strided
             if plain and one.device.type == "cpu" and one.numel() >= LARGE:
                 values = torch.from_numpy(_copied(one.detach().numpy(), double=double))
                 found[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
@@ -185,9 +183,7 @@ class TorchSide:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
         wide = (
             self.framework.double_precision(),
-            nullcontext()
-            if casts or self.way == "plain"
-            else widening(self.torch, claims=self.way == "claims"),
+            nullcontext() if casts or self.way == "plain" else widening(self.torch, claims=self.way == "claims"),
         )
         return _both(*wide) if double else nullcontext()
 
@@ -240,9 +236,7 @@ class TorchSide:
         real, dots = self.torch.view_as_real, []
         for one, given in zip(outputs, cotangents, strict=True):
             both = (one, given.to(one.dtype).expand_as(one))
-            dots.append(
-                self.torch.dot(*((real(each) if each.is_complex() else each).reshape(-1) for each in both))
-            )
+            dots.append(self.torch.dot(*((real(each) if each.is_complex() else each).reshape(-1) for each in both)))
         sum(dots[1:], dots[0]).backward()
 
     def backward(self, loss: Any) -> None:
@@ -358,9 +352,7 @@ class PaddleSide:
             if plain and one.size >= LARGE and one._is_initialized():  # noqa: SLF001
                 state = copy.deepcopy(one.__dict__, found)
                 made = kind(
-                    one.shape,
-                    one.dtype,
-                    **{**state, "name": one.name + paddle.utils.unique_name.generate("_deepcopy")},
+                    one.shape, one.dtype, **{**state, "name": one.name + paddle.utils.unique_name.generate("_deepcopy")}
                 )
                 values = paddle.from_dlpack(_copied(self.view(one), double=double))
                 made.value().get_tensor()._share_data_nocheck_with(values.value().get_tensor())  # noqa: SLF001  (as `Layer.to` does)

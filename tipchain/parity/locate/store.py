@@ -38,9 +38,7 @@ class Projected:
         rest = flat[rows * ROW :]
         self.size = flat.size
         with np.errstate(over="ignore", invalid="ignore"):
-            self.values = np.append(
-                flat[: rows * ROW].reshape(rows, ROW) @ vector, rest @ vector[: rest.size]
-            )
+            self.values = np.append(flat[: rows * ROW].reshape(rows, ROW) @ vector, rest @ vector[: rest.size])
 
     @property
     def rms(self) -> float:
@@ -257,15 +255,11 @@ def spread(array: Array) -> Array:
     if array.size <= SPREAD:
         return array.reshape(-1)
     step = array.size // SPREAD | 1
-    return (
-        array.reshape(-1)[::step] if array.flags.c_contiguous else array.flat[::step]
-    )  # the whole is not copied
+    return array.reshape(-1)[::step] if array.flags.c_contiguous else array.flat[::step]  # the whole is not copied
 
 
 def _outline_of(part: Array, array: Array) -> Outline:
-    return Outline(
-        projected=Projected(array), first=part.astype(np.float32), spread=spread(part).astype(np.float64)
-    )
+    return Outline(projected=Projected(array), first=part.astype(np.float32), spread=spread(part).astype(np.float64))
 
 
 def _gradient_of(array: Array) -> Outline:

@@ -39,9 +39,7 @@ def take_out(structure: Any, is_tensor: Callable[[Any], bool]) -> tuple[Any, lis
     return _walk(structure, "", is_tensor, tensors, names), tensors, names
 
 
-def _walk(
-    value: Any, path: str, is_tensor: Callable[[Any], bool], tensors: list[Any], names: list[str]
-) -> Any:
+def _walk(value: Any, path: str, is_tensor: Callable[[Any], bool], tensors: list[Any], names: list[str]) -> Any:
     # A function inside the other that calls itself would keep the tensors, and all that they were computed from,
     # until Python next looks for cycles.
     def walk(one: Any, key: object) -> Any:
@@ -227,9 +225,14 @@ class Tracer:
     """
 
     def __init__(
-        self, side: TraceFramework, model: Any, store: Store, known: Known | None = None, draws: Draws | None = None,
+        self,
+        side: TraceFramework,
+        model: Any,
+        store: Store,
+        known: Known | None = None,
+        draws: Draws | None = None,
         pace: Pace | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._side, self._store, self._other, self._draws, self._pace = side, store, known, draws, pace
         self._paths = dict(side.layers(model))
         self._path_of = {id(layer): path for path, layer in self._paths.items()}
@@ -261,11 +264,18 @@ class Tracer:
         turn = self._turns.get(id(layer), 0)
         self._turns[id(layer)] = turn + 1
         call = Call(
-            number=len(self._calls), path=self._path_of[id(layer)], type=type(layer).__name__, layer=layer, turn=turn,
-            parent=None if parent is None else parent.number, arguments=arguments,
-            inputs=tuple(self.value(tensor) for tensor in tensors), input_names=tuple(names), draws=self._draws,
+            number=len(self._calls),
+            path=self._path_of[id(layer)],
+            type=type(layer).__name__,
+            layer=layer,
+            turn=turn,
+            parent=None if parent is None else parent.number,
+            arguments=arguments,
+            inputs=tuple(self.value(tensor) for tensor in tensors),
+            input_names=tuple(names),
+            draws=self._draws,
             drawn=range(self._drawn(), self._drawn()),
-        )  # fmt: skip
+        )
         if parent is not None:
             parent.children.append(call.number)
         self._calls.append(call)
@@ -327,9 +337,7 @@ class Twins:
 
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store
-        self._found: dict[tuple[tuple[int, ...], str], list[tuple[Array | None, TracedValue]]] = defaultdict(
-            list
-        )
+        self._found: dict[tuple[tuple[int, ...], str], list[tuple[Array | None, TracedValue]]] = defaultdict(list)
         seen: set[int] = set()
         for call in trace.calls:
             for value in (*call.inputs, *call.outputs):

@@ -41,13 +41,7 @@ class Closeness(Enum):
     """Shapes, numbers of outputs, or what could be run, do not allow to tell."""
 
 
-ORDER = (
-    Closeness.BITWISE,
-    Closeness.ROUNDING,
-    Closeness.NOT_COMPARABLE,
-    Closeness.LOWER_PRECISION,
-    Closeness.DIFFERS,
-)
+ORDER = (Closeness.BITWISE, Closeness.ROUNDING, Closeness.NOT_COMPARABLE, Closeness.LOWER_PRECISION, Closeness.DIFFERS)
 
 
 FAULTS = (Closeness.DIFFERS, Closeness.LOWER_PRECISION)
@@ -171,9 +165,7 @@ def measure(
         rounded = max(rounded or 0.0, shaken if terms == 1 else sqrt(terms) * (UNIT + shaken))
     known = exact if isinstance(exact, float) or exact is None else error(exact)
     off = error(port)
-    return Measured(
-        exact=known, port=off, reference=rounded, bitwise=same, what=what, usual=_usual(truth, port, off)
-    )
+    return Measured(exact=known, port=off, reference=rounded, bitwise=same, what=what, usual=_usual(truth, port, off))
 
 
 def measure_spread(what: str, truth: Array, reference: Array, port: Array, exact: float) -> Measured:
@@ -270,11 +262,7 @@ def reason_of(closeness: Closeness, worst: Measured | None) -> str:
     if worst is None:
         return "nothing was compared"
     if closeness is Closeness.DIFFERS:
-        told = (
-            f"relative {worst.exact:.3g} in float64"
-            if worst.exact is not None
-            else f"relative {worst.port:.3g}"
-        )
+        told = f"relative {worst.exact:.3g} in float64" if worst.exact is not None else f"relative {worst.port:.3g}"
         return f"{worst.what} differs: {told}"
     if closeness is Closeness.LOWER_PRECISION and worst.port is not None:
         return f"{worst.what} has about {effective_bits(worst.port):.0f} significant bits, float32 has 24"

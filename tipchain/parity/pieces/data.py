@@ -84,9 +84,7 @@ class SamplePair:
     def values(self, name: str, numbers: Sequence[int]) -> tuple[list[Array], list[Array]]:
         """Return a field of samples, of both sides."""
         other = self.fields[name]
-        return [self.ours[one].fields[name] for one in numbers], [
-            self.theirs[one].fields[other] for one in numbers
-        ]
+        return [self.ours[one].fields[name] for one in numbers], [self.theirs[one].fields[other] for one in numbers]
 
     def raw_arrays(self, numbers: Sequence[int]) -> list[Array] | None:
         """Return raw samples that are one array of numbers each; None where one is several, such as an image and its mask."""
@@ -109,9 +107,10 @@ def explain(pair: SamplePair) -> Iterator[Diagnosis]:
     names = sorted(pair.fields, key=lambda name: -pair.ours[0].fields[name].size)
     for name in names:
         off = [
-            one for one in pair.off
+            one
+            for one in pair.off
             if not same_array(pair.ours[one].fields[name], pair.theirs[one].fields[pair.fields[name]])
-        ]  # fmt: skip
+        ]
         found = list(_explain_field(pair, name, off)) if off else []
         yield from found
         if any(one.code == ORDER for one in found):
@@ -139,10 +138,7 @@ def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[
     if not causes:
         causes = [
             DataCause(
-                code="dtype",
-                message=f"dtype: {kinds}",
-                fix=f"convert the port's to {es[0].dtype}",
-                explained=1.0,
+                code="dtype", message=f"dtype: {kinds}", fix=f"convert the port's to {es[0].dtype}", explained=1.0
             )
         ]
     if len(causes) > 1 or causes[0].explained is None:
@@ -220,9 +216,7 @@ def _explain_raw(pair: SamplePair, name: str, off: Sequence[int]) -> tuple[list[
     raws_of = [known[0], known[-1]]
     read = explain_images(*raws_of)
     if read:
-        return [
-            replace(one, message=f"{one.message}, as it is read, before the transform") for one in read
-        ], ""
+        return [replace(one, message=f"{one.message}, as it is read, before the transform") for one in read], ""
     return explain_pipelines((raws_of[0], raws_of[1]), es, acts)
 
 
@@ -281,9 +275,7 @@ def _where(pair: SamplePair, name: str, off: Sequence[int]) -> str:
     named = f" ({first.names[0]})" if first.names else ""
     field = f", {name}" if name else ""
     every = (
-        f"all {count} samples"
-        if len(off) == count
-        else f"{len(off)} of {count} samples, first {first.number}{named}"
+        f"all {count} samples" if len(off) == count else f"{len(off)} of {count} samples, first {first.number}{named}"
     )
     return f"{every}{field}"
 
@@ -308,8 +300,13 @@ AGAIN = 8
 
 
 def check_data(
-    sides: Sequence[LiveSide], data: tuple[Any, Any], *, samples: Sequence[Any] | None = None, seed: int = 0, path: str = DATA,
-) -> PieceCheck:  # fmt: skip
+    sides: Sequence[LiveSide],
+    data: tuple[Any, Any],
+    *,
+    samples: Sequence[Any] | None = None,
+    seed: int = 0,
+    path: str = DATA,
+) -> PieceCheck:
     """Hold two sources of data against each other, sample by sample.
 
     Floats may differ by rounding (a hundred-thousandth of the image's size), whole numbers not at all. Labels ``[n, 1]`` and
@@ -339,9 +336,7 @@ def check_data(
         read = _spread(opened, len(read[0].samples))
     for side, one in zip(SIDES, read, strict=True):
         if not one.samples:
-            return PieceCheck(
-                outcome=Outcome.ERROR, reason=f"nothing was compared: the {side}'s data has no samples"
-            )
+            return PieceCheck(outcome=Outcome.ERROR, reason=f"nothing was compared: the {side}'s data has no samples")
     transforms = data if samples is not None else None
     return _judge(
         _Pairing(opened, read, samples, transforms),
@@ -352,9 +347,14 @@ def check_data(
 
 
 def _take(
-    opened: list[DataSource], read: list[ReadSamples], given: Any, samples: Sequence[Any] | None,
-    sides: Sequence[LiveSide], side: str, seed: int,
-) -> PieceCheck | None:  # fmt: skip
+    opened: list[DataSource],
+    read: list[ReadSamples],
+    given: Any,
+    samples: Sequence[Any] | None,
+    sides: Sequence[LiveSide],
+    side: str,
+    seed: int,
+) -> PieceCheck | None:
     """Open and read one side's data; return the ERROR of what cannot be read."""
     _seed(sides, seed)
     try:
@@ -411,11 +411,7 @@ class _Pairing:
     """What was read of both sides."""
 
     def __init__(
-        self,
-        opened: Sequence[DataSource],
-        read: Sequence[ReadSamples],
-        raws: Sequence[Any] | None,
-        transforms: Any,
+        self, opened: Sequence[DataSource], read: Sequence[ReadSamples], raws: Sequence[Any] | None, transforms: Any
     ) -> None:
         self.opened, self.read, self.raws, self.transforms = opened, read, raws, transforms
         self.ours, self.theirs = read[0].samples, read[1].samples
@@ -447,8 +443,14 @@ def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCh
     try:
         fields = pair_fields(ours[0], theirs[0])
     except ValueError as error:
-        cause = Diagnosis(code="fields", port_path=path, message=str(error), evidence="the first sample of each side",
-                          explained=None, fix="return the fields that the reference returns")  # fmt: skip
+        cause = Diagnosis(
+            code="fields",
+            port_path=path,
+            message=str(error),
+            evidence="the first sample of each side",
+            explained=None,
+            fix="return the fields that the reference returns",
+        )
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), numbers=numbers, diagnoses=(cause,))
     off = [number for number, pair in enumerate(zip(ours, theirs, strict=False)) if differing(*pair, fields)]
     counts = pairing.counts
@@ -469,15 +471,26 @@ def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCh
     )
     if order is None and not off:
         counts = pairing.counts
-        order = explain_counts(
-            counts, (len(ours), len(theirs)), (pairing.read[0].batch, pairing.read[1].batch)
-        )
+        order = explain_counts(counts, (len(ours), len(theirs)), (pairing.read[0].batch, pairing.read[1].batch))
     if order is not None:
         evidence = f"{sum(one is not None for one in places)} of the port's {len(theirs)} samples are among the reference's {len(ours)}"
-        return PieceCheck(outcome=Outcome.FAIL, reason=f"{order.message}; {reason}", numbers=numbers,
-                          diagnoses=(order.diagnosis("", evidence, path),))  # fmt: skip
-    pair = SamplePair(ours=ours, theirs=theirs, off=off, fields=fields, raws=pairing.raws, transforms=pairing.transforms,
-                datasets=_inner(pairing.opened), tensors=pairing.opened[0].tensors, path=path)  # fmt: skip
+        return PieceCheck(
+            outcome=Outcome.FAIL,
+            reason=f"{order.message}; {reason}",
+            numbers=numbers,
+            diagnoses=(order.diagnosis("", evidence, path),),
+        )
+    pair = SamplePair(
+        ours=ours,
+        theirs=theirs,
+        off=off,
+        fields=fields,
+        raws=pairing.raws,
+        transforms=pairing.transforms,
+        datasets=_inner(pairing.opened),
+        tensors=pairing.opened[0].tensors,
+        path=path,
+    )
     causes = tuple(explain(pair))
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=causes)
 
@@ -492,24 +505,14 @@ def _as_many(pairing: _Pairing) -> bool:
 
 def _complete(pairing: _Pairing) -> bool:
     """Tell whether an order can be told: of all samples, or at least as many of both sides."""
-    return (
-        all(one.whole for one in pairing.read)
-        or len(pairing.ours) == len(pairing.theirs)
-        or pairing.read[0].whole
-    )
+    return all(one.whole for one in pairing.read) or len(pairing.ours) == len(pairing.theirs) or pairing.read[0].whole
 
 
 def _judge_random(
-    pairing: _Pairing,
-    random: Sequence[bool],
-    places: Sequence[int | None],
-    path: str,
-    inside: Callable[[], PieceCheck],
+    pairing: _Pairing, random: Sequence[bool], places: Sequence[int | None], path: str, inside: Callable[[], PieceCheck]
 ) -> PieceCheck | None:
     """Judge sources of which at least one gives something else at every read."""
-    shuffled = None not in places and sorted(one for one in places if one is not None) == list(
-        range(len(pairing.ours))
-    )
+    shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(len(pairing.ours)))
     if all(random):
         if shuffled:
             return PieceCheck(
@@ -519,11 +522,13 @@ def _judge_random(
         loaders = all(one.dataset is not None and one.dataset is not one.opened for one in pairing.opened)
         if loaders:
             found = inside()
-            return PieceCheck(outcome=found.outcome, reason=f"both loaders shuffle, so their data sets were compared: {found.reason}",
-                              numbers=found.numbers, diagnoses=found.diagnoses)  # fmt: skip
-        reason = (
-            "both sides give something else at every read (shuffling, augmentation): compare them without"
-        )
+            return PieceCheck(
+                outcome=found.outcome,
+                reason=f"both loaders shuffle, so their data sets were compared: {found.reason}",
+                numbers=found.numbers,
+                diagnoses=found.diagnoses,
+            )
+        reason = "both sides give something else at every read (shuffling, augmentation): compare them without"
         return PieceCheck(outcome=Outcome.SKIP, reason=reason)
     which, other = ("port", "reference") if random[1] else ("reference", "port")
     what = "shuffles" if shuffled else "gives something else at every read (augmentation, shuffling)"
@@ -533,8 +538,14 @@ def _judge_random(
         if shuffled
         else f"values: only the {which} {what}, the {other} does not"
     )
-    cause = Diagnosis(code="shuffle" if shuffled else "random", port_path=path, message=message, evidence="read twice",
-                      explained=1.0 if shuffled else None, fix=fix)  # fmt: skip
+    cause = Diagnosis(
+        code="shuffle" if shuffled else "random",
+        port_path=path,
+        message=message,
+        evidence="read twice",
+        explained=1.0 if shuffled else None,
+        fix=fix,
+    )
     return PieceCheck(outcome=Outcome.FAIL, reason=message, diagnoses=(cause,))
 
 
@@ -563,8 +574,6 @@ def _reason(pairing: _Pairing, off: Sequence[int], fields: Any) -> str:
     if not off:
         return f"the first {min(len(ours), len(theirs))} samples are equal, but one side has more"
     first = off[0]
-    which = ", ".join(
-        filter(None, (str(one) for one in sorted(differing(ours[first], theirs[first], fields))))
-    )
+    which = ", ".join(filter(None, (str(one) for one in sorted(differing(ours[first], theirs[first], fields)))))
     named = f" ({ours[first].names[0]})" if ours[first].names else ""
     return f"{len(off)} of {min(len(ours), len(theirs))} samples differ, first sample {ours[first].number}{named}{f' in {which}' if which else ''}"

@@ -43,22 +43,29 @@ def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[D
         axes, rest = turned
         if rest and rest[0].code == "unknown" and axes == tuple(range(e.ndim)):
             return rest
-        layout = DataCause(code="layout", message=f"layout: {shapes}{_order_of(e.shape, axes)}", fix=_transpose(e, a, axes),
-                       explained=1.0 if not rest else rest[-1].explained)  # fmt: skip
-        return [layout, *rest]
-    if all([n for n in one.shape if n > 1] == [n for n in other.shape if n > 1] for one, other in zip(expected, actual, strict=True)):  # fmt: skip
-        rest = explain(
-            [one.reshape(other.shape) for one, other in zip(expected, actual, strict=True)], actual
+        layout = DataCause(
+            code="layout",
+            message=f"layout: {shapes}{_order_of(e.shape, axes)}",
+            fix=_transpose(e, a, axes),
+            explained=1.0 if not rest else rest[-1].explained,
         )
-        axis = DataCause(code="layout", message=f"layout: {shapes}: an axis of size 1",
-                     fix=f"reshape the port's to {e.shape}", explained=1.0 if not rest else rest[-1].explained)  # fmt: skip
+        return [layout, *rest]
+    if all(
+        [n for n in one.shape if n > 1] == [n for n in other.shape if n > 1]
+        for one, other in zip(expected, actual, strict=True)
+    ):
+        rest = explain([one.reshape(other.shape) for one, other in zip(expected, actual, strict=True)], actual)
+        axis = DataCause(
+            code="layout",
+            message=f"layout: {shapes}: an axis of size 1",
+            fix=f"reshape the port's to {e.shape}",
+            explained=1.0 if not rest else rest[-1].explained,
+        )
         return [axis, *rest]
     return [_size(e, a, shapes, expected, actual)]
 
 
-def _turned(
-    expected: Arrays, actual: Arrays, explain: Explain
-) -> tuple[tuple[int, ...], list[DataCause]] | None:
+def _turned(expected: Arrays, actual: Arrays, explain: Explain) -> tuple[tuple[int, ...], list[DataCause]] | None:
     """Return the order of axes that makes all shapes alike and leaves least to explain, with what it leaves."""
     e = expected[0]
     if e.ndim > 5 or any(one.ndim != e.ndim for one in (*expected, *actual)):
@@ -93,9 +100,7 @@ def _transpose(expected: Array, actual: Array, axes: tuple[int, ...]) -> str:
 def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> DataCause:
     fix = "resize and crop to the reference's size"
     if e.ndim != a.ndim:
-        return DataCause(
-            code="size", message=f"size: {shapes}: another number of axes", fix=fix, explained=None
-        )
+        return DataCause(code="size", message=f"size: {shapes}: another number of axes", fix=fix, explained=None)
     if e.ndim == 1:
         fix = f"cut or pad the port's samples to the reference's {len(e)} values"
         return DataCause(code="size", message=f"size: {shapes}", fix=fix, explained=None)
@@ -104,9 +109,11 @@ def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> 
         return DataCause(code="size", message=f"layout and size: {shapes}", fix=fix, explained=None)
     if axes[0] is not None and e.shape[axes[0]] != a.shape[axes[0]]:
         return DataCause(
-            code="channels", message=f"size: {shapes}: another number of channels",
-            fix="convert images to the reference's mode (RGB or grey) as they are read", explained=None,
-        )  # fmt: skip
+            code="channels",
+            message=f"size: {shapes}: another number of channels",
+            fix="convert images to the reference's mode (RGB or grey) as they are read",
+            explained=None,
+        )
     return _cropped(shapes, expected, actual) or _resized(e, a, shapes)
 
 
@@ -128,8 +135,12 @@ def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
     larges, smalls = [one for one, _ in cut], [one for _, one in cut]
     if apart(larges, smalls) > rounding(larges, smalls):
         return None
-    return DataCause(code="crop-size", message=f"size: {shapes}: one is the middle of the other",
-                 fix="crop to the reference's size", explained=1.0)  # fmt: skip
+    return DataCause(
+        code="crop-size",
+        message=f"size: {shapes}: one is the middle of the other",
+        fix="crop to the reference's size",
+        explained=1.0,
+    )
 
 
 def _resized(e: Array, a: Array, shapes: str) -> DataCause:
@@ -143,9 +154,7 @@ def _resized(e: Array, a: Array, shapes: str) -> DataCause:
     )
     if square[0] != square[1] and same:
         kept, exact = ("reference", "port") if square[1] else ("port", "reference")
-        words = (
-            f"size: {shapes}: the {kept} resizes the short side to {min(sides[0])}, the {exact} both sides"
-        )
+        words = f"size: {shapes}: the {kept} resizes the short side to {min(sides[0])}, the {exact} both sides"
         ours = f"Resize({min(sides[0])})" if square[1] else f"Resize(({sides[0][0]}, {sides[0][1]}))"
         return replace(cause, code="resize-size", message=words, fix=f"resize as the reference does: {ours}")
     return cause
@@ -218,8 +227,15 @@ def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
                     if extra
                     else "does not take the {} of each value, the reference does"
                 )
-                yield DataCause(code="value-function", message=f"values: the port {what.format(name)}",
-                            fix=f"{'leave out' if extra else 'take'} the {name}, as the reference does", explained=None), left  # fmt: skip
+                yield (
+                    DataCause(
+                        code="value-function",
+                        message=f"values: the port {what.format(name)}",
+                        fix=f"{'leave out' if extra else 'take'} the {name}, as the reference does",
+                        explained=None,
+                    ),
+                    left,
+                )
 
 
 def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
@@ -236,23 +252,29 @@ def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, floa
         if all((one >= 0).all() and (one <= BYTE).all() for one in actual):
             for change in (np.trunc, np.floor, np.rint):
                 cause = DataCause(
-                    code="uint8-overflow", message="dtype: the port's values wrap around in uint8 (modulo 256)",
-                    fix="convert to float32 before arithmetic: uint8 wraps around at 256", explained=None,
-                )  # fmt: skip
+                    code="uint8-overflow",
+                    message="dtype: the port's values wrap around in uint8 (modulo 256)",
+                    fix="convert to float32 before arithmetic: uint8 wraps around at 256",
+                    explained=None,
+                )
                 yield cause, apart([change(one) % 256 for one in expected], actual)
     (low, high), beyond = _ends(actual), _ends(expected)
     if low < high and (beyond[0] < low or beyond[1] > high):
-        cause = DataCause(code="clipped", message=f"values: the port clips them to {low:.4g}..{high:.4g}",
-                      fix="do not clip what the reference does not", explained=None)  # fmt: skip
+        cause = DataCause(
+            code="clipped",
+            message=f"values: the port clips them to {low:.4g}..{high:.4g}",
+            fix="do not clip what the reference does not",
+            explained=None,
+        )
         yield cause, apart([one.clip(low, high) for one in expected], actual)
-    half = (
-        [one.astype(np.float16).astype(np.float64) for one in expected]
-        if max(map(abs, beyond)) < 6e4
-        else None
-    )
+    half = [one.astype(np.float16).astype(np.float64) for one in expected] if max(map(abs, beyond)) < 6e4 else None
     if half is not None:
-        cause = DataCause(code="dtype", message="dtype: the port's values went through float16",
-                      fix="keep the image in float32", explained=None)  # fmt: skip
+        cause = DataCause(
+            code="dtype",
+            message="dtype: the port's values went through float16",
+            fix="keep the image in float32",
+            explained=None,
+        )
         yield cause, apart(half, actual)
 
 
@@ -265,24 +287,21 @@ def _levels(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float
         factor, shift = (one / BYTE if at == 0 else one for at, one in enumerate(known.line))
         if known.rank or not factor.all():
             continue
-        grey = [
-            [apply(one, axis, 1 / factor, -shift / factor) for one in side] for side in (expected, actual)
-        ]
+        grey = [[apply(one, axis, 1 / factor, -shift / factor) for one in side] for side in (expected, actual)]
         whole_levels = [all(np.abs(one - np.rint(one)).max() <= ROUGH for one in side) for side in grey]
         if whole_levels != [False, True]:
             continue
         whole = [np.rint(one) for one in grey[1]]
         for name, change in (("cuts", np.floor), ("rounds", np.rint)):
             # What lies between two levels but for float32's error may have become either.
-            each = [
-                (change(one - ROUGH), change(one + ROUGH), own)
-                for one, own in zip(grey[0], whole, strict=True)
-            ]
+            each = [(change(one - ROUGH), change(one + ROUGH), own) for one, own in zip(grey[0], whole, strict=True)]
             made = [apply(np.where(own == high, high, low), axis, factor, shift) for low, high, own in each]
             cause = DataCause(
-                code="rounding", message=f"values: the port {name} pixels to whole grey levels before they are normalized, the reference does not",
-                fix="keep pixels in floating point until they are normalized", explained=None,
-            )  # fmt: skip
+                code="rounding",
+                message=f"values: the port {name} pixels to whole grey levels before they are normalized, the reference does not",
+                fix="keep pixels in floating point until they are normalized",
+                explained=None,
+            )
             yield cause, apart(made, actual)
 
 
@@ -294,30 +313,34 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCa
     """Return the cause of ``actual = factor * expected + shift``."""
     spread = size_of([actual])
     if (np.abs(factor) < NOISE).all():
-        return DataCause(code="constant", message="values: the same everywhere", fix="the port's image is empty: look where it is read", explained=None)  # fmt: skip
+        return DataCause(
+            code="constant",
+            message="values: the same everywhere",
+            fix="the port's image is empty: look where it is read",
+            explained=None,
+        )
     alike = bool(np.ptp(factor) <= ROUGH * np.abs(factor).max())
     if alike and np.abs(shift).max() <= ROUGH * spread:
         return _scale(float(factor.mean()))
     if alike and channels <= 1 and abs(factor[0] + 1) < ROUGH:
-        return DataCause(code="inverted", message=f"values: inverted: actual = {shift[0]:.4g} - expected",
-                     fix="remove the inversion (white is the largest value)", explained=None)  # fmt: skip
+        return DataCause(
+            code="inverted",
+            message=f"values: inverted: actual = {shift[0]:.4g} - expected",
+            fix="remove the inversion (white is the largest value)",
+            explained=None,
+        )
     each = 3 if channels == 0 else channels
     both = name_both(np.resize(factor, each), np.resize(shift, each), spread)
     named = f": the reference's normalization is {both[0].name}, the port's {both[1].name}" if both else ""
     kept = _kept(factor)
     odd = both is None or max(both[0].rank, both[1].rank) > 0
     fix = (
-        "normalize with the reference's mean and std"
-        if both is None
-        else _fix(both[0].mean, both[0].std, both[0].name)
+        "normalize with the reference's mean and std" if both is None else _fix(both[0].mean, both[0].std, both[0].name)
     )
     if kept and odd:
         if both is None or not _only_bytes(both[1].name):
             how = "a division by 255 missing" if kept > 1 else "it divided by 255 twice"
-            named, fix = (
-                f": is {how} before the normalization?",
-                "divide by 255 once, before the normalization",
-            )
+            named, fix = (f": is {how} before the normalization?", "divide by 255 once, before the normalization")
         return DataCause(code="scale", message=_line(factor, shift) + named, fix=fix, explained=None)
     if both and {both[0].name, both[1].name} == {both[0].plain, f"{both[0].plain}{OPPOSITE}"}:
         fix = "give mean and std in the order of the image's channels"
@@ -338,10 +361,7 @@ def _scale(scale: float) -> DataCause:
     fix = "scale the image as the reference does"
     words = f"scale: {scale:.6g} times the reference's"
     if abs(scale / BYTE - 1) < ROUGH:
-        words, fix = (
-            "scale: 255 times the reference's: is a division by 255 missing?",
-            "divide the image by 255",
-        )
+        words, fix = ("scale: 255 times the reference's: is a division by 255 missing?", "divide the image by 255")
     elif abs(scale * BYTE - 1) < ROUGH:
         words = "scale: a 255th of the reference's: is it divided by 255 once too often?"
         fix = "divide the image by 255 once only: ToTensor does it too"
@@ -353,8 +373,7 @@ def _line(factor: Array, shift: Array) -> str:
         pairs = f"{factor[0]:.4g} * expected {shift[0]:+.4g}"
     else:
         pairs = ", ".join(
-            f"channel {n}: {a:.4g} * expected {b:+.4g}"
-            for n, (a, b) in enumerate(zip(factor, shift, strict=True))
+            f"channel {n}: {a:.4g} * expected {b:+.4g}" for n, (a, b) in enumerate(zip(factor, shift, strict=True))
         )
     return f"{'mean' if np.abs(factor - 1).max() <= ROUGH else 'mean/std'}: actual = {pairs}"
 
@@ -438,8 +457,14 @@ def _explain_nan(expected: Arrays, actual: Arrays) -> list[DataCause]:
     if all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected, actual, strict=True)):
         return []
     counts = [sum(int(np.isnan(one).sum()) for one in side) for side in (expected, actual)]
-    return [DataCause(code="nan", message=f"values: {counts[0]} NaN expected, {counts[1]} actual",
-                  fix="look for a division by zero: a standard deviation of 0, an empty crop", explained=None)]  # fmt: skip
+    return [
+        DataCause(
+            code="nan",
+            message=f"values: {counts[0]} NaN expected, {counts[1]} actual",
+            fix="look for a division by zero: a standard deviation of 0, an empty crop",
+            explained=None,
+        )
+    ]
 
 
 def _search(expected: Arrays, actual: Arrays, raw: float, noise: float) -> _Found | None:
@@ -453,9 +478,7 @@ def _search(expected: Arrays, actual: Arrays, raw: float, noise: float) -> _Foun
     return good
 
 
-def _hypotheses(
-    expected: Arrays, actual: Arrays, bound: float
-) -> Iterator[tuple[tuple[DataCause, ...], float]]:
+def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[tuple[DataCause, ...], float]]:
     """Yield causes with the difference that they leave, simple ones first."""
     turned = list(_rearranged(expected, actual))
     for step in turned:
@@ -491,15 +514,15 @@ def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
     if not 2 <= first.ndim <= 5:
         return
     for axes in permutations(range(first.ndim)):
-        if axes != tuple(range(first.ndim)) and all(
-            one.transpose(axes).shape == one.shape for one in expected
-        ):
+        if axes != tuple(range(first.ndim)) and all(one.transpose(axes).shape == one.shape for one in expected):
             swapped = _swapped(axes, channels)
             yield _step(
-                "height-width" if swapped else "layout", f"layout: axes in the order {axes}{swapped}",
+                "height-width" if swapped else "layout",
+                f"layout: axes in the order {axes}{swapped}",
                 "exchange height and width back: (h, w), not (w, h)" if swapped else "transpose the image back",
-                expected, partial(np.transpose, axes=axes),
-            )  # fmt: skip
+                expected,
+                partial(np.transpose, axes=axes),
+            )
     yield from _reshaped(expected)
     high, wide = plane(first.shape)
     for code, words, axes in (
@@ -507,8 +530,13 @@ def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
         ("flip", "values: mirrored upside down", (high,)),
         ("flip", "values: turned by half a turn", (high, wide)),
     ):
-        yield _step(code, words, "remove the flip (or its probability of 1) from the port's transforms",
-                    expected, partial(np.flip, axis=axes))  # fmt: skip
+        yield _step(
+            code,
+            words,
+            "remove the flip (or its probability of 1) from the port's transforms",
+            expected,
+            partial(np.flip, axis=axes),
+        )
     yield from _permuted(expected, actual)
 
 
@@ -528,9 +556,12 @@ def _permuted(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
         near = apart.min(axis=1) <= SAME_ENLARGED * max(float(np.abs(ours).max()), TINY)
         if near.all() and sorted(order) == list(range(count)) != list(order):
             yield _step(
-                "axis-permutation", f"the values along axis {axis} stand in another order: {list(order)} of the reference's",
-                f"put axis {axis} in the reference's order: undo {list(order)}", expected, partial(np.take, indices=order, axis=axis),
-            )  # fmt: skip
+                "axis-permutation",
+                f"the values along axis {axis} stand in another order: {list(order)} of the reference's",
+                f"put axis {axis} in the reference's order: undo {list(order)}",
+                expected,
+                partial(np.take, indices=order, axis=axis),
+            )
 
 
 def _reshaped(expected: Arrays) -> Iterator[ImageStep]:
@@ -540,11 +571,7 @@ def _reshaped(expected: Arrays) -> Iterator[ImageStep]:
         return
     rest = len(shape) - 3
     lead = tuple(range(rest))
-    before = (
-        {"(h, w, c)": (1, 2, 0), "(w, h, c)": (2, 1, 0)}
-        if channel_axis(shape) == -3
-        else {"(c, h, w)": (2, 0, 1)}
-    )
+    before = {"(h, w, c)": (1, 2, 0), "(w, h, c)": (2, 1, 0)} if channel_axis(shape) == -3 else {"(c, h, w)": (2, 0, 1)}
     for form, axes in before.items() if channel_axis(shape) is not None else ():
         turned = (*lead, *(axis + rest for axis in axes))
         message = f"layout: {form} was reshaped to {shape}, not transposed: pixels are mixed up"
@@ -575,11 +602,14 @@ def _reordered(expected: Arrays, channels: int) -> Iterator[ImageStep]:
             continue
         how = "reversed (RGB against BGR)" if order == backwards else f"in the order {order}"
         yield _step(
-            "channel-order", f"channel order: {how}, axis {channels % expected[0].ndim}",
+            "channel-order",
+            f"channel order: {how}, axis {channels % expected[0].ndim}",
             "read images in the reference's order of channels: `image[..., ::-1]`, or convert BGR to RGB"
-            if order == backwards else f"put the channels in the reference's order: undo {order}",
-            expected, partial(np.take, indices=order, axis=channels),
-        )  # fmt: skip
+            if order == backwards
+            else f"put the channels in the reference's order: undo {order}",
+            expected,
+            partial(np.take, indices=order, axis=channels),
+        )
 
 
 def _step(code: str, message: str, fix: str, expected: Arrays, change: Change) -> ImageStep:
@@ -599,15 +629,10 @@ def _moved(
     expected: Arrays, actual: Arrays, bound: float, before: tuple[DataCause, ...], *, near: bool
 ) -> Iterator[tuple[tuple[DataCause, ...], float]]:
     """Yield the same pictures some pixels to the side, as another crop gives them, also normalized otherwise."""
-    if expected[0].ndim < 2 or any(
-        one.shape != other.shape for one, other in zip(expected, actual, strict=True)
-    ):
+    if expected[0].ndim < 2 or any(one.shape != other.shape for one, other in zip(expected, actual, strict=True)):
         return
     for down, right in shifts(expected[0], actual[0], near=near):
-        if any(
-            min(one.shape[axis] for axis in plane(one.shape)) <= 2 * max(abs(down), abs(right))
-            for one in expected
-        ):
+        if any(min(one.shape[axis] for axis in plane(one.shape)) <= 2 * max(abs(down), abs(right)) for one in expected):
             continue
         parts = [overlap(one, other, down, right) for one, other in zip(expected, actual, strict=True)]
         es, acts = [one for one, _ in parts], [other for _, other in parts]
@@ -619,16 +644,16 @@ def _moved(
 
 
 def _crop(down: int, right: int) -> DataCause:
-    moves = ", ".join(
-        filter(None, (_pixels(down, "down", "up"), _pixels(right, "to the right", "to the left")))
-    )
+    moves = ", ".join(filter(None, (_pixels(down, "down", "up"), _pixels(right, "to the right", "to the left"))))
     small = max(abs(down), abs(right)) == 1
     return DataCause(
-        code="crop-offset", message=f"size: the same picture, {moves}: is it another crop?",
+        code="crop-offset",
+        message=f"size: the same picture, {moves}: is it another crop?",
         fix="round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
-        if small else "cut the same part as the reference: centre crop or top left, from an image resized alike",
+        if small
+        else "cut the same part as the reference: centre crop or top left, from an image resized alike",
         explained=None,
-    )  # fmt: skip
+    )
 
 
 def _pixels(count: int, plus: str, minus: str) -> str:
@@ -666,9 +691,7 @@ def _frame(expected: Array, actual: Array) -> tuple[int, int, int, int] | None:
     high, wide = (axis % expected.ndim for axis in plane(expected.shape))
     others = tuple(axis for axis in range(expected.ndim) if axis not in (high, wide))
     apart_by = np.abs(expected - actual)
-    off = (apart_by.max(axis=others) if others else apart_by) > SAME_ENLARGED * max(
-        size(expected), size(actual)
-    )
+    off = (apart_by.max(axis=others) if others else apart_by) > SAME_ENLARGED * max(size(expected), size(actual))
     same = np.argwhere(~off)
     if not len(same) or not off.any():
         return None
@@ -691,9 +714,7 @@ def _filling(images: Arrays, frame: tuple[int, int, int, int]) -> tuple[str, lis
     pads[high], pads[wide] = (top, bottom), (left, right)
     inner = [one[_inside(one, frame)] for one in images]
     for mode in MODES:
-        if mode == "reflect" and any(
-            max(pads[axis]) >= one.shape[axis] for one in inner for axis in (high, wide)
-        ):
+        if mode == "reflect" and any(max(pads[axis]) >= one.shape[axis] for one in inner for axis in (high, wide)):
             continue
         filled = [np.pad(one, pads, mode=mode) for one in inner]  # type: ignore[call-overload]
         if apart(filled, images) <= SAME_ENLARGED * size_of(images):
@@ -704,7 +725,12 @@ def _filling(images: Arrays, frame: tuple[int, int, int, int]) -> tuple[str, lis
         corner[high] = -1
     if right and not left:
         corner[wide] = -1
-    place = tuple(slice(None) if channels is not None and axis == channels % images[0].ndim else (slice(at, at + 1) if at == 0 else slice(-1, None)) for axis, at in enumerate(corner))  # fmt: skip
+    place = tuple(
+        slice(None)
+        if channels is not None and axis == channels % images[0].ndim
+        else (slice(at, at + 1) if at == 0 else slice(-1, None))
+        for axis, at in enumerate(corner)
+    )
     constant = images[0][place]
     filled = []
     for one, within in zip(images, inner, strict=True):
@@ -744,10 +770,13 @@ def _one_level(expected: Arrays, actual: Arrays) -> DataCause | None:
         return None
     cuts, rounds = ("port", "reference") if signs == {-1.0} else ("reference", "port")
     return DataCause(
-        code="rounding", message=f"values: one grey level apart here and there, always to the same side: the {cuts} cuts to whole levels, the {rounds} rounds",
-        fix="round before converting to uint8: np.rint(image).astype(np.uint8)" if cuts == "port" else "convert to uint8 without rounding, as the reference does",
+        code="rounding",
+        message=f"values: one grey level apart here and there, always to the same side: the {cuts} cuts to whole levels, the {rounds} rounds",
+        fix="round before converting to uint8: np.rint(image).astype(np.uint8)"
+        if cuts == "port"
+        else "convert to uint8 without rounding, as the reference does",
         explained=None,
-    )  # fmt: skip
+    )
 
 
 def _unknown(expected: Arrays, actual: Arrays) -> DataCause:
@@ -765,9 +794,11 @@ def _unknown(expected: Arrays, actual: Arrays) -> DataCause:
     fix = "compare the two sides' transforms one after another"
     if spread > 0 and e.ndim > 1:  # of a row of numbers nothing is a picture
         alike = float(((e - e.mean()) * (a - a.mean())).mean() / spread)
-        said += f"; alike (correlation {alike:.4f}): is it the interpolation or the decoding?" if alike > ALIKE else (
-            f"; another picture (correlation {alike:.2f})"
-        )  # fmt: skip
+        said += (
+            f"; alike (correlation {alike:.4f}): is it the interpolation or the decoding?"
+            if alike > ALIKE
+            else (f"; another picture (correlation {alike:.2f})")
+        )
         if alike > ALIKE:
             fix = "compare the interpolation, antialiasing and size of both sides' resizing, and what decodes the files"
     return DataCause(code="unknown", message=f"values: {said}", fix=fix, explained=None)

@@ -19,7 +19,9 @@ SHOWN_PLACES = 5
 """Places that a message shows."""
 
 
-def explain_order(places: Sequence[int | None], count: int, *, batches: tuple[int | None, int | None] = (None, None)) -> DataCause | None:  # fmt: skip
+def explain_order(
+    places: Sequence[int | None], count: int, *, batches: tuple[int | None, int | None] = (None, None)
+) -> DataCause | None:
     """Return what makes the port's order of the reference's; None where the order is the same, or nothing known.
 
     Args:
@@ -72,35 +74,53 @@ def _permuted(known: Sequence[int], count: int) -> DataCause:
 def _missing(known: Sequence[int], count: int, missing: Sequence[int], batch: int | None) -> DataCause | None:
     said = f"{some(missing)} of the reference's {count} missing in the port"
     if list(known) != sorted(known):
-        return DataCause(code="missing-samples", message=f"order: {said}, and the order is another",
-                     fix="read every sample once, in the reference's order", explained=1.0)  # fmt: skip
+        return DataCause(
+            code="missing-samples",
+            message=f"order: {said}, and the order is another",
+            fix="read every sample once, in the reference's order",
+            explained=1.0,
+        )
     tail = list(missing) == list(range(count - len(missing), count))
     if tail and batch and len(known) % batch == 0 and len(missing) < batch:
-        return DataCause(code="drop-last", message=f"order: the port leaves out the smaller last batch: {said}",
-                     fix="pass drop_last=False to the port's DataLoader", explained=1.0)  # fmt: skip
+        return DataCause(
+            code="drop-last",
+            message=f"order: the port leaves out the smaller last batch: {said}",
+            fix="pass drop_last=False to the port's DataLoader",
+            explained=1.0,
+        )
     if tail:
         said = f"the last {len(missing)} of the reference's {count} samples are missing in the port: is the last batch dropped?"
         return DataCause(
-            code="missing-samples",
-            message=f"order: {said}",
-            fix="read to the end: drop_last=False",
-            explained=1.0,
+            code="missing-samples", message=f"order: {said}", fix="read to the end: drop_last=False", explained=1.0
         )
     if list(missing) == list(range(len(missing))):
         said = f"the port begins {len(missing)} later: {said}"
-    return DataCause(code="missing-samples", message=f"order: {said}", fix="read every sample of the reference's list", explained=1.0)  # fmt: skip
+    return DataCause(
+        code="missing-samples", message=f"order: {said}", fix="read every sample of the reference's list", explained=1.0
+    )
 
 
 def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: Sequence[int]) -> DataCause:
     extra = len(known) - count
-    if not missing and extra > 0 and list(known[:count]) == list(range(count)) and list(known[count:]) == [n % count for n in range(extra)]:  # fmt: skip
+    if (
+        not missing
+        and extra > 0
+        and list(known[:count]) == list(range(count))
+        and list(known[count:]) == [n % count for n in range(extra)]
+    ):
         return DataCause(
-            code="repeated-samples", message=f"order: after the reference's {count} samples the port has the first {extra} again: does a sampler fill up the last batch?",
-            fix="do not fill up the last batch (DistributedBatchSampler does) when evaluating", explained=1.0,
-        )  # fmt: skip
+            code="repeated-samples",
+            message=f"order: after the reference's {count} samples the port has the first {extra} again: does a sampler fill up the last batch?",
+            fix="do not fill up the last batch (DistributedBatchSampler does) when evaluating",
+            explained=1.0,
+        )
     lacks = f", and lacks {some(missing)}" if missing else ""
-    return DataCause(code="repeated-samples", message=f"order: the port has {some(twice)} more than once{lacks}",
-                 fix="read every sample once", explained=1.0)  # fmt: skip
+    return DataCause(
+        code="repeated-samples",
+        message=f"order: the port has {some(twice)} more than once{lacks}",
+        fix="read every sample once",
+        explained=1.0,
+    )
 
 
 def _goes_on(
@@ -111,14 +131,20 @@ def _goes_on(
         return None
     if all(place is None for place in places[count:]):
         if batch and count % batch == 0 and foreign < batch:
-            return DataCause(code="drop-last", message=f"order: the port keeps a smaller last batch of {foreign} that the reference leaves out",
-                         fix="pass drop_last=True to the port's DataLoader", explained=1.0)  # fmt: skip
+            return DataCause(
+                code="drop-last",
+                message=f"order: the port keeps a smaller last batch of {foreign} that the reference leaves out",
+                fix="pass drop_last=True to the port's DataLoader",
+                explained=1.0,
+            )
         said = f"after the reference's {count} samples the port has {foreign} more"
     elif all(place is None for place in places[:foreign]):
         said = f"the port begins {foreign} earlier"
     else:
         said = f"the port has {foreign} samples that the reference has not"
-    return DataCause(code="extra-samples", message=f"order: {said}", fix="read the reference's list of samples", explained=1.0)  # fmt: skip
+    return DataCause(
+        code="extra-samples", message=f"order: {said}", fix="read the reference's list of samples", explained=1.0
+    )
 
 
 def explain_counts(
@@ -141,11 +167,19 @@ def explain_counts(
         less, more, batch = (theirs, ours, batches[1]) if port else (ours, theirs, batches[0])
         if batch and less == more // batch * batch:
             which = "port" if port else "reference"
-            return DataCause(code="drop-last", message=f"order: the {which} leaves out the smaller last batch: samples: {said}",
-                         fix=f"pass drop_last={not port} to the port's DataLoader", explained=1.0)  # fmt: skip
+            return DataCause(
+                code="drop-last",
+                message=f"order: the {which} leaves out the smaller last batch: samples: {said}",
+                fix=f"pass drop_last={not port} to the port's DataLoader",
+                explained=1.0,
+            )
     more_there = ours is not None and (theirs is None or theirs > ours)
-    return DataCause(code="extra-samples" if more_there else "missing-samples", message=f"order: samples: {said}",
-                 fix="read the reference's list of samples", explained=1.0)  # fmt: skip
+    return DataCause(
+        code="extra-samples" if more_there else "missing-samples",
+        message=f"order: samples: {said}",
+        fix="read the reference's list of samples",
+        explained=1.0,
+    )
 
 
 def some(numbers: Sequence[int]) -> str:
@@ -199,11 +233,13 @@ def _one_hot(numbers: Sequence[Array], vectors: Sequence[Array], words: str) -> 
     smooth = f", smoothed by {low * count:.3g}" if low > SMOOTH else ""
     shifted = f", with class {-offset} at place 0" if offset else ""
     return DataCause(
-        code="one-hot", message=f"label: {words} one-hot vectors of {count} classes{smooth}{shifted}, the other side's are class numbers",
+        code="one-hot",
+        message=f"label: {words} one-hot vectors of {count} classes{smooth}{shifted}, the other side's are class numbers",
         fix="give the port's loss and metric class numbers, as the reference's get"
-        if words.startswith("the port") else "make the port's labels one-hot, as the reference's are",
+        if words.startswith("the port")
+        else "make the port's labels one-hot, as the reference's are",
         explained=1.0,
-    )  # fmt: skip
+    )
 
 
 def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
@@ -213,9 +249,12 @@ def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
     steps = {other - one for one, other in pairs}
     if len(steps) == 1:
         step = steps.pop()
-        return DataCause(code="label-shift", message=f"label: all class numbers are shifted by {step:+g}",
-                     fix=f"{'subtract' if step > 0 else 'add'} {abs(step):g} {'from' if step > 0 else 'to'} the port's labels",
-                     explained=1.0)  # fmt: skip
+        return DataCause(
+            code="label-shift",
+            message=f"label: all class numbers are shifted by {step:+g}",
+            fix=f"{'subtract' if step > 0 else 'add'} {abs(step):g} {'from' if step > 0 else 'to'} the port's labels",
+            explained=1.0,
+        )
     if len(mapping) < max(FEWEST, len(pairs)) or len(set(mapping.values())) < len(mapping):
         return None
     if len(mapping) == len(ours) and len(mapping) > FEWEST:
@@ -236,26 +275,49 @@ def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
         )
     else:
         how, fix = "", "number the classes as the reference does: from the same sorted list of names"
-    return DataCause(code="class-order", message=f"label: classes are numbered otherwise throughout ({shown}){how}", fix=fix, explained=1.0)  # fmt: skip
+    return DataCause(
+        code="class-order",
+        message=f"label: classes are numbered otherwise throughout ({shown}){how}",
+        fix=fix,
+        explained=1.0,
+    )
 
 
 def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
     """Recognize labels that belong to other images: moved along, reversed, or shuffled."""
     if np.ptp(theirs) == 0 and np.ptp(ours) > 0:
-        return DataCause(code="label-constant", message=f"label: the port's is {theirs[0]:g} for every sample",
-                     fix="look where the port's labels come from", explained=None)  # fmt: skip
+        return DataCause(
+            code="label-constant",
+            message=f"label: the port's is {theirs[0]:g} for every sample",
+            fix="look where the port's labels come from",
+            explained=None,
+        )
     size = len(ours)
     for step in (1, -1, 2, -2):
-        if size > 2 * abs(step) + 1 and np.array_equal(np.roll(ours, step)[abs(step) : size - abs(step)], theirs[abs(step) : size - abs(step)]):  # fmt: skip
+        if size > 2 * abs(step) + 1 and np.array_equal(
+            np.roll(ours, step)[abs(step) : size - abs(step)], theirs[abs(step) : size - abs(step)]
+        ):
             which = "before" if step > 0 else "after"
-            return DataCause(code="label-order", message=f"label: each image has the label of the image {abs(step)} {which} it",
-                         fix="keep images and labels in step: index both with the same number", explained=1.0)  # fmt: skip
+            return DataCause(
+                code="label-order",
+                message=f"label: each image has the label of the image {abs(step)} {which} it",
+                fix="keep images and labels in step: index both with the same number",
+                explained=1.0,
+            )
     if size > 1 and np.array_equal(ours[::-1], theirs):
-        return DataCause(code="label-order", message="label: the labels are in reverse order, the images are not",
-                     fix="keep images and labels in step: index both with the same number", explained=1.0)  # fmt: skip
+        return DataCause(
+            code="label-order",
+            message="label: the labels are in reverse order, the images are not",
+            fix="keep images and labels in step: index both with the same number",
+            explained=1.0,
+        )
     if size > FEWEST and np.array_equal(np.sort(ours), np.sort(theirs)):
-        return DataCause(code="label-order", message="label: the same labels, but of other images: shuffled apart from the images",
-                     fix="shuffle images and labels together", explained=1.0)  # fmt: skip
+        return DataCause(
+            code="label-order",
+            message="label: the same labels, but of other images: shuffled apart from the images",
+            fix="shuffle images and labels together",
+            explained=1.0,
+        )
     return None
 
 
@@ -301,15 +363,19 @@ def explain_frames(
     count, ours, theirs = next(one for one in known if one[1] != one[2])
     names = [_rule([(total, taken[at]) for total, *taken in known]) for at in (0, 1)]
     shown = [
-        f"{_list(frames)}{f' ({name})' if name else ''}"
-        for frames, name in zip((ours, theirs), names, strict=True)
+        f"{_list(frames)}{f' ({name})' if name else ''}" for frames, name in zip((ours, theirs), names, strict=True)
     ]
     fix = (
         f"take frames as the reference does: {names[0]}"
         if names[0]
         else f"take the reference's frames: {_list(ours)} of {count}"
     )
-    return DataCause(code="frame-sampling", message=f"frames: of {count} the reference takes {shown[0]}, the port {shown[1]}", fix=fix, explained=None)  # fmt: skip
+    return DataCause(
+        code="frame-sampling",
+        message=f"frames: of {count} the reference takes {shown[0]}, the port {shown[1]}",
+        fix=fix,
+        explained=None,
+    )
 
 
 def _frames(run: Run, raw: Array) -> list[int] | None:
@@ -347,8 +413,13 @@ def _rule(known: Sequence[tuple[int, list[int]]]) -> str:
     """Return the rule by which frames are taken of all videos, "" where none is known."""
     rules = [dict(_rules(total, len(frames))) for total, frames in known]
     return next(
-        (name for name in rules[0] if all(rule.get(name) == frames for rule, (_, frames) in zip(rules, known, strict=True))), "",
-    )  # fmt: skip
+        (
+            name
+            for name in rules[0]
+            if all(rule.get(name) == frames for rule, (_, frames) in zip(rules, known, strict=True))
+        ),
+        "",
+    )
 
 
 def _rules(total: int, count: int) -> Iterator[tuple[str, list[int]]]:
@@ -356,17 +427,11 @@ def _rules(total: int, count: int) -> Iterator[tuple[str, list[int]]]:
     at = np.arange(count)
     mean, whole = total / count, total // count
     named: list[tuple[str, Array]] = [
-        (
-            "the middle of each of as many segments, int(average / 2 + average * i)",
-            (mean / 2 + mean * at).astype(int),
-        ),
+        ("the middle of each of as many segments, int(average / 2 + average * i)", (mean / 2 + mean * at).astype(int)),
         ("the middle of each segment of whole length, average // 2 + average * i", whole // 2 + whole * at),
         ("the beginning of each segment, int(average * i)", (mean * at).astype(int)),
         ("the beginning of each segment of whole length, average * i", whole * at),
-        (
-            "evenly from the first to the last, round(linspace)",
-            np.rint(np.linspace(0, total - 1, count)).astype(int),
-        ),
+        ("evenly from the first to the last, round(linspace)", np.rint(np.linspace(0, total - 1, count)).astype(int)),
         ("evenly from the first to the last, int(linspace)", np.linspace(0, total - 1, count).astype(int)),
     ]
     for stride in range(1, STRIDES + 1):
@@ -374,13 +439,10 @@ def _rules(total: int, count: int) -> Iterator[tuple[str, list[int]]]:
         every = f"every {_ordinal(stride)}" if stride > 1 else "every frame"
         named.append((f"{every} from the first", stride * at))
         named.append((f"{every} from the second", 1 + stride * at))
-        named.append((f"{every} in the middle, from (frames - count * stride) // 2", max(0, total - span) // 2 + stride * at))  # fmt: skip
         named.append(
-            (
-                f"{every} in the middle, from (frames - span) // 2",
-                max(0, total - long) // 2 + stride * at,
-            )
+            (f"{every} in the middle, from (frames - count * stride) // 2", max(0, total - span) // 2 + stride * at)
         )
+        named.append((f"{every} in the middle, from (frames - span) // 2", max(0, total - long) // 2 + stride * at))
         named.append((f"{every} to the last", total - long + stride * at))
     for name, frames in named:
         yield name, [int(one) for one in np.clip(frames, 0, total - 1)]
@@ -389,9 +451,7 @@ def _rules(total: int, count: int) -> Iterator[tuple[str, list[int]]]:
 
 
 def _list(numbers: Sequence[int]) -> str:
-    return (
-        "[" + ", ".join(map(str, numbers[:SHOWN_TOKENS])) + (", …]" if len(numbers) > SHOWN_TOKENS else "]")
-    )
+    return "[" + ", ".join(map(str, numbers[:SHOWN_TOKENS])) + (", …]" if len(numbers) > SHOWN_TOKENS else "]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,8 +476,12 @@ def explain_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> DataCa
     if all(map(np.array_equal, ours.cores, theirs.cores)):
         return _padded_otherwise(ours, theirs, whole)
     return (
-        _ends(ours, theirs) or _longest(ours, theirs) or _truncated(ours, theirs) or _renumbered_tokens(*whole) or _renumbered_tokens(ours.cores, theirs.cores)
-    )  # fmt: skip
+        _ends(ours, theirs)
+        or _longest(ours, theirs)
+        or _truncated(ours, theirs)
+        or _renumbered_tokens(*whole)
+        or _renumbered_tokens(ours.cores, theirs.cores)
+    )
 
 
 def _strip(sequences: Sequence[Array]) -> _Padded:
@@ -443,13 +507,25 @@ def _strip(sequences: Sequence[Array]) -> _Padded:
 def _padded_otherwise(ours: _Padded, theirs: _Padded, whole: Sequence[Sequence[Array]]) -> DataCause:
     lengths = [max(map(len, side)) for side in whole]
     if ours.value is not None and theirs.value is not None and ours.side != theirs.side:
-        return DataCause(code="padding-side", message=f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
-                     fix=f"pass padding_side={ours.side!r}", explained=1.0)  # fmt: skip
+        return DataCause(
+            code="padding-side",
+            message=f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
+            fix=f"pass padding_side={ours.side!r}",
+            explained=1.0,
+        )
     if ours.value is not None and theirs.value is not None and ours.value != theirs.value:
-        return DataCause(code="padding-value", message=f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
-                     fix=f"pad with {ours.value}", explained=1.0)  # fmt: skip
-    return DataCause(code="max-length", message=f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
-                 fix="pad as the reference does: to the same length", explained=1.0)  # fmt: skip
+        return DataCause(
+            code="padding-value",
+            message=f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
+            fix=f"pad with {ours.value}",
+            explained=1.0,
+        )
+    return DataCause(
+        code="max-length",
+        message=f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
+        fix="pad as the reference does: to the same length",
+        explained=1.0,
+    )
 
 
 def _ends(ours: _Padded, theirs: _Padded) -> DataCause | None:
@@ -475,7 +551,12 @@ def _ends(ours: _Padded, theirs: _Padded) -> DataCause | None:
                 where = [f"at the beginning {', '.join(map(str, next(iter(heads))))}"] if first else []
                 where += [f"at the end {', '.join(map(str, next(iter(tails))))}"] if last else []
                 fix = "add the special tokens as the reference does: add_special_tokens=" + str(long is ours)
-                return DataCause(code="special-tokens", message=f"tokens: the {who} special tokens that the {whom}: {' and '.join(where)}", fix=fix, explained=1.0)  # fmt: skip
+                return DataCause(
+                    code="special-tokens",
+                    message=f"tokens: the {who} special tokens that the {whom}: {' and '.join(where)}",
+                    fix=fix,
+                    explained=1.0,
+                )
     return None
 
 
@@ -492,8 +573,12 @@ def _longest(ours: _Padded, theirs: _Padded) -> DataCause | None:
             for one in long.cores
         ]
         if all(map(np.array_equal, cut, short.cores)):
-            return DataCause(code="max-length", message=f"tokens: the port keeps {lengths[1]} tokens at most, the reference {lengths[0]}",
-                         fix=f"pass max_length={lengths[0]}", explained=1.0)  # fmt: skip
+            return DataCause(
+                code="max-length",
+                message=f"tokens: the port keeps {lengths[1]} tokens at most, the reference {lengths[0]}",
+                fix=f"pass max_length={lengths[0]}",
+                explained=1.0,
+            )
     return None
 
 
@@ -508,19 +593,11 @@ def _truncated(ours: _Padded, theirs: _Padded) -> DataCause | None:
         return None  # what is cut differs in long texts alone
     ways = {_overlaps(*pair) for pair in off} - {0}
     if len(ways) != 1:
-        words, fix = (
-            "the port keeps another part",
-            "truncation_side='right' keeps the beginning, 'left' the end",
-        )
+        words, fix = ("the port keeps another part", "truncation_side='right' keeps the beginning, 'left' the end")
     else:
         kept, side = (("beginning", "end"), "right") if ways == {1} else (("end", "beginning"), "left")
-        words, fix = (
-            f"the port keeps the {kept[1]}, the reference the {kept[0]}",
-            f"pass truncation_side={side!r}",
-        )
-    return DataCause(
-        code="truncation-side", message=f"tokens: of long texts {words}", fix=fix, explained=None
-    )
+        words, fix = (f"the port keeps the {kept[1]}, the reference the {kept[0]}", f"pass truncation_side={side!r}")
+    return DataCause(code="truncation-side", message=f"tokens: of long texts {words}", fix=fix, explained=None)
 
 
 def _overlaps(one: Array, other: Array) -> int:
@@ -540,13 +617,14 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Da
     if any(len(one) != len(other) for one, other in zip(expected, actual, strict=True)):
         return None
     if all(np.array_equal(one, other[::-1]) for one, other in zip(expected, actual, strict=True)):
-        return DataCause(code="token-order", message="tokens: the port's are in reverse order", fix="do not reverse the tokens", explained=1.0)  # fmt: skip
+        return DataCause(
+            code="token-order",
+            message="tokens: the port's are in reverse order",
+            fix="do not reverse the tokens",
+            explained=1.0,
+        )
     pairs = sorted(
-        {
-            (int(a), int(b))
-            for one, other in zip(expected, actual, strict=True)
-            for a, b in zip(one, other, strict=True)
-        }
+        {(int(a), int(b)) for one, other in zip(expected, actual, strict=True) for a, b in zip(one, other, strict=True)}
     )
     if len(pairs) != len({a for a, _ in pairs}) or len(pairs) != len({b for _, b in pairs}) or len(pairs) < 3:
         return None
@@ -554,10 +632,18 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Da
     steps = {b - a for a, b in moved}
     shown = ", ".join(f"{a} → {b}" for a, b in moved[:4]) + (", …" if len(moved) > 4 else "")
     if len(steps) == 1 and len(moved) > len(pairs) // 2:
-        return DataCause(code="token-shift", message=f"tokens: the port's numbers are {next(iter(steps)):+d} ({shown})",
-                     fix="take the reference's vocabulary, with the same offset", explained=1.0)  # fmt: skip
-    return DataCause(code="vocabulary", message=f"tokens: the port numbers tokens otherwise ({shown})",
-                 fix="take the reference's vocabulary and special tokens", explained=1.0)  # fmt: skip
+        return DataCause(
+            code="token-shift",
+            message=f"tokens: the port's numbers are {next(iter(steps)):+d} ({shown})",
+            fix="take the reference's vocabulary, with the same offset",
+            explained=1.0,
+        )
+    return DataCause(
+        code="vocabulary",
+        message=f"tokens: the port numbers tokens otherwise ({shown})",
+        fix="take the reference's vocabulary and special tokens",
+        explained=1.0,
+    )
 
 
 def explain_clips(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
@@ -567,7 +653,10 @@ def explain_clips(expected: Sequence[Array], actual: Sequence[Array]) -> DataCau
     for axis in (0, 1):
         if channel_axis(tuple(size for at, size in enumerate(expected[0].shape) if at != axis)) is None:
             continue
-        found = {tuple(_matched(np.moveaxis(one, axis, 0), np.moveaxis(other, axis, 0))) for one, other in zip(expected, actual, strict=True)}  # fmt: skip
+        found = {
+            tuple(_matched(np.moveaxis(one, axis, 0), np.moveaxis(other, axis, 0)))
+            for one, other in zip(expected, actual, strict=True)
+        }
         if len(found) != 1:
             continue
         places = list(found.pop())
@@ -582,8 +671,12 @@ def explain_clips(expected: Sequence[Array], actual: Sequence[Array]) -> DataCau
             words = f"the port's clip begins {shared[0][1] - shared[0][0]:+d} frames from the reference's"
         else:
             words = f"the port's frames are the reference's {_list([place for _, place in shared])}"
-        return DataCause(code="frame-sampling", message=f"frames: {words}", fix="take the frames that the reference takes, in its order",
-                     explained=1.0 if whole else None)  # fmt: skip
+        return DataCause(
+            code="frame-sampling",
+            message=f"frames: {words}",
+            fix="take the frames that the reference takes, in its order",
+            explained=1.0 if whole else None,
+        )
     return None
 
 

@@ -161,9 +161,7 @@ class Method:
     pillow: str = ""
 
     def __str__(self) -> str:
-        grid = {"half pixel": "", "corners": ", align_corners", "origin": ", pixels aligned at the origin"}[
-            self.grid
-        ]
+        grid = {"half pixel": "", "corners": ", align_corners", "origin": ", pixels aligned at the origin"}[self.grid]
         widened = {True: ", antialiased", False: ", not antialiased"}[self.antialias]
         return f"{self.kernel}{'' if self.kernel in ('nearest', 'area', 'adaptive') else widened}{grid}"
 
@@ -209,7 +207,9 @@ METHODS = (
 )
 
 
-def resize(image: Array, shape: tuple[int, int], method: Method, rows: Array | None = None, columns: Array | None = None) -> Array:  # fmt: skip
+def resize(
+    image: Array, shape: tuple[int, int], method: Method, rows: Array | None = None, columns: Array | None = None
+) -> Array:
     """Return an image of another size, float64.
 
     Args:
@@ -219,10 +219,7 @@ def resize(image: Array, shape: tuple[int, int], method: Method, rows: Array | N
         rows: which rows of the result are wanted; all by default.
         columns: which columns.
     """
-    high, wide = (
-        matrix(image.shape[0], shape[0], method, rows),
-        matrix(image.shape[1], shape[1], method, columns),
-    )
+    high, wide = (matrix(image.shape[0], shape[0], method, rows), matrix(image.shape[1], shape[1], method, columns))
     values = image.astype(np.float64, copy=False)
     down = (high @ values.reshape(values.shape[0], -1)).reshape(len(high), *values.shape[1:])
     result: Array = wide @ down  # the columns of each row
@@ -251,9 +248,7 @@ def matrix(old: int, new: int, method: Method, wanted: Array | None = None) -> A
         at = np.floor((places + offset) * old / new).astype(int).clip(0, old - 1)
         made[np.arange(len(places)), at] = 1
         return made
-    return (
-        _widened(old, new, places, method.kernel) if method.antialias else _sampled(old, new, places, method)
-    )
+    return _widened(old, new, places, method.kernel) if method.antialias else _sampled(old, new, places, method)
 
 
 def _area(old: int, new: int, places: Array, *, whole: bool) -> Array:
@@ -342,10 +337,7 @@ FINE, FINEST = 10, 3
 IMAGES = 3
 """Images on which a pipeline is looked for: what fits one by chance does not fit three."""
 HALVES = ("down", "even", "up")
-CUTS: tuple[dict[str, Any], ...] = (
-    *({"halves": one, "corner": False} for one in HALVES),
-    {"corner": True},
-)
+CUTS: tuple[dict[str, Any], ...] = (*({"halves": one, "corner": False} for one in HALVES), {"corner": True})
 """Where a crop may begin. A pixel to the side is as far off as several pixels of size, so that each size has its best."""
 GOOD = 0.9
 """Share of the result's spread up to which a coarse guess is followed: nearest neighbours of small images are rough."""
@@ -389,11 +381,7 @@ class Geometry:
     def place(self, shape: tuple[int, int], crop: tuple[int, int]) -> tuple[int, int] | None:
         """Return where the crop begins, None where it does not fit."""
         gaps = [one - other for one, other in zip(shape, crop, strict=True)]
-        middle = {
-            "down": lambda gap: gap // 2,
-            "even": lambda gap: round(gap / 2),
-            "up": lambda gap: -(-gap // 2),
-        }
+        middle = {"down": lambda gap: gap // 2, "even": lambda gap: round(gap / 2), "up": lambda gap: -(-gap // 2)}
         begin = [
             (0 if self.corner else middle[self.halves](gap)) + by
             for gap, by in zip(gaps, (self.down, self.right), strict=True)
@@ -408,19 +396,13 @@ class Geometry:
             return "does not resize"
         if self.rule == "exact":
             return f"resizes to exactly {self.height}x{self.width}"
-        return f"resizes the short side to {self.height}" + (
-            " (the long side rounded)" if self.rounds else ""
-        )
+        return f"resizes the short side to {self.height}" + (" (the long side rounded)" if self.rounds else "")
 
     def crop_words(self) -> str:
         """Return the place of the crop in words."""
-        moved = (
-            f", {self.down:+d} px down and {self.right:+d} px to the right" if self.down or self.right else ""
-        )
+        moved = f", {self.down:+d} px down and {self.right:+d} px to the right" if self.down or self.right else ""
         return (
-            "the top left"
-            if self.corner
-            else f"the middle (halves rounded {self.halves.replace('even', 'to even')})"
+            "the top left" if self.corner else f"the middle (halves rounded {self.halves.replace('even', 'to even')})"
         ) + moved
 
 
@@ -451,9 +433,7 @@ class Pipeline:
     def alike(self, raws: Sequence[Array], crop: tuple[int, int]) -> set[str]:
         """Return the ways of rounding halves that cut these images where this one does."""
         shapes = [self.geometry.shape(one.shape) for one in raws]
-        places = [
-            [replace(self.geometry, halves=one).place(shape, crop) for shape in shapes] for one in HALVES
-        ]
+        places = [[replace(self.geometry, halves=one).place(shape, crop) for shape in shapes] for one in HALVES]
         mine = places[HALVES.index(self.geometry.halves)]
         return {one for one, cut in zip(HALVES, places, strict=True) if cut == mine}
 
@@ -484,9 +464,13 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
     if not likely or likely[0][0] > GOOD:
         return None
     finer = sorted(
-        ((work.grid_left(geometry, method), geometry, method) for _, geometry in likely for method in work.methods(geometry)),
+        (
+            (work.grid_left(geometry, method), geometry, method)
+            for _, geometry in likely
+            for method in work.methods(geometry)
+        ),
         key=lambda one: one[0],
-    )  # fmt: skip
+    )
     best: Pipeline | None = None
     for _, geometry, method in finer[: FINEST * 3]:
         for found in _finest(work, geometry, method):
@@ -562,14 +546,9 @@ class _Work:
 def _coarse(work: _Work) -> Iterator[tuple[float, Geometry]]:
     """Yield each size, cut where it leaves least, with what that is on the grid, resized in the commonest way."""
     high, wide = work.crop
-    sizes = {
-        *range(min(high, wide), min(high, wide) + BEYOND + 1),
-        *(round(min(high, wide) * one) for one in RATIOS),
-    }
+    sizes = {*range(min(high, wide), min(high, wide) + BEYOND + 1), *(round(min(high, wide) * one) for one in RATIOS)}
     found = [Geometry(rule="exact", height=high, width=wide), Geometry(rule="none")]
-    found += [
-        Geometry(rule="short", height=one, rounds=rounds) for one in sorted(sizes) for rounds in (False, True)
-    ]
+    found += [Geometry(rule="short", height=one, rounds=rounds) for one in sorted(sizes) for rounds in (False, True)]
     if high == wide:
         found += [Geometry(rule="exact", height=one, width=one) for one in sorted(sizes) if one != high]
     seen = set()
@@ -591,12 +570,7 @@ def _coarse(work: _Work) -> Iterator[tuple[float, Geometry]]:
 
 
 def _finest(
-    work: _Work,
-    geometry: Geometry,
-    method: Method,
-    wholes: Sequence[bool] = (True, False),
-    *,
-    near: bool = True,
+    work: _Work, geometry: Geometry, method: Method, wholes: Sequence[bool] = (True, False), *, near: bool = True
 ) -> Iterator[Pipeline]:
     """Yield pipelines of one size and method: rounded or not, the crop a pixel to either side if ``near``."""
     resizes = geometry.rule != "none"
@@ -618,15 +592,23 @@ def _finest(
                 continue
             parts = [
                 one[at[0] : at[0] + work.crop[0], at[1] : at[1] + work.crop[1]]
-                for one, at in zip(images, places, strict=True) if at is not None
-            ]  # fmt: skip
+                for one, at in zip(images, places, strict=True)
+                if at is not None
+            ]
             given, wanted = (
-                np.concatenate([one.reshape(-1, one.shape[-1]) for one in side])
-                for side in (parts, work.results)
+                np.concatenate([one.reshape(-1, one.shape[-1]) for one in side]) for side in (parts, work.results)
             )
             order, factor, shift, left = _fit_lines(given, wanted)
-            yield Pipeline(geometry=moved, method=method if resizes else None, whole=whole and resizes, order=order,
-                           factor=factor, shift=shift, largest=work.largest, left=left)  # fmt: skip
+            yield Pipeline(
+                geometry=moved,
+                method=method if resizes else None,
+                whole=whole and resizes,
+                order=order,
+                factor=factor,
+                shift=shift,
+                largest=work.largest,
+                left=left,
+            )
 
 
 def _near(geometry: Geometry) -> Iterator[Geometry]:
@@ -678,9 +660,7 @@ def explain_pipelines(
     es, acts = [one.astype(np.float64) for one in expected], [one.astype(np.float64) for one in actual]
     off = apart(es, acts)
     scale = min(off, size_of(es) + size_of(acts))
-    ours, theirs = (
-        identify(raw, made, scale * (1 - EXPLAINED)) for raw, made in zip(raws, (es, acts), strict=True)
-    )
+    ours, theirs = (identify(raw, made, scale * (1 - EXPLAINED)) for raw, made in zip(raws, (es, acts), strict=True))
     words = "; ".join(
         f"the {side} {found}" for side, found in (("reference", ours), ("port", theirs)) if found is not None
     )
@@ -703,60 +683,77 @@ def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: 
     one, other = ours.geometry, theirs.geometry
     if (one.rule, one.height, one.width, one.rounds) != (other.rule, other.height, other.width, other.rounds):
         yield cause(
-            "resize-size", f"resize: the reference {one.size_words()}, the port {other.size_words()}",
+            "resize-size",
+            f"resize: the reference {one.size_words()}, the port {other.size_words()}",
             "resize as the reference does: it " + one.size_words(),
-        )  # fmt: skip
+        )
     if ours.method != theirs.method and ours.method is not None and theirs.method is not None:
         same = ours.method.kernel == theirs.method.kernel and ours.method.grid == theirs.method.grid
         yield cause(
             "antialias" if same else "interpolation",
             f"resize: the reference's interpolation is {ours.method} ({ours.method.known_as}), the port's {theirs.method} ({theirs.method.known_as})",
             f"resize with {ours.method}: {ours.method.known_as}",
-        )  # fmt: skip
+        )
     elif ours.whole != theirs.whole:
         which = "port" if theirs.whole else "reference"
-        yield cause("rounding", f"resize: only the {which} rounds to whole grey levels after resizing",
-                    f"resize {'bytes' if ours.whole else 'floats'}, as the reference does")  # fmt: skip
+        yield cause(
+            "rounding",
+            f"resize: only the {which} rounds to whole grey levels after resizing",
+            f"resize {'bytes' if ours.whole else 'floats'}, as the reference does",
+        )
     places = [(at.corner, at.down, at.right) for at in (one, other)]
     if places[0] != places[1] or (halves and not one.corner):
-        yield cause("crop-offset", f"crop: the reference takes {one.crop_words()}, the port {other.crop_words()}",
-                    f"cut {one.crop_words()}")  # fmt: skip
+        yield cause(
+            "crop-offset",
+            f"crop: the reference takes {one.crop_words()}, the port {other.crop_words()}",
+            f"cut {one.crop_words()}",
+        )
     if ours.order != theirs.order:
-        yield cause("channel-order", f"channel order: the reference takes the raw channels {ours.order}, the port {theirs.order}",
-                    "give the port's transforms channels in the reference's order: convert BGR to RGB")  # fmt: skip
+        yield cause(
+            "channel-order",
+            f"channel order: the reference takes the raw channels {ours.order}, the port {theirs.order}",
+            "give the port's transforms channels in the reference's order: convert BGR to RGB",
+        )
     yield from _scaling(ours, theirs, cause)
 
 
-def _scaling(
-    ours: Pipeline, theirs: Pipeline, cause: Callable[[str, str, str], DataCause]
-) -> Iterator[DataCause]:
+def _scaling(ours: Pipeline, theirs: Pipeline, cause: Callable[[str, str, str], DataCause]) -> Iterator[DataCause]:
     scale = np.abs(ours.factor).max()
     apart_by = np.abs(ours.factor - theirs.factor).max() / scale, np.abs(ours.shift - theirs.shift).max()
     if max(apart_by) <= ROUGH:
         return
     ratio = theirs.factor / ours.factor
-    for factor, words in (
-        (255.0, "is a division by 255 missing?"),
-        (1 / 255.0, "is it divided by 255 twice?"),
-    ):
+    for factor, words in ((255.0, "is a division by 255 missing?"), (1 / 255.0, "is it divided by 255 twice?")):
         if np.abs(ratio / factor - 1).max() < 1 - EXPLAINED:
-            yield cause("scale", f"scale: the port's factors are {factor:.4g} times the reference's: {words}",
-                        "divide the image by 255 once, before the normalization")  # fmt: skip
+            yield cause(
+                "scale",
+                f"scale: the port's factors are {factor:.4g} times the reference's: {words}",
+                "divide the image by 255 once, before the normalization",
+            )
             return
     yield cause(
-        "normalization", f"normalization: the reference's is {ours.constants}, the port's {theirs.constants}",
+        "normalization",
+        f"normalization: the reference's is {ours.constants}, the port's {theirs.constants}",
         f"normalize with the reference's constants: {ours.constants}",
-    )  # fmt: skip
+    )
 
 
 RERUNS: tuple[tuple[str, str, str, Change], ...] = (
-    ("channel-order", "channel order: reversed (RGB against BGR) before the transforms",
-     "convert the raw image's channels to the reference's order", lambda raw: raw[..., ::-1]),
+    (
+        "channel-order",
+        "channel order: reversed (RGB against BGR) before the transforms",
+        "convert the raw image's channels to the reference's order",
+        lambda raw: raw[..., ::-1],
+    ),
     ("flip", "values: mirrored left to right before the transforms", "remove the flip", lambda raw: raw[:, ::-1]),
     ("flip", "values: mirrored upside down before the transforms", "remove the flip", lambda raw: raw[::-1]),
-    ("height-width", "layout: height and width are exchanged before the transforms",
-     "exchange height and width back: (h, w), not (w, h)", lambda raw: np.swapaxes(raw, 0, 1)),
-)  # fmt: skip
+    (
+        "height-width",
+        "layout: height and width are exchanged before the transforms",
+        "exchange height and width back: (h, w), not (w, h)",
+        lambda raw: np.swapaxes(raw, 0, 1),
+    ),
+)
 """What may have been done to a raw image before the transforms."""
 
 

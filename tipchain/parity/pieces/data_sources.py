@@ -53,8 +53,9 @@ class DataCause:
             path: the piece.
         """
         message = f"{where}: {self.message}" if where else self.message
-        return Diagnosis(code=self.code, port_path=path, message=message, evidence=evidence,
-                         explained=self.explained, fix=self.fix)  # fmt: skip
+        return Diagnosis(
+            code=self.code, port_path=path, message=message, evidence=evidence, explained=self.explained, fix=self.fix
+        )
 
 
 def channel_axis(shape: tuple[int, ...]) -> int | None:
@@ -122,10 +123,7 @@ def overlap(expected: Array, actual: Array, down: int, right: int) -> tuple[Arra
     for axis, shift in zip(plane(expected.shape), (down, right), strict=True):
         length = expected.shape[axis]
         places = np.arange(max(0, shift), length + min(0, shift))
-        expected, actual = (
-            np.take(expected, places - shift, axis=axis),
-            np.take(actual, places, axis=axis),
-        )
+        expected, actual = (np.take(expected, places - shift, axis=axis), np.take(actual, places, axis=axis))
     return expected, actual
 
 
@@ -174,10 +172,7 @@ def _peaks(expected: Array, actual: Array) -> Iterator[tuple[int, int]]:
     for place in np.argsort(-found, axis=None)[:PEAKS]:
         down, right = (int(one) for one in np.unravel_index(int(place), found.shape))
         height, width = found.shape
-        yield (
-            (down - height if down > height // 2 else down),
-            (right - width if right > width // 2 else right),
-        )
+        yield ((down - height if down > height // 2 else down), (right - width if right > width // 2 else right))
 
 
 # Samples of a data source, whatever it is: an array, a list, a generator, a data set or a loader of torch or Paddle.
@@ -318,9 +313,11 @@ class DataSource:
         batched = max((size for size in sizes if size is not None), default=None)
         total = self.length()
         return ReadSamples(
-            samples=samples, total=len(samples) if whole and numbers is None else total, whole=whole and numbers is None,
+            samples=samples,
+            total=len(samples) if whole and numbers is None else total,
+            whole=whole and numbers is None,
             batch=self.batch_size() or batched,
-        )  # fmt: skip
+        )
 
     def again(self, most: int) -> list[Sample] | None:
         """Return the first samples read once more; None of what can be read once only."""
@@ -422,9 +419,7 @@ def _is_batch(arrays: Sequence[Array]) -> bool:
 
 def _row(whole: Sample, row: int, size: int, number: int) -> Sample:
     """Return one sample of a batch."""
-    fields = {
-        name: array[row] if array.ndim and len(array) == size else array for name, array in whole.fields.items()
-    }  # fmt: skip
+    fields = {name: array[row] if array.ndim and len(array) == size else array for name, array in whole.fields.items()}
     each = len(whole.names) // size
     names = whole.names[row::size] if each and len(whole.names) == each * size else ()
     return Sample(fields=fields, names=names, number=number)
@@ -476,7 +471,9 @@ def pair_fields(ours: Sample, theirs: Sample) -> dict[str, str]:
     """
     if len(ours.fields) != len(theirs.fields):
         counts = [", ".join(one.fields) or "one array" for one in (ours, theirs)]
-        raise ValueError(f"samples have other fields: {len(ours.fields)} ({counts[0]}) expected, {len(theirs.fields)} ({counts[1]}) actual")  # fmt: skip
+        raise ValueError(
+            f"samples have other fields: {len(ours.fields)} ({counts[0]}) expected, {len(theirs.fields)} ({counts[1]}) actual"
+        )
     if set(ours.fields) == set(theirs.fields):
         return {name: name for name in ours.fields}
     return dict(zip(ours.fields, theirs.fields, strict=True))
@@ -495,9 +492,7 @@ def differing(ours: Sample, theirs: Sample, fields: Mapping[str, str]) -> set[st
 
 def same_sample(ours: Sample, theirs: Sample) -> bool:
     """Tell whether two samples of one source are the same."""
-    return set(ours.fields) == set(theirs.fields) and not differing(
-        ours, theirs, {name: name for name in ours.fields}
-    )
+    return set(ours.fields) == set(theirs.fields) and not differing(ours, theirs, {name: name for name in ours.fields})
 
 
 def same_array(expected: Array, actual: Array) -> bool:
@@ -521,19 +516,14 @@ def same_array(expected: Array, actual: Array) -> bool:
     if not off.any():
         return True
     largest = max(float(np.abs(e).max()), float(np.abs(a).max()))
-    return (
-        size(off) <= SAME_ENLARGED * max(size(np.abs(e)), size(np.abs(a)))
-        and float(off.max()) <= LARGEST * largest
-    )
+    return size(off) <= SAME_ENLARGED * max(size(np.abs(e)), size(np.abs(a))) and float(off.max()) <= LARGEST * largest
 
 
 def _kind(array: Array) -> str:
     return {"f": "float", "c": "complex"}.get(array.dtype.kind, "whole")
 
 
-def places_of(
-    ours: Sequence[Sample], theirs: Sequence[Sample], fields: Mapping[str, str]
-) -> list[int | None]:
+def places_of(ours: Sequence[Sample], theirs: Sequence[Sample], fields: Mapping[str, str]) -> list[int | None]:
     """Return of each of the port's samples which of the reference's it is, None of one that it has not.
 
     Where samples repeat, the one in the same place is taken, else the first not yet taken.

@@ -90,18 +90,18 @@ class Problem:
     def closeness(self, guess: Guess) -> float:
         """Return that share, negative where a hypothesis makes the difference larger."""
         target = (self.expected, self.actual)[guess.side]
-        shares = [] if guess.gradient_only else [
-            _left(guess.found.value - target.value, self.actual.value - self.expected.value, target.value)
-        ]  # fmt: skip
+        shares = (
+            []
+            if guess.gradient_only
+            else [_left(guess.found.value - target.value, self.actual.value - self.expected.value, target.value)]
+        )
         one, other, found, wanted = (
             np.concatenate([gradient.reshape(-1) for gradient in loss.gradients] or [np.zeros(0)])
             for loss in (self.expected, self.actual, guess.found, target)
         )
         shares.append(
             _left(
-                float(np.linalg.norm(found - wanted)),
-                float(np.linalg.norm(other - one)),
-                float(np.linalg.norm(wanted)),
+                float(np.linalg.norm(found - wanted)), float(np.linalg.norm(other - one)), float(np.linalg.norm(wanted))
             )
         )
         return 1 - max(shares) if np.isfinite(shares).all() else -1e9
@@ -179,9 +179,7 @@ def _cross_entropy(output: Array, label: Array, gradient: Array) -> Iterator[Rec
     axes = [axis for axis in range(output.ndim) if output.size // output.shape[axis] == label.size]
     for axis in sorted(axes, key=lambda one: one != 1):
         order = [one for one in range(output.ndim) if one != axis]
-        logits, rows = (
-            np.transpose(one, (*order, axis)).reshape(-1, output.shape[axis]) for one in (output, gradient)
-        )
+        logits, rows = (np.transpose(one, (*order, axis)).reshape(-1, output.shape[axis]) for one in (output, gradient))
         labels = label.reshape(-1).astype(np.int64)
         yield from _normalized_elsewhere(output, label, gradient, axis)
         logs = log_softmax(logits)
@@ -193,8 +191,9 @@ def _cross_entropy(output: Array, label: Array, gradient: Array) -> Iterator[Rec
             if found is not None:
                 shape = [output.shape[one] for one in (*order, axis)]
                 fitted = found[2].reshape(shape).transpose(np.argsort((*order, axis)))
-                yield Recognized(family=f"cross entropy of {name}", knobs={**found[0], "axis": axis}, value=found[1],
-                                 gradient=fitted)  # fmt: skip
+                yield Recognized(
+                    family=f"cross entropy of {name}", knobs={**found[0], "axis": axis}, value=found[1], gradient=fitted
+                )
 
 
 def _normalized_elsewhere(output: Array, label: Array, gradient: Array, axis: int) -> Iterator[Recognized]:
@@ -203,9 +202,9 @@ def _normalized_elsewhere(output: Array, label: Array, gradient: Array, axis: in
     labels = np.expand_dims(label.reshape([size for at, size in enumerate(output.shape) if at != axis]), axis)
     if labels.min() < 0 or labels.max() >= classes:
         return
-    hot = (
-        labels == np.arange(classes).reshape([-1 if at == axis else 1 for at in range(output.ndim)])
-    ).astype(np.float64)
+    hot = (labels == np.arange(classes).reshape([-1 if at == axis else 1 for at in range(output.ndim)])).astype(
+        np.float64
+    )
     for other in range(output.ndim):
         if other == axis:
             continue
@@ -221,13 +220,15 @@ def _normalized_elsewhere(output: Array, label: Array, gradient: Array, axis: in
                 "scale": scale * label.size,
                 "axis": other,
             }
-            yield Recognized(family="cross entropy of logits", knobs=knobs, value=-scale * float((hot * logs).sum()),
-                             gradient=scale * slope)  # fmt: skip
+            yield Recognized(
+                family="cross entropy of logits",
+                knobs=knobs,
+                value=-scale * float((hot * logs).sum()),
+                gradient=scale * slope,
+            )
 
 
-def _weighted(
-    logs: Array, labels: Array, rows: Array, chances: Array
-) -> tuple[dict[str, Any], float, Array] | None:
+def _weighted(logs: Array, labels: Array, rows: Array, chances: Array) -> tuple[dict[str, Any], float, Array] | None:
     """Return the settings of a cross entropy that has a gradient, its value, and the fitted gradient.
 
     The settings are ``smoothing``, ``weights`` by label (their mean over the samples that count is 1), ``ignored`` labels
@@ -238,9 +239,7 @@ def _weighted(
     hard = chances.copy()
     hard[valid] -= np.eye(classes)[labels[valid]]
     sizes = np.linalg.norm(hard, axis=1)
-    zero = (np.abs(rows).max(axis=1) <= SAME_DOUBLE * np.abs(rows).max()) & (
-        sizes > SAME_SINGLE * sizes.max()
-    )
+    zero = (np.abs(rows).max(axis=1) <= SAME_DOUBLE * np.abs(rows).max()) & (sizes > SAME_SINGLE * sizes.max())
     ignored = {int(one) for one in labels[zero]} | {int(one) for one in labels[~valid]}
     counts = ~np.isin(labels, sorted(ignored))
     if not counts.any() or rows[~counts].any():
@@ -250,9 +249,7 @@ def _weighted(
     limit = REMAINDER * float(np.linalg.norm(given))
     # The loss is (1 - e) times that of the hard labels, and e times that of even ones.
     even = chances[counts] - 1 / classes
-    (one, other), *_ = np.linalg.lstsq(
-        np.stack([part.ravel(), even.ravel()], axis=1), given.ravel(), rcond=None
-    )
+    (one, other), *_ = np.linalg.lstsq(np.stack([part.ravel(), even.ravel()], axis=1), given.ravel(), rcond=None)
     fitted, weights, scale = one * part + other * even, dict[int, float](), float(one + other)
     value = float(one * picked.sum() - other * seen.mean(axis=1).sum())
     smoothing = float(other / scale) if scale and abs(other / scale) > SAME_SINGLE else 0.0
@@ -338,9 +335,7 @@ def _weighted_samples(
     if not told.any():
         return None
     own = np.where(told, (wanted[0] * dots[1][1] - wanted[1] * dots[0][1]) / np.where(told, square, 1.0), 0.0)
-    even = np.where(
-        told, (wanted[1] * dots[0][0] - wanted[0] * dots[0][1]) / np.where(told, square, 1.0), 0.0
-    )
+    even = np.where(told, (wanted[1] * dots[0][0] - wanted[0] * dots[0][1]) / np.where(told, square, 1.0), 0.0)
     smoothing = float(np.median((even / np.where(own + even, own + even, 1.0))[told]))
     mixed = (1 - smoothing) * one + smoothing * other
     factors = (mixed * given).sum(axis=1) / (mixed**2).sum(axis=1)
@@ -352,14 +347,7 @@ def _weighted_samples(
         return None
     scale = float(weights[soft.sum(axis=0) > 0].mean())
     value = -float((factors * (smooth * logs).sum(axis=1)).sum())
-    return (
-        _small(smoothing),
-        dict(enumerate((weights / (scale or 1.0)).tolist())),
-        "samples",
-        scale,
-        value,
-        fitted,
-    )
+    return (_small(smoothing), dict(enumerate((weights / (scale or 1.0)).tolist())), "samples", scale, value, fitted)
 
 
 def _small(share: float) -> float:
@@ -393,9 +381,11 @@ def _focal(output: Array, label: Array, gradient: Array) -> Iterator[Recognized]
         shape = (output.shape[0], *output.shape[2:], output.shape[1])
         alphas = {} if len(sizes) == 1 else {one: size / scale for one, size in sizes.items()}
         yield Recognized(
-            family="focal cross entropy", value=value, gradient=np.moveaxis(fitted.reshape(shape), -1, 1),
+            family="focal cross entropy",
+            value=value,
+            gradient=np.moveaxis(fitted.reshape(shape), -1, 1),
             knobs={"gamma": gamma, "alphas": alphas, "scale": scale * len(labels)},
-        )  # fmt: skip
+        )
         return
 
 
@@ -415,15 +405,29 @@ def _binary_focal(output: Array, target: Array, gradient: Array) -> Iterator[Rec
     gamma, sizes = found
     each = np.array([sizes[int(one)] for one in bits])
     yield Recognized(
-        family="binary focal loss", value=-float((each * (-np.expm1(logs)) ** gamma * logs).sum()),
+        family="binary focal loss",
+        value=-float((each * (-np.expm1(logs)) ** gamma * logs).sum()),
         gradient=(each * _slope(logs, gamma) * hard).reshape(output.shape),
-        knobs={"gamma": gamma, "gamma_neg": gamma, "alpha": sizes[1] / (sizes[0] + sizes[1]), "scale": (sizes[0] + sizes[1]) * len(x)},
-    )  # fmt: skip
+        knobs={
+            "gamma": gamma,
+            "gamma_neg": gamma,
+            "alpha": sizes[1] / (sizes[0] + sizes[1]),
+            "scale": (sizes[0] + sizes[1]) * len(x),
+        },
+    )
 
 
 def _asymmetric(output: Array, bits: Array, factors: Array, logs: Array, hard: Array) -> Iterator[Recognized]:
     """Recognize a focal loss of yes and no with a focus of its own for each."""
-    parts = [(bits == kind, _focus(factors[bits == kind], logs[bits == kind], bits[bits == kind], np.abs(hard[bits == kind]), plain=True)) for kind in (0, 1)]  # fmt: skip
+    parts = [
+        (
+            bits == kind,
+            _focus(
+                factors[bits == kind], logs[bits == kind], bits[bits == kind], np.abs(hard[bits == kind]), plain=True
+            ),
+        )
+        for kind in (0, 1)
+    ]
     value, fitted, known = 0.0, np.zeros(len(bits)), []
     for at, found in parts:
         if found is None:
@@ -436,9 +440,16 @@ def _asymmetric(output: Array, bits: Array, factors: Array, logs: Array, hard: A
         return  # a plain one, with weights
     total = known[0][1] + known[1][1]
     yield Recognized(
-        family="binary focal loss", value=value, gradient=fitted.reshape(output.shape),
-        knobs={"gamma": known[1][0], "gamma_neg": known[0][0], "alpha": known[1][1] / total, "scale": total * len(bits)},
-    )  # fmt: skip
+        family="binary focal loss",
+        value=value,
+        gradient=fitted.reshape(output.shape),
+        knobs={
+            "gamma": known[1][0],
+            "gamma_neg": known[0][0],
+            "alpha": known[1][1] / total,
+            "scale": total * len(bits),
+        },
+    )
 
 
 def _slope(logs: Array, gamma: float) -> Array:
@@ -470,16 +481,10 @@ def _focus(
     low, high = float(grid[max(at - 1, 0)]), float(grid[min(at + 1, len(grid) - 1)])
     for _ in range(60):
         third = (high - low) / 3
-        low, high = (
-            (low, high - third) if fit(low + third)[0] <= fit(high - third)[0] else (low + third, high)
-        )
+        low, high = (low, high - third) if fit(low + third)[0] <= fit(high - third)[0] else (low + third, high)
     gamma = (low + high) / 2
     short = float(f"{gamma:.4g}")
-    gamma = (
-        short
-        if fit(short)[0] <= 4 * fit(gamma)[0] + NOISE * float(((factors * weights) ** 2).sum())
-        else gamma
-    )
+    gamma = short if fit(short)[0] <= 4 * fit(gamma)[0] + NOISE * float(((factors * weights) ** 2).sum()) else gamma
     left, sizes = fit(gamma)
     if (
         left > REMAINDER**2 * float(((factors * weights) ** 2).sum())
@@ -506,8 +511,12 @@ def _binary(output: Array, target: Array, gradient: Array) -> Iterator[Recognize
         fitted = (basis @ [one, other]).reshape(gradient.shape)
         if other and np.linalg.norm(fitted - gradient) <= REMAINDER * np.linalg.norm(gradient):
             value = -float((one * target * logs[0] + other * (1 - target) * logs[1]).sum())
-            yield Recognized(family=f"binary cross entropy of {name}", value=value, gradient=fitted,
-                             knobs={"scale": float(other), "pos_weight": float(one / other)})  # fmt: skip
+            yield Recognized(
+                family=f"binary cross entropy of {name}",
+                value=value,
+                gradient=fitted,
+                knobs={"scale": float(other), "pos_weight": float(one / other)},
+            )
 
 
 def _regression(output: Array, target: Array, gradient: Array) -> Iterator[Recognized]:
@@ -520,13 +529,20 @@ def _regression(output: Array, target: Array, gradient: Array) -> Iterator[Recog
     beta = _knee(apart, gradient)
     if beta is not None:
         inside = np.abs(apart) < beta
-        forms.append(("Huber", {"beta": beta}, np.where(inside, apart / beta, np.sign(apart)),
-                      np.where(inside, apart**2 / (2 * beta), np.abs(apart) - beta / 2)))  # fmt: skip
+        forms.append(
+            (
+                "Huber",
+                {"beta": beta},
+                np.where(inside, apart / beta, np.sign(apart)),
+                np.where(inside, apart**2 / (2 * beta), np.abs(apart) - beta / 2),
+            )
+        )
     for name, knobs, slope, height in forms:
         scale = float((slope * gradient).sum() / max(float((slope**2).sum()), TINY))
         if scale and np.linalg.norm(scale * slope - gradient) <= REMAINDER * np.linalg.norm(gradient):
-            yield Recognized(family=name, knobs={**knobs, "scale": scale}, value=float(scale * height.sum()),
-                             gradient=scale * slope)  # fmt: skip
+            yield Recognized(
+                family=name, knobs={**knobs, "scale": scale}, value=float(scale * height.sum()), gradient=scale * slope
+            )
 
 
 def _knee(apart: Array, gradient: Array) -> float | None:
@@ -551,13 +567,21 @@ def _divergence(output: Array, target: Array, gradient: Array) -> Iterator[Recog
     forms: list[tuple[str, Array, float]] = [
         ("soft cross entropy of logits", chances * total - target, -float((target * logs).sum())),
         ("Kullback-Leibler of logits", chances * total - target, entropy - float((target * logs).sum())),
-        ("reversed Kullback-Leibler of logits", chances * (gap - (chances * gap).sum(axis=1, keepdims=True)),
-         float((chances * gap).sum())),
+        (
+            "reversed Kullback-Leibler of logits",
+            chances * (gap - (chances * gap).sum(axis=1, keepdims=True)),
+            float((chances * gap).sum()),
+        ),
         ("Kullback-Leibler of log-probabilities", -target, entropy - float((target * output).sum())),
-    ]  # fmt: skip
+    ]
     if output.max() <= 0:
-        forms.append(("reversed Kullback-Leibler of log-probabilities", np.exp(output) * (output - wanted + 1),
-                      float((np.exp(output) * (output - wanted)).sum())))  # fmt: skip
+        forms.append(
+            (
+                "reversed Kullback-Leibler of log-probabilities",
+                np.exp(output) * (output - wanted + 1),
+                float((np.exp(output) * (output - wanted)).sum()),
+            )
+        )
     plain = {"smoothing": 0.0, "weights": {}, "form": ""}
     found = False
     for name, slope, height in forms:
@@ -573,9 +597,16 @@ def _divergence(output: Array, target: Array, gradient: Array) -> Iterator[Recog
             shape = (output.shape[0], *output.shape[2:], output.shape[1])
             alike = np.ptp(list(weights.values())) <= ROUGH
             yield Recognized(
-                family="soft cross entropy of logits", value=value, gradient=np.moveaxis(fitted.reshape(shape), -1, 1),
-                knobs={"smoothing": smoothing, "weights": {} if alike else weights, "form": "" if alike else form, "scale": scale},
-            )  # fmt: skip
+                family="soft cross entropy of logits",
+                value=value,
+                gradient=np.moveaxis(fitted.reshape(shape), -1, 1),
+                knobs={
+                    "smoothing": smoothing,
+                    "weights": {} if alike else weights,
+                    "form": "" if alike else form,
+                    "scale": scale,
+                },
+            )
 
 
 # Losses with a setting of their own (a margin, a focus), recognized by value and gradient, and the setting that differs.
@@ -651,8 +682,11 @@ def _guess(ours: _Known, theirs: _Known) -> Guess | None:
     names = ours.family.name, theirs.family.name
     code = "output-order" if names[0].partition(" (")[0] == names[1].partition(" (")[0] else "loss-type"
     code = "missing-log" if names == (_focal_name, _probability_name) and not ours.knob else code
-    return made(code, f"the port's loss is {_named(theirs)}, the reference's {_named(ours)}",
-                f"use the loss of the reference: {_named(ours)}")  # fmt: skip
+    return made(
+        code,
+        f"the port's loss is {_named(theirs)}, the reference's {_named(ours)}",
+        f"use the loss of the reference: {_named(ours)}",
+    )
 
 
 def _named(known: _Known) -> str:
@@ -675,9 +709,7 @@ def _same(one: Evaluated, other: Evaluated) -> bool:
     if abs(one.value - other.value) > FITS * max(abs(other.value), NOISE):
         return False
     size = np.sqrt(sum(float((gradient**2).sum()) for gradient in other.gradients))
-    apart = np.sqrt(
-        sum(float(((a - b) ** 2).sum()) for a, b in zip(one.gradients, other.gradients, strict=True))
-    )
+    apart = np.sqrt(sum(float(((a - b) ** 2).sum()) for a, b in zip(one.gradients, other.gradients, strict=True)))
     return bool(size > 0 and apart <= FITS * size)
 
 
@@ -759,10 +791,7 @@ def _triplets() -> Iterator[Family]:
     def squared(one: Any, other: Any) -> Any:
         return ((one - other) ** 2).sum(1)
 
-    for name, far in (
-        ("the triplet margin loss", distance),
-        ("the triplet margin loss of squared distances", squared),
-    ):
+    for name, far in (("the triplet margin loss", distance), ("the triplet margin loss of squared distances", squared)):
         for order in permutations(range(3)):
             words = ", ".join(f"output {one}" for one in order)
 
@@ -778,9 +807,7 @@ def _pairs() -> Iterator[Family]:
 
     def cosine(given: Any, labels: Any, margin: float) -> Any:
         one, other = given
-        return functional.cosine_embedding_loss(
-            one, other, labels.reshape(-1), margin=margin, reduction="none"
-        )
+        return functional.cosine_embedding_loss(one, other, labels.reshape(-1), margin=margin, reduction="none")
 
     def ranking(given: Any, labels: Any, margin: float) -> Any:
         signs = labels.reshape(-1)
@@ -812,16 +839,10 @@ def _of_classes(classes: int) -> Iterator[Family]:
     for power in (1, 2):
 
         def hinge(given: Any, labels: Any, margin: float, power: int = power) -> Any:
-            return functional.multi_margin_loss(
-                given[0], labels.long(), p=power, margin=margin, reduction="none"
-            )
+            return functional.multi_margin_loss(given[0], labels.long(), p=power, margin=margin, reduction="none")
 
         yield Family(
-            name=f"the multi margin loss of power {power}",
-            make=hinge,
-            knob="margin",
-            code="margin",
-            usual=_MARGINS,
+            name=f"the multi margin loss of power {power}", make=hinge, knob="margin", code="margin", usual=_MARGINS
         )
 
 
@@ -833,9 +854,7 @@ def _of_targets(labels: Array) -> Iterator[Family]:
         def hinge(given: Any, signs: Any, margin: float) -> Any:
             return functional.hinge_embedding_loss(given[0], signs, margin=margin, reduction="none")
 
-        yield Family(
-            name="the hinge embedding loss", make=hinge, knob="margin", code="margin", usual=_MARGINS
-        )
+        yield Family(name="the hinge embedding loss", make=hinge, knob="margin", code="margin", usual=_MARGINS)
     if labels.min() < 0 or labels.max() > 1:
         return
 
@@ -856,11 +875,7 @@ def _of_targets(labels: Array) -> Iterator[Family]:
             return focused(given, bits, alpha, gamma)
 
         yield Family(
-            name=f"the focal loss of alpha {alpha:g}",
-            make=of_gamma,
-            knob="gamma",
-            code="focal-gamma",
-            usual=_FOCI,
+            name=f"the focal loss of alpha {alpha:g}", make=of_gamma, knob="gamma", code="focal-gamma", usual=_FOCI
         )
     for gamma in _FOCI[:-1]:
 
@@ -869,12 +884,6 @@ def _of_targets(labels: Array) -> Iterator[Family]:
 
         shares = (0.0, 0.25, 0.5, 0.75, 1.0)
         yield Family(
-            name=f"the focal loss of gamma {gamma:g}",
-            make=of_alpha,
-            knob="alpha",
-            code="focal-alpha",
-            usual=shares,
+            name=f"the focal loss of gamma {gamma:g}", make=of_alpha, knob="alpha", code="focal-alpha", usual=shares
         )
-    yield Family(
-        name="the Dice loss", make=dice, knob="smoothing constant", code="smoothing-constant", usual=_SMOOTH
-    )
+    yield Family(name="the Dice loss", make=dice, knob="smoothing constant", code="smoothing-constant", usual=_SMOOTH)

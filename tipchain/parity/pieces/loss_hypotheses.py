@@ -33,10 +33,12 @@ def factors(problem: Problem) -> Iterator[Guess]:
         return
     code, words = _meaning(problem, factor)
     yield Guess(
-        code=code, message=f"the port's loss is {factor:.6g} times the reference's{words}",
+        code=code,
+        message=f"the port's loss is {factor:.6g} times the reference's{words}",
         fix=_reduction_fix(words) if code == "reduction" else f"multiply the port's loss by {1 / factor:.6g}",
-        evidence="the reference's loss times this factor is the port's", found=problem.expected.scaled(factor),
-    )  # fmt: skip
+        evidence="the reference's loss times this factor is the port's",
+        found=problem.expected.scaled(factor),
+    )
 
 
 def _reduction_fix(words: str) -> str:
@@ -79,11 +81,7 @@ def _counts(problem: Problem) -> dict[str, int]:
     shape = next((one.shape for one in problem.outputs if one.ndim), (1,))
     found = {"samples": shape[0], "elements": int(np.prod(shape))}
     if len(shape) > 1:
-        found |= {
-            "classes": shape[1],
-            "entries of the last axis": shape[-1],
-            "places": int(np.prod(shape)) // shape[1],
-        }
+        found |= {"classes": shape[1], "entries of the last axis": shape[-1], "places": int(np.prod(shape)) // shape[1]}
     for labels in problem.targets[:1]:
         found["labels"] = labels.size
         if labels.dtype.kind in "iub":
@@ -114,9 +112,12 @@ def functions(problem: Problem) -> Iterator[Guess]:
             if isinstance(value, float) and isinstance(factor, float):
                 gradients = problem.expected.scaled(factor).gradients
                 yield Guess(
-                    code=code, message=f"the port's loss {words}", fix="take the same function of the mean as the reference does",
-                    evidence="this function of the reference's loss is the port's", found=Evaluated(value=value, gradients=gradients),
-                )  # fmt: skip
+                    code=code,
+                    message=f"the port's loss {words}",
+                    fix="take the same function of the mean as the reference does",
+                    evidence="this function of the reference's loss is the port's",
+                    found=Evaluated(value=value, gradients=gradients),
+                )
 
 
 def terms(problem: Problem) -> Iterator[Guess]:
@@ -135,15 +136,16 @@ def _constants(problem: Problem) -> Iterator[Guess]:
     expected, actual = problem.expected, problem.actual
     gap = actual.value - expected.value
     if not _flat(actual).any() and _flat(expected).any():
-        found = Evaluated(
-            value=expected.value, gradients=tuple(np.zeros_like(one) for one in expected.gradients)
-        )
+        found = Evaluated(value=expected.value, gradients=tuple(np.zeros_like(one) for one in expected.gradients))
         alone = abs(gap) > SAME_SINGLE * abs(expected.value)
         yield Guess(
-            code="cut-gradient", message="the port's loss has no gradient with respect to the outputs",
+            code="cut-gradient",
+            message="the port's loss has no gradient with respect to the outputs",
             fix="compute the loss from the output tensors themselves: no detach(), numpy() or stop_gradient",
-            evidence="the reference's value without its gradient is the port's", found=found, gradient_only=alone,
-        )  # fmt: skip
+            evidence="the reference's value without its gradient is the port's",
+            found=found,
+            gradient_only=alone,
+        )
     if gap:
         more = "adds" if gap > 0 else "lacks"
         yield Guess(
@@ -153,7 +155,7 @@ def _constants(problem: Problem) -> Iterator[Guess]:
             fix=f"{'leave out' if gap > 0 else 'add'} the term",
             evidence="the reference's loss with this constant is the port's",
             found=Evaluated(value=actual.value, gradients=expected.gradients),
-        )  # fmt: skip
+        )
 
 
 def _weights_of_outputs(problem: Problem) -> Iterator[Guess]:
@@ -172,9 +174,7 @@ def _weights_of_outputs(problem: Problem) -> Iterator[Guess]:
         if abs(factor - 1) > SAME_SINGLE:
             codes.add("missing-term" if not factor else "term-weight")
             words.append(
-                f"does not use output {number}"
-                if not factor
-                else f"weighs output {number} {factor:.6g} times as much"
+                f"does not use output {number}" if not factor else f"weighs output {number} {factor:.6g} times as much"
             )
     if (
         words
@@ -182,18 +182,22 @@ def _weights_of_outputs(problem: Problem) -> Iterator[Guess]:
         and abs(problem.actual.value - problem.expected.value) <= SAME_SINGLE * abs(problem.expected.value)
     ):
         yield Guess(
-            code="cut-gradient", message=f"the port's loss has the reference's value, but its gradient {' and '.join(words)}",
+            code="cut-gradient",
+            message=f"the port's loss has the reference's value, but its gradient {' and '.join(words)}",
             fix="compute this part from the output tensor itself: no detach(), numpy() or stop_gradient",
             evidence="the reference's value with the gradient of the other outputs is the port's",
-            found=Evaluated(value=problem.expected.value, gradients=tuple(found)), gradient_only=True,
-        )  # fmt: skip
+            found=Evaluated(value=problem.expected.value, gradients=tuple(found)),
+            gradient_only=True,
+        )
     elif words:
         yield Guess(
             code="missing-term" if "missing-term" in codes else "term-weight",
-            message=f"the port's loss {' and '.join(words)}", fix="weigh the outputs' losses as the reference does",
+            message=f"the port's loss {' and '.join(words)}",
+            fix="weigh the outputs' losses as the reference does",
             evidence="the reference's gradient with these weights of outputs is the port's",
-            found=Evaluated(value=problem.actual.value, gradients=tuple(found)), gradient_only=True,
-        )  # fmt: skip
+            found=Evaluated(value=problem.actual.value, gradients=tuple(found)),
+            gradient_only=True,
+        )
 
 
 def _lacking(problem: Problem, pairs: list[tuple[Array, Array]]) -> Iterator[Guess]:
@@ -202,10 +206,13 @@ def _lacking(problem: Problem, pairs: list[tuple[Array, Array]]) -> Iterator[Gue
     if extra:
         gradients = tuple(other if number in extra else one for number, (one, other) in enumerate(pairs))
         yield Guess(
-            code="extra-term", message=f"the port's loss uses output {extra[0]}, the reference's does not",
-            fix="leave this output out of the loss", evidence="the other outputs' gradients are the reference's",
-            found=Evaluated(value=problem.actual.value, gradients=gradients), gradient_only=True,
-        )  # fmt: skip
+            code="extra-term",
+            message=f"the port's loss uses output {extra[0]}, the reference's does not",
+            fix="leave this output out of the loss",
+            evidence="the other outputs' gradients are the reference's",
+            found=Evaluated(value=problem.actual.value, gradients=gradients),
+            gradient_only=True,
+        )
 
 
 def _penalties(problem: Problem, number: int, output: Array, gap: Array) -> Iterator[Guess]:
@@ -234,7 +241,7 @@ def _penalties(problem: Problem, number: int, output: Array, gap: Array) -> Iter
             fix=f"{'leave out' if extra else 'add'} the term",
             evidence="the reference's loss with this term is the port's",
             found=Evaluated(value=problem.expected.value + share * height, gradients=tuple(gradients)),
-        )  # fmt: skip
+        )
 
 
 def _flat(loss: Evaluated) -> Array:
@@ -245,23 +252,34 @@ def _flat(loss: Evaluated) -> Array:
 
 
 CODES: Mapping[str, str] = {
-    "axis": "axis", "ignored": "ignore-index", "weights": "class-weights", "pos_weight": "pos-weight", "beta": "beta",
-    "smoothing": "label-smoothing", "form": "weight-form", "gamma": "focal-gamma", "gamma_neg": "focal-gamma", "alpha": "focal-alpha", "alphas": "focal-alpha",
-}  # fmt: skip
+    "axis": "axis",
+    "ignored": "ignore-index",
+    "weights": "class-weights",
+    "pos_weight": "pos-weight",
+    "beta": "beta",
+    "smoothing": "label-smoothing",
+    "form": "weight-form",
+    "gamma": "focal-gamma",
+    "gamma_neg": "focal-gamma",
+    "alpha": "focal-alpha",
+    "alphas": "focal-alpha",
+}
 """What is told first where several differ: an ignored class changes the mean's divisor too."""
 FIXES: Mapping[str, str] = {
-    "axis": "take softmax over axis {0}, that of the classes", "weights": "pass the reference's weight=", "pos_weight": "pass pos_weight={0:.5g}",
+    "axis": "take softmax over axis {0}, that of the classes",
+    "weights": "pass the reference's weight=",
+    "pos_weight": "pass pos_weight={0:.5g}",
     "beta": "pass beta={0:.5g} (delta=; Paddle's smooth_l1_loss is beta times as large as torch's)",
-    "smoothing": "pass label_smoothing={0:.5g}", "gamma": "pass gamma={0:.5g}", "gamma_neg": "pass gamma={0:.5g} for negative labels", "alpha": "pass alpha={0:.5g}",
+    "smoothing": "pass label_smoothing={0:.5g}",
+    "gamma": "pass gamma={0:.5g}",
+    "gamma_neg": "pass gamma={0:.5g} for negative labels",
+    "alpha": "pass alpha={0:.5g}",
     "alphas": "pass the reference's alpha of each class",
     "form": "weigh each class's term before they are summed: -(weight * soft * log_softmax(x)).sum(1), over the sum of the labels' weights",
-}  # fmt: skip
+}
 
 
-FOCAL = (
-    {"cross entropy of logits", "focal cross entropy"},
-    {"binary cross entropy of logits", "binary focal loss"},
-)
+FOCAL = ({"cross entropy of logits", "focal cross entropy"}, {"binary cross entropy of logits", "binary focal loss"})
 """Families of which the second is the first with a focus."""
 
 
@@ -284,9 +302,10 @@ def _recognized(loss: Evaluated, output: Array, labels: Array, gradient: Array) 
     """Return the formulas that give a side's gradient and its value too."""
     single = len(loss.gradients) == 1
     return [
-        one for one in recognize(output, labels, gradient)
+        one
+        for one in recognize(output, labels, gradient)
         if not single or abs(one.value - loss.value) <= REMAINDER * abs(loss.value)
-    ]  # fmt: skip
+    ]
 
 
 def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) -> Guess | None:
@@ -297,17 +316,13 @@ def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) 
 
     def made(code: str, message: str, fix: str) -> Guess:
         evidence = f"both losses are recognized ({ours.family}; {theirs.family}), and the reference's with this change is the port's"
-        return Guess(
-            code=code, message=message, fix=fix, evidence=evidence, found=found, gradient_only=not single
-        )
+        return Guess(code=code, message=message, fix=fix, evidence=evidence, found=found, gradient_only=not single)
 
     if ours.family != theirs.family:
         return made(*_other_family(ours, theirs))
     for knob, code in CODES.items():
         if _differs(ours.knobs.get(knob), theirs.knobs.get(knob)):
-            return made(
-                code, _words(knob, ours.knobs[knob], theirs.knobs[knob]), _setting_fix(knob, ours.knobs[knob])
-            )
+            return made(code, _words(knob, ours.knobs[knob], theirs.knobs[knob]), _setting_fix(knob, ours.knobs[knob]))
     weighted = ours.knobs.get("weights")
     if weighted and abs(theirs.knobs["scale"] - ours.knobs["scale"]) > REMAINDER:
         words = (
@@ -322,8 +337,11 @@ def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) 
         and abs(sizes[0] - sizes[1]) > REMAINDER
     ):
         # A mean of samples times a factor of at most 1, as alpha is; whole multiples are other reductions.
-        return made("focal-alpha", f"the port's focal loss has a factor (alpha) of {sizes[0]:.5g}, the reference's of {sizes[1]:.5g}",
-                    f"pass alpha={sizes[1]:.5g}")  # fmt: skip
+        return made(
+            "focal-alpha",
+            f"the port's focal loss has a factor (alpha) of {sizes[0]:.5g}, the reference's of {sizes[1]:.5g}",
+            f"pass alpha={sizes[1]:.5g}",
+        )
     beta, scales = ours.knobs.get("beta"), (ours.knobs["scale"], theirs.knobs["scale"])
     if beta and abs(scales[1] / scales[0] / beta - 1) < REMAINDER and abs(beta - 1) > REMAINDER:
         words = f"the port's loss is Huber's, {beta:.6g} times the reference's smooth L1: beta times as large"
@@ -335,9 +353,7 @@ def _other_family(ours: Recognized, theirs: Recognized) -> tuple[str, str, str]:
     """Return slug, words and fix of losses of different families."""
     if {ours.family, theirs.family} in FOCAL:
         expected, actual = (one.knobs.get("gamma", 0.0) for one in (ours, theirs))
-        words = (
-            f"the port's gamma is {actual:.5g}, the reference's {expected:.5g} (0 is a plain cross entropy)"
-        )
+        words = f"the port's gamma is {actual:.5g}, the reference's {expected:.5g} (0 is a plain cross entropy)"
         return "focal-gamma", words, f"pass gamma={expected:.5g}"
     words = f"the port's loss is {theirs.family}, the reference's {ours.family}"
     return _family_code(ours.family, theirs.family), words, f"use the loss of the reference: {ours.family}"
@@ -346,9 +362,7 @@ def _other_family(ours: Recognized, theirs: Recognized) -> tuple[str, str, str]:
 def _setting_fix(knob: str, expected: Any) -> str:
     if knob == "ignored":
         return (
-            f"pass ignore_index={expected[0]}"
-            if len(expected) == 1
-            else "ignore the labels that the reference ignores"
+            f"pass ignore_index={expected[0]}" if len(expected) == 1 else "ignore the labels that the reference ignores"
         )
     return FIXES[knob].format(expected)
 
@@ -380,7 +394,9 @@ def _words(knob: str, expected: Any, actual: Any) -> str:
             forms = {"": "alike", "terms": "each class's term", "samples": "each sample's whole loss"}
             return f"the port's weights multiply {forms[actual]}, the reference's {forms[expected]}: with soft or smoothed labels these differ"
         case "alphas":
-            return f"the port's alpha is, by class, {_weights(actual)}, the reference's {_weights(expected)} (means are 1)"
+            return (
+                f"the port's alpha is, by class, {_weights(actual)}, the reference's {_weights(expected)} (means are 1)"
+            )
         case "weights":
             return f"the port weighs classes {_weights(actual)}, the reference {_weights(expected)} (means are 1)"
         case _:
@@ -396,9 +412,7 @@ def _weights(weights: Mapping[int, float]) -> str:
     if not weights:
         return "equally"
     shown = list(weights.items())[:6]
-    return ", ".join(f"{label}: {one:.4g}" for label, one in shown) + (
-        ", …" if len(weights) > len(shown) else ""
-    )
+    return ", ".join(f"{label}: {one:.4g}" for label, one in shown) + (", …" if len(weights) > len(shown) else "")
 
 
 # Hypotheses about two losses by running one of them on changed outputs or labels.
@@ -441,18 +455,16 @@ def _steps(problem: Problem) -> Iterator[Guess]:
                 continue
             extra = side == 1
             code = f"{step.code}-twice" if extra else f"missing-{step.code}"
-            what = (
-                "applies {} once more than the reference"
-                if extra
-                else "does not apply {}, the reference does"
-            )
+            what = "applies {} once more than the reference" if extra else "does not apply {}, the reference does"
             yield Guess(
-                code=code, side=side, found=found,
+                code=code,
+                side=side,
+                found=found,
                 message=f"the port {what.format(f'{step.name} to the outputs')}",
                 fix=f"{'leave out' if extra else 'apply'} {step.name} before the loss"
                 + (": it takes logits" if extra and "log" not in step.code else ""),
                 evidence=f"the {WHO[1 - side]}'s loss of {step.name}(outputs) is the {WHO[side]}'s",
-            )  # fmt: skip
+            )
 
 
 def _stepped(problem: Problem, step: _Step, side: int) -> Evaluated | None:
@@ -512,8 +524,14 @@ def _labels(problem: Problem) -> Iterator[Guess]:
             for side in (1, 0):
                 found = problem.run(1 - side, problem.outputs, given)
                 if found is not None:
-                    yield Guess(code=code, message=f"the {WHO[side]}'s loss {words}{which}", fix=fix, side=side, found=found,
-                                evidence=f"the {WHO[1 - side]}'s loss of such labels is the {WHO[side]}'s")  # fmt: skip
+                    yield Guess(
+                        code=code,
+                        message=f"the {WHO[side]}'s loss {words}{which}",
+                        fix=fix,
+                        side=side,
+                        found=found,
+                        evidence=f"the {WHO[1 - side]}'s loss of such labels is the {WHO[side]}'s",
+                    )
 
 
 def _changed(problem: Problem, labels: Array) -> Iterator[tuple[str, str, str, Array]]:
@@ -571,12 +589,7 @@ def _transformed(labels: Array) -> Iterator[tuple[str, str, str, Array]]:
             ),
         ):
             if np.isfinite(changed).all():
-                yield (
-                    "label-form",
-                    f"takes {name} labels",
-                    "give the loss the labels as the reference does",
-                    changed,
-                )
+                yield ("label-form", f"takes {name} labels", "give the loss the labels as the reference does", changed)
 
 
 def _ignored(problem: Problem) -> Iterator[Guess]:
@@ -598,16 +611,15 @@ def _ignored(problem: Problem) -> Iterator[Guess]:
                 _spread(gradient, keep, output)
                 for gradient, output in zip(found.gradients, problem.outputs, strict=True)
             )
-            for share, words in (
-                (1.0, ""),
-                (float(keep.mean()), ", but divides by the number of all samples"),
-            ):
+            for share, words in ((1.0, ""), (float(keep.mean()), ", but divides by the number of all samples")):
                 yield Guess(
-                    code="ignore-index", side=side, found=Evaluated(value=found.value, gradients=full).scaled(share),
+                    code="ignore-index",
+                    side=side,
+                    found=Evaluated(value=found.value, gradients=full).scaled(share),
                     message=f"the {WHO[side]} ignores samples of label {label}{words}, the {WHO[1 - side]} does not",
                     fix=f"{'leave out' if side else 'pass'} ignore_index={label}",
                     evidence=f"the {WHO[1 - side]}'s loss without these samples is the {WHO[side]}'s",
-                )  # fmt: skip
+                )
 
 
 def _spread(gradient: Array, keep: Array, output: Array) -> Array:
@@ -622,9 +634,7 @@ def _temperatures(problem: Problem) -> Iterator[Guess]:
 
     def scaled(factor: float) -> Evaluated | None:
         if factor not in known:
-            moved: Sequence[Array] = [
-                one * factor if one.dtype.kind == "f" else one for one in problem.outputs
-            ]
+            moved: Sequence[Array] = [one * factor if one.dtype.kind == "f" else one for one in problem.outputs]
             found = problem.run(0, moved, problem.labels)
             known[factor] = found and Evaluated(
                 value=found.value, gradients=tuple(one * factor for one in found.gradients)
@@ -646,11 +656,12 @@ def _temperature(factor: float, power: int, found: Evaluated) -> Guess:
     who, whom, by = ("port", "reference", 1 / factor) if factor < 1 else ("reference", "port", factor)
     words = f", and the port's loss is {factor**-power:.6g} times as large" if power else ""
     return Guess(
-        code="temperature", found=found.scaled(factor**-power),
+        code="temperature",
+        found=found.scaled(factor**-power),
         message=f"the {who} divides the outputs by {by:.6g}, the {whom} does not{words}",
         fix=f"{'leave out the division' if who == 'port' else 'divide the outputs'} by {by:.6g}",
         evidence=f"the reference's loss of outputs times {factor:.6g} is the port's",
-    )  # fmt: skip
+    )
 
 
 def _share(problem: Problem, guess: Guess | None) -> float:

@@ -37,9 +37,14 @@ LOSS = "loss"
 
 
 def cause_in_code(
-    sides: tuple[LiveSide, LiveSide], losses: tuple[Loss, Loss], outputs: tuple[Any, Any], labels: Any,
-    links: Sequence[tuple[int, int]], opened: Callable[[Any], Any], seed: int,
-) -> Diagnosis | None:  # fmt: skip
+    sides: tuple[LiveSide, LiveSide],
+    losses: tuple[Loss, Loss],
+    outputs: tuple[Any, Any],
+    labels: Any,
+    links: Sequence[tuple[int, int]],
+    opened: Callable[[Any], Any],
+    seed: int,
+) -> Diagnosis | None:
     """Return what the code of the port's loss does otherwise than the reference's; None if that is not found.
 
     Both are taken as models of two inputs, the output and the labels, and diagnosed as such, in value and gradient.
@@ -56,13 +61,20 @@ def cause_in_code(
     calls, inputs = zip(*(_called(output, labels) for output in outputs), strict=True)
 
     def build(backward: bool) -> Piece:
-        layers = [
-            _as_layer(side, in_double(side, loss), opened) for side, loss in zip(sides, losses, strict=True)
-        ]
+        layers = [_as_layer(side, in_double(side, loss), opened) for side, loss in zip(sides, losses, strict=True)]
         return Piece(
-            sides=sides, calls=(calls[0], calls[1]), layers=(layers[0], layers[1]), inputs=(inputs[0], inputs[1]),
-            backward=backward, consumer=None, atomic=frozenset(), seed=seed, paths=(LOSS, LOSS), links=tuple(links), loss=True,
-        )  # fmt: skip
+            sides=sides,
+            calls=(calls[0], calls[1]),
+            layers=(layers[0], layers[1]),
+            inputs=(inputs[0], inputs[1]),
+            backward=backward,
+            consumer=None,
+            atomic=frozenset(),
+            seed=seed,
+            paths=(LOSS, LOSS),
+            links=tuple(links),
+            loss=True,
+        )
 
     try:
         return diagnose_loss(build)
@@ -74,9 +86,16 @@ def _called(output: Any, labels: Any) -> tuple[Call, tuple[Array, ...]]:
     """Return a call with an output and labels, and the arrays in them."""
     arguments, arrays, names = take_out(((output, labels), {}), lambda one: isinstance(one, np.ndarray))
     call = Call(
-        number=0, path=LOSS, type=LOSS, layer=None, turn=0, parent=None, arguments=arguments, inputs=(),
+        number=0,
+        path=LOSS,
+        type=LOSS,
+        layer=None,
+        turn=0,
+        parent=None,
+        arguments=arguments,
+        inputs=(),
         input_names=tuple(names),
-    )  # fmt: skip
+    )
     return call, tuple(arrays)
 
 
@@ -102,12 +121,7 @@ def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
     """Return what explains the difference of two losses; one of code ``unknown`` where nothing reaches 99 %."""
     best: tuple[float, Guess] | None = None
     for guess in chain(
-        settings(problem),
-        factors(problem),
-        functions(problem),
-        families(problem),
-        reruns(problem),
-        terms(problem),
+        settings(problem), factors(problem), functions(problem), families(problem), reruns(problem), terms(problem)
     ):
         share = problem.explained(guess)
         if share >= WHOLE:
@@ -120,9 +134,8 @@ def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
 
 
 def ignored_only(
-    expected: Evaluated, outputs: Sequence[Array], labels: Any,
-    port: Callable[[Sequence[Array], Any], Evaluated | None],
-) -> Diagnosis | None:  # fmt: skip
+    expected: Evaluated, outputs: Sequence[Array], labels: Any, port: Callable[[Sequence[Array], Any], Evaluated | None]
+) -> Diagnosis | None:
     """Return the diagnosis of a port that cannot take a label which the reference ignores, None if that is not why."""
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.ndim < 1:
         return None
@@ -134,11 +147,13 @@ def ignored_only(
         if found is None or abs(found.value - expected.value) > SAME_SINGLE * abs(expected.value):
             continue
         return Diagnosis(
-            code="ignore-index", port_path=LOSS,
+            code="ignore-index",
+            port_path=LOSS,
             message=f"the reference ignores samples of label {label}, the port's loss cannot take them",
             evidence=f"without these samples the port's loss is {found.value:.9g}, the reference's {expected.value:.9g}",
-            explained=1.0, fix=f"pass ignore_index={label}",
-        )  # fmt: skip
+            explained=1.0,
+            fix=f"pass ignore_index={label}",
+        )
     return None
 
 
@@ -152,9 +167,7 @@ def clamped(problem: Problem) -> bool:
         if all(np.array_equal(one, other) for one, other in zip(moved, problem.outputs, strict=True)):
             return False
         found = problem.run(0, moved, problem.labels)
-        if found is not None and abs(found.value - problem.actual.value) <= SAME_SINGLE * abs(
-            problem.actual.value
-        ):
+        if found is not None and abs(found.value - problem.actual.value) <= SAME_SINGLE * abs(problem.actual.value):
             return True
     return False
 
@@ -162,9 +175,13 @@ def clamped(problem: Problem) -> bool:
 def _told(guess: Guess, explained: float) -> Diagnosis:
     what = "gradient's difference" if guess.gradient_only else "difference of value and gradient"
     return Diagnosis(
-        code=guess.code, port_path=LOSS, message=guess.message,
-        evidence=f"{guess.evidence}: {explained:.2%} of the {what} is gone", explained=explained, fix=guess.fix,
-    )  # fmt: skip
+        code=guess.code,
+        port_path=LOSS,
+        message=guess.message,
+        evidence=f"{guess.evidence}: {explained:.2%} of the {what} is gone",
+        explained=explained,
+        fix=guess.fix,
+    )
 
 
 def _unknown(problem: Problem) -> Diagnosis:
@@ -176,14 +193,15 @@ def _unknown(problem: Problem) -> Diagnosis:
     words = "one gradient is zero"
     if sizes[0] and sizes[1]:
         cosine = float(one @ other) / (sizes[0] * sizes[1])
-        words = (
-            f"the port's gradient is {sizes[1] / sizes[0]:.4g} times as large, with a cosine of {cosine:.4f}"
-        )
+        words = f"the port's gradient is {sizes[1] / sizes[0]:.4g} times as large, with a cosine of {cosine:.4f}"
     return Diagnosis(
-        code="unknown", port_path=LOSS, message=f"the losses differ, the cause is unknown: {words}",
-        evidence="no factor, setting, missing step or term explains 99 % of the difference", explained=None,
+        code="unknown",
+        port_path=LOSS,
+        message=f"the losses differ, the cause is unknown: {words}",
+        evidence="no factor, setting, missing step or term explains 99 % of the difference",
+        explained=None,
         fix="compare the two losses' code and arguments",
-    )  # fmt: skip
+    )
 
 
 # Two losses, compared by their values and gradients on the reference's outputs.
@@ -192,9 +210,15 @@ def _unknown(problem: Problem) -> Diagnosis:
 DESCRIBING = frozenset({"unknown", "loss-scale", "term-weight"})
 """Causes that say by how much losses differ, and not why: their code is looked at then."""
 HELD: Mapping[str, tuple[str, ...]] = {
-    "label-smoothing": ("label_smoothing",), "ignore-index": ("ignore_index",), "focal-gamma": ("gamma",), "focal-alpha": ("alpha",),
-    "margin": ("margin",), "reduction": ("reduction",), "beta": ("beta", "delta"), "smoothing-constant": ("smooth", "eps"),
-}  # fmt: skip
+    "label-smoothing": ("label_smoothing",),
+    "ignore-index": ("ignore_index",),
+    "focal-gamma": ("gamma",),
+    "focal-alpha": ("alpha",),
+    "margin": ("margin",),
+    "reduction": ("reduction",),
+    "beta": ("beta", "delta"),
+    "smoothing-constant": ("smooth", "eps"),
+}
 """Attributes of losses by what a diagnosis is about."""
 
 
@@ -213,9 +237,13 @@ class Fields(dict[str, Any]):
 
 
 def check_loss(
-    sides: tuple[LiveSide, LiveSide], losses: tuple[Loss, Loss], outputs: Any, labels: Any = None, seed: int = 0,
+    sides: tuple[LiveSide, LiveSide],
+    losses: tuple[Loss, Loss],
+    outputs: Any,
+    labels: Any = None,
+    seed: int = 0,
     port_outputs: Any = None,
-) -> PieceCheck:  # fmt: skip
+) -> PieceCheck:
     """Give both losses the reference's outputs, and compare their values and gradients in float64.
 
     Where a loss does not run in float64, float32 results are compared, against what one rounding of the outputs changes.
@@ -240,9 +268,7 @@ def check_loss(
 
     def run(number: int, given: Sequence[Array], target: Any, *, double: bool = True) -> Evaluated:
         moved = given if number == 0 else theirs.given(given)
-        found = evaluate(
-            sides[number], losses[number], structures[number], moved, target, seed=seed, double=double
-        )
+        found = evaluate(sides[number], losses[number], structures[number], moved, target, seed=seed, double=double)
         if number == 0:
             return found
         return Evaluated(value=found.value, gradients=theirs.back(found.gradients))
@@ -260,8 +286,13 @@ def check_loss(
     assert isinstance(expected, Evaluated)
     assert isinstance(actual, Evaluated)
     floor = _floor(expected, singles[0]) if precise else _noise(run, arrays, labels, doubles)
-    problem = Problem(expected=expected, actual=actual, outputs=tuple(arrays), labels=labels,
-                      run=lambda number, given, target: _again(run, number, given, target, precise=precise))  # fmt: skip
+    problem = Problem(
+        expected=expected,
+        actual=actual,
+        outputs=tuple(arrays),
+        labels=labels,
+        run=lambda number, given, target: _again(run, number, given, target, precise=precise),
+    )
     found = _judge(problem, floor, precise=precise)
     if precise and any(one.code in DESCRIBING for one in found.diagnoses):
         given = put_back(structure, list(arrays)), put_back(theirs.structure, theirs.given(arrays))
@@ -284,14 +315,7 @@ def _unless_held(diagnosis: Diagnosis, losses: tuple[Loss, Loss]) -> Diagnosis:
 
 
 def evaluate(
-    side: LiveSide,
-    loss: Loss,
-    structure: Any,
-    outputs: Sequence[Array],
-    labels: Any,
-    *,
-    seed: int,
-    double: bool,
+    side: LiveSide, loss: Loss, structure: Any, outputs: Sequence[Array], labels: Any, *, seed: int, double: bool
 ) -> Evaluated:
     """Return a loss and its gradients with respect to each output, zeros for those it does not use.
 
@@ -312,9 +336,7 @@ def evaluate(
         tensors = [side.tensor(as_float(one, double=double), gradient=False) for one in targets]
         value = loss(open_fields(put_back(structure, given)), open_fields(put_back(shape, tensors)))
         if not side.is_tensor(value):
-            raise UsageError(
-                f"the {side.name} loss returned a {type(value).__name__}, expected a scalar tensor"
-            )
+            raise UsageError(f"the {side.name} loss returned a {type(value).__name__}, expected a scalar tensor")
         if int(np.prod(tuple(value.shape))) != 1:
             raise NotScalarError(
                 f"the {side.name} loss has shape {list(value.shape)}, expected a scalar: is reduction 'none'?"
@@ -322,10 +344,11 @@ def evaluate(
         if side.takes_gradient(value):
             side.backward(value.sum())
         gradients = tuple(
-            np.zeros(np.shape(array)) if not side.takes_gradient(leaf) or leaf.grad is None
+            np.zeros(np.shape(array))
+            if not side.takes_gradient(leaf) or leaf.grad is None
             else side.array(leaf.grad).astype(np.float64)
             for leaf, array in zip(leaves, outputs, strict=True)
-        )  # fmt: skip
+        )
         return Evaluated(value=float(side.array(value).reshape(())), gradients=gradients)
 
 
@@ -396,17 +419,13 @@ def _arranged(structure: Any, arrays: Sequence[Array], port: Any) -> _Arranged:
         place = next(((at, axes) for at, axes in fitting if axes is not None), None)
         if place is None and found.count(None) >= more:
             listed = [[list(each.shape) for each in side] for side in (arrays, others)]
-            raise UsageError(
-                f"the models' outputs have other shapes: expected {listed[0]}, actual {listed[1]}"
-            )
+            raise UsageError(f"the models' outputs have other shapes: expected {listed[0]}, actual {listed[1]}")
         found.append(place)
         start = start if place is None else place[0] + 1
     return _Arranged(theirs, tuple(found), tuple(others), shapes)
 
 
-def _attempt(
-    run: Any, number: int, arrays: Sequence[Array], labels: Any, *, double: bool
-) -> Evaluated | Exception:
+def _attempt(run: Any, number: int, arrays: Sequence[Array], labels: Any, *, double: bool) -> Evaluated | Exception:
     try:
         found: Evaluated = run(number, arrays, labels, double=double)
     except Exception as error:  # noqa: BLE001  (user code)
@@ -445,10 +464,7 @@ def _noise(run: Any, arrays: Sequence[Array], labels: Any, doubles: Sequence[Any
 
 def _errors(expected: Evaluated, actual: Evaluated, outputs: Sequence[Array]) -> list[float]:
     """Return the relative error of the value, then of each gradient."""
-    terms = sum(
-        float(np.abs(one * gradient).sum())
-        for one, gradient in zip(outputs, expected.gradients, strict=False)
-    )
+    terms = sum(float(np.abs(one * gradient).sum()) for one, gradient in zip(outputs, expected.gradients, strict=False))
     scale = max(abs(expected.value), SAME_SINGLE * terms if isfinite(terms) else 0.0)
     apart = distance(np.array([expected.value]), np.array([actual.value]))
     found = [0.0 if not apart else apart / scale if scale else np.inf]
@@ -470,9 +486,11 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
     ]
     closeness, worst = classify(measured)
     numbers = {
-        "reference_loss": expected.value, "port_loss": actual.value, "loss_difference": errors[0],
+        "reference_loss": expected.value,
+        "port_loss": actual.value,
+        "loss_difference": errors[0],
         "gradient_difference": max(errors[1:], default=0.0),
-    }  # fmt: skip
+    }
     values = f"expected {expected.value:.9g}, actual {actual.value:.9g}"
     if (
         not expected.value
@@ -486,23 +504,19 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
         flat = "" if any(one.any() for one in expected.gradients) else "; neither depends on the outputs"
         reason = f"{values}, gradients apart by {numbers['gradient_difference']:.1e}{flat}{method}"
         return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers)
-    if all(error <= 2 * limit for error, limit in zip(errors[1:], limits[1:], strict=True)) and clamped(
-        problem
-    ):
+    if all(error <= 2 * limit for error, limit in zip(errors[1:], limits[1:], strict=True)) and clamped(problem):
         reason = (
             f"gradients agree; the losses ({values}) do not, only because Paddle's softmax clips outputs at "
             "64 below the largest"
         )
         return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers, excused=True)
-    what = (
-        ""
-        if worst is None or worst is measured[0]
-        else f"; {worst.what} is apart by {worst.exact:.1e} of its size"
-    )
+    what = "" if worst is None or worst is measured[0] else f"; {worst.what} is apart by {worst.exact:.1e} of its size"
     return PieceCheck(
-        outcome=Outcome.FAIL, reason=f"the losses of equal outputs differ: {values}{what}{method}", numbers=numbers,
+        outcome=Outcome.FAIL,
+        reason=f"the losses of equal outputs differ: {values}{what}{method}",
+        numbers=numbers,
         diagnoses=loss_causes(problem),
-    )  # fmt: skip
+    )
 
 
 def _raised(
@@ -516,13 +530,15 @@ def _raised(
         return failed
     if isinstance(error, NotScalarError):
         unreduced = Diagnosis(
-            code="reduction", port_path="loss", message="the port's loss is not reduced to a scalar, the reference's is",
-            evidence=str(error), explained=None, fix="pass the reference's reduction: 'mean' or 'sum'",
-        )  # fmt: skip
+            code="reduction",
+            port_path="loss",
+            message="the port's loss is not reduced to a scalar, the reference's is",
+            evidence=str(error),
+            explained=None,
+            fix="pass the reference's reduction: 'mean' or 'sum'",
+        )
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(unreduced,))
-    found = ignored_only(
-        reference, arrays, labels, lambda given, target: _again(run, 1, given, target, precise=True)
-    )
+    found = ignored_only(reference, arrays, labels, lambda given, target: _again(run, 1, given, target, precise=True))
     if found is None:
         return failed
     reason = f"the port's loss cannot take the reference's labels: {failed.reason}"

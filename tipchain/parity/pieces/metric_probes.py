@@ -119,8 +119,7 @@ class MetricMeter:
     def _feed(self, metric: Any, batches: Sequence[Batch], *, tensors: bool) -> Values:
         with self.side.recording(gradient=False):
             given = [
-                (self._convert(one, tensors=tensors), self._convert(other, tensors=tensors))
-                for one, other in batches
+                (self._convert(one, tensors=tensors), self._convert(other, tensors=tensors)) for one, other in batches
             ]
             if self.kind == "callable":
                 if len(batches) > 1:
@@ -135,9 +134,7 @@ class MetricMeter:
                 self._update(metric, outputs, labels)
             if self.kind == "torchmetrics":
                 return self._named(metric.compute(), None)
-            return self._named(
-                metric.accumulate(), metric.name() if callable(getattr(metric, "name", None)) else None
-            )
+            return self._named(metric.accumulate(), metric.name() if callable(getattr(metric, "name", None)) else None)
 
     def _update(self, metric: Any, outputs: Any, labels: Any) -> None:
         if self.kind == "torchmetrics" or not hasattr(metric, "compute"):
@@ -161,15 +158,11 @@ class MetricMeter:
                 result |= {f"{name}{key}": value for key, value in self._numbers(one).items()}
         else:
             result = self._numbers(found)
-            given = (
-                list(names) if isinstance(names, list | tuple) else [names] if isinstance(names, str) else []
-            )
+            given = list(names) if isinstance(names, list | tuple) else [names] if isinstance(names, str) else []
             if len(given) == len(result):
                 result = dict(zip(map(str, given), result.values(), strict=True))
         if not result:
-            raise UsageError(
-                f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name"
-            )
+            raise UsageError(f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name")
         return result
 
     def _numbers(self, found: Any) -> Values:
@@ -182,9 +175,7 @@ class MetricMeter:
         if found is None:
             return {}
         try:
-            array = np.asarray(
-                self.side.array(found) if self.side.is_tensor(found) else found, dtype=np.float64
-            )
+            array = np.asarray(self.side.array(found) if self.side.is_tensor(found) else found, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise UsageError(
                 f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name"
@@ -242,9 +233,7 @@ def given_probe(outputs: Any, labels: Any) -> Probe:
     if size < 3 or not labels.ndim or len(labels) != size:
         return whole
     cut = size - max(1, size // 3)
-    return Probe(
-        name=whole.name, batches=[(outputs[:cut], labels[:cut]), (outputs[cut:], labels[cut:])], given=True
-    )
+    return Probe(name=whole.name, batches=[(outputs[:cut], labels[:cut]), (outputs[cut:], labels[cut:])], given=True)
 
 
 def kinds_of(outputs: Any, labels: Any) -> tuple[str, ...]:
@@ -274,9 +263,7 @@ def make_probes(kind: str, outputs: Any, labels: Any) -> Iterator[Probe]:
     column = labels is not None and labels.ndim > 1
     if kind == CLASSIFIER:
         made = make_probe(classes)
-        yield Probe(
-            name="outputs made to tell", batches=[_labelled(*one, column=column) for one in made.batches()]
-        )
+        yield Probe(name="outputs made to tell", batches=[_labelled(*one, column=column) for one in made.batches()])
         for number, sizes in enumerate(SIZES):
             yield Probe(
                 name=f"random outputs {number}",
@@ -319,9 +306,7 @@ def with_ignored(probe: Probe, label: int) -> Probe | None:
     return Probe(name=f"labels of {label}", batches=batches)
 
 
-def _scores(
-    random: np.random.Generator, size: int, classes: int, inner: tuple[int, ...], *, column: bool
-) -> Batch:
+def _scores(random: np.random.Generator, size: int, classes: int, inner: tuple[int, ...], *, column: bool) -> Batch:
     """Return logits of which about half are right, and labels of which the first classes are more frequent."""
     share = 1 / (1 + np.arange(classes))
     labels = random.choice(classes, (size, *inner), p=share / share.sum())
@@ -331,13 +316,7 @@ def _scores(
 
 
 def _numbers(
-    random: np.random.Generator,
-    size: int,
-    shape: tuple[int, ...],
-    trail: tuple[int, ...],
-    labels: Any,
-    *,
-    binary: bool,
+    random: np.random.Generator, size: int, shape: tuple[int, ...], trail: tuple[int, ...], labels: Any, *, binary: bool
 ) -> Batch:
     values = random.standard_normal((size, *shape)).astype(np.float32)
     values += 0.25 * np.sign(values)  # none lies so near a threshold that rounding moves it

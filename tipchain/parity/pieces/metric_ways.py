@@ -46,9 +46,7 @@ class Way:
         if self.metric == "accuracy" and (self.threshold is not None or self.average or self.axis != 1):
             name = "accuracy"
         if self.metric == "accuracy" and self.average == "classes":
-            said = (
-                "mean class accuracies" if self.over == "batches" else "the mean of the classes' accuracies"
-            )
+            said = "mean class accuracies" if self.over == "batches" else "the mean of the classes' accuracies"
         elif self.metric == "accuracy" and self.average:
             said = (
                 "mean accuracies over all classes"
@@ -86,9 +84,7 @@ class Way:
         if any(one is None for one in found):
             return None
         share = float(np.mean([one for one in found if one is not None]))
-        return {"": share, "percent": 100 * share, "error": 1 - share, "percent error": 100 * (1 - share)}[
-            self.unit
-        ]
+        return {"": share, "percent": 100 * share, "error": 1 - share, "percent error": 100 * (1 - share)}[self.unit]
 
     def _share(self, outputs: Array, labels: Array) -> float | None:
         if self.metric in _REGRESSION:
@@ -186,9 +182,7 @@ _REGRESSION: dict[str, Callable[[Array, Array], float]] = {
     "mse": _mean_square,
     "rmse": lambda out, label: float(np.sqrt(_mean_square(out, label))),
     "mae": lambda out, label: float(np.mean(np.abs(out - label))),
-    "r2": lambda out, label: (
-        1 - _mean_square(out, label) / float(label.var()) if label.var() else float("nan")
-    ),
+    "r2": lambda out, label: 1 - _mean_square(out, label) / float(label.var()) if label.var() else float("nan"),
 }
 
 

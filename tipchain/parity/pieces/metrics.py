@@ -74,9 +74,14 @@ BINS = (
 TINY = 1e-12
 """What a share of 0 is taken for where its logit is wanted."""
 CODES = {
-    "metric": "other-metric", "k": "top-k", "average": "class-average", "over": "batch-average", "threshold": "threshold",
-    "axis": "argmax-axis", "unit": "unit",
-}  # fmt: skip
+    "metric": "other-metric",
+    "k": "top-k",
+    "average": "class-average",
+    "over": "batch-average",
+    "threshold": "threshold",
+    "axis": "argmax-axis",
+    "unit": "unit",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,17 +111,20 @@ def why(case: MetricPair, name: str, other: str) -> list[Diagnosis]:
     ours, theirs = case.vectors(name, other)
     which = f"{name}: " if name else ""
     found = ways_apart(case, ours, theirs)
-    if (
-        len(found) != 1
-    ):  # one thing called otherwise explains more than two ways of counting that only look alike
+    if len(found) != 1:  # one thing called otherwise explains more than two ways of counting that only look alike
         found = _related(case, ours, theirs) or _called_otherwise(case, name, other, ours, theirs) or found
     if not found:
         values = f"reference {_shown_values(ours)}, port {_shown_values(theirs)}"
-        found = [Diagnosis(
-            code="unknown", port_path=METRIC, message="the metrics differ, the cause is unknown",
-            evidence=f"{values}: no way of counting, unit, batch or label explains 99 % of the difference", explained=None,
-            fix="compare the two metrics' code and arguments",
-        )]  # fmt: skip
+        found = [
+            Diagnosis(
+                code="unknown",
+                port_path=METRIC,
+                message="the metrics differ, the cause is unknown",
+                evidence=f"{values}: no way of counting, unit, batch or label explains 99 % of the difference",
+                explained=None,
+                fix="compare the two metrics' code and arguments",
+            )
+        ]
     return [replace(one, message=f"{which}{one.message}") for one in found]
 
 
@@ -145,37 +153,34 @@ def ways_apart(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
         names = [one for one in names if one in ("metric", "over", "unit")]
     evidence = f"on {len(case.probes)} sets of outputs the reference is {one.words}, the port {other.words}"
     return [
-        Diagnosis(code=_code(name, one, other), port_path=METRIC, message=f"{_what(name, one, other)}: expected {one.words}, actual {other.words}",
-                  evidence=evidence, explained=1.0, fix=_fix(name, one))
+        Diagnosis(
+            code=_code(name, one, other),
+            port_path=METRIC,
+            message=f"{_what(name, one, other)}: expected {one.words}, actual {other.words}",
+            evidence=evidence,
+            explained=1.0,
+            fix=_fix(name, one),
+        )
         for name in names
-    ]  # fmt: skip
+    ]
 
 
 def _table(case: MetricPair) -> list[tuple[Way, Array]]:
     """Return every way with what it gives over the probes, NaN where it cannot be counted so."""
-    plain = [
-        probe.batches if all(are_arrays(one) for one in probe.batches) else None for probe in case.probes
-    ]
-    classes = next(
-        (batches[0][0].shape[1] for batches in plain if batches is not None and batches[0][0].ndim > 1), 2
-    )
+    plain = [probe.batches if all(are_arrays(one) for one in probe.batches) else None for probe in case.probes]
+    classes = next((batches[0][0].shape[1] for batches in plain if batches is not None and batches[0][0].ndim > 1), 2)
     table = []
     for way in ways(classes):
-        given = [
-            None if batches is None else way.value([_squeezed(one) for one in batches]) for batches in plain
-        ]
+        given = [None if batches is None else way.value([_squeezed(one) for one in batches]) for batches in plain]
         values = np.array([np.nan if one is None else one for one in given], dtype=float)
         if np.isnan(values).all():
             continue
         for unit in UNITS:
             if unit and way.metric in ("mse", "rmse", "mae"):
                 continue
-            shares = {
-                "": values,
-                "percent": 100 * values,
-                "error": 1 - values,
-                "percent error": 100 * (1 - values),
-            }[unit]
+            shares = {"": values, "percent": 100 * values, "error": 1 - values, "percent error": 100 * (1 - values)}[
+                unit
+            ]
             table.append((replace(way, unit=unit), shares))
     return table
 
@@ -217,10 +222,14 @@ def _code(name: str, one: Way, other: Way) -> str:
 
 def _what(name: str, one: Way, other: Way) -> str:
     return {
-        "metric": "another metric", "k": f"top-{other.k} in place of top-{one.k}", "average": "another average over classes",
-        "over": "the mean of batches against that of samples", "threshold": "another threshold",
-        "axis": "the largest is looked for along another axis", "unit": "another unit",
-    }[name]  # fmt: skip
+        "metric": "another metric",
+        "k": f"top-{other.k} in place of top-{one.k}",
+        "average": "another average over classes",
+        "over": "the mean of batches against that of samples",
+        "threshold": "another threshold",
+        "axis": "the largest is looked for along another axis",
+        "unit": "another unit",
+    }[name]
 
 
 def _fix(name: str, one: Way) -> str:
@@ -232,14 +241,18 @@ def _fix(name: str, one: Way) -> str:
     }
     if name == "over":
         return (
-            "sum hits and samples over all batches and divide once at the end" if one.over == "samples"
+            "sum hits and samples over all batches and divide once at the end"
+            if one.over == "samples"
             else "average the values of the batches, as the reference does"
-        )  # fmt: skip
+        )
     return {
-        "metric": f"compute {one.words}", "k": f"pass topk=({one.k},)", "average": f"average as the reference does: {names.get(one.average, one.average)}",
+        "metric": f"compute {one.words}",
+        "k": f"pass topk=({one.k},)",
+        "average": f"average as the reference does: {names.get(one.average, one.average)}",
         "threshold": f"use the reference's threshold: {'the largest output' if one.threshold is None else f'outputs above {one.threshold:g}'}",
-        "axis": f"pass axis={one.axis}", "unit": f"return {one.words}",
-    }[name]  # fmt: skip
+        "axis": f"pass axis={one.axis}",
+        "unit": f"return {one.words}",
+    }[name]
 
 
 def _related(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
@@ -250,9 +263,14 @@ def _related(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
         ("error-rate", "the port's value is 1 minus the reference's", "return 1 - value", 1 - ours),
         ("error-rate", "the port's value is 100 minus the reference's", "return 100 - value", 100 - ours),
         ("sign", "the port's value has the opposite sign", "change the sign", -ours),
-        ("root", "the port's value is the square root of the reference's", "do not take the root", np.sqrt(np.abs(ours))),
+        (
+            "root",
+            "the port's value is the square root of the reference's",
+            "do not take the root",
+            np.sqrt(np.abs(ours)),
+        ),
         ("root", "the port's value is the square of the reference's", "take the square root", ours**2),
-    ]  # fmt: skip
+    ]
     return _first(case, ours, theirs, iter(guesses))
 
 
@@ -277,11 +295,18 @@ def _of_one_batch(case: MetricPair, name: str, other: str, ours: Array, theirs: 
             share = 0.0 if values is None else _explained(expected, actual, values)
             if share >= EXPLAINED:
                 who, whom = ("port", "reference") if side == 0 else ("reference", "port")
-                return [Diagnosis(
-                    code=f"{which}-batch", port_path=METRIC, message=f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
-                    evidence=f"the {whom}'s metric was given the {which} batch alone: {share:.2%} of the difference is gone", explained=share,
-                    fix="sum over all batches in update() and divide once at the end" if side == 0 else f"keep the {which} batch's value, as the reference does",
-                )]  # fmt: skip
+                return [
+                    Diagnosis(
+                        code=f"{which}-batch",
+                        port_path=METRIC,
+                        message=f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
+                        evidence=f"the {whom}'s metric was given the {which} batch alone: {share:.2%} of the difference is gone",
+                        explained=share,
+                        fix="sum over all batches in update() and divide once at the end"
+                        if side == 0
+                        else f"keep the {which} batch's value, as the reference does",
+                    )
+                ]
     return []
 
 
@@ -293,11 +318,18 @@ def _binned(case: MetricPair, name: str, other: str, ours: Array, theirs: Array)
             share = 0.0 if values is None else _explained(expected, actual, values)
             if share >= EXPLAINED:
                 who, whom = ("port", "reference") if side == 0 else ("reference", "port")
-                return [Diagnosis(
-                    code="bins", port_path=METRIC, message=f"the {who} counts scores in {bins} bins, the {whom} each score",
-                    evidence=f"the {whom}'s metric was given scores rounded down to 1/{bins}: {share:.2%} of the difference is gone", explained=share,
-                    fix="compute from sorted scores, or pass num_thresholds=4095 or more" if side == 0 else f"pass num_thresholds={bins}",
-                )]  # fmt: skip
+                return [
+                    Diagnosis(
+                        code="bins",
+                        port_path=METRIC,
+                        message=f"the {who} counts scores in {bins} bins, the {whom} each score",
+                        evidence=f"the {whom}'s metric was given scores rounded down to 1/{bins}: {share:.2%} of the difference is gone",
+                        explained=share,
+                        fix="compute from sorted scores, or pass num_thresholds=4095 or more"
+                        if side == 0
+                        else f"pass num_thresholds={bins}",
+                    )
+                ]
     return []
 
 
@@ -319,12 +351,7 @@ def _guesses(case: MetricPair, name: str) -> Iterator[tuple[str, str, str, Array
         if means is not None:
             which = f"batches of {size}" if size else "each batch"
             message = f"the port's value is the mean of the reference's values of {which}"
-            yield (
-                "batch-average",
-                message,
-                "sum hits and samples over all batches and divide once at the end",
-                means,
-            )
+            yield ("batch-average", message, "sum hits and samples over all batches and divide once at the end", means)
     for code, message, fix, change in CHANGES:
         values = _rerun(case, name, change)
         if values is not None:
@@ -336,9 +363,7 @@ def _guesses(case: MetricPair, name: str) -> Iterator[tuple[str, str, str, Array
             yield "ignored-label", message, f"count label {label} too", values
 
 
-def _rerun(
-    case: MetricPair, name: str, change: Callable[[Batch], Sequence[Batch]], side: int = 0
-) -> Array | None:
+def _rerun(case: MetricPair, name: str, change: Callable[[Batch], Sequence[Batch]], side: int = 0) -> Array | None:
     """Return what a side's metric says of changed batches, None where it does not take them."""
     return _reruns(case, side, name, lambda batches: [made for one in batches for made in change(one)])
 
@@ -347,9 +372,7 @@ def _reruns(
     case: MetricPair, side: int, name: str, change: Callable[[Sequence[Batch]], Sequence[Batch]]
 ) -> Array | None:
     try:
-        return np.array(
-            [case.meters[side].values(change(probe.batches)).get(name, np.nan) for probe in case.probes]
-        )
+        return np.array([case.meters[side].values(change(probe.batches)).get(name, np.nan) for probe in case.probes])
     except Exception:  # noqa: BLE001  (a metric that does not take such batches: the hypothesis does not apply)
         return None
 
@@ -362,9 +385,7 @@ def _first(
         if share >= EXPLAINED:
             evidence = f"tried on {len(case.probes)} sets of outputs: {share:.2%} of the difference is gone"
             return [
-                Diagnosis(
-                    code=code, port_path=METRIC, message=message, evidence=evidence, explained=share, fix=fix
-                )
+                Diagnosis(code=code, port_path=METRIC, message=message, evidence=evidence, explained=share, fix=fix)
             ]
     return []
 
@@ -378,9 +399,7 @@ def _by_batches(case: MetricPair, name: str, size: int) -> Array | None:
             if not all(are_arrays(one) for one in batches):
                 return None
             outputs, labels = join(batches)
-            batches = [
-                (outputs[at : at + size], labels[at : at + size]) for at in range(0, len(outputs), size)
-            ]
+            batches = [(outputs[at : at + size], labels[at : at + size]) for at in range(0, len(outputs), size)]
         try:
             found.append(float(np.mean([case.meters[0].values([one]).get(name, np.nan) for one in batches])))
         except Exception:  # noqa: BLE001  (as above)
@@ -394,13 +413,37 @@ def _softmax(x: Array) -> Array:
 
 
 CHANGES: tuple[tuple[str, str, str, Callable[[Batch], Sequence[Batch]]], ...] = (
-    ("softmax", "the port takes the softmax of the outputs first", "give the metric the raw outputs", lambda one: [(_softmax(one[0]), one[1])]),
-    ("sigmoid", "the port takes the sigmoid of the outputs first", "give the metric the raw outputs",
-     lambda one: [((1 / (1 + np.exp(-one[0].astype(np.float64)))).astype(one[0].dtype), one[1])]),
-    ("argmin", "the port ranks outputs upside down", "take the largest outputs, not the smallest", lambda one: [(-one[0], one[1])]),
-    ("label-shift", "the port's labels are one larger", "compare with the labels as they are", lambda one: [(one[0], one[1] + 1)]),
-    ("label-shift", "the port's labels are one smaller", "compare with the labels as they are", lambda one: [(one[0], one[1] - 1)]),
-)  # fmt: skip
+    (
+        "softmax",
+        "the port takes the softmax of the outputs first",
+        "give the metric the raw outputs",
+        lambda one: [(_softmax(one[0]), one[1])],
+    ),
+    (
+        "sigmoid",
+        "the port takes the sigmoid of the outputs first",
+        "give the metric the raw outputs",
+        lambda one: [((1 / (1 + np.exp(-one[0].astype(np.float64)))).astype(one[0].dtype), one[1])],
+    ),
+    (
+        "argmin",
+        "the port ranks outputs upside down",
+        "take the largest outputs, not the smallest",
+        lambda one: [(-one[0], one[1])],
+    ),
+    (
+        "label-shift",
+        "the port's labels are one larger",
+        "compare with the labels as they are",
+        lambda one: [(one[0], one[1] + 1)],
+    ),
+    (
+        "label-shift",
+        "the port's labels are one smaller",
+        "compare with the labels as they are",
+        lambda one: [(one[0], one[1] - 1)],
+    ),
+)
 
 
 def _labels(case: MetricPair) -> list[int]:
@@ -420,9 +463,7 @@ def without(batch: Batch, label: int) -> Sequence[Batch]:
         return [batch]
     if labels.ndim == outputs.ndim - 1 and outputs.ndim > 2:  # one output for each place
         last = outputs.ndim - 1
-        axis = next(
-            (one for one in (1, last) if np.delete(outputs.shape, one).tolist() == list(labels.shape)), None
-        )
+        axis = next((one for one in (1, last) if np.delete(outputs.shape, one).tolist() == list(labels.shape)), None)
         if axis is None:
             return [batch]
         flat = np.moveaxis(outputs, axis, -1).reshape(-1, outputs.shape[axis])
@@ -444,11 +485,16 @@ def _counted_by_port(case: MetricPair, other: str, ours: Array, theirs: Array) -
                 found.append(np.nan)
         share = _explained(theirs, ours, np.array(found))
         if share >= EXPLAINED:
-            return [Diagnosis(
-                code="ignored-label", port_path=METRIC, message=f"the port counts samples of label {label}, the reference leaves them out",
-                evidence=f"without them the port gives the reference's values: {share:.2%} of the difference is gone", explained=share,
-                fix=f"leave out samples of label {label}: ignore_index={label}",
-            )]  # fmt: skip
+            return [
+                Diagnosis(
+                    code="ignored-label",
+                    port_path=METRIC,
+                    message=f"the port counts samples of label {label}, the reference leaves them out",
+                    evidence=f"without them the port gives the reference's values: {share:.2%} of the difference is gone",
+                    explained=share,
+                    fix=f"leave out samples of label {label}: ignore_index={label}",
+                )
+            ]
     return []
 
 
@@ -468,7 +514,14 @@ Same = Callable[[float | None, float | None], bool]
 
 def ignored(case: MetricPair) -> Diagnosis | None:
     """Return the cause of metrics of which one alone passes over a label on purpose, though none of the labels is such."""
-    probe = next((one for one in case.probes if not one.given and all(are_arrays(batch) and batch[1].dtype.kind in "iu" for batch in one.batches)), None)  # fmt: skip
+    probe = next(
+        (
+            one
+            for one in case.probes
+            if not one.given and all(are_arrays(batch) and batch[1].dtype.kind in "iu" for batch in one.batches)
+        ),
+        None,
+    )
     if probe is None:
         return None
     for label in IGNORED:
@@ -477,10 +530,13 @@ def ignored(case: MetricPair) -> Diagnosis | None:
             continue
         which, other = ("reference", "port") if skips[0] else ("port", "reference")
         return Diagnosis(
-            code="ignored-label", port_path=METRIC, message=f"the {which} leaves out samples of label {label}, the {other} counts them",
-            evidence="labels were replaced by it, and by another that is no class, which both count", explained=1.0,
+            code="ignored-label",
+            port_path=METRIC,
+            message=f"the {which} leaves out samples of label {label}, the {other} counts them",
+            evidence="labels were replaced by it, and by another that is no class, which both count",
+            explained=1.0,
             fix=f"{'leave out' if skips[0] else 'count'} samples of label {label}",
-        )  # fmt: skip
+        )
     return None
 
 
@@ -522,21 +578,24 @@ def not_reset(case: MetricPair, same: Same) -> Diagnosis | None:
     except Exception:  # noqa: BLE001  (as above)
         predicted = None
     values = list(after[int(lasting[1])].values())
-    exact = (
-        predicted is not None and len(predicted) == len(values) and all(map(same, predicted.values(), values))
-    )
+    exact = predicted is not None and len(predicted) == len(values) and all(map(same, predicted.values(), values))
     return Diagnosis(
-        code="not-reset", port_path=METRIC, message=f"the {which}'s metric goes on counting from one evaluation to the next, the {other}'s starts anew",
-        evidence="called for the same outputs again after others" + (": it gives what all of them together give" if exact else ""),
-        explained=1.0 if exact else None, fix="reset the metric before each evaluation" if lasting[1] else "do not reset the metric, as the reference does not",
-    )  # fmt: skip
+        code="not-reset",
+        port_path=METRIC,
+        message=f"the {which}'s metric goes on counting from one evaluation to the next, the {other}'s starts anew",
+        evidence="called for the same outputs again after others"
+        + (": it gives what all of them together give" if exact else ""),
+        explained=1.0 if exact else None,
+        fix="reset the metric before each evaluation"
+        if lasting[1]
+        else "do not reset the metric, as the reference does not",
+    )
 
 
 def mistaken_axis(meters: tuple[MetricMeter, MetricMeter], outputs: Any, labels: Any) -> Diagnosis | None:
     """Return the cause of a port's metric that raises, if it looks for the largest output along another axis."""
     probe = square(
-        outputs if isinstance(outputs, np.ndarray) else None,
-        labels if isinstance(labels, np.ndarray) else None,
+        outputs if isinstance(outputs, np.ndarray) else None, labels if isinstance(labels, np.ndarray) else None
     )
     if probe is None:
         return None
@@ -603,8 +662,11 @@ def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Any, labels: Any)
             if side == SIDES[1] and SIDES[0] not in raised:
                 cause = mistaken_axis(meters, outputs, labels)
                 if cause is not None:
-                    return PieceCheck(outcome=Outcome.FAIL, reason=f"the port's metric raised {type(error).__name__}: {cause.message}",
-                                      diagnoses=(cause,))  # fmt: skip
+                    return PieceCheck(
+                        outcome=Outcome.FAIL,
+                        reason=f"the port's metric raised {type(error).__name__}: {cause.message}",
+                        diagnoses=(cause,),
+                    )
             return failed_to_run(f"the {side}'s metric", error)
         probes.append(probe)
         found.append(pair)
@@ -645,27 +707,27 @@ def _judge(case: MetricPair) -> PieceCheck:
     numbers = _numbers(case, names)
     lasting = not_reset(case, same)
     off = [
-        (name, other) for name, other in names.items()
+        (name, other)
+        for name, other in names.items()
         if any(not same(one.get(name), two.get(other)) for one, two in case.values)
-    ]  # fmt: skip
+    ]
     if lasting is not None and not off:
         return PieceCheck(outcome=Outcome.FAIL, reason=lasting.message, numbers=numbers, diagnoses=(lasting,))
     if not off:
         hidden = ignored(case)
         if hidden is not None:
-            return PieceCheck(
-                outcome=Outcome.FAIL, reason=hidden.message, numbers=numbers, diagnoses=(hidden,)
-            )
+            return PieceCheck(outcome=Outcome.FAIL, reason=hidden.message, numbers=numbers, diagnoses=(hidden,))
         shown = ", ".join(f"{name or 'value'} {value:.6g}" for name, value in list(ours.items())[:3])
-        return PieceCheck(outcome=Outcome.PASS, numbers=numbers,
-                          reason=f"equal on {len(case.probes)} sets of outputs and labels; of the first: {shown}")  # fmt: skip
+        return PieceCheck(
+            outcome=Outcome.PASS,
+            numbers=numbers,
+            reason=f"equal on {len(case.probes)} sets of outputs and labels; of the first: {shown}",
+        )
     name, other = off[0]
     at = next(n for n, (one, two) in enumerate(case.values) if not same(one.get(name), two.get(other)))
     one, two = case.values[at][0].get(name), case.values[at][1].get(other)
     which = f" {name}" if name else ""
-    reason = (
-        f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
-    )
+    reason = f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
     causes = [] if lasting is None else [lasting]
     for pair in off if lasting is None else ():
         causes += [one for one in why(case, *pair) if one not in causes]
@@ -679,11 +741,7 @@ def pair_names(ours: Mapping[str, float], theirs: Mapping[str, float]) -> dict[s
         ValueError: one side has values that the other has not.
     """
     if len(ours) == len(theirs) and (set(ours) == set(theirs) or not set(ours) & set(theirs)):
-        return (
-            {name: name for name in ours}
-            if set(ours) == set(theirs)
-            else dict(zip(ours, theirs, strict=True))
-        )
+        return {name: name for name in ours} if set(ours) == set(theirs) else dict(zip(ours, theirs, strict=True))
     left, right = ([name or "one number" for name in side] for side in (ours, theirs))
     raise ValueError(f"the metrics have other values: {', '.join(left)} expected, {', '.join(right)} actual")
 

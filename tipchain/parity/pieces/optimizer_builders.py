@@ -234,9 +234,7 @@ class TrainedParameters(Protocol):
 class TorchTrained:
     """A torch optimizer over a copy of a module; ``clip`` is called before each update, as a training loop does."""
 
-    def __init__(
-        self, side: LiveSide, model: Any, optimizer: Any, clip: Callable[[], Any] | None = None
-    ) -> None:
+    def __init__(self, side: LiveSide, model: Any, optimizer: Any, clip: Callable[[], Any] | None = None) -> None:
         self.side, self.optimizer, self.clip = side, optimizer, clip
         self.parameters = dict(model.named_parameters())
         self.first = [group["lr"] for group in optimizer.param_groups]
@@ -265,9 +263,7 @@ class TorchTrained:
 
     def rates(self) -> dict[str, float]:
         """Return the rate of each parameter: its group's."""
-        known = {
-            id(one): float(group["lr"]) for group in self.optimizer.param_groups for one in group["params"]
-        }
+        known = {id(one): float(group["lr"]) for group in self.optimizer.param_groups for one in group["params"]}
         return {name: known[id(one)] for name, one in self.parameters.items() if id(one) in known}
 
     def multiply_rate(self, factor: float) -> None:
@@ -284,11 +280,7 @@ class PaddleTrained:
     """A Paddle optimizer over a copy of a layer; ``clip`` is called before each update, as a training loop does."""
 
     def __init__(
-        self,
-        side: LiveSide,
-        optimizer: Any,
-        slots: Mapping[str, TensorSlot],
-        clip: Callable[[], Any] | None = None,
+        self, side: LiveSide, optimizer: Any, slots: Mapping[str, TensorSlot], clip: Callable[[], Any] | None = None
     ) -> None:
         self.side, self.optimizer, self.slots, self.clip = side, optimizer, slots, clip
         self.first = float(optimizer.get_lr())
@@ -327,11 +319,7 @@ class PaddleTrained:
         """Return the rate of each parameter: the optimizer's times its own factor."""
         rate = float(self.optimizer.get_lr())
         held = {id(one) for one in held_parameters(self.optimizer)}
-        return {
-            name: rate * self.factor(name)
-            for name, slot in self.slots.items()
-            if id(slot.parts[0].tensor) in held
-        }
+        return {name: rate * self.factor(name) for name, slot in self.slots.items() if id(slot.parts[0].tensor) in held}
 
     def factor(self, name: str) -> float:
         """Return the factor of the learning rate that a parameter has."""
@@ -421,9 +409,7 @@ def copied(side: LiveSide, model: Any, *, double: bool = True) -> Any:
     return made
 
 
-def slots_of(
-    reference: Any, port: Any, names: Mapping[str, str] | None
-) -> tuple[dict[str, TensorSlot], list[str]]:
+def slots_of(reference: Any, port: Any, names: Mapping[str, str] | None) -> tuple[dict[str, TensorSlot], list[str]]:
     """Return where the port keeps each of the reference's parameters, by torch's name; and those it is not known of.
 
     Where the models as a whole cannot be matched, the layers that can be are.
@@ -436,19 +422,21 @@ def slots_of(
         pairs = {pair.reference: pair.port for pair in pair_layers(reference, port, names)}
         layers = paddle_layers(port, {**pairs, **(names or {})})
         found = {slot.name: slot for layer in layers for slot in layer.slots if slot.kind == "parameter"}
-    fits = {
-        name: found[name]
-        for name, shape in ours.items()
-        if name in found and tuple(found[name].shape) == shape
-    }
+    fits = {name: found[name] for name, shape in ours.items() if name in found and tuple(found[name].shape) == shape}
     return fits, [name for name in ours if name not in fits]
 
 
 def open_both(
-    sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], builders: tuple[Builder, Builder],
-    schedulers: tuple[Builder | None, Builder | None] | None, names: Mapping[str, str] | None,
-    *, double: bool = True, whole: bool = True, clips: Clips = (None, None),
-) -> Opened:  # fmt: skip
+    sides: tuple[LiveSide, LiveSide],
+    models: tuple[Any, Any],
+    builders: tuple[Builder, Builder],
+    schedulers: tuple[Builder | None, Builder | None] | None,
+    names: Mapping[str, str] | None,
+    *,
+    double: bool = True,
+    whole: bool = True,
+    clips: Clips = (None, None),
+) -> Opened:
     """Copy both models, in float64 if ``double``, build the optimizers over the copies, and give both the reference's parameters.
 
     Unless ``whole``, large parameters are cut down to some of their elements once the optimizers are built. ``clips`` are
@@ -464,9 +452,7 @@ def open_both(
         raise UsageError("none of the reference's parameters could be matched with one of the port's")
     ours, theirs, schedule = build_both(sides, builders, (reference, port), schedulers)
     _check_held(ours, theirs, reference, slots)
-    bound = [
-        clipping(clip, *pair) for clip, pair in zip(clips, ((reference, ours), (port, theirs)), strict=True)
-    ]
+    bound = [clipping(clip, *pair) for clip, pair in zip(clips, ((reference, ours), (port, theirs)), strict=True)]
     one = TorchTrained(sides[0], reference, ours, bound[0])
     given = ""
     if schedule is not None:
@@ -480,16 +466,21 @@ def open_both(
     for name in slots:
         other.assign(name, one.values(name))
     return Opened(
-        sides=(one, other), names=tuple(slots), left_out=tuple(left), rate_given=given,
+        sides=(one, other),
+        names=tuple(slots),
+        left_out=tuple(left),
+        rate_given=given,
         elements=sum(int(np.prod(slot.shape)) for slot in kept.values()),
         whole=all(kept[name] is slot for name, slot in slots.items()),
-    )  # fmt: skip
+    )
 
 
 def build_both(
-    sides: tuple[LiveSide, LiveSide], builders: tuple[Builder, Builder], models: tuple[Any, Any],
+    sides: tuple[LiveSide, LiveSide],
+    builders: tuple[Builder, Builder],
+    models: tuple[Any, Any],
     schedulers: tuple[Builder | None, Builder | None] | None,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+) -> tuple[Any, Any, Any]:
     """Return torch's optimizer, Paddle's, and the schedule that Paddle's follows, None without one.
 
     A builder that must have a learning rate is given the other side's, or `RATE` where both must. Paddle's may have made
@@ -530,9 +521,7 @@ def _must_have_rate(builder: Builder) -> bool:
 
 def _build_torch(builder: Builder, model: Any, rate: float) -> Any:
     offers = {"parameters": list(model.parameters()), "model": model}
-    return call_builder(
-        builder, {**offers, **_rate(builder, rate, always=False)}, ("parameters", "model", "rate")
-    )
+    return call_builder(builder, {**offers, **_rate(builder, rate, always=False)}, ("parameters", "model", "rate"))
 
 
 def _build_paddle(
@@ -563,22 +552,16 @@ def build_torch_schedule(builder: Builder | None, optimizer: Any) -> Any:
     if builder is None:
         return None
     rate = float(optimizer.param_groups[0]["lr"])
-    return call_builder(
-        builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate")
-    )
+    return call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
 
 
 def _schedule(side: LiveSide, builder: Builder, optimizer: Any, rate: float) -> Any:
     lr: Any = side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
-    made = call_builder(
-        builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate")
-    )
+    made = call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
     if made is None and optimizer is not None and _scheduled(optimizer):
         return optimizer._learning_rate  # noqa: SLF001
     if not isinstance(made, lr.LRScheduler):
-        raise UsageError(
-            f"the port's scheduler builder returned a {type(made).__name__}, expected an LRScheduler"
-        )
+        raise UsageError(f"the port's scheduler builder returned a {type(made).__name__}, expected an LRScheduler")
     return made
 
 

@@ -16,15 +16,7 @@ from tipchain.parity.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.pieces.optimizer_builders import Builder, Clips, Opened, TrainedParameters, open_both
-from tipchain.parity.pieces.update_formulas import (
-    Course,
-    Formula,
-    KnobCause,
-    distance,
-    explain,
-    identify,
-    simulate,
-)
+from tipchain.parity.pieces.update_formulas import Course, Formula, KnobCause, distance, explain, identify, simulate
 from tipchain.parity.rounding import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 from tipchain.parity.stages.optimizer import common_factor
 
@@ -32,13 +24,24 @@ from tipchain.parity.stages.optimizer import common_factor
 
 
 TORCH: Mapping[str, str] = {
-    "SGD": "sgd", "Adam": "adam", "AdamW": "adam", "RMSprop": "rmsprop", "Adagrad": "adagrad",
-    "Adadelta": "adadelta", "Adamax": "adamax",
-}  # fmt: skip
+    "SGD": "sgd",
+    "Adam": "adam",
+    "AdamW": "adam",
+    "RMSprop": "rmsprop",
+    "Adagrad": "adagrad",
+    "Adadelta": "adadelta",
+    "Adamax": "adamax",
+}
 PADDLE: Mapping[str, str] = {
-    "SGD": "sgd", "Momentum": "sgd", "Adam": "adam", "AdamW": "adam", "RMSProp": "rmsprop", "Adagrad": "adagrad",
-    "Adadelta": "adadelta", "Adamax": "adamax",
-}  # fmt: skip
+    "SGD": "sgd",
+    "Momentum": "sgd",
+    "Adam": "adam",
+    "AdamW": "adam",
+    "RMSProp": "rmsprop",
+    "Adagrad": "adagrad",
+    "Adadelta": "adadelta",
+    "Adamax": "adamax",
+}
 CLIP_KINDS = {"ClipGradByValue": "value", "ClipGradByNorm": "norm", "ClipGradByGlobalNorm": "global"}
 
 
@@ -55,14 +58,22 @@ def torch_formula(trained: TrainedParameters, name: str) -> Formula | None:
     betas = group.get("betas", (0.9, 0.999))
     decoupled = bool(group.get("decoupled_weight_decay", kind == "AdamW"))
     return Formula(
-        algorithm=TORCH[kind], lr=float(group["lr"]), decay=float(group.get("weight_decay", 0.0)),
-        form="decoupled" if decoupled else "l2", momentum=float(group.get("momentum", 0.0)),
-        dampening=float(group.get("dampening", 0.0)), nesterov=bool(group.get("nesterov", False)),
-        beta1=float(betas[0]), beta2=float(group.get("alpha", group.get("rho", betas[1]))),
-        epsilon=float(group.get("eps", 1e-8)), amsgrad=bool(group.get("amsgrad", False)),
-        centered=bool(group.get("centered", False)), initial=float(group.get("initial_accumulator_value", 0.0)),
-        rate_decay=float(group.get("lr_decay", 0.0)), maximize=bool(group.get("maximize", False)),
-    )  # fmt: skip
+        algorithm=TORCH[kind],
+        lr=float(group["lr"]),
+        decay=float(group.get("weight_decay", 0.0)),
+        form="decoupled" if decoupled else "l2",
+        momentum=float(group.get("momentum", 0.0)),
+        dampening=float(group.get("dampening", 0.0)),
+        nesterov=bool(group.get("nesterov", False)),
+        beta1=float(betas[0]),
+        beta2=float(group.get("alpha", group.get("rho", betas[1]))),
+        epsilon=float(group.get("eps", 1e-8)),
+        amsgrad=bool(group.get("amsgrad", False)),
+        centered=bool(group.get("centered", False)),
+        initial=float(group.get("initial_accumulator_value", 0.0)),
+        rate_decay=float(group.get("lr_decay", 0.0)),
+        maximize=bool(group.get("maximize", False)),
+    )
 
 
 def paddle_formula(trained: TrainedParameters, name: str) -> Formula | None:
@@ -74,8 +85,8 @@ def paddle_formula(trained: TrainedParameters, name: str) -> Formula | None:
     rate = trained.rates().get(name)
     if rate is None or tensor.stop_gradient:
         return Formula(algorithm=PADDLE[kind], frozen=True)
-    group = next((one for one in optimizer._param_groups if isinstance(one, dict)  # noqa: SLF001
-                  and any(other is tensor for other in one["params"])), {})  # fmt: skip
+    groups = (one for one in optimizer._param_groups if isinstance(one, dict))  # noqa: SLF001
+    group = next((one for one in groups if any(other is tensor for other in one["params"])), {})
 
     def said(key: str, otherwise: Any) -> Any:
         return group.get(key, getattr(optimizer, f"_{key}", otherwise))
@@ -84,14 +95,23 @@ def paddle_formula(trained: TrainedParameters, name: str) -> Formula | None:
     clip, limit = _clip(bool(group), group.get("grad_clip", optimizer._grad_clip))  # noqa: SLF001
     own = type(optimizer).__name__ == kind
     return Formula(
-        algorithm=PADDLE[kind], lr=rate, decay=decay, form=form, momentum=float(said("momentum", 0.0)),
-        nesterov=bool(said("use_nesterov", False)), rate_inside=own and kind == "RMSProp",
-        beta1=float(said("beta1", 0.9)), beta2=float(said("rho", said("beta2", 0.999))),
-        epsilon=float(said("epsilon", 1e-8)), place="inside" if own and kind in ("RMSProp", "Adamax") else "outside",
-        amsgrad=bool(said("amsgrad", False)), centered=bool(said("centered", False)),
+        algorithm=PADDLE[kind],
+        lr=rate,
+        decay=decay,
+        form=form,
+        momentum=float(said("momentum", 0.0)),
+        nesterov=bool(said("use_nesterov", False)),
+        rate_inside=own and kind == "RMSProp",
+        beta1=float(said("beta1", 0.9)),
+        beta2=float(said("rho", said("beta2", 0.999))),
+        epsilon=float(said("epsilon", 1e-8)),
+        place="inside" if own and kind in ("RMSProp", "Adamax") else "outside",
+        amsgrad=bool(said("amsgrad", False)),
+        centered=bool(said("centered", False)),
         initial=float(group.get("initial_accumulator_value", getattr(optimizer, "initial_accumulator_value", 0.0))),
-        clip=clip, limit=limit,
-    )  # fmt: skip
+        clip=clip,
+        limit=limit,
+    )
 
 
 def _known(kind: type, names: Mapping[str, str]) -> str | None:
@@ -136,18 +156,36 @@ def _clip(grouped: bool, clip: Any) -> tuple[str, float]:
 
 
 CODES: Mapping[str, str] = {
-    "lr": "learning-rate", "decay": "weight-decay", "form": "weight-decay-form", "momentum": "momentum",
-    "dampening": "dampening", "first": "momentum-start", "nesterov": "nesterov", "rate_inside": "rate-inside-momentum",
-    "beta1": "beta1", "beta2": "beta2", "epsilon": "epsilon", "place": "epsilon-placement",
-    "correction": "bias-correction", "amsgrad": "amsgrad", "centered": "centered", "initial": "initial-accumulator",
-    "rate_decay": "learning-rate-decay", "kept": "accumulated-gradients", "scale": "gradient-scale", "maximize": "maximize",
-    "clip": "gradient-clipping", "limit": "gradient-clipping", "frozen": "frozen-parameters",
+    "lr": "learning-rate",
+    "decay": "weight-decay",
+    "form": "weight-decay-form",
+    "momentum": "momentum",
+    "dampening": "dampening",
+    "first": "momentum-start",
+    "nesterov": "nesterov",
+    "rate_inside": "rate-inside-momentum",
+    "beta1": "beta1",
+    "beta2": "beta2",
+    "epsilon": "epsilon",
+    "place": "epsilon-placement",
+    "correction": "bias-correction",
+    "amsgrad": "amsgrad",
+    "centered": "centered",
+    "initial": "initial-accumulator",
+    "rate_decay": "learning-rate-decay",
+    "kept": "accumulated-gradients",
+    "scale": "gradient-scale",
+    "maximize": "maximize",
+    "clip": "gradient-clipping",
+    "limit": "gradient-clipping",
+    "frozen": "frozen-parameters",
     "algorithm": "optimizer-type",
-}  # fmt: skip
+}
 PLACES = {
-    "outside": "outside the root (sqrt(v) + eps)", "inside": "inside the root (sqrt(v + eps))",
+    "outside": "outside the root (sqrt(v) + eps)",
+    "inside": "inside the root (sqrt(v + eps))",
     "unscaled": "beside the root of the uncorrected moment",
-}  # fmt: skip
+}
 FORMS = {
     "l2": "coupled (L2, added to the gradient)",
     "l1": "L1 (its sign is added)",
@@ -173,10 +211,7 @@ PLAIN: Mapping[str, str] = {
     "first": "the port's momentum starts as {actual}, the reference's as {expected}",
 }
 SWITCHES: Mapping[str, tuple[str, str]] = {
-    "frozen": (
-        "the port does not move what the reference trains",
-        "the port trains what the reference has frozen",
-    ),
+    "frozen": ("the port does not move what the reference trains", "the port trains what the reference has frozen"),
     "maximize": (
         "the port's steps go uphill, the reference's downhill",
         "the port's steps go downhill, the reference's uphill",
@@ -262,19 +297,7 @@ OPTIMIZER = "optimizer"
 FORMULA = ("place", "rate_inside", "first")
 """Knobs that a framework's own formula fixes: no argument sets them."""
 SAID = frozenset(
-    (
-        "lr",
-        "decay",
-        "momentum",
-        "nesterov",
-        "beta1",
-        "beta2",
-        "epsilon",
-        "amsgrad",
-        "centered",
-        "clip",
-        "limit",
-    )
+    ("lr", "decay", "momentum", "nesterov", "beta1", "beta2", "epsilon", "amsgrad", "centered", "clip", "limit")
 )
 """Knobs that Paddle's optimizers keep as attributes."""
 GIVE_UP = 3
@@ -338,10 +361,8 @@ def causes(
     # First what an argument of the port sets, then what takes away most by itself, then what is about most parameters.
     ordered = sorted(
         told,
-        key=lambda one: (
-            one.knob in FORMULA, -round(_explained(one, told[one], found, by_name), 3), -len(told[one]),
-        ),
-    )  # fmt: skip
+        key=lambda one: (one.knob in FORMULA, -round(_explained(one, told[one], found, by_name), 3), -len(told[one])),
+    )
     return tuple(_diagnosis(one, told[one], found, courses, failing, sides) for one in ordered)
 
 
@@ -365,10 +386,7 @@ def _grouped(found: Mapping[str, KnobCause]) -> dict[_Told, list[str]]:
         knobs = ["algorithm"] if cause.reference.algorithm != cause.port.algorithm else _knobs(cause)
         for knob in knobs:
             one = _Told(
-                knob=knob,
-                expected=_value(cause.reference, knob),
-                actual=_value(cause.port, knob),
-                form=cause.port.form,
+                knob=knob, expected=_value(cause.reference, knob), actual=_value(cause.port, knob), form=cause.port.form
             )
             told.setdefault(one, []).append(name)
     return told
@@ -377,9 +395,10 @@ def _grouped(found: Mapping[str, KnobCause]) -> dict[_Told, list[str]]:
 def _knobs(cause: KnobCause) -> list[str]:
     """Return the knobs that really differ; a clip and its limit are one, as a decay that one side lacks and its form."""
     differ = [
-        item.name for item in fields(Formula)
+        item.name
+        for item in fields(Formula)
         if item.name in cause.change and getattr(cause.reference, item.name) != getattr(cause.port, item.name)
-    ]  # fmt: skip
+    ]
     if "clip" in differ and "limit" in differ:
         differ.remove("limit")
     if "decay" in differ and "form" in differ and not (cause.reference.decay and cause.port.decay):
@@ -395,43 +414,46 @@ def _value(formula: Formula, knob: str) -> Any:
 
 
 def _diagnosis(
-    told: _Told, names: list[str], found: Mapping[str, KnobCause], courses: Sequence[Course], failing: set[str],
+    told: _Told,
+    names: list[str],
+    found: Mapping[str, KnobCause],
+    courses: Sequence[Course],
+    failing: set[str],
     sides: tuple[TrainedParameters, TrainedParameters],
-) -> Diagnosis:  # fmt: skip
+) -> Diagnosis:
     by_name = {course.name: course for course in courses}
     alone = _explained(told, names, found, by_name)
     together = min(found[name].explained for name in names)
     where = _where(names, found, courses, failing, sides)
-    evidence = (
-        f"the {_formula_name(found[names[0]].reference)} formula of the reference reproduces its updates; "
-    )
+    evidence = f"the {_formula_name(found[names[0]].reference)} formula of the reference reproduces its updates; "
     if together - alone > ROUGH:
         evidence += (
             f"with this setting alone {alone:.1%} of the difference is gone, with all that differ {together:.2%}, "
             f"in {len(names)} parameters"
         )
     else:
-        evidence += f"with the port's value of this setting {alone:.2%} of the difference is gone, in {len(names)} parameters"
-    effect = max(distance(by_name[name].reference, by_name[name].port, (by_name[name].reference, by_name[name].port))
-                 for name in names)  # fmt: skip
+        evidence += (
+            f"with the port's value of this setting {alone:.2%} of the difference is gone, in {len(names)} parameters"
+        )
+    effect = max(
+        distance(by_name[name].reference, by_name[name].port, (by_name[name].reference, by_name[name].port))
+        for name in names
+    )
     return Diagnosis(
-        code=CODES[told.knob], port_path=OPTIMIZER, message=f"{message_of(told.knob, told.expected, told.actual, told.form)}{where}",
-        evidence=f"{evidence}; updates are apart by up to {effect:.2g} of their size", explained=together,
+        code=CODES[told.knob],
+        port_path=OPTIMIZER,
+        message=f"{message_of(told.knob, told.expected, told.actual, told.form)}{where}",
+        evidence=f"{evidence}; updates are apart by up to {effect:.2g} of their size",
+        explained=together,
         fix=_fix(told.knob, found[names[0]].reference, paddle_formula(sides[1], names[0])),
-    )  # fmt: skip
+    )
 
 
 def _fix(knob: str, reference: Formula, said: Formula | None) -> str:
     """Return what to write in the port; of a knob that its optimizer has as the reference already, where to look."""
     knobs = ("clip", "limit") if knob in ("clip", "limit") else (knob,)
-    if (
-        knob in SAID
-        and said is not None
-        and all(getattr(said, one) == getattr(reference, one) for one in knobs)
-    ):
-        return (
-            f"the port's optimizer says that it has this {knob} already: look at what its step() makes of it"
-        )
+    if knob in SAID and said is not None and all(getattr(said, one) == getattr(reference, one) for one in knobs):
+        return f"the port's optimizer says that it has this {knob} already: look at what its step() makes of it"
     return fix_of(knob, reference)
 
 
@@ -455,9 +477,12 @@ def _explained(
 
 
 def _where(
-    names: list[str], found: Mapping[str, KnobCause], courses: Sequence[Course], failing: set[str],
+    names: list[str],
+    found: Mapping[str, KnobCause],
+    courses: Sequence[Course],
+    failing: set[str],
     sides: tuple[TrainedParameters, TrainedParameters],
-) -> str:  # fmt: skip
+) -> str:
     """Say which parameters a knob is about, where it is not all."""
     rest = [course.name for course in courses if course.name not in failing]
     others = [name for name in found if name not in names]
@@ -470,9 +495,7 @@ def _where(
 
 def _formula_name(formula: Formula) -> str:
     return (
-        "AdamW"
-        if formula.algorithm == "adam" and formula.form == "decoupled" and formula.decay
-        else formula.algorithm
+        "AdamW" if formula.algorithm == "adam" and formula.form == "decoupled" and formula.decay else formula.algorithm
     )
 
 
@@ -481,16 +504,17 @@ def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:
     step = int(np.argmax(np.abs(course.port - course.reference).max(axis=1) > 0))
     factor = common_factor(course.reference[step], course.port[step])
     words = (
-        ""
-        if factor is None
-        else f"; its first update that differs is {factor:.6g} times the reference's everywhere"
+        "" if factor is None else f"; its first update that differs is {factor:.6g} times the reference's everywhere"
     )
     return Diagnosis(
-        code="unknown", port_path=OPTIMIZER, message=f"the optimizers differ, the cause is unknown{words}",
+        code="unknown",
+        port_path=OPTIMIZER,
+        message=f"the optimizers differ, the cause is unknown{words}",
         evidence="no setting of SGD, Adam, RMSProp, Adagrad, Adadelta or Adamax, changed alone or with another, explains "
         f"99 % of the difference ({course.name})",
-        explained=None, fix="compare the two optimizers' arguments and formulas",
-    )  # fmt: skip
+        explained=None,
+        fix="compare the two optimizers' arguments and formulas",
+    )
 
 
 # Two optimizers, compared by the updates they make of equal gradients from equal parameters.
@@ -553,11 +577,17 @@ class _Ran:
 
 
 def check_optimizers(
-    sides: tuple[LiveSide, LiveSide], reference: Any, port: Any, builders: tuple[Builder, Builder],
-    iterations: int = 5, names: Mapping[str, str] | None = None, seed: int = 0,
-    schedulers: tuple[Builder | None, Builder | None] | None = None, gradients: Mapping[str, Array] | None = None,
+    sides: tuple[LiveSide, LiveSide],
+    reference: Any,
+    port: Any,
+    builders: tuple[Builder, Builder],
+    iterations: int = 5,
+    names: Mapping[str, str] | None = None,
+    seed: int = 0,
+    schedulers: tuple[Builder | None, Builder | None] | None = None,
+    gradients: Mapping[str, Array] | None = None,
     clips: Clips = (None, None),
-) -> PieceCheck:  # fmt: skip
+) -> PieceCheck:
     """Compare every update that two optimizers make of the same gradients, from the same parameters, in float64.
 
     Models are copied, neither is changed; of large parameters only some elements are updated, as long as those agree
@@ -596,9 +626,7 @@ def check_optimizers(
 
     try:
         if not gradients:
-            with suppress(
-                Exception
-            ):  # an optimizer that keeps tensors of the parameters' sizes from the start
+            with suppress(Exception):  # an optimizer that keeps tensors of the parameters' sizes from the start
                 ran = run(double=True, whole=False)
                 if ran.opened.whole or (ran.moved and not ran.failing):
                     return _judge(ran)
@@ -663,9 +691,14 @@ def _gradients(
 
 
 def _compare(
-    name: str, kept: _Watched, step: int, sides: tuple[TrainedParameters, TrainedParameters], before: Sequence[dict[str, Array]],
-    *, double: bool,
-) -> None:  # fmt: skip
+    name: str,
+    kept: _Watched,
+    step: int,
+    sides: tuple[TrainedParameters, TrainedParameters],
+    before: Sequence[dict[str, Array]],
+    *,
+    double: bool,
+) -> None:
     updates = []
     for number, side in enumerate(sides):
         value = side.values(name)
@@ -673,9 +706,7 @@ def _compare(
         before[number][name] = value
         kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen].copy())
     sizes = [rms(one) for one in (*updates, updates[1] - updates[0])]
-    noise = (ROUNDING if double else SAME_SINGLE) * max(
-        float(np.max(np.abs(one[name]), initial=0.0)) for one in before
-    )
+    noise = (ROUNDING if double else SAME_SINGLE) * max(float(np.max(np.abs(one[name]), initial=0.0)) for one in before)
     kept.moved = kept.moved or max(sizes[:2]) > noise
     finite = all(np.isfinite(one) for one in sizes)
     apart = sizes[2] / max(sizes[:2]) if finite and sizes[2] > noise else 0.0 if finite else np.inf
@@ -691,14 +722,18 @@ def _limit(*, double: bool) -> float:
 def _judge(ran: _Ran) -> PieceCheck:
     opened, watched, norms, failing = ran.opened, ran.watched, ran.norms, ran.failing
     numbers = {
-        "parameters": float(len(watched)), "parameters_apart": float(len(failing)), "updates": float(len(norms)),
+        "parameters": float(len(watched)),
+        "parameters_apart": float(len(failing)),
+        "updates": float(len(norms)),
         "largest_update_difference": max(kept.worst for kept in watched.values()),
-    }  # fmt: skip
+    }
     curves = {
-        side: [float(np.mean([np.sqrt(np.mean(kept.updates[number][step] ** 2)) for kept in watched.values()]))
-               for step in range(len(norms))]
+        side: [
+            float(np.mean([np.sqrt(np.mean(kept.updates[number][step] ** 2)) for kept in watched.values()]))
+            for step in range(len(norms))
+        ]
         for number, side in enumerate(("reference_update", "port_update"))
-    }  # fmt: skip
+    }
     common: dict[str, Any] = {"numbers": numbers, "curves": curves, "left_out": opened.left_out}
     left = f"; {len(opened.left_out)} parameters could not be matched" if opened.left_out else ""
     if not ran.moved:
@@ -725,18 +760,22 @@ def _judge(ran: _Ran) -> PieceCheck:
     )
 
 
-def _courses(
-    watched: Mapping[str, _Watched], norms: Sequence[float], groups: Mapping[str, int]
-) -> list[Course]:
+def _courses(watched: Mapping[str, _Watched], norms: Sequence[float], groups: Mapping[str, int]) -> list[Course]:
     shares = np.array([SHARES[step % len(SHARES)] for step in range(len(norms))])
     squares = {number: np.zeros(len(norms)) for number in groups.values()}
     for name, kept in watched.items():
         squares[groups[name]] += np.square(kept.norms)
     return [
         Course(
-            name=name, start=kept.start, gradients=np.array(kept.gradients), norms=np.array(kept.norms),
-            global_norms=np.array(norms), group_norms=np.sqrt(squares[groups[name]]), shares=shares,
-            reference=np.array(kept.updates[0]), port=np.array(kept.updates[1]),
+            name=name,
+            start=kept.start,
+            gradients=np.array(kept.gradients),
+            norms=np.array(kept.norms),
+            global_norms=np.array(norms),
+            group_norms=np.sqrt(squares[groups[name]]),
+            shares=shares,
+            reference=np.array(kept.updates[0]),
+            port=np.array(kept.updates[1]),
         )
         for name, kept in watched.items()
-    ]  # fmt: skip
+    ]

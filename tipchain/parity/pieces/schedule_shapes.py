@@ -177,19 +177,18 @@ def _cosine(curve: Array) -> Shape | None:
 def _polynomial(curve: Array) -> Shape | None:
     for power in POWERS:
         found = _fitted(
-            curve, "polynomial", lambda length, power=power: {"length": length, "power": power},  # type: ignore[misc]
+            curve,
+            "polynomial",
+            lambda length, power=power: {"length": length, "power": power},  # type: ignore[misc]
             _fall,
-        )  # fmt: skip
+        )
         if found is not None:
             return found
     return None
 
 
 def _fitted(
-    curve: Array,
-    family: str,
-    knobs: Callable[[int], dict[str, Any]],
-    form: Callable[[Mapping[str, Any], Array], Array],
+    curve: Array, family: str, knobs: Callable[[int], dict[str, Any]], form: Callable[[Mapping[str, Any], Array], Array]
 ) -> Shape | None:
     """Return the shape ``end + (first - end) * form`` that a curve has, its length and end fitted."""
     if len(curve) < 4:
@@ -230,9 +229,12 @@ def _one_cycle(curve: Array) -> Shape | None:
         fallen = _risen(last - turn, last - turn)
         end = float(peak + (curve[last] - peak) / fallen)
         knobs = {
-            "rate": peak, "start": float(curve[0]), "end": end, "length": last + 1,
+            "rate": peak,
+            "start": float(curve[0]),
+            "end": end,
+            "length": last + 1,
             "pct_start": round((turn + 1) / (last + 1), 6),
-        }  # fmt: skip
+        }
         if same(curve, _draw_one_cycle(knobs, np.arange(len(curve)), peak)):
             return Shape(family="one cycle", knobs=knobs)
     return None
@@ -257,9 +259,7 @@ def _fall(knobs: Mapping[str, Any], at: Array) -> Array:
     return np.asarray((1 - np.minimum(at, knobs["length"]) / knobs["length"]) ** knobs["power"])
 
 
-def _between(
-    form: Callable[[Mapping[str, Any], Array], Array],
-) -> Callable[[Mapping[str, Any], Array, float], Array]:
+def _between(form: Callable[[Mapping[str, Any], Array], Array]) -> Callable[[Mapping[str, Any], Array, float], Array]:
     return lambda knobs, at, rate: knobs["end"] + (rate - knobs["end"]) * form(knobs, at)
 
 
@@ -308,9 +308,17 @@ _DRAWN: Mapping[str, Callable[[Mapping[str, Any], Array, float], Array]] = {
     "one cycle": _draw_one_cycle,
 }
 FINDERS: tuple[Callable[[Array], Shape | None], ...] = (
-    _constant, _steps, _exponential, _inverse(1.0, "inverse time"), _inverse(0.5, "inverse root"), _cosine, _restarts,
-    _one_cycle, _polynomial, _pieces,
-)  # fmt: skip
+    _constant,
+    _steps,
+    _exponential,
+    _inverse(1.0, "inverse time"),
+    _inverse(0.5, "inverse root"),
+    _cosine,
+    _restarts,
+    _one_cycle,
+    _polynomial,
+    _pieces,
+)
 """What recognizes a family in what follows a warm-up, the simplest first."""
 
 
@@ -322,7 +330,5 @@ def as_pieces(shape: Shape, count: int) -> Shape | None:
     found = _pieces(draw(shape, count)[warmup:])
     if found is None:
         return None
-    kept = {
-        name: shape.knobs[name] for name in ("rate", "warmup_steps", "warmup_start") if name in shape.knobs
-    }
+    kept = {name: shape.knobs[name] for name in ("rate", "warmup_steps", "warmup_start") if name in shape.knobs}
     return Shape(family="pieces", knobs={**kept, **found.knobs})

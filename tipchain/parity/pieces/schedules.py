@@ -37,22 +37,49 @@ from tipchain.parity.rounding import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SIN
 Array = npt.NDArray[Any]
 SCHEDULER = "scheduler"
 CODES: Mapping[str, str] = {
-    "rate": "learning-rate", "warmup_steps": "warmup-steps", "warmup_start": "warmup-start", "gamma": "gamma",
-    "milestones": "milestones", "values": "values", "times": "period-factor", "step_size": "step-size", "length": "period", "end": "end-rate", "power": "power",
-    "start": "start-rate", "pct_start": "pct-start",
-}  # fmt: skip
+    "rate": "learning-rate",
+    "warmup_steps": "warmup-steps",
+    "warmup_start": "warmup-start",
+    "gamma": "gamma",
+    "milestones": "milestones",
+    "values": "values",
+    "times": "period-factor",
+    "step_size": "step-size",
+    "length": "period",
+    "end": "end-rate",
+    "power": "power",
+    "start": "start-rate",
+    "pct_start": "pct-start",
+}
 WORDS: Mapping[str, str] = {
-    "rate": "first learning rate", "warmup_steps": "warm-up's number of steps", "warmup_start": "warm-up's first rate",
-    "gamma": "gamma", "milestones": "milestones", "step_size": "step size",
-    "values": "values (as shares of the first)", "times": "factor of each next period (T_mult)",
-    "length": "period (T_max, decay_steps)", "end": "last rate (eta_min, end_lr)", "power": "power",
-    "start": "first rate (peak over divide_factor)", "pct_start": "share of steps that rise (phase_pct)",
-}  # fmt: skip
+    "rate": "first learning rate",
+    "warmup_steps": "warm-up's number of steps",
+    "warmup_start": "warm-up's first rate",
+    "gamma": "gamma",
+    "milestones": "milestones",
+    "step_size": "step size",
+    "values": "values (as shares of the first)",
+    "times": "factor of each next period (T_mult)",
+    "length": "period (T_max, decay_steps)",
+    "end": "last rate (eta_min, end_lr)",
+    "power": "power",
+    "start": "first rate (peak over divide_factor)",
+    "pct_start": "share of steps that rise (phase_pct)",
+}
 FIXES: Mapping[str, str] = {
-    "rate": "learning_rate", "warmup_steps": "warmup_steps", "warmup_start": "start_lr", "gamma": "gamma",
-    "milestones": "milestones", "step_size": "step_size", "values": "values", "times": "T_mult", "length": "T_max (decay_steps)", "end": "eta_min (end_lr)",
-    "power": "power", "pct_start": "phase_pct",
-}  # fmt: skip
+    "rate": "learning_rate",
+    "warmup_steps": "warmup_steps",
+    "warmup_start": "start_lr",
+    "gamma": "gamma",
+    "milestones": "milestones",
+    "step_size": "step_size",
+    "values": "values",
+    "times": "T_mult",
+    "length": "T_max (decay_steps)",
+    "end": "eta_min (end_lr)",
+    "power": "power",
+    "pct_start": "phase_pct",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +128,7 @@ def schedule_causes(expected: Array, actual: Array, trial: Trial = lambda _: Non
             return _proved((_told(guess, explained, len(expected)),), guess.knobs, shapes[0], expected, trial)
     several = _several(expected, actual, *shapes)
     if several and shapes[0] is not None and shapes[1] is not None and shapes[0].family == shapes[1].family:
-        differ = {
-            name: value for name, value in shapes[0].knobs.items() if shapes[1].knobs.get(name) != value
-        }
+        differ = {name: value for name, value in shapes[0].knobs.items() if shapes[1].knobs.get(name) != value}
         return _proved(several, differ, shapes[0], expected, trial)
     return several or (_unknown(expected, actual, *shapes),)
 
@@ -129,20 +154,20 @@ def _proved(
             ),
         )
     wanted = [f"its {WORDS[name]} becomes {_short(value)}" for name, value in knobs.items() if name in WORDS]
-    return tuple(
-        replace(one, fix=f"change the port's schedule so that {' and '.join(wanted)}") for one in told
-    )
+    return tuple(replace(one, fix=f"change the port's schedule so that {' and '.join(wanted)}") for one in told)
 
 
 def cycled_momentum(momentum: Array) -> Diagnosis:
     """Return the diagnosis of a reference whose schedule moves the momentum, which no schedule of Paddle's does."""
     low, high = float(momentum.min()), float(momentum.max())
     return Diagnosis(
-        code="cycle-momentum", port_path=SCHEDULER,
+        code="cycle-momentum",
+        port_path=SCHEDULER,
         message=f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
         evidence="OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
-        explained=None, fix="pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
-    )  # fmt: skip
+        explained=None,
+        fix="pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
+    )
 
 
 def _alike(one: Shape | None, other: Shape | None, count: int) -> tuple[Shape | None, Shape | None]:
@@ -170,10 +195,7 @@ def _even(shape: Shape, other: Shape, count: int) -> Shape:
 def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> Iterator[_Guess]:
     """Yield that one side's schedule counts the steps of its warm-up too, where the other's begins after it."""
     count = len(expected)
-    for shape, curve, who, whom in (
-        (one, actual, "port", "reference"),
-        (other, expected, "reference", "port"),
-    ):
+    for shape, curve, who, whom in ((one, actual, "port", "reference"), (other, expected, "reference", "port")):
         steps = 0 if shape is None or shape.family == "noam" else int(shape.knobs["warmup_steps"])
         if shape is None or not 0 < steps < count:
             continue
@@ -181,9 +203,7 @@ def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         end = min(count, int(shape.knobs.get("length", count)) + 1)
         if end - steps > 2 and np.ptp(main[steps:end]) > 0 and same(main[steps:end], curve[steps:end]):
             words = f"the {who}'s schedule counts the {steps} steps of its warm-up, the {whom}'s begins after them"
-            moved = (
-                np.concatenate([actual[:steps], main[steps:end], actual[end:]]) if who == "port" else actual
-            )
+            moved = np.concatenate([actual[:steps], main[steps:end], actual[end:]]) if who == "port" else actual
             fix = "let the schedule behind the warm-up begin where the reference's does"
             yield _Guess("schedule-shift", words, fix, moved, slice(None))
 
@@ -195,11 +215,7 @@ def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape |
     if np.ptp(actual) == 0 and np.ptp(expected) > 0:
         words = f"the port's learning rate stays at {actual[0]:.6g}: its schedule is missing or never stepped"
         yield _Guess(
-            "missing-schedule",
-            words,
-            "attach the schedule and step it",
-            np.full_like(expected, actual[0]),
-            whole,
+            "missing-schedule", words, "attach the schedule and step it", np.full_like(expected, actual[0]), whole
         )
     if one is not None and other is not None and one.family == other.family:
         yield from _missing_warmup(one, other, len(expected))
@@ -223,12 +239,22 @@ def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
     if ours:
         changed = replace(one, knobs={**one.knobs, "warmup_steps": 0})
         words = f"the port has no warm-up; the reference's rises for {ours} steps from {one.knobs['warmup_start']:.6g}"
-        yield _Guess("missing-warmup", words, f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})",
-                     draw(changed, count), slice(None))  # fmt: skip
+        yield _Guess(
+            "missing-warmup",
+            words,
+            f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})",
+            draw(changed, count),
+            slice(None),
+        )
         shifted = _dropped(one, ours)
         if shifted is not None:
-            yield _Guess("missing-warmup", f"{words}, whose steps the schedule counts",
-                         f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})", draw(shifted, count), slice(None))  # fmt: skip
+            yield _Guess(
+                "missing-warmup",
+                f"{words}, whose steps the schedule counts",
+                f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})",
+                draw(shifted, count),
+                slice(None),
+            )
     else:
         start = other.knobs["warmup_start"]
         changed = replace(one, knobs={**one.knobs, "warmup_steps": theirs, "warmup_start": start})
@@ -249,8 +275,14 @@ def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
     for name, value in other.knobs.items():
         if name in one.knobs and one.knobs[name] != value:
             changed = replace(one, knobs={**one.knobs, name: value})
-            yield _Guess(CODES[name], _words(name, one.knobs[name], value), _fix(name, one.knobs[name]),
-                         draw(changed, count), slice(None), {name: one.knobs[name]})  # fmt: skip
+            yield _Guess(
+                CODES[name],
+                _words(name, one.knobs[name], value),
+                _fix(name, one.knobs[name]),
+                draw(changed, count),
+                slice(None),
+                {name: one.knobs[name]},
+            )
 
 
 def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_Guess]:
@@ -264,11 +296,7 @@ def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_G
             return  # a shift, which of an exponential is a factor
     words = f"the port's learning rate is {factor:.6g} times the reference's at every step"
     yield _Guess(
-        "learning-rate",
-        words,
-        f"multiply the port's learning rate by {1 / factor:.6g}",
-        expected * factor,
-        slice(None),
+        "learning-rate", words, f"multiply the port's learning rate by {1 / factor:.6g}", expected * factor, slice(None)
     )
 
 
@@ -281,9 +309,7 @@ def _shifts(expected: Array, actual: Array, *, scaled: bool) -> Iterator[_Guess]
         pairs = (("behind", behind, expected[:-steps]), ("ahead of", ahead, expected[steps:]))
         for where, places, moved in pairs:
             factor = (
-                float(np.median(actual[places][moved > 0] / moved[moved > 0]))
-                if scaled and (moved > 0).any()
-                else 1.0
+                float(np.median(actual[places][moved > 0] / moved[moved > 0])) if scaled and (moved > 0).any() else 1.0
             )
             moved = moved * factor  # noqa: PLW2901
             if np.ptp(moved) > 0 and same(moved, actual[places]):
@@ -299,19 +325,15 @@ def _stretches(expected: Array, actual: Array) -> Iterator[_Guess]:
     for times in range(2, len(expected)):
         slow = np.arange(len(expected)) // times
         if np.ptp(expected[slow]) > 0 and same(expected[slow], actual):
-            words = f"the port's schedule moves once in {times} steps: per epoch, where the reference's moves per iteration"
+            words = (
+                f"the port's schedule moves once in {times} steps: per epoch, where the reference's moves per iteration"
+            )
             yield _Guess(
-                "schedule-per-epoch",
-                words,
-                "step the schedule at every iteration",
-                expected[slow],
-                slice(None),
+                "schedule-per-epoch", words, "step the schedule at every iteration", expected[slow], slice(None)
             )
         elif np.ptp(actual[slow]) > 0 and same(expected, actual[slow]):
             words = f"the port's schedule moves {times} times as often: per iteration, where the reference's moves per epoch"
-            yield _Guess(
-                "schedule-per-iteration", words, "step the schedule once an epoch", actual, slice(None)
-            )
+            yield _Guess("schedule-per-iteration", words, "step the schedule once an epoch", actual, slice(None))
 
 
 def _stairs(expected: Array, actual: Array) -> Iterator[_Guess]:
@@ -333,8 +355,13 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         return ()
     if one.family != other.family:
         words = f"the port's schedule is {_named(other)}, the reference's {_named(one)}"
-        guess = _Guess("schedule-type", words, f"use the schedule of the reference: {_named(one)}",
-                       draw(other, len(expected)), slice(None))  # fmt: skip
+        guess = _Guess(
+            "schedule-type",
+            words,
+            f"use the schedule of the reference: {_named(one)}",
+            draw(other, len(expected)),
+            slice(None),
+        )
         return (_told(guess, _explained(expected, actual, guess), len(expected)),)
     curve, found = draw(other, len(expected)), []
     for name in CODES:
@@ -342,13 +369,7 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         if ours != theirs and not (
             isinstance(ours, float) and isinstance(theirs, float) and np.isclose(ours, theirs, SAME_SINGLE, 0)
         ):
-            guess = _Guess(
-                CODES[name],
-                _words(name, ours, theirs),
-                _fix(name, ours),
-                curve,
-                slice(None),
-            )
+            guess = _Guess(CODES[name], _words(name, ours, theirs), _fix(name, ours), curve, slice(None))
             found.append(_told(guess, _explained(expected, actual, guess), len(expected), together=True))
     return tuple(found)
 
@@ -368,27 +389,29 @@ def _explained(expected: Array, actual: Array, guess: _Guess) -> float:
 def _told(guess: _Guess, explained: float, count: int, *, together: bool = False) -> Diagnosis:
     how = "with all the settings that differ" if together else "with this one change"
     return Diagnosis(
-        code=guess.code, port_path=SCHEDULER, message=guess.message,
+        code=guess.code,
+        port_path=SCHEDULER,
+        message=guess.message,
         evidence=f"{how} the reference's curve gives the port's: {explained:.2%} of the difference over {count} steps is gone",
-        explained=explained, fix=guess.fix,
-    )  # fmt: skip
+        explained=explained,
+        fix=guess.fix,
+    )
 
 
 def _unknown(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> Diagnosis:
-    known = [
-        f"{side} {_named(shape)}"
-        for side, shape in (("the reference's is", one), ("the port's", other))
-        if shape
-    ]
+    known = [f"{side} {_named(shape)}" for side, shape in (("the reference's is", one), ("the port's", other)) if shape]
     peaks = ", ".join(
         f"{side} {curve[0]:.6g} to {curve.max():.6g} at step {int(curve.argmax())}, {curve[-1]:.6g} at the end"
         for side, curve in (("reference", expected), ("port", actual))
     )
     return Diagnosis(
-        code="unknown", port_path=SCHEDULER, message=f"the schedules differ, the cause is unknown: {peaks}",
+        code="unknown",
+        port_path=SCHEDULER,
+        message=f"the schedules differ, the cause is unknown: {peaks}",
         evidence=f"no shift, stretch, factor or single setting gives the port's curve; {'; '.join(known) or 'both of unknown shape'}",
-        explained=None, fix="compare the arguments of the two schedules",
-    )  # fmt: skip
+        explained=None,
+        fix="compare the arguments of the two schedules",
+    )
 
 
 def _named(shape: Shape) -> str:
@@ -416,10 +439,17 @@ MOST_STEPS = 20_000
 LENGTHS = ("T_max", "total_steps", "total_iters", "decay_steps", "total_epochs")
 """Attributes of schedules that say when they end."""
 ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
-    "rate": ("base_lr",), "gamma": ("gamma",), "milestones": ("milestones", "boundaries"), "step_size": ("step_size",),
-    "length": ("T_max", "decay_steps", "T_0"), "end": ("eta_min", "end_lr"), "power": ("power",), "times": ("T_mult",),
-    "warmup_steps": ("warmup_steps",), "warmup_start": ("start_lr",),
-}  # fmt: skip
+    "rate": ("base_lr",),
+    "gamma": ("gamma",),
+    "milestones": ("milestones", "boundaries"),
+    "step_size": ("step_size",),
+    "length": ("T_max", "decay_steps", "T_0"),
+    "end": ("eta_min", "end_lr"),
+    "power": ("power",),
+    "times": ("T_mult",),
+    "warmup_steps": ("warmup_steps",),
+    "warmup_start": ("start_lr",),
+}
 """Attributes of Paddle's schedules by the knob of a curve that they set."""
 REPEATS = ("step_size", "T_0", "step_size_up")
 """Those of which a few must be seen."""
@@ -436,10 +466,15 @@ class _Curves:
 
 
 def check_schedulers(
-    sides: tuple[LiveSide, LiveSide], reference: Any, port: Any, builders: tuple[Builder, Builder],
-    schedulers: tuple[Builder | None, Builder | None], iterations: int = 5,
-    names: Mapping[str, str] | None = None, steps: int | None = None,
-) -> PieceCheck:  # fmt: skip
+    sides: tuple[LiveSide, LiveSide],
+    reference: Any,
+    port: Any,
+    builders: tuple[Builder, Builder],
+    schedulers: tuple[Builder | None, Builder | None],
+    iterations: int = 5,
+    names: Mapping[str, str] | None = None,
+    steps: int | None = None,
+) -> PieceCheck:
     """Step both schedules and compare the learning rate of every parameter at every step.
 
     Builders are called with what their parameters' names ask for: torch's with the optimizer; Paddle's with the
@@ -478,9 +513,13 @@ def check_schedulers(
 
 
 def _open(
-    sides: tuple[LiveSide, LiveSide], reference: Any, port: Any, builders: tuple[Builder, Builder],
-    schedulers: tuple[Builder | None, Builder | None], names: Mapping[str, str] | None,
-) -> tuple[tuple[TrainedParameters, Any], tuple[TrainedParameters, Any]]:  # fmt: skip
+    sides: tuple[LiveSide, LiveSide],
+    reference: Any,
+    port: Any,
+    builders: tuple[Builder, Builder],
+    schedulers: tuple[Builder | None, Builder | None],
+    names: Mapping[str, str] | None,
+) -> tuple[tuple[TrainedParameters, Any], tuple[TrainedParameters, Any]]:
     """Return both sides' parameters under their optimizers, and the schedules."""
     models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
     slots, _ = slots_of(models[0], models[1], names)
@@ -488,10 +527,7 @@ def _open(
     schedule = build_torch_schedule(schedulers[0], optimizer)
     if paddles is not None:
         other.set_lr_scheduler(paddles)
-    return (TorchTrained(sides[0], models[0], optimizer), schedule), (
-        PaddleTrained(sides[1], other, slots),
-        paddles,
-    )
+    return (TorchTrained(sides[0], models[0], optimizer), schedule), (PaddleTrained(sides[1], other, slots), paddles)
 
 
 def _count(schedules: tuple[Any, Any], iterations: int) -> int:
@@ -500,9 +536,7 @@ def _count(schedules: tuple[Any, Any], iterations: int) -> int:
     if ends and not any(repeats for _, repeats in found):
         return min(max(iterations, max(ends) + 1), MOST_STEPS)
     return (
-        min(max(iterations, STEPS, *(length for length, _ in found)), MOST_STEPS)
-        if found
-        else max(iterations, STEPS)
+        min(max(iterations, STEPS, *(length for length, _ in found)), MOST_STEPS) if found else max(iterations, STEPS)
     )
 
 
@@ -519,11 +553,7 @@ def _length(schedule: Any) -> tuple[int, bool]:
     if hasattr(schedule, "warmup_steps") and hasattr(inner, "step"):
         length, repeats = _length(inner)
         return (int(schedule.warmup_steps) + length if length else 0), repeats
-    for names, times, repeats in (
-        (LENGTHS, 1, False),
-        (REPEATS, 3, True),
-        (("milestones", "boundaries"), 1, True),
-    ):
+    for names, times, repeats in ((LENGTHS, 1, False), (REPEATS, 3, True), (("milestones", "boundaries"), 1, True)):
         values = [one for name in names if (one := getattr(schedule, name, None)) is not None]
         numbers = [int(max(one)) + 2 if hasattr(one, "__iter__") and len(one) else one for one in values]
         known = [one for one in numbers if isinstance(one, int) and not isinstance(one, bool) and one > 0]
@@ -582,10 +612,7 @@ def _trial(fresh: Any, actual: Array) -> Trial:
         held = True
         for knob, value in knobs.items():
             pairs = [
-                (one, name)
-                for one in _nested(schedule)
-                for name in ATTRIBUTES.get(knob, ())
-                if hasattr(one, name)
+                (one, name) for one in _nested(schedule) for name in ATTRIBUTES.get(knob, ()) if hasattr(one, name)
             ]
             if not pairs:
                 return None
@@ -631,42 +658,32 @@ def _judge(ours: _Curves, theirs: _Curves, fresh: Any, scheduled: bool) -> Piece
     count = min(ours.steps, theirs.steps)
     pairs = list(_pairs(ours, theirs, count))
     if not pairs:
-        return PieceCheck(
-            outcome=Outcome.ERROR, reason="no parameter that both optimizers train could be matched"
-        )
+        return PieceCheck(outcome=Outcome.ERROR, reason="no parameter that both optimizers train could be matched")
     apart = [(name, one, other) for name, one, other in pairs if not same(one, other)]
     name, one, other = min(apart, key=lambda pair: first_apart(pair[1], pair[2])) if apart else pairs[0]
     largest = max(float(np.abs(one).max()) for _, one, _ in pairs)
     numbers = {
         "steps": float(count),
         "largest_lr_difference": max(float(np.abs(one - other).max()) for _, one, other in pairs) / (largest or 1.0),
-    }  # fmt: skip
+    }
     curves = {"reference_lr": one.tolist(), "port_lr": other.tolist()}
     momentum = ours.momentum[:count]
     if apart:
         step = first_apart(one, other)
-        rest = (
-            ""
-            if len(apart) == len(pairs)
-            else f", for {len(apart)} of {len(pairs)} parameters (first {name})"
-        )
+        rest = "" if len(apart) == len(pairs) else f", for {len(apart)} of {len(pairs)} parameters (first {name})"
         reason = (
             f"learning rates differ at {np.count_nonzero(~close(one, other))} of {count} steps{rest}; first at step "
             f"{step}: expected {one[step]:.9g}, actual {other[step]:.9g}"
         )
         causes = schedule_causes(one, other, _trial(fresh, other))
-        return PieceCheck(
-            outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=causes
-        )
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=causes)
     if np.ptp(momentum) > 0:
         found = cycled_momentum(momentum)
         return PieceCheck(
             outcome=Outcome.FAIL, reason=found.message, numbers=numbers, curves=curves, diagnoses=(found,)
         )
     if scheduled and largest == 0:
-        return PieceCheck(
-            outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers
-        )
+        return PieceCheck(outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers)
     still = " (none of them moves)" if all(np.ptp(one) == 0 for _, one, _ in pairs) else ""
     reason = f"{count} learning rates{still} of {len(pairs)} parameters agree"
     return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers, curves=curves)

@@ -255,8 +255,13 @@ class _Adamax(_Moments):
 
 
 _RULES: Mapping[str, type[_Moments]] = {
-    "sgd": _Sgd, "adam": _Adam, "rmsprop": _RmsProp, "adagrad": _Adagrad, "adadelta": _Adadelta, "adamax": _Adamax,
-}  # fmt: skip
+    "sgd": _Sgd,
+    "adam": _Adam,
+    "rmsprop": _RmsProp,
+    "adagrad": _Adagrad,
+    "adadelta": _Adadelta,
+    "adamax": _Adamax,
+}
 
 
 # Which knobs of an optimizer's formula make it move a parameter as it did.
@@ -271,9 +276,14 @@ KEPT = (0, 2, 3, 4)
 CLIPS = ("global", "group", "norm", "value")
 FORMS = ("l2", "decoupled", "l1", "free")
 SPANS: Mapping[str, tuple[float, float]] = {
-    "lr": (1e-8, 1e3), "decay": (1e-8, 1e1), "epsilon": (1e-20, 1e1), "initial": (1e-8, 1e2), "limit": (1e-6, 1e6),
-    "rate_decay": (1e-6, 1e1), "scale": (1e-4, 1e4),
-}  # fmt: skip
+    "lr": (1e-8, 1e3),
+    "decay": (1e-8, 1e1),
+    "epsilon": (1e-20, 1e1),
+    "initial": (1e-8, 1e2),
+    "limit": (1e-6, 1e6),
+    "rate_decay": (1e-6, 1e1),
+    "scale": (1e-4, 1e4),
+}
 """Knobs that are looked for on a logarithmic scale, and where."""
 SHARES = ("momentum", "dampening", "beta1", "beta2")
 """Knobs between 0 and 1."""
@@ -316,9 +326,12 @@ def thin(course: Course) -> Course:
         return course
     step = course.start.size // ELEMENTS
     return replace(
-        course, start=course.start[::step], gradients=course.gradients[:, ::step],
-        reference=course.reference[:, ::step], port=course.port[:, ::step],
-    )  # fmt: skip
+        course,
+        start=course.start[::step],
+        gradients=course.gradients[:, ::step],
+        reference=course.reference[:, ::step],
+        port=course.port[:, ::step],
+    )
 
 
 def differing(one: Formula, other: Formula) -> dict[str, Any]:
@@ -336,15 +349,11 @@ def differing(one: Formula, other: Formula) -> dict[str, Any]:
     return {
         item.name: getattr(other, item.name)
         for item in fields(Formula)
-        if item.name in known
-        and item.name not in idle
-        and getattr(one, item.name) != getattr(other, item.name)
+        if item.name in known and item.name not in idle and getattr(one, item.name) != getattr(other, item.name)
     }
 
 
-def explain(
-    course: Course, reference: Formula, port: Formula | None, known: Sequence[Change]
-) -> KnobCause | None:
+def explain(course: Course, reference: Formula, port: Formula | None, known: Sequence[Change]) -> KnobCause | None:
     """Return the knobs that explain a parameter's updates, or None.
 
     Args:
@@ -383,21 +392,21 @@ def _better(
 
 
 def _together(
-    reference: Formula, port: Formula | None, best: KnobCause | None, course: Course, explained: Callable[[Formula], float],
-) -> KnobCause | None:  # fmt: skip
+    reference: Formula,
+    port: Formula | None,
+    best: KnobCause | None,
+    course: Course,
+    explained: Callable[[Formula], float],
+) -> KnobCause | None:
     """Return several knobs that explain a difference together, or None."""
     if port is not None and explained(port) >= EXPLAINED:
-        return KnobCause(
-            reference=reference, port=port, change=differing(reference, port), explained=explained(port)
-        )
+        return KnobCause(reference=reference, port=port, change=differing(reference, port), explained=explained(port))
     for start in (one for one in (port, None if best is None else best.port) if one is not None):
         for change in chain(flag_changes(start), fitted_changes(start, course, course.port)):
             formula = replace(start, **change)
             if explained(formula) >= EXPLAINED:
                 found = differing(reference, formula)
-                return KnobCause(
-                    reference=reference, port=formula, change=found, explained=explained(formula)
-                )
+                return KnobCause(reference=reference, port=formula, change=found, explained=explained(formula))
     return None
 
 

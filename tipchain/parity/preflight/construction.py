@@ -55,13 +55,18 @@ def check_environment() -> list[Finding]:
     ]
 
 
-def _environment_finding(
-    code: str, ours: str, theirs: str, what: str, fix: str, *, effect: Effect = "none"
-) -> Finding:
+def _environment_finding(code: str, ours: str, theirs: str, what: str, fix: str, *, effect: Effect = "none") -> Finding:
     return Finding(
-        code=code, kind="environment", reference_path="", port_path="", reference=ours, port=theirs,
-        message=f"{what}: torch has {ours}, Paddle {theirs}", fix=fix, effect=effect,
-    )  # fmt: skip
+        code=code,
+        kind="environment",
+        reference_path="",
+        port_path="",
+        reference=ours,
+        port=theirs,
+        message=f"{what}: torch has {ours}, Paddle {theirs}",
+        fix=fix,
+        effect=effect,
+    )
 
 
 def _gpu(torch: Any, paddle: Any) -> Iterator[Finding]:
@@ -73,36 +78,41 @@ def _gpu(torch: Any, paddle: Any) -> Iterator[Finding]:
         read = getattr(core, f"get_{switch}_switch", None)
         if read is not None and bool(ours.allow_tf32) != bool(read()):
             yield _environment_finding(
-                code, f"allow_tf32={bool(ours.allow_tf32)}", f"{switch}_switch={bool(read())}", what,
+                code,
+                f"allow_tf32={bool(ours.allow_tf32)}",
+                f"{switch}_switch={bool(read())}",
+                what,
                 f"call `paddle.base.core.set_{switch}_switch({bool(ours.allow_tf32)})`, or set NVIDIA_TF32_OVERRIDE=0 for both",
                 effect="here",
-            )  # fmt: skip
+            )
     name = "FLAGS_cudnn_deterministic"
     ours = bool(torch.backends.cudnn.deterministic)
     theirs = bool(paddle.get_flags([name])[name])
     if ours != theirs:
         yield _environment_finding(
-            "deterministic", f"cudnn.deterministic={ours}", f"{name}={theirs}", "deterministic convolutions",
+            "deterministic",
+            f"cudnn.deterministic={ours}",
+            f"{name}={theirs}",
+            "deterministic convolutions",
             f"call `paddle.set_flags({{'{name}': {ours}}})`",
-        )  # fmt: skip
+        )
 
 
 def _defaults(torch: Any, paddle: Any) -> Iterator[Finding]:
     ours, theirs = str(torch.get_default_dtype()).removeprefix("torch."), str(paddle.get_default_dtype())
     if ours != theirs:
         yield _environment_finding(
-            "default-dtype",
-            ours,
-            theirs,
-            "the dtype of new tensors",
-            f"call `paddle.set_default_dtype('{ours}')`",
+            "default-dtype", ours, theirs, "the dtype of new tensors", f"call `paddle.set_default_dtype('{ours}')`"
         )
     seeds = torch.initial_seed(), paddle.framework.core.default_cpu_generator().initial_seed()
     if seeds[0] != seeds[1]:
         yield _environment_finding(
-            "seed", str(seeds[0]), str(seeds[1]), "the seed of random numbers",
+            "seed",
+            str(seeds[0]),
+            str(seeds[1]),
+            "the seed of random numbers",
             "seed both alike (the same seed still gives each framework other numbers)",
-        )  # fmt: skip
+        )
 
 
 # What two layers of users' own classes are made with, as far as their attributes tell.
@@ -110,25 +120,25 @@ def _defaults(torch: Any, paddle: Any) -> Iterator[Finding]:
 
 SYNONYMS = {
     "epsilon": ("eps", "epsilon", "variance_epsilon", "norm_eps", "layer_norm_eps"),
-    "dropout": ("p", "prob", "drop_prob", "drop", "dropout", "dropout_p", "dropout_prob", "drop_rate", "dropout_rate",
-                "drop_path", "drop_path_prob", "drop_path_rate"),
+    "dropout": (
+        "p",
+        "prob",
+        "drop_prob",
+        "drop",
+        "dropout",
+        "dropout_p",
+        "dropout_prob",
+        "drop_rate",
+        "dropout_rate",
+        "drop_path",
+        "drop_path_prob",
+        "drop_path_rate",
+    ),
     "negative-slope": ("negative_slope", "slope", "leaky_slope"),
     "heads": ("num_heads", "nhead", "n_heads", "n_head", "heads"),
-}  # fmt: skip
+}
 """Names under which classes of different authors keep the same; a class must have one of them only."""
-CONVENTIONS = (
-    "momentum",
-    "axis",
-    "dim",
-    "format",
-    "dtype",
-    "name",
-    "device",
-    "version",
-    "scale",
-    "path",
-    "inplace",
-)
+CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "version", "scale", "path", "inplace")
 """Words in names of attributes that the frameworks mean differently, or that compute nothing."""
 
 
@@ -145,12 +155,17 @@ def compare_own(pair: PairedLayers) -> Iterator[Finding]:
         values = f"{one}={ours[one]!r}", f"{other}={theirs[other]!r}"
         random = code == "dropout" and _same_class(pair) and _rates(ours[one], theirs[other])
         yield Finding(
-            code=code, kind="argument", reference_path=pair.reference_path, port_path=pair.port_path,
-            reference=values[0], port=values[1],
+            code=code,
+            kind="argument",
+            reference_path=pair.reference_path,
+            port_path=pair.port_path,
+            reference=values[0],
+            port=values[1],
             message=f"{pair.port_path or 'the model'} ({type(pair.port).__name__}) has {values[1]} where torch's has "
             f"{values[0]}",
-            fix=f"set `{other}` of `{pair.port_path}` to {ours[one]!r}", effect="elsewhere" if random else "none",
-        )  # fmt: skip
+            fix=f"set `{other}` of `{pair.port_path}` to {ours[one]!r}",
+            effect="elsewhere" if random else "none",
+        )
 
 
 def _attributes(layer: Any) -> dict[str, Any]:
@@ -241,11 +256,7 @@ def expanded(pairs: Iterable[AnyPair]) -> Iterator[PairedLayers]:
         yield pair
         kind = kind_of(pair.reference, 0)
         if kind is not None and kind.name in INNER and kind is kind_of(pair.port, 1):
-            yield from (
-                one
-                for one in inner_pairs(pair, kind.name)
-                if (one.reference_path, one.port_path) not in known
-            )
+            yield from (one for one in inner_pairs(pair, kind.name) if (one.reference_path, one.port_path) not in known)
 
 
 def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
@@ -271,11 +282,7 @@ def _read(pair: PairedLayers, one: Property, side: Literal[0, 1]) -> Any:
     shape = None if pair.shapes is None else pair.shapes[side]
     try:
         return one.readers[side](layer, shape)
-    except (
-        AttributeError,
-        TypeError,
-        ValueError,
-    ):  # a user's subclass that keeps its settings in another way
+    except (AttributeError, TypeError, ValueError):  # a user's subclass that keeps its settings in another way
         return UNTOLD
 
 
@@ -285,20 +292,24 @@ def _comparable(pair: PairedLayers, one: Property, values: tuple[Any, ...]) -> b
     return not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
 
 
-def _argument_finding(
-    pair: PairedLayers, one: Property, values: tuple[Any, ...], *, effect: Effect
-) -> Finding:
+def _argument_finding(pair: PairedLayers, one: Property, values: tuple[Any, ...], *, effect: Effect) -> Finding:
     reference, port = (_spelled(pair, one, side, values[side]) for side in (0, 1))
     looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
     terms = f" ({tidy(values[1])!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
     hint = f", {one.hint}" if looks_alike and one.hint else ""
     return Finding(
-        code=one.code, kind="argument", reference_path=pair.reference_path, port_path=pair.port_path,
-        reference=reference, port=port,
+        code=one.code,
+        kind="argument",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=reference,
+        port=port,
         message=f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
-        fix=f"{one.lacking} in {place_of(pair)}" if one.lacking
-        else f"pass `{_wanted_text(one, values)}` to {place_of(pair)}{hint}", effect=effect,
-    )  # fmt: skip
+        fix=f"{one.lacking} in {place_of(pair)}"
+        if one.lacking
+        else f"pass `{_wanted_text(one, values)}` to {place_of(pair)}{hint}",
+        effect=effect,
+    )
 
 
 def _wanted_text(one: Property, values: tuple[Any, ...]) -> str:
@@ -335,10 +346,16 @@ def _class_in_paddle(kind: LayerKind, layer: Any) -> str:
 def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding:
     names = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
     return Finding(
-        code="layer-type", kind="argument", reference_path=pair.reference_path, port_path=pair.port_path,
-        reference=names[0], port=names[1], message=f"{name_of(pair)} is a {names[1]} where torch's is a {names[0]}",
-        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}`", effect="elsewhere" if never_alike(ours, theirs) else "none",
-    )  # fmt: skip
+        code="layer-type",
+        kind="argument",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=names[0],
+        port=names[1],
+        message=f"{name_of(pair)} is a {names[1]} where torch's is a {names[0]}",
+        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}`",
+        effect="elsewhere" if never_alike(ours, theirs) else "none",
+    )
 
 
 def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding | None:
@@ -350,12 +367,17 @@ def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Fi
     values = (f"p={rate!r}", "nn.Identity") if missing else ("nn.Identity", f"p={rate!r}")
     word = "nothing, torch's drops with" if missing else "something, torch's nothing:"
     return Finding(
-        code="missing-dropout" if missing else "extra-dropout", kind="argument", reference_path=pair.reference_path,
-        port_path=pair.port_path, reference=values[0], port=values[1],
+        code="missing-dropout" if missing else "extra-dropout",
+        kind="argument",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=values[0],
+        port=values[1],
         message=f"{name_of(pair)} drops {word} p={rate!r}",
-        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}({rate!r})`" if missing
+        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}({rate!r})`"
+        if missing
         else f"make {place_of(pair)} a `paddle.nn.Identity`",
-    )  # fmt: skip
+    )
 
 
 def name_of(pair: PairedLayers) -> str:
@@ -428,8 +450,7 @@ def _tells(pair: PairedLayers) -> bool:
     if kinds[0] is not None or kinds[1] is not None:
         return kinds[0] is kinds[1] and kinds[0] is not None and kinds[0].name in INNER
     return not any(
-        type(layer).__module__.startswith(("torch.nn.", "paddle.nn."))
-        for layer in (pair.reference, pair.port)
+        type(layer).__module__.startswith(("torch.nn.", "paddle.nn.")) for layer in (pair.reference, pair.port)
     )
 
 
@@ -437,17 +458,7 @@ def _tells(pair: PairedLayers) -> bool:
 
 
 MINDED = frozenset(
-    (
-        "BatchNorm",
-        "Dropout",
-        "AlphaDropout",
-        "FeatureAlphaDropout",
-        "RReLU",
-        "LSTM",
-        "GRU",
-        "RNN",
-        "MultiheadAttention",
-    )
+    ("BatchNorm", "Dropout", "AlphaDropout", "FeatureAlphaDropout", "RReLU", "LSTM", "GRU", "RNN", "MultiheadAttention")
 )
 """Kinds of layers that do other things in train mode than in eval mode."""
 
@@ -483,20 +494,22 @@ def _modes_of_models(reference: Any, port: Any, pairs: Iterable[PairedLayers]) -
     shown = ", ".join(minding[:3]) + (f" and {len(minding) - 3} more" if len(minding) > 3 else "")
     told = f"; a run in the modes that they are in would show it ({shown})" if minding else ""
     return Finding(
-        code="mode", kind="flag", reference_path="", port_path="", reference=f"training={reference.training}",
+        code="mode",
+        kind="flag",
+        reference_path="",
+        port_path="",
+        reference=f"training={reference.training}",
         port=f"training={port.training}",
         message=f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
-        fix=f"call `{_word(reference)}()` of the port", effect="elsewhere" if minding else "none",
-    )  # fmt: skip
+        fix=f"call `{_word(reference)}()` of the port",
+        effect="elsewhere" if minding else "none",
+    )
 
 
 def _mind_modes(pair: PairedLayers) -> bool:
     """Tell whether a layer of a pair does other things in train mode: of its kind, or as its own code asks."""
     for kind, layer in ((kind_of(pair.reference, 0), pair.reference), (kind_of(pair.port, 1), pair.port)):
-        if (
-            kind is None
-            and "training" in getattr(type(layer).forward, "__code__", _mind_modes.__code__).co_names
-        ):
+        if kind is None and "training" in getattr(type(layer).forward, "__code__", _mind_modes.__code__).co_names:
             return True
         if kind is not None and kind.name in MINDED and _drops(layer):
             return True
@@ -511,12 +524,16 @@ def _modes(pair: PairedLayers) -> Iterator[Finding]:
     if ours is None or theirs is None or ours == theirs:
         return
     yield Finding(
-        code="mode", kind="flag", reference_path=pair.reference_path, port_path=pair.port_path,
-        reference=f"training={pair.reference.training}", port=f"training={pair.port.training}",
+        code="mode",
+        kind="flag",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=f"training={pair.reference.training}",
+        port=f"training={pair.port.training}",
         message=f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
         "and the models' own modes agree",
         fix=f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
-    )  # fmt: skip
+    )
 
 
 def _minds(layer: Any) -> bool | None:
@@ -543,46 +560,42 @@ def _dtypes(tensors: Tensors) -> Iterator[Finding]:
     pairs = [
         (pair, pair.ours, pair.theirs)
         for pair in tensors.pairs
-        if pair.ours is not None
-        and pair.theirs is not None
-        and is_floating(pair.ours)
-        and is_floating(pair.theirs)
+        if pair.ours is not None and pair.theirs is not None and is_floating(pair.ours) and is_floating(pair.theirs)
     ]
     kinds = {(ours.dtype, theirs.dtype) for _, ours, theirs in pairs}
     if len(kinds) == 1 and len(pairs) > 1:
         ((ours_, theirs_),) = kinds
         if ours_ != theirs_:
             yield Finding(
-                code="dtype", kind="flag", reference_path="", port_path="", reference=f"torch.{ours_}",
-                port=f"paddle.{theirs_}", message=f"the port's parameters are {theirs_}, those of torch's model {ours_}",
+                code="dtype",
+                kind="flag",
+                reference_path="",
+                port_path="",
+                reference=f"torch.{ours_}",
+                port=f"paddle.{theirs_}",
+                message=f"the port's parameters are {theirs_}, those of torch's model {ours_}",
                 fix=f"call `to(dtype='{ours_}')` of the port",
-            )  # fmt: skip
+            )
         return
     for pair, ours, theirs in pairs:
         if ours.dtype != theirs.dtype:
             yield Finding(
-                code="dtype", kind="flag", reference_path=pair.layers.reference, port_path=pair.layers.port,
-                reference=f"torch.{ours.dtype}", port=f"paddle.{theirs.dtype}",
+                code="dtype",
+                kind="flag",
+                reference_path=pair.layers.reference,
+                port_path=pair.layers.port,
+                reference=f"torch.{ours.dtype}",
+                port=f"paddle.{theirs.dtype}",
                 message=f"{port_name(theirs)} is {theirs.dtype}, torch's {ours.name} {ours.dtype}",
                 fix=f"make `{port_name(theirs)}` {ours.dtype}",
-            )  # fmt: skip
+            )
 
 
 # All that can be compared before anything runs, in one call.
 
 
 SHAPING = frozenset(
-    (
-        "kernel-size",
-        "groups",
-        "normalized-shape",
-        "layers",
-        "direction",
-        "bias",
-        "projection",
-        "layer-type",
-        "slopes",
-    )
+    ("kernel-size", "groups", "normalized-shape", "layers", "direction", "bias", "projection", "layer-type", "slopes")
 )
 """Arguments that decide which parameters there are and their shapes."""
 FOLLOWING = frozenset(("shape", "missing-parameter", "bias", "affine", "statistics"))
@@ -590,10 +603,15 @@ FOLLOWING = frozenset(("shape", "missing-parameter", "bias", "affine", "statisti
 
 
 def check(
-    reference: Any, port: Any, layer_pairs: Iterable[LayerPair], call_pairs: Iterable[CallPair] = (), *,
-    optimizers: tuple[Any, Any] | None = None, schedulers: tuple[Any, Any] | None = None,
+    reference: Any,
+    port: Any,
+    layer_pairs: Iterable[LayerPair],
+    call_pairs: Iterable[CallPair] = (),
+    *,
+    optimizers: tuple[Any, Any] | None = None,
+    schedulers: tuple[Any, Any] | None = None,
     names: Mapping[str, str] | None = None,
-) -> list[Finding]:  # fmt: skip
+) -> list[Finding]:
     """Compare two models, and what trains them, without running either.
 
     Args:
@@ -621,25 +639,23 @@ def check(
     shaped = {_paths(one) for one in arguments if one.code in SHAPING}
     told = {(one.code, *_paths(one)) for one in arguments}
     kept = [
-        one for one in compare_tensors(tensors)
+        one
+        for one in compare_tensors(tensors)
         if not (one.code in FOLLOWING and (_paths(one) in shaped or (one.code, *_paths(one)) in told))
-    ]  # fmt: skip
+    ]
     flags = [
-        one for one in check_flags(reference, port, pairs.found, tensors)
+        one
+        for one in check_flags(reference, port, pairs.found, tensors)
         if one.code != "mode" or ("statistics", *_paths(one)) not in told
-    ]  # fmt: skip
+    ]
     of_models = [*arguments, *kept, *flags, *check_ties(reference, port)]
     order = {path: number for number, path in enumerate(pairs.modules[0])}
     last = len(order)
-    found = sorted(
-        of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last
-    )
+    found = sorted(of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last)
     schedules = [] if schedulers is None else check_schedulers(*schedulers)
     if optimizers is not None:
         updates = check_optimizers(*optimizers, reference, port, layers, tensors=tensors)
-        found += [
-            one for one in updates if not (one.code == FIRST_RATE and one.kind == "scheduler" and schedules)
-        ]
+        found += [one for one in updates if not (one.code == FIRST_RATE and one.kind == "scheduler" and schedules)]
     found += schedules
     on_gpu = any(one.is_cuda for one in reference.parameters())  # elsewhere TF32 is not computed in
     around = [one if on_gpu else replace(one, effect="none") for one in check_environment()]
@@ -688,13 +704,11 @@ class _Pairs:
         paths = {*self.given, *inner}
         order = {path: number for number, path in enumerate(self.reference)}
         known = sorted(
-            (one for one in paths if one[0] in self.reference and one[1] in self.port),
-            key=lambda one: order[one[0]],
+            (one for one in paths if one[0] in self.reference and one[1] in self.port), key=lambda one: order[one[0]]
         )
         held = list(container_pairs(self.reference, self.port, known))
         made = [
-            PairedLayers(one[0], self.reference[one[0]], one[1], self.port[one[1]], self._shapes(one))
-            for one in known
+            PairedLayers(one[0], self.reference[one[0]], one[1], self.port[one[1]], self._shapes(one)) for one in known
         ]
         self.given |= {(one.reference_path, one.port_path) for one in held}
         self.found = sorted([*made, *held], key=lambda one: order[one.reference_path])
@@ -707,11 +721,7 @@ class _Pairs:
 
     def freezes(self, one: Finding) -> bool:
         """Tell whether a finding is about a normalization that both freeze: torch by its mode, Paddle by an argument."""
-        if (
-            one.code != "statistics"
-            or not self.reference[""].training
-            or self.reference[one.reference_path].training
-        ):
+        if one.code != "statistics" or not self.reference[""].training or self.reference[one.reference_path].training:
             return False
         return bool(getattr(self.port[one.port_path], "_use_global_stats", False))
 

@@ -81,17 +81,36 @@ def _write_statistics(how: str) -> Any:
 
 def _batch_norm() -> LayerKind:
     return kind(
-        "BatchNorm", ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
+        "BatchNorm",
+        ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
         _epsilon(),
-        prop("momentum", "momentum", read=_torch_momentum, read_paddle=_paddle_momentum, write=_write_momentum,
-             visible=False, slack=CONSTANT),
-        prop("statistics", "track_running_stats", "use_global_stats", read=_torch_statistics,
-             read_paddle=_paddle_statistics, write=_write_statistics),
-        prop("activation", "act", read=lambda _layer, _shape: None,
-             read_paddle=lambda layer, _: getattr(layer, "_act", None), measured=True),
+        prop(
+            "momentum",
+            "momentum",
+            read=_torch_momentum,
+            read_paddle=_paddle_momentum,
+            write=_write_momentum,
+            visible=False,
+            slack=CONSTANT,
+        ),
+        prop(
+            "statistics",
+            "track_running_stats",
+            "use_global_stats",
+            read=_torch_statistics,
+            read_paddle=_paddle_statistics,
+            write=_write_statistics,
+        ),
+        prop(
+            "activation",
+            "act",
+            read=lambda _layer, _shape: None,
+            read_paddle=lambda layer, _: getattr(layer, "_act", None),
+            measured=True,
+        ),
         *affine_properties(),
         torch=("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
-    )  # fmt: skip
+    )
 
 
 def _epsilon() -> Any:
@@ -100,14 +119,20 @@ def _epsilon() -> Any:
 
 def _instance_norm() -> LayerKind:
     return kind(
-        "InstanceNorm", ("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
+        "InstanceNorm",
+        ("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
         _epsilon(),
-        prop("statistics", "track_running_stats", "momentum", read=_torch_instance,
-             read_paddle=lambda _layer, _shape: "instance",
-             lacking="keep running statistics in a layer of your own: Paddle's has none"),
+        prop(
+            "statistics",
+            "track_running_stats",
+            "momentum",
+            read=_torch_instance,
+            read_paddle=lambda _layer, _shape: "instance",
+            lacking="keep running statistics in a layer of your own: Paddle's has none",
+        ),
         affine_properties()[0],
         torch=("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"),
-    )  # fmt: skip
+    )
 
 
 def _torch_instance(layer: Any, _shape: Shape | None) -> str:
@@ -144,23 +169,33 @@ VALUE_KINDS = (
     kind("Linear", "", bias_property()),
     kind("Bilinear", "", bias_property()),
     kind(
-        "Embedding", "",
+        "Embedding",
+        "",
         prop("padding-idx", "padding_idx", read=_padding_index),
-        prop("padding-row", "output at padding_idx", read=_padding_row, read_paddle=_padding_zeros,
-             lacking="pass `padding_idx=None` and stop the row's gradient", measured=True),
+        prop(
+            "padding-row",
+            "output at padding_idx",
+            read=_padding_row,
+            read_paddle=_padding_zeros,
+            lacking="pass `padding_idx=None` and stop the row's gradient",
+            measured=True,
+        ),
         prop("max-norm", "max_norm", read=_largest_norm),
         prop("norm-type", "norm_type", read=_norm_type),
         prop("scale-grad-by-freq", "scale_grad_by_freq", visible=False),
     ),
     _batch_norm(),
     _instance_norm(),
-    kind("LayerNorm", "", _epsilon(), prop("normalized-shape", "normalized_shape", write=list),
-         *affine_properties("elementwise_affine")),
-    kind("GroupNorm", "", _epsilon(), prop("groups", "num_groups"), *affine_properties()),
     kind(
-        "LocalResponseNorm", "", prop("size", "size"), prop("alpha", "alpha"), prop("beta", "beta"), prop("k", "k"),
+        "LayerNorm",
+        "",
+        _epsilon(),
+        prop("normalized-shape", "normalized_shape", write=list),
+        *affine_properties("elementwise_affine"),
     ),
-)  # fmt: skip
+    kind("GroupNorm", "", _epsilon(), prop("groups", "num_groups"), *affine_properties()),
+    kind("LocalResponseNorm", "", prop("size", "size"), prop("alpha", "alpha"), prop("beta", "beta"), prop("k", "k")),
+)
 """Their kinds."""
 
 
@@ -246,19 +281,22 @@ def _dropout(name: str, *paddle: str, torch: tuple[str, ...] = ()) -> LayerKind:
         prop("dropout-mode", "mode", read=_dropout_mode),
     )
     return kind(
-        name,
-        paddle or (name,),
-        prop("dropout", "p", visible=False),
-        *(own if name == "Dropout" else ()),
-        torch=torch,
+        name, paddle or (name,), prop("dropout", "p", visible=False), *(own if name == "Dropout" else ()), torch=torch
     )
 
 
 PLAIN = (
-    ("ReLU", "ReLU"), ("Sigmoid", "Sigmoid"), ("Hardsigmoid", "Hardsigmoid"), ("Hardswish", "Hardswish"), ("Tanh", "Tanh"),
-    ("Mish", "Mish"), ("Softsign", "Softsign"), ("LogSigmoid", "LogSigmoid"), ("Tanhshrink", "Tanhshrink"),
+    ("ReLU", "ReLU"),
+    ("Sigmoid", "Sigmoid"),
+    ("Hardsigmoid", "Hardsigmoid"),
+    ("Hardswish", "Hardswish"),
+    ("Tanh", "Tanh"),
+    ("Mish", "Mish"),
+    ("Softsign", "Softsign"),
+    ("LogSigmoid", "LogSigmoid"),
+    ("Tanhshrink", "Tanhshrink"),
     ("Identity", "Identity"),
-)  # fmt: skip
+)
 """Kinds that nothing can be chosen about: torch's name and Paddle's."""
 FUNCTION_KINDS = (
     *(kind(ours, theirs) for ours, theirs in PLAIN),
@@ -268,30 +306,51 @@ FUNCTION_KINDS = (
     kind("ELU", "", prop("alpha", "alpha")),
     kind("CELU", "", prop("alpha", "alpha")),
     kind("SELU", "", prop("scale", "scale", read=_selu(0, "_scale")), prop("alpha", "alpha", read=_selu(1, "_alpha"))),
-    kind("Hardtanh", ("Hardtanh", "ReLU6"),
-         prop("minimum", "min_val", "min", read=lambda layer, _: _limits(layer, 0)),
-         prop("maximum", "max_val", "max", read=lambda layer, _: _limits(layer, 1)), torch=("Hardtanh", "ReLU6")),
+    kind(
+        "Hardtanh",
+        ("Hardtanh", "ReLU6"),
+        prop("minimum", "min_val", "min", read=lambda layer, _: _limits(layer, 0)),
+        prop("maximum", "max_val", "max", read=lambda layer, _: _limits(layer, 1)),
+        torch=("Hardtanh", "ReLU6"),
+    ),
     kind("Hardshrink", "", prop("threshold", "lambd", "threshold")),
     kind("Softshrink", "", prop("threshold", "lambd", "threshold")),
     kind("Threshold", "ThresholdedReLU", prop("threshold", "threshold"), prop("value", "value")),
     kind("Softplus", "", prop("beta", "beta"), prop("threshold", "threshold")),
     kind("RReLU", "", prop("lower", "lower"), prop("upper", "upper")),
     kind("PReLU", "", prop("slopes", "num_parameters", read=_slopes)),
-    kind("Softmax", ("Softmax", "Softmax2D"), prop("axis", "dim", "axis", read=_softmax_axis, axis=True),
-         torch=("Softmax", "Softmax2d")),
+    kind(
+        "Softmax",
+        ("Softmax", "Softmax2D"),
+        prop("axis", "dim", "axis", read=_softmax_axis, axis=True),
+        torch=("Softmax", "Softmax2d"),
+    ),
     kind("LogSoftmax", "", prop("axis", "dim", "axis", read=_softmax_axis, axis=True)),
     kind("GLU", "", _axis("axis", "dim", "axis")),
     _dropout("Dropout", "Dropout", "Dropout2D", "Dropout3D", torch=("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
     _dropout("AlphaDropout"),
     _dropout("FeatureAlphaDropout"),
-    kind("Flatten", "", _axis("start-axis", "start_dim", "start_axis"),
-         prop("stop-axis", "end_dim", "stop_axis", read=_stop, axis=True)),
-    kind("Unflatten", "", _axis("axis", "dim", "axis"),
-         prop("shape", "unflattened_size", "shape", read=_unflattened, write=list)),
+    kind(
+        "Flatten",
+        "",
+        _axis("start-axis", "start_dim", "start_axis"),
+        prop("stop-axis", "end_dim", "stop_axis", read=_stop, axis=True),
+    ),
+    kind(
+        "Unflatten",
+        "",
+        _axis("axis", "dim", "axis"),
+        prop("shape", "unflattened_size", "shape", read=_unflattened, write=list),
+    ),
     kind("CosineSimilarity", "", _axis("axis", "dim", "axis"), prop("epsilon", "eps")),
-    kind("PairwiseDistance", "", prop("norm-type", "p", kept=("norm", "")), prop("epsilon", "eps", "epsilon"),
-         prop("keepdim", "keepdim")),
-)  # fmt: skip
+    kind(
+        "PairwiseDistance",
+        "",
+        prop("norm-type", "p", kept=("norm", "")),
+        prop("epsilon", "eps", "epsilon"),
+        prop("keepdim", "keepdim"),
+    ),
+)
 """Their kinds."""
 
 
@@ -300,24 +359,23 @@ FUNCTION_KINDS = (
 # Sources: ``torch/nn/modules/{rnn,activation,transformer}.py``; ``paddle/nn/layer/{rnn,transformer}.py`` of Paddle 3.3.
 
 
-ACTIVATIONS = (
-    "relu",
-    "gelu",
-    "silu",
-    "swish",
-    "elu",
-    "selu",
-    "tanh",
-    "sigmoid",
-    "mish",
-    "leaky_relu",
-    "relu6",
-)
+ACTIVATIONS = ("relu", "gelu", "silu", "swish", "elu", "selu", "tanh", "sigmoid", "mish", "leaky_relu", "relu6")
 INNER = {
     "TransformerEncoderLayer": ("self_attn", "linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2"),
-    "TransformerDecoderLayer": ("self_attn", "multihead_attn", "linear1", "linear2", "norm1", "norm2", "norm3", "dropout",
-                                "dropout1", "dropout2", "dropout3"),
-}  # fmt: skip
+    "TransformerDecoderLayer": (
+        "self_attn",
+        "multihead_attn",
+        "linear1",
+        "linear2",
+        "norm1",
+        "norm2",
+        "norm3",
+        "dropout",
+        "dropout1",
+        "dropout2",
+        "dropout3",
+    ),
+}
 """torch's names of the layers inside; Paddle's are the same, but for the decoder's second attention."""
 RENAMED = {"multihead_attn": "cross_attn"}
 
@@ -328,9 +386,7 @@ def inner_pairs(pair: PairedLayers, name: str) -> Iterator[PairedLayers]:
         theirs = RENAMED.get(ours, ours)
         reference, port = getattr(pair.reference, ours, None), getattr(pair.port, theirs, None)
         if reference is not None and port is not None:
-            paths = (
-                ".".join(filter(None, one)) for one in ((pair.reference_path, ours), (pair.port_path, theirs))
-            )
+            paths = (".".join(filter(None, one)) for one in ((pair.reference_path, ours), (pair.port_path, theirs)))
             yield PairedLayers(next(paths), reference, next(paths), port)
 
 
@@ -352,9 +408,7 @@ def _paddle_biases(layer: Any, _shape: Shape | None) -> tuple[bool, bool]:
     packed = packed_tensors(layer)
     tensors = packed[1] if packed is not None else list(cell_tensors(layer))
     there = [one.leaf for one in tensors if not one.fixed]
-    return any(leaf.startswith("bias_ih") for leaf in there), any(
-        leaf.startswith("bias_hh") for leaf in there
-    )
+    return any(leaf.startswith("bias_ih") for leaf in there), any(leaf.startswith("bias_hh") for leaf in there)
 
 
 def _torch_direction(layer: Any, _shape: Shape | None) -> str:
@@ -385,15 +439,17 @@ def _paddle_dropout(layer: Any, _shape: Shape | None) -> Any:
 
 def _biases() -> Property:
     return prop(
-        "bias", "bias", "bias_ih_attr, bias_hh_attr", read=lambda layer, _: (bool(layer.bias),) * 2,
-        read_paddle=_paddle_biases, write=write_presence,
-    )  # fmt: skip
+        "bias",
+        "bias",
+        "bias_ih_attr, bias_hh_attr",
+        read=lambda layer, _: (bool(layer.bias),) * 2,
+        read_paddle=_paddle_biases,
+        write=write_presence,
+    )
 
 
 def _nonlinearity() -> Property:
-    return prop(
-        "activation", "nonlinearity", "activation", read=_torch_activation, read_paddle=_paddle_activation
-    )
+    return prop("activation", "nonlinearity", "activation", read=_torch_activation, read_paddle=_paddle_activation)
 
 
 def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
@@ -402,23 +458,34 @@ def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
     if name == "LSTM":
         own = [prop("projection", "proj_size", read_paddle=lambda layer, _: _cells(layer)[0].proj_size)]
     yield kind(
-        name, paddle,
+        name,
+        paddle,
         prop("layers", "num_layers", read_paddle=lambda layer, _: getattr(layer, "num_layers", 1)),
-        prop("direction", "bidirectional", "direction", read=_torch_direction, read_paddle=_paddle_direction,
-             write=lambda way: "bidirect" if way == "bidirectional" else way),
+        prop(
+            "direction",
+            "bidirectional",
+            "direction",
+            read=_torch_direction,
+            read_paddle=_paddle_direction,
+            write=lambda way: "bidirect" if way == "bidirectional" else way,
+        ),
         prop("dropout", "dropout", read=_torch_dropout, read_paddle=_paddle_dropout, visible=False),
         _time_order(),
         _biases(),
         *own,
-    )  # fmt: skip
+    )
     yield kind(f"{name}Cell", f"{paddle}Cell", _biases(), *([_nonlinearity()] if name == "RNN" else []))
 
 
 def _time_order() -> Property:
     return prop(
-        "time-order", "batch_first", "time_major", read=_time_first, read_paddle=_paddle_time_first,
+        "time-order",
+        "batch_first",
+        "time_major",
+        read=_time_first,
+        read_paddle=_paddle_time_first,
         write=lambda first: first,
-    )  # fmt: skip
+    )
 
 
 def _time_first(layer: Any, _shape: Shape | None) -> bool:
@@ -431,11 +498,7 @@ def _paddle_time_first(layer: Any, _shape: Shape | None) -> bool:
 
 def orders_comparable(pair: PairedLayers) -> bool | None:
     """Tell how two sequence layers are given their batches: alike (True), the other way round (False), unknown (None)."""
-    if (
-        pair.shapes is None
-        or any(len(shape) != 3 for shape in pair.shapes)
-        or len(set(pair.shapes[0][:2])) == 1
-    ):
+    if pair.shapes is None or any(len(shape) != 3 for shape in pair.shapes) or len(set(pair.shapes[0][:2])) == 1:
         return None
     ours, theirs = pair.shapes
     if ours == theirs:
@@ -460,10 +523,11 @@ def _transformer_activation(layer: Any, _shape: Shape | None) -> Any:
 
 def _transformer_layer(name: str) -> LayerKind:
     return kind(
-        name, "",
+        name,
+        "",
         prop("norm-order", "norm_first", "normalize_before"),
         prop("activation", "activation", read=_transformer_activation),
-    )  # fmt: skip
+    )
 
 
 SEQUENCE_KINDS = (
@@ -471,20 +535,27 @@ SEQUENCE_KINDS = (
     *_recurrent("GRU", "GRU"),
     *_recurrent("RNN", "SimpleRNN"),
     kind(
-        "MultiheadAttention", "MultiHeadAttention",
+        "MultiheadAttention",
+        "MultiHeadAttention",
         prop("heads", "num_heads"),
         prop("dropout", "dropout", visible=False),
         prop("key-size", "kdim"),
         prop("value-size", "vdim"),
         prop("bias", "bias", "bias_attr", read=_attention_bias, write=write_presence),
-        prop("added-bias", "add_bias_kv", read=_added_bias, lacking="append torch's bias_k and bias_v to keys and values"),
-        prop("added-zeros", "add_zero_attn", read=lambda layer, _: bool(getattr(layer, "add_zero_attn", False)),
-             lacking="append zeros to keys and values"),
+        prop(
+            "added-bias", "add_bias_kv", read=_added_bias, lacking="append torch's bias_k and bias_v to keys and values"
+        ),
+        prop(
+            "added-zeros",
+            "add_zero_attn",
+            read=lambda layer, _: bool(getattr(layer, "add_zero_attn", False)),
+            lacking="append zeros to keys and values",
+        ),
         _time_order(),
     ),
     _transformer_layer("TransformerEncoderLayer"),
     _transformer_layer("TransformerDecoderLayer"),
-)  # fmt: skip
+)
 """Their kinds."""
 
 
@@ -496,10 +567,34 @@ _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in KINDS}
 _OWN_MODULES = ("torch.nn.", "paddle.nn.")
 _ACTIVATIONS = frozenset(
-    ("ReLU", "Sigmoid", "Hardsigmoid", "Hardswish", "Tanh", "Mish", "Softsign", "LogSigmoid", "Tanhshrink", "SiLU", "GELU",
-     "LeakyReLU", "ELU", "CELU", "SELU", "Hardtanh", "Hardshrink", "Softshrink", "Threshold", "Softplus", "Softmax",
-     "LogSoftmax", "GLU", "PReLU", "RReLU")
-)  # fmt: skip
+    (
+        "ReLU",
+        "Sigmoid",
+        "Hardsigmoid",
+        "Hardswish",
+        "Tanh",
+        "Mish",
+        "Softsign",
+        "LogSigmoid",
+        "Tanhshrink",
+        "SiLU",
+        "GELU",
+        "LeakyReLU",
+        "ELU",
+        "CELU",
+        "SELU",
+        "Hardtanh",
+        "Hardshrink",
+        "Softshrink",
+        "Threshold",
+        "Softplus",
+        "Softmax",
+        "LogSoftmax",
+        "GLU",
+        "PReLU",
+        "RReLU",
+    )
+)
 DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
 
@@ -541,9 +636,7 @@ def never_alike(one: LayerKind, other: LayerKind) -> bool:
 
 def computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) -> bool:
     """Tell whether two layers of different kinds are made so that they compute the same."""
-    functions = [
-        _function(layer, kind) for layer, kind in zip((pair.reference, pair.port), kinds, strict=True)
-    ]
+    functions = [_function(layer, kind) for layer, kind in zip((pair.reference, pair.port), kinds, strict=True)]
     if None not in functions and same(functions[0], functions[1]):
         return True
     windows = [
@@ -560,10 +653,7 @@ def _function(layer: Any, kind: LayerKind) -> tuple[Any, ...] | None:
         alpha = plain(held(layer, "alpha", "_alpha"))
         return ("elu",) if alpha == 1 else (name, alpha)
     slope = name == "LeakyReLU" and held(layer, "negative_slope", "_negative_slope") == 0
-    cut = name == "Threshold" and (
-        held(layer, "threshold", "_threshold"),
-        held(layer, "value", "_value"),
-    ) == (0, 0)
+    cut = name == "Threshold" and (held(layer, "threshold", "_threshold"), held(layer, "value", "_value")) == (0, 0)
     if name == "ReLU" or slope or cut:
         return ("relu",)
     if name == "Identity" or (name in DROPOUTS and layer.p == 0):

@@ -43,13 +43,26 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
     properties = [
         prop("kernel-size", "kernel_size", read=_sizes(axes, "_kernel_size", "kernel_size"), write=write_sizes),
         prop("stride", "stride", read=_sizes(axes, "_stride", "stride"), write=write_sizes),
-        prop("padding", "padding", kept=("padding", "_padding"), read=padding, read_paddle=_paddle_conv_pads,
-             write=write_pads, sized=True),
-        prop("dilation", "dilation", read=_torch_dilation, read_paddle=_paddle_dilation, write=write_sizes,
-             hint="and numbers as `padding`: with 'SAME' Paddle does not dilate"),
+        prop(
+            "padding",
+            "padding",
+            kept=("padding", "_padding"),
+            read=padding,
+            read_paddle=_paddle_conv_pads,
+            write=write_pads,
+            sized=True,
+        ),
+        prop(
+            "dilation",
+            "dilation",
+            read=_torch_dilation,
+            read_paddle=_paddle_dilation,
+            write=write_sizes,
+            hint="and numbers as `padding`: with 'SAME' Paddle does not dilate",
+        ),
         prop("groups", "groups"),
         bias_property(),
-    ]  # fmt: skip
+    ]
     if transposed:
         properties.append(
             prop("output-padding", "output_padding", read=_sizes(axes, "output_padding"), write=write_sizes)
@@ -111,34 +124,45 @@ def _paddle_mode(layer: Any, shape: Shape | None) -> Any:
 def _pools(axes: int) -> Iterator[LayerKind]:
     """Yield the kinds of pools over so many axes."""
     size = (
-        prop("kernel-size", "kernel_size", kept=("", "ksize"), read=_sizes(axes, "ksize", "kernel_size"), write=write_sizes),
+        prop(
+            "kernel-size",
+            "kernel_size",
+            kept=("", "ksize"),
+            read=_sizes(axes, "ksize", "kernel_size"),
+            write=write_sizes,
+        ),
         prop("stride", "stride", read=_pool_stride, write=write_sizes),
-    )  # fmt: skip
+    )
     padded = (
         *size,
-        prop(
-            "padding",
-            "padding",
-            read=_torch_pool_pads,
-            read_paddle=_paddle_pool_pads,
-            write=write_pads,
-            sized=True,
-        ),
+        prop("padding", "padding", read=_torch_pool_pads, read_paddle=_paddle_pool_pads, write=write_pads, sized=True),
     )
     ceil = prop("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode))
     yield kind(
-        f"MaxPool{axes}d", f"MaxPool{axes}D", *padded, ceil,
-        prop("dilation", "dilation", read=_sizes(axes, "dilation"), read_paddle=lambda _layer, _shape: (1,) * axes,
-             lacking="take the largest of shifted slices: Paddle's pool has no dilation"),
-    )  # fmt: skip
+        f"MaxPool{axes}d",
+        f"MaxPool{axes}D",
+        *padded,
+        ceil,
+        prop(
+            "dilation",
+            "dilation",
+            read=_sizes(axes, "dilation"),
+            read_paddle=lambda _layer, _shape: (1,) * axes,
+            lacking="take the largest of shifted slices: Paddle's pool has no dilation",
+        ),
+    )
     count: tuple[Property, ...] = (
-        prop("count-include-pad", "count_include_pad", "exclusive", read=_torch_counts, read_paddle=_paddle_counts,
-             write=lambda value: not value),
-    )  # fmt: skip
+        prop(
+            "count-include-pad",
+            "count_include_pad",
+            "exclusive",
+            read=_torch_counts,
+            read_paddle=_paddle_counts,
+            write=lambda value: not value,
+        ),
+    )
     if axes > 1:
-        count += (
-            prop("divisor", "divisor_override", kept=("", "divisor"), read=lambda layer, _: _divisor(layer)),
-        )
+        count += (prop("divisor", "divisor_override", kept=("", "divisor"), read=lambda layer, _: _divisor(layer)),)
     yield kind(f"AvgPool{axes}d", f"AvgPool{axes}D", *padded, ceil, *count)
     if axes < 3:
         yield kind(f"LPPool{axes}d", f"LPPool{axes}D", *size, ceil, prop("norm-type", "norm_type"))
@@ -212,12 +236,13 @@ def _paddings(axes: int) -> LayerKind:
     torch = tuple(f"{name}Pad{axes}d" for name in names)
     paddle = (f"Pad{axes}D", *(f"{name}Pad{axes}D" for name in names))
     return kind(
-        f"Pad{axes}d", paddle,
+        f"Pad{axes}d",
+        paddle,
         prop("padding", "padding", read=_torch_edges, read_paddle=_paddle_edges(axes), write=list),
         prop("padding-mode", "mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode),  # noqa: SLF001
         prop("padding-value", "value", read=_pad_value),
         torch=torch,
-    )  # fmt: skip
+    )
 
 
 def _torch_edges(layer: Any, _shape: Shape | None) -> Any:
@@ -231,9 +256,7 @@ def _paddle_edges(axes: int) -> Reader:
 def _pad_mode(layer: Any, _shape: Shape | None) -> str:
     modes = {"Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
     names = [one.__name__ for one in type(layer).__mro__]
-    return next(
-        (mode for name, mode in modes.items() if any(one.startswith(name) for one in names)), "constant"
-    )
+    return next((mode for name, mode in modes.items() if any(one.startswith(name) for one in names)), "constant")
 
 
 def _pad_value(layer: Any, shape: Shape | None) -> Any:
@@ -244,22 +267,23 @@ def _pad_value(layer: Any, shape: Shape | None) -> Any:
 def _upsample() -> LayerKind:
     names = ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d")
     return kind(
-        "Upsample", ("Upsample", "UpsamplingNearest2D", "UpsamplingBilinear2D"),
+        "Upsample",
+        ("Upsample", "UpsamplingNearest2D", "UpsamplingBilinear2D"),
         prop("output-size", "size", read=_target, write=lambda size: list(size) if isinstance(size, tuple) else size),
         prop("scale-factor", "scale_factor", read=_scale, write=write_sizes),
         prop("mode", "mode", read=lambda layer, _: _mode(layer)),
         prop("align-corners", "align_corners", read=lambda layer, _: _corners(layer)),
-        prop("align-mode", "align_mode", read=lambda _layer, _shape: 0, read_paddle=lambda layer, _: _align_mode(layer)),
+        prop(
+            "align-mode", "align_mode", read=lambda _layer, _shape: 0, read_paddle=lambda layer, _: _align_mode(layer)
+        ),
         torch=names,
-    )  # fmt: skip
+    )
 
 
 def _mode(layer: Any) -> str:
     by_name = {"Nearest": "nearest", "Bilinear": "bilinear"}
     names = [one.__name__ for one in type(layer).__mro__]
-    found = (
-        mode for word, mode in by_name.items() if any(one.startswith(f"Upsampling{word}") for one in names)
-    )
+    found = (mode for word, mode in by_name.items() if any(one.startswith(f"Upsampling{word}") for one in names))
     return next(found, None) or str(layer.mode).lower()
 
 
@@ -299,25 +323,19 @@ def _one_for_all(value: Any) -> Any:
 
 
 def _folds() -> Iterator[LayerKind]:
-    names = (
-        ("kernel-size", "kernel_size"),
-        ("dilation", "dilation"),
-        ("padding", "padding"),
-        ("stride", "stride"),
-    )
+    names = (("kernel-size", "kernel_size"), ("dilation", "dilation"), ("padding", "padding"), ("stride", "stride"))
     shared: tuple[Property, ...] = tuple(
-        prop(
-            code,
-            name,
-            f"{name}s",
-            read=_sizes(2, name),
-            read_paddle=_fold_sizes(f"{name}s"),
-            write=write_sizes,
-        )
+        prop(code, name, f"{name}s", read=_sizes(2, name), read_paddle=_fold_sizes(f"{name}s"), write=write_sizes)
         for code, name in names
     )
-    output = prop("output-size", "output_size", "output_sizes", read=_sizes(2, "output_size"),
-                  read_paddle=_sizes(2, "output_sizes"), write=write_sizes)  # fmt: skip
+    output = prop(
+        "output-size",
+        "output_size",
+        "output_sizes",
+        read=_sizes(2, "output_size"),
+        read_paddle=_sizes(2, "output_sizes"),
+        write=write_sizes,
+    )
     yield kind("Unfold", "", *shared)
     yield kind("Fold", "", output, *shared)
 

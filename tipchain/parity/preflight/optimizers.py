@@ -23,32 +23,62 @@ from tipchain.parity.preflight.tensors import Tensors, port_name, port_trained
 Decay = tuple[tuple[str, float], ...]
 """What decays a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: nothing."""
 TORCH_NAMES = {
-    "SGD": "SGD", "Adam": "Adam", "AdamW": "Adam", "RMSprop": "RMSProp", "Adagrad": "Adagrad", "Adamax": "Adamax",
-    "Adadelta": "Adadelta", "NAdam": "NAdam", "RAdam": "RAdam", "ASGD": "ASGD", "Rprop": "Rprop", "LBFGS": "LBFGS",
-}  # fmt: skip
+    "SGD": "SGD",
+    "Adam": "Adam",
+    "AdamW": "Adam",
+    "RMSprop": "RMSProp",
+    "Adagrad": "Adagrad",
+    "Adamax": "Adamax",
+    "Adadelta": "Adadelta",
+    "NAdam": "NAdam",
+    "RAdam": "RAdam",
+    "ASGD": "ASGD",
+    "Rprop": "Rprop",
+    "LBFGS": "LBFGS",
+}
 """Common names of torch's classes; how AdamW decays is told beside."""
 PADDLE_NAMES = {
-    "SGD": "SGD", "Momentum": "SGD", "Adam": "Adam", "AdamW": "Adam", "RMSProp": "RMSProp", "Adagrad": "Adagrad",
-    "Adamax": "Adamax", "Adadelta": "Adadelta", "NAdam": "NAdam", "RAdam": "RAdam", "ASGD": "ASGD", "Rprop": "Rprop",
-    "LBFGS": "LBFGS", "Lamb": "Lamb",
-}  # fmt: skip
+    "SGD": "SGD",
+    "Momentum": "SGD",
+    "Adam": "Adam",
+    "AdamW": "Adam",
+    "RMSProp": "RMSProp",
+    "Adagrad": "Adagrad",
+    "Adamax": "Adamax",
+    "Adadelta": "Adadelta",
+    "NAdam": "NAdam",
+    "RAdam": "RAdam",
+    "ASGD": "ASGD",
+    "Rprop": "Rprop",
+    "LBFGS": "LBFGS",
+    "Lamb": "Lamb",
+}
 """Those of Paddle's: Momentum is torch's SGD with a momentum."""
 ADAMS = frozenset(("Adam", "Adamax", "NAdam", "RAdam"))
 SETTINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    "SGD": (("momentum", "momentum", "_momentum"), ("nesterov", "nesterov", "_use_nesterov"),
-            ("dampening", "dampening", "")),
+    "SGD": (
+        ("momentum", "momentum", "_momentum"),
+        ("nesterov", "nesterov", "_use_nesterov"),
+        ("dampening", "dampening", ""),
+    ),
     "Adam": (("epsilon", "eps", "_epsilon"), ("amsgrad", "amsgrad", "_amsgrad")),
-    "RMSProp": (("rho", "alpha", "_rho"), ("epsilon", "eps", "_epsilon"), ("momentum", "momentum", "_momentum"),
-                ("centered", "centered", "_centered")),
-    "Adagrad": (("epsilon", "eps", "_epsilon"),
-                ("initial-accumulator", "initial_accumulator_value", "initial_accumulator_value"),
-                ("rate-decay", "lr_decay", "")),
+    "RMSProp": (
+        ("rho", "alpha", "_rho"),
+        ("epsilon", "eps", "_epsilon"),
+        ("momentum", "momentum", "_momentum"),
+        ("centered", "centered", "_centered"),
+    ),
+    "Adagrad": (
+        ("epsilon", "eps", "_epsilon"),
+        ("initial-accumulator", "initial_accumulator_value", "initial_accumulator_value"),
+        ("rate-decay", "lr_decay", ""),
+    ),
     "Adamax": (("epsilon", "eps", "_epsilon"),),
     "Adadelta": (("rho", "rho", "_rho"), ("epsilon", "eps", "_epsilon")),
     "NAdam": (("epsilon", "eps", "_epsilon"), ("momentum-decay", "momentum_decay", "_momentum_decay")),
     "RAdam": (("epsilon", "eps", "_epsilon"),),
     "Rprop": (("etas", "etas", "_etas"),),
-}  # fmt: skip
+}
 """Code, torch's key in a group and Paddle's attribute, by common name; Paddle lacks what has none."""
 ABSENT: Mapping[str, Any] = {"dampening": 0.0, "rate-decay": 0.0, "maximize": False}
 """What Paddle does as to settings that it does not have."""
@@ -95,17 +125,13 @@ def torch_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
         if name == "SGD" and not settings.get("momentum"):
             settings.pop("dampening", None)  # nothing without a momentum
             settings.pop("nesterov", None)
-        treatment = UpdateTreatment(
-            rate=float(group["lr"]), decay=_torch_decay(optimizer, group), settings=settings
-        )
+        treatment = UpdateTreatment(rate=float(group["lr"]), decay=_torch_decay(optimizer, group), settings=settings)
         for one in group["params"]:
             yield one, treatment
 
 
 def _torch_decay(optimizer: Any, group: Mapping[str, Any]) -> Decay:
-    named = type(optimizer).__name__ == "AdamW" or any(
-        one.__name__ == "AdamW" for one in type(optimizer).__mro__
-    )
+    named = type(optimizer).__name__ == "AdamW" or any(one.__name__ == "AdamW" for one in type(optimizer).__mro__)
     decoupled = bool(group.get("decoupled_weight_decay", named))
     terms = (("decoupled" if decoupled else "l2", group.get("weight_decay")), ("l1", group.get("l1_decay")))
     return _decay(terms)
@@ -122,9 +148,7 @@ def paddle_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
         settings = dict(_paddle_settings(optimizer, group, name))
         for one in parameters:
             treatment = UpdateTreatment(
-                rate=_paddle_rate(optimizer, one),
-                decay=_paddle_decay(optimizer, group, one),
-                settings=settings,
+                rate=_paddle_rate(optimizer, one), decay=_paddle_decay(optimizer, group, one), settings=settings
             )
             yield one, treatment
 
@@ -190,12 +214,21 @@ FIRST_RATE = "first-rate"
 SHOWN = 4
 """How many parameters a message names."""
 ARGUMENTS = {
-    "momentum": ("momentum", "momentum"), "nesterov": ("nesterov", "use_nesterov"), "dampening": ("dampening", "dampening"),
-    "epsilon": ("eps", "epsilon"), "amsgrad": ("amsgrad", "amsgrad"), "beta1": ("betas[0]", "beta1"),
-    "beta2": ("betas[1]", "beta2"), "centered": ("centered", "centered"), "maximize": ("maximize", "maximize"),
-    "initial-accumulator": ("initial_accumulator_value", "initial_accumulator_value"), "rate-decay": ("lr_decay", "lr_decay"),
-    "momentum-decay": ("momentum_decay", "momentum_decay"), "etas": ("etas", "etas"), "rescale": ("rescale_grad", "rescale_grad"),
-}  # fmt: skip
+    "momentum": ("momentum", "momentum"),
+    "nesterov": ("nesterov", "use_nesterov"),
+    "dampening": ("dampening", "dampening"),
+    "epsilon": ("eps", "epsilon"),
+    "amsgrad": ("amsgrad", "amsgrad"),
+    "beta1": ("betas[0]", "beta1"),
+    "beta2": ("betas[1]", "beta2"),
+    "centered": ("centered", "centered"),
+    "maximize": ("maximize", "maximize"),
+    "initial-accumulator": ("initial_accumulator_value", "initial_accumulator_value"),
+    "rate-decay": ("lr_decay", "lr_decay"),
+    "momentum-decay": ("momentum_decay", "momentum_decay"),
+    "etas": ("etas", "etas"),
+    "rescale": ("rescale_grad", "rescale_grad"),
+}
 """What a setting is called in torch and in Paddle."""
 CLASSES = {"SGD": ("SGD", "Momentum"), "Adam": ("Adam", "AdamW")}
 """Paddle's classes of one common name: without and with a momentum; coupled and decoupled."""
@@ -204,9 +237,15 @@ Matched = list[tuple[str, UpdateTreatment, UpdateTreatment]]
 
 
 def check_optimizers(
-    torch_optimizer: Any, paddle_optimizer: Any, reference: Any, port: Any, pairs: Iterable[LayerPair],
-    names: Mapping[str, str] | None = None, *, tensors: Tensors | None = None,
-) -> list[Finding]:  # fmt: skip
+    torch_optimizer: Any,
+    paddle_optimizer: Any,
+    reference: Any,
+    port: Any,
+    pairs: Iterable[LayerPair],
+    names: Mapping[str, str] | None = None,
+    *,
+    tensors: Tensors | None = None,
+) -> list[Finding]:
     """Compare two optimizers: type, and for each parameter the rate, decay and everything else that it is updated with.
 
     Known to differ with equal numbers: Paddle's RMSProp has epsilon below the root, torch's beside it. Adam's differ in
@@ -241,9 +280,16 @@ def _optimizer_finding(
     code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
 ) -> Finding:
     return Finding(
-        code=code, kind="optimizer", reference_path="", port_path="", reference=reference, port=port, message=message,
-        fix=fix, effect=effect,
-    )  # fmt: skip
+        code=code,
+        kind="optimizer",
+        reference_path="",
+        port_path="",
+        reference=reference,
+        port=port,
+        message=message,
+        fix=fix,
+        effect=effect,
+    )
 
 
 def _other_type(ours: Any, theirs: Any, name: str) -> Finding:
@@ -253,9 +299,12 @@ def _other_type(ours: Any, theirs: Any, name: str) -> Finding:
     paddle = wanted[-1] if decoupled or (name == "SGD" and momentum) else wanted[0]
     names = type(ours).__name__, type(theirs).__name__
     return _optimizer_finding(
-        "optimizer-type", names[0], names[1], f"the port's optimizer is {names[1]} where torch's is {names[0]}",
+        "optimizer-type",
+        names[0],
+        names[1],
+        f"the port's optimizer is {names[1]} where torch's is {names[0]}",
         f"use `paddle.optimizer.{paddle}`",
-    )  # fmt: skip
+    )
 
 
 def _match(ours: Any, theirs: Any, tensors: Tensors) -> tuple[Matched, list[Finding]]:
@@ -266,12 +315,7 @@ def _match(ours: Any, theirs: Any, tensors: Tensors) -> tuple[Matched, list[Find
     lone: dict[str, list[str]] = defaultdict(list)
     foreign = True
     for pair in tensors.pairs:
-        if (
-            pair.ours is None
-            or pair.theirs is None
-            or not tensors.trained(pair.ours)
-            or not port_trained(pair.theirs)
-        ):
+        if pair.ours is None or pair.theirs is None or not tensors.trained(pair.ours) or not port_trained(pair.theirs):
             continue
         first = done.get(id(tensors.live[pair.ours.name]))
         for part in pair.theirs.parts:
@@ -297,13 +341,19 @@ def _lone(side: str, names: list[str]) -> Finding:
     shown = _list(names)
     if side == "port":
         return _optimizer_finding(
-            "optimized-parameters", "not optimized", f"optimizes {shown}",
-            f"the port's optimizer updates {shown}, torch's does not", f"leave {shown} out of the optimizer",
-        )  # fmt: skip
+            "optimized-parameters",
+            "not optimized",
+            f"optimizes {shown}",
+            f"the port's optimizer updates {shown}, torch's does not",
+            f"leave {shown} out of the optimizer",
+        )
     return _optimizer_finding(
-        "optimized-parameters", f"optimizes {shown}", "not optimized",
-        f"torch's optimizer updates {shown}, the port's does not", f"give {shown} to the optimizer",
-    )  # fmt: skip
+        "optimized-parameters",
+        f"optimizes {shown}",
+        "not optimized",
+        f"torch's optimizer updates {shown}, the port's does not",
+        f"give {shown} to the optimizer",
+    )
 
 
 def _list(names: list[str]) -> str:
@@ -334,15 +384,20 @@ def _rates(matched: Matched, optimizer: Any) -> Iterator[Finding]:
         where = _of(matched, names)
         multiplied = "set `ParamAttr(learning_rate=...)` or the group's `learning_rate` so that the rate is"
         found = _optimizer_finding(
-            "learning-rate", f"lr={one:.9g}", f"learning_rate={other:.9g}",
+            "learning-rate",
+            f"lr={one:.9g}",
+            f"learning_rate={other:.9g}",
             f"the port's learning rate{where} is {other:.9g}, torch's {one:.9g}",
             f"pass `learning_rate={one:.9g}` to the optimizer" if not where else f"{multiplied} {one:.9g}{where}",
-        )  # fmt: skip
+        )
         if scheduled and not where:
             found = replace(
-                found, code=FIRST_RATE, kind="scheduler", message=f"the port's schedule begins at {other:.9g}, torch's at {one:.9g}",
+                found,
+                code=FIRST_RATE,
+                kind="scheduler",
+                message=f"the port's schedule begins at {other:.9g}, torch's at {one:.9g}",
                 fix=f"let the schedule begin at {one:.9g}",
-            )  # fmt: skip
+            )
         yield found
 
 
@@ -354,9 +409,12 @@ def _decays(matched: Matched) -> Iterator[Finding]:
         if where and (not one or not other):
             code = "decayed-parameters"
         yield _optimizer_finding(
-            code, f"weight_decay={_spell(one)}", f"weight_decay={_spell(other)}",
-            f"the port's weight decay{where} is {_spell(other)}, torch's {_spell(one)}", _decay_fix(one, where),
-        )  # fmt: skip
+            code,
+            f"weight_decay={_spell(one)}",
+            f"weight_decay={_spell(other)}",
+            f"the port's weight decay{where} is {_spell(other)}, torch's {_spell(one)}",
+            _decay_fix(one, where),
+        )
 
 
 def _spell(decay: Decay) -> str:
@@ -383,9 +441,7 @@ def _codes(name: str | None, matched: Matched) -> list[str]:
 
 
 def _settings(code: str, matched: Matched, name: str, optimizer: Any) -> Iterator[Finding]:
-    there = [
-        one for one in matched if code == "rescale" or (code in one[1].settings and code in one[2].settings)
-    ]
+    there = [one for one in matched if code == "rescale" or (code in one[1].settings and code in one[2].settings)]
     keys = {listed: key for listed, key, _ in SETTINGS.get(name, ())}
     ours, theirs = ARGUMENTS.get(code, (keys.get(code, code), code))
     for one, other, names in _grouped(there, lambda treatment: treatment.settings.get(code, 1.0)):
@@ -394,9 +450,12 @@ def _settings(code: str, matched: Matched, name: str, optimizer: Any) -> Iterato
         if code == "momentum" and name == "SGD" and not hasattr(optimizer, "_momentum"):
             fix = f"use `paddle.optimizer.Momentum` with `momentum={one!r}`"
         yield _optimizer_finding(
-            code, f"{ours}={one!r}", f"{theirs}={other!r}",
-            f"the port's optimizer has {theirs}={other!r}{where} where torch's has {ours}={one!r}", fix,
-        )  # fmt: skip
+            code,
+            f"{ours}={one!r}",
+            f"{theirs}={other!r}",
+            f"the port's optimizer has {theirs}={other!r}{where} where torch's has {ours}={one!r}",
+            fix,
+        )
 
 
 def _formulas(theirs: Any) -> Iterator[Finding]:
@@ -410,16 +469,21 @@ def _formulas(theirs: Any) -> Iterator[Finding]:
         return  # a user's own formula
     if kind.__name__ == "RMSProp":
         yield _optimizer_finding(
-            "epsilon-in-root", "grad / (sqrt(v) + eps)", "grad / sqrt(v + epsilon)",
+            "epsilon-in-root",
+            "grad / (sqrt(v) + eps)",
+            "grad / sqrt(v + epsilon)",
             "Paddle's RMSProp adds epsilon below the root, torch's beside it: equal numbers give other updates",
             "use `tipchain.pairs.paddle_optimizers.TorchRMSProp`, or an epsilon that is small beside the squared gradients",
-        )  # fmt: skip
+        )
     elif kind.__name__ == "Adamax":
         yield _optimizer_finding(
-            "epsilon-in-norm", "max(beta2 u, |grad| + eps)", "max(beta2 u + epsilon, |grad|)",
+            "epsilon-in-norm",
+            "max(beta2 u, |grad| + eps)",
+            "max(beta2 u + epsilon, |grad|)",
             "Paddle's Adamax adds epsilon to the norm kept, torch's to the gradient: they differ by about epsilon",
-            "use `tipchain.pairs.paddle_optimizers.TorchAdamax` where gradients are as small as epsilon", effect="none",
-        )  # fmt: skip
+            "use `tipchain.pairs.paddle_optimizers.TorchAdamax` where gradients are as small as epsilon",
+            effect="none",
+        )
 
 
 def _clipping(ours: Any, theirs: Any) -> Iterator[Finding]:
@@ -429,10 +493,13 @@ def _clipping(ours: Any, theirs: Any) -> Iterator[Finding]:
         return
     limit = getattr(clip, "clip_norm", getattr(clip, "max", None))
     yield _optimizer_finding(
-        "clipping", "none in the optimizer", f"grad_clip={type(clip).__name__}({limit!r})",
+        "clipping",
+        "none in the optimizer",
+        f"grad_clip={type(clip).__name__}({limit!r})",
         f"the port clips gradients ({type(clip).__name__}, {limit!r}); torch's optimizer never does, its loop may",
-        "clip in the reference's loop alike, or pass `grad_clip=None`", effect="none",
-    )  # fmt: skip
+        "clip in the reference's loop alike, or pass `grad_clip=None`",
+        effect="none",
+    )
 
 
 # What two learning-rate schedules are made with, where both frameworks have the type.
@@ -484,44 +551,79 @@ def _group(schedule: Any, key: str) -> Any:
 def _one_cycle() -> tuple[ScheduleArgument, ...]:
     return (
         _argument("total-steps", "total_steps"),
-        _argument("max-rate", "max_lr", "max_learning_rate", lambda one: _group(one, "max_lr"),
-                  lambda one: one._lr_config[1]),
-        _argument("first-rate", "div_factor", "divide_factor",
-                  lambda one: _group(one, "max_lr") / _group(one, "initial_lr"),
-                  lambda one: one._lr_config[1] / one._lr_config[0]),
-        _argument("last-rate", "min_lr", "end_learning_rate", lambda one: _group(one, "min_lr"),
-                  lambda one: one._lr_config[-1]),
-        _argument("rising-share", "pct_start", "phase_pct",
-                  lambda one: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
-                  lambda one: (one._step_config[1] + 1) / one.total_steps),
-        _argument("phases", "three_phase", "", lambda one: len(one._schedule_phases) == 3,
-                  lambda one: len(one._lr_config) == 4),
-        _argument("annealing", "anneal_strategy", "", lambda one: one._anneal_func_type,
-                  lambda one: "cos" if "cos" in one.anneal_func.__name__ else "linear"),
-    )  # fmt: skip
+        _argument(
+            "max-rate", "max_lr", "max_learning_rate", lambda one: _group(one, "max_lr"), lambda one: one._lr_config[1]
+        ),
+        _argument(
+            "first-rate",
+            "div_factor",
+            "divide_factor",
+            lambda one: _group(one, "max_lr") / _group(one, "initial_lr"),
+            lambda one: one._lr_config[1] / one._lr_config[0],
+        ),
+        _argument(
+            "last-rate",
+            "min_lr",
+            "end_learning_rate",
+            lambda one: _group(one, "min_lr"),
+            lambda one: one._lr_config[-1],
+        ),
+        _argument(
+            "rising-share",
+            "pct_start",
+            "phase_pct",
+            lambda one: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
+            lambda one: (one._step_config[1] + 1) / one.total_steps,
+        ),
+        _argument(
+            "phases",
+            "three_phase",
+            "",
+            lambda one: len(one._schedule_phases) == 3,
+            lambda one: len(one._lr_config) == 4,
+        ),
+        _argument(
+            "annealing",
+            "anneal_strategy",
+            "",
+            lambda one: one._anneal_func_type,
+            lambda one: "cos" if "cos" in one.anneal_func.__name__ else "linear",
+        ),
+    )
 
 
 def _cyclic() -> tuple[ScheduleArgument, ...]:
     return (
         _argument("max-rate", "max_lr", "max_learning_rate", lambda one: _only(one.max_lrs), lambda one: one.max_lr),
-        _argument("rising-steps", "step_size_up", "", lambda one: one.total_size * one.step_ratio,
-                  lambda one: one.cycle_size * one.step_up_pct),
-        _argument("falling-steps", "step_size_down", "", lambda one: one.total_size * (1 - one.step_ratio),
-                  lambda one: one.cycle_size * (1 - one.step_up_pct)),
+        _argument(
+            "rising-steps",
+            "step_size_up",
+            "",
+            lambda one: one.total_size * one.step_ratio,
+            lambda one: one.cycle_size * one.step_up_pct,
+        ),
+        _argument(
+            "falling-steps",
+            "step_size_down",
+            "",
+            lambda one: one.total_size * (1 - one.step_ratio),
+            lambda one: one.cycle_size * (1 - one.step_up_pct),
+        ),
         _argument("mode", "mode"),
         _argument("gamma", "gamma", "exp_gamma", theirs=lambda one: one.gamma),
-    )  # fmt: skip
+    )
 
 
 GAMMA = _argument("gamma", "gamma")
 END = _argument("end-rate", "eta_min")
-BASE = _argument(
-    "base-rate", "base_lrs", "learning_rate", lambda one: _only(one.base_lrs), lambda one: one.base_lr
-)
+BASE = _argument("base-rate", "base_lrs", "learning_rate", lambda one: _only(one.base_lrs), lambda one: one.base_lr)
 LAST = _argument("last-epoch", "last_epoch")
 TWINS: dict[str, tuple[str, tuple[ScheduleArgument, ...]]] = {
     "StepLR": ("StepDecay", (BASE, _argument("step-size", "step_size"), GAMMA, LAST)),
-    "MultiStepLR": ("MultiStepDecay", (BASE, _argument("milestones", "milestones", "", _milestones, _milestones), GAMMA, LAST)),
+    "MultiStepLR": (
+        "MultiStepDecay",
+        (BASE, _argument("milestones", "milestones", "", _milestones, _milestones), GAMMA, LAST),
+    ),
     "ExponentialLR": ("ExponentialDecay", (BASE, GAMMA, LAST)),
     "CosineAnnealingLR": ("CosineAnnealingDecay", (BASE, _argument("period", "T_max"), END, LAST)),
     "CosineAnnealingWarmRestarts": (
@@ -530,13 +632,24 @@ TWINS: dict[str, tuple[str, tuple[ScheduleArgument, ...]]] = {
     ),
     "PolynomialLR": (
         "PolynomialDecay",
-        (BASE, _argument("total-steps", "total_iters", "decay_steps"), _argument("power", "power"),
-         _argument("end-rate", "end_lr", "", lambda _: 0.0), _argument("cycle", "cycle", "", lambda _: False), LAST),
+        (
+            BASE,
+            _argument("total-steps", "total_iters", "decay_steps"),
+            _argument("power", "power"),
+            _argument("end-rate", "end_lr", "", lambda _: 0.0),
+            _argument("cycle", "cycle", "", lambda _: False),
+            LAST,
+        ),
     ),
     "LinearLR": (
         "LinearLR",
-        (BASE, _argument("start-factor", "start_factor"), _argument("end-factor", "end_factor"),
-         _argument("total-steps", "total_iters", "total_steps"), LAST),
+        (
+            BASE,
+            _argument("start-factor", "start_factor"),
+            _argument("end-factor", "end_factor"),
+            _argument("total-steps", "total_iters", "total_steps"),
+            LAST,
+        ),
     ),
     "LambdaLR": ("LambdaDecay", (BASE, LAST)),
     "MultiplicativeLR": ("MultiplicativeDecay", (BASE, LAST)),
@@ -544,11 +657,16 @@ TWINS: dict[str, tuple[str, tuple[ScheduleArgument, ...]]] = {
     "CyclicLR": ("CyclicLR", (BASE, *_cyclic(), LAST)),
     "ReduceLROnPlateau": (
         "ReduceOnPlateau",
-        (*(_argument(name.replace("_", "-"), name)
-           for name in ("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown")),
-         _argument("end-rate", "min_lrs", "min_lr", lambda one: _only(one.min_lrs)), _argument("epsilon", "eps", "epsilon")),
+        (
+            *(
+                _argument(name.replace("_", "-"), name)
+                for name in ("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown")
+            ),
+            _argument("end-rate", "min_lrs", "min_lr", lambda one: _only(one.min_lrs)),
+            _argument("epsilon", "eps", "epsilon"),
+        ),
     ),
-}  # fmt: skip
+}
 """Paddle's class and the arguments by torch's class."""
 
 
@@ -598,10 +716,15 @@ def _scheduler_finding(code: str, ours: str, theirs: str, expected: Any, actual:
     reference, port = f"{ours}={tidy(expected)!r}", f"{theirs}={tidy(actual)!r}"
     wanted = list(expected) if isinstance(expected, tuple) else tidy(expected)
     return Finding(
-        code=code, kind="scheduler", reference_path="", port_path="", reference=reference, port=port,
+        code=code,
+        kind="scheduler",
+        reference_path="",
+        port_path="",
+        reference=reference,
+        port=port,
         message=f"the port's schedule has {port} where torch's has {reference}",
         fix=f"pass `{theirs}={wanted!r}` to the scheduler",
-    )  # fmt: skip
+    )
 
 
 def _warmups(ours: Any, theirs: Any) -> Iterator[Finding]:

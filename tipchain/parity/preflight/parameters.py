@@ -16,14 +16,7 @@ from tipchain.paddle_weights import view_of
 from tipchain.parity.findings import Effect, Finding
 from tipchain.parity.locate.differences import equal
 from tipchain.parity.locate.matching import LayerPair, Print, print_of
-from tipchain.parity.preflight.tensors import (
-    TensorPair,
-    Tensors,
-    is_floating,
-    port_array,
-    port_name,
-    port_trained,
-)
+from tipchain.parity.preflight.tensors import TensorPair, Tensors, is_floating, port_array, port_name, port_trained
 from tipchain.parity.rounding import REMAINDER, ROUGH, SAME_SINGLE
 from tipchain.torch_weights import array_of
 
@@ -53,9 +46,15 @@ class ParameterDifference:
 
 
 def difference(
-    expected: Array, actual: Array, *, kind: str, leaf: str, dtypes: tuple[str, str],
-    others: Mapping[Print, Sequence[str]], own: str,
-) -> ParameterDifference | None:  # fmt: skip
+    expected: Array,
+    actual: Array,
+    *,
+    kind: str,
+    leaf: str,
+    dtypes: tuple[str, str],
+    others: Mapping[Print, Sequence[str]],
+    own: str,
+) -> ParameterDifference | None:
     """Say how values differ; None where they are the same up to their precision.
 
     Args:
@@ -71,13 +70,21 @@ def difference(
         return None
     if leaf.startswith("running_"):
         return ParameterDifference(
-            code="running-statistics", text=f"other statistics: {_measure(expected, actual)}",
+            code="running-statistics",
+            text=f"other statistics: {_measure(expected, actual)}",
             fix="copy torch's running_mean and running_var with the weights",
-        )  # fmt: skip
+        )
     found = _arranged(expected, actual, kind)
-    return found or _elsewhere(expected, actual, others, own) or _rescaled(expected, actual) or ParameterDifference(
-        code="values", text=f"other values: {_measure(expected, actual)}", fix="copy it: `tipchain.copy_weights(reference, port)`"
-    )  # fmt: skip
+    return (
+        found
+        or _elsewhere(expected, actual, others, own)
+        or _rescaled(expected, actual)
+        or ParameterDifference(
+            code="values",
+            text=f"other values: {_measure(expected, actual)}",
+            fix="copy it: `tipchain.copy_weights(reference, port)`",
+        )
+    )
 
 
 def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
@@ -85,11 +92,7 @@ def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
         return True
     if expected.dtype.kind not in "fc" or actual.dtype.kind not in "fc":
         return False
-    return bool(
-        np.allclose(
-            actual, expected, rtol=tolerance, atol=tolerance * ROUGH * _size(expected), equal_nan=True
-        )
-    )
+    return bool(np.allclose(actual, expected, rtol=tolerance, atol=tolerance * ROUGH * _size(expected), equal_nan=True))
 
 
 def _size(array: Array) -> float:
@@ -123,18 +126,17 @@ def _arranged(expected: Array, actual: Array, kind: str) -> ParameterDifference 
     for axis in range(expected.ndim):
         if np.array_equal(_sorted(expected, axis), _sorted(actual, axis)):
             return ParameterDifference(
-                code="permuted-weight", text=f"torch's with axis {axis} in another order",
+                code="permuted-weight",
+                text=f"torch's with axis {axis} in another order",
                 fix="keep the order of torch's elements when it is copied",
-            )  # fmt: skip
+            )
     flipped = tuple(range(2, expected.ndim))
     if flipped and np.array_equal(np.flip(expected, flipped), actual):
         return ParameterDifference(
             code="flipped-weight", text="torch's with its kernel mirrored", fix="do not mirror the kernel"
         )
     return ParameterDifference(
-        code="permuted-weight",
-        text="torch's numbers in another order",
-        fix="keep torch's order when it is copied",
+        code="permuted-weight", text="torch's numbers in another order", fix="keep torch's order when it is copied"
     )
 
 
@@ -151,18 +153,17 @@ def _blocks(expected: Array, actual: Array, kind: str) -> ParameterDifference | 
         if not expected.ndim or expected.shape[0] % count:
             continue
         ours, theirs = (np.split(array, count) for array in (expected, actual))
-        order = [
-            next((i for i, one in enumerate(ours) if np.array_equal(one, other)), None) for other in theirs
-        ]
+        order = [next((i for i, one in enumerate(ours) if np.array_equal(one, other)), None) for other in theirs]
         if None in order or sorted(filter(lambda one: one is not None, order)) != list(range(count)):  # type: ignore[type-var]
             continue
         names = gates or ("qkv" if count == 3 else "0123"[:count])
         there = "".join(names[one] for one in order if one is not None)
         code = "gate-order" if gates else "swapped-projections"
         return ParameterDifference(
-            code=code, text=f"torch's with its blocks in the order {', '.join(there)} instead of {', '.join(names)}",
+            code=code,
+            text=f"torch's with its blocks in the order {', '.join(there)} instead of {', '.join(names)}",
             fix=f"stack them in the order {', '.join(names)}",
-        )  # fmt: skip
+        )
     return None
 
 
@@ -175,9 +176,7 @@ def _elsewhere(
     if len(names) != 1:
         return None
     return ParameterDifference(
-        code="other-layer-weight",
-        text=f"those of torch's {names[0]}",
-        fix=f"copy torch's {own} to it, not {names[0]}",
+        code="other-layer-weight", text=f"those of torch's {names[0]}", fix=f"copy torch's {own} to it, not {names[0]}"
     )
 
 
@@ -249,9 +248,7 @@ def compare_tensors(tensors: Tensors) -> list[Finding]:
         elif _elements(pair.ours) != _elements(pair.theirs) or (
             pair.kind != "own" and pair.ours.shape != pair.theirs.shape
         ):
-            found.append(
-                _divided(tensors, pair, pair.ours, pair.theirs) or _shapes(pair, pair.ours, pair.theirs)
-            )
+            found.append(_divided(tensors, pair, pair.ours, pair.theirs) or _shapes(pair, pair.ours, pair.theirs))
         else:
             one = _values(tensors, pair, pair.ours, pair.theirs, others)
             found += [] if one is None else [one]
@@ -278,11 +275,15 @@ class Strange:
     def finding(self) -> Finding:
         """The finding that stands for all of them."""
         return Finding(
-            code=NOT_COPIED, kind="parameter", reference_path="", port_path="", reference="its own values",
+            code=NOT_COPIED,
+            kind="parameter",
+            reference_path="",
+            port_path="",
+            reference="its own values",
             port="other values",
             message=f"{self.differing} of {self.compared} parameters hold other values: the weights were not copied",
             fix="call `tipchain.copy_weights(reference, port)`",
-        )  # fmt: skip
+        )
 
 
 def two_initializations(tensors: Tensors) -> Strange | None:
@@ -296,10 +297,13 @@ def two_initializations(tensors: Tensors) -> Strange | None:
     both = [
         (pair, pair.ours, pair.theirs)
         for pair in tensors.pairs
-        if pair.ours is not None and pair.theirs is not None and pair.ours.kind == "parameter"
-        and is_floating(pair.ours) and _elements(pair.ours) == _elements(pair.theirs)
+        if pair.ours is not None
+        and pair.theirs is not None
+        and pair.ours.kind == "parameter"
+        and is_floating(pair.ours)
+        and _elements(pair.ours) == _elements(pair.theirs)
         and (pair.kind == "own" or pair.ours.shape == pair.theirs.shape)
-    ]  # fmt: skip
+    ]
     others = _prints(tensors)
     copied = differing = unclear = 0
     for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
@@ -371,9 +375,16 @@ def _parameter_finding(
     pair: TensorPair, code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
 ) -> Finding:
     return Finding(
-        code=code, kind="parameter", reference_path=pair.layers.reference, port_path=pair.layers.port,
-        reference=reference, port=port, message=message, fix=fix, effect=effect,
-    )  # fmt: skip
+        code=code,
+        kind="parameter",
+        reference_path=pair.layers.reference,
+        port_path=pair.layers.port,
+        reference=reference,
+        port=port,
+        message=message,
+        fix=fix,
+        effect=effect,
+    )
 
 
 def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
@@ -384,19 +395,28 @@ def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
         trained, array = tensors.trained(ours), tensors.array(ours)
         idle = ours.kind == "buffer" or (not trained and _idle(pair.leaf, array))
         yield _parameter_finding(
-            pair, code, f"{ours.name} {list(ours.shape)}", "none", f"{path} has no {pair.leaf}, torch's {ours.name} has",
-            f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}", effect="none" if idle else "here",
-        )  # fmt: skip
+            pair,
+            code,
+            f"{ours.name} {list(ours.shape)}",
+            "none",
+            f"{path} has no {pair.leaf}, torch's {ours.name} has",
+            f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}",
+            effect="none" if idle else "here",
+        )
     elif theirs is not None:
         array = port_array(theirs)
         if theirs.fixed and not array.any():
             return
         idle = theirs.kind == "buffer" or (not port_trained(theirs) and _idle(pair.leaf, array))
         yield _parameter_finding(
-            pair, code, "none", f"{port_name(theirs)} {list(theirs.shape)}",
+            pair,
+            code,
+            "none",
+            f"{port_name(theirs)} {list(theirs.shape)}",
             f"{path} has a {pair.leaf} that torch's {pair.layers.reference or 'model'} does not have",
-            f"make `{path}` without {pair.leaf}", effect="none" if idle else "here",
-        )  # fmt: skip
+            f"make `{path}` without {pair.leaf}",
+            effect="none" if idle else "here",
+        )
 
 
 def _code_of(pair: TensorPair) -> str:
@@ -419,15 +439,21 @@ def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
     if kind == "g" and name and None not in dims and dims[0] != dims[1]:
         told = [f"dim={'None' if one == -1 else one}" for one in dims]
         return _parameter_finding(
-            pair, "weight-norm-dim", told[0], told[1],
+            pair,
+            "weight-norm-dim",
+            told[0],
+            told[1],
             f"weight_norm of `{pair.layers.port}` has {told[1]}, the reference's is {told[0]} in Paddle's layout: {port_name(theirs)} is {shapes[1]} in torch's, torch's {ours.name} is {shapes[0]}",
             f"pass {told[0]} to the weight_norm of `{pair.layers.port}`",
-        )  # fmt: skip
+        )
     return _parameter_finding(
-        pair, "shape", str(shapes[0]), str(shapes[1]),
+        pair,
+        "shape",
+        str(shapes[0]),
+        str(shapes[1]),
         f"{port_name(theirs)} is {shapes[1]} in torch's layout, torch's {ours.name} is {shapes[0]}",
         f"make `{pair.layers.port}` so that its {pair.leaf} is {shapes[0]} in torch's layout",
-    )  # fmt: skip
+    )
 
 
 def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding | None:
@@ -439,29 +465,26 @@ def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tenso
     whole, part = print_of(tensors.array(ours)), print_of(port_array(theirs))
     rest = whole[0] - part[0], (whole[1] - part[1]) % 2**64, (whole[2] - part[2]) % 2**64
     if rest[0] > 0:
-        rests = (
-            (port_name(one), print_of(port_array(one)), port_trained(one)) for one in _unpaired(tensors, 1)
-        )
+        rests = ((port_name(one), print_of(port_array(one)), port_trained(one)) for one in _unpaired(tensors, 1))
         trained = tensors.trained(ours)
     else:
         rest = -rest[0], -rest[1] % 2**64, -rest[2] % 2**64
-        rests = (
-            (one.name, print_of(tensors.array(one)), tensors.trained(one)) for one in _unpaired(tensors, 0)
-        )
+        rests = ((one.name, print_of(tensors.array(one)), tensors.trained(one)) for one in _unpaired(tensors, 0))
         trained = port_trained(theirs)
-    name = next(
-        (name for name, found, known in rests if any(rest[1:]) and (found, known) == (rest, trained)), None
-    )
+    name = next((name for name, found, known in rests if any(rest[1:]) and (found, known) == (rest, trained)), None)
     if name is None:
         return None
     names = ours.name, port_name(theirs)
-    joined = (
-        (f"{names[1]} and {name}", names[0]) if whole[0] > part[0] else (f"{names[0]} and {name}", names[1])
-    )
+    joined = (f"{names[1]} and {name}", names[0]) if whole[0] > part[0] else (f"{names[0]} and {name}", names[1])
     return _parameter_finding(
-        pair, "divided-weight", names[0], names[1], f"{joined[0]} hold together the numbers of {joined[1]}",
-        "nothing: what is made of them is compared", effect="none",
-    )  # fmt: skip
+        pair,
+        "divided-weight",
+        names[0],
+        names[1],
+        f"{joined[0]} hold together the numbers of {joined[1]}",
+        "nothing: what is made of them is compared",
+        effect="none",
+    )
 
 
 def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
@@ -470,11 +493,7 @@ def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
 
 
 def _values(
-    tensors: Tensors,
-    pair: TensorPair,
-    ours: TensorSlot,
-    theirs: TensorSlot,
-    others: Mapping[Print, list[str]],
+    tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot, others: Mapping[Print, list[str]]
 ) -> Finding | None:
     expected, actual = tensors.array(ours), port_array(theirs)
     if expected.shape != actual.shape:
@@ -494,20 +513,34 @@ def _values(
         told = _of_part(pair, expected, actual, theirs) or told
     counts = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
     return _parameter_finding(
-        pair, told.code, ours.name, port_name(theirs), f"{port_name(theirs)} holds {told.text}",
-        f"`{port_name(theirs)}`: {told.fix}", effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
-    )  # fmt: skip
+        pair,
+        told.code,
+        ours.name,
+        port_name(theirs),
+        f"{port_name(theirs)} holds {told.text}",
+        f"`{port_name(theirs)}`: {told.fix}",
+        effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
+    )
 
 
 def _of_part(pair: TensorPair, expected: Any, actual: Any, theirs: TensorSlot) -> ParameterDifference | None:
     """Say how the one tensor is wrong among those in which the port divides a tensor of torch's."""
     ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
     found = [
-        (part, difference(
-            ours, other, kind=pair.kind, leaf=pair.leaf, dtypes=(theirs.dtype, theirs.dtype), others={}, own=part.names[0]
-        ))
+        (
+            part,
+            difference(
+                ours,
+                other,
+                kind=pair.kind,
+                leaf=pair.leaf,
+                dtypes=(theirs.dtype, theirs.dtype),
+                others={},
+                own=part.names[0],
+            ),
+        )
         for part, ours, other in zip(theirs.parts, np.split(expected, ends), np.split(actual, ends), strict=True)
-    ]  # fmt: skip
+    ]
     wrong = [(part, one) for part, one in found if one is not None]
     if len(wrong) != 1:
         return None
@@ -539,19 +572,29 @@ def _frozen(tensors: Tensors) -> Iterator[Finding]:
         )
         side = "torch's model" if differing[0][2] else "the port"
         yield Finding(
-            code="trainable", kind="parameter", reference_path="", port_path="", reference=words[0], port=words[1],
-            message=f"no parameter of {side} takes gradients; a training would show it", fix="freeze both models or neither",
+            code="trainable",
+            kind="parameter",
+            reference_path="",
+            port_path="",
+            reference=words[0],
+            port=words[1],
+            message=f"no parameter of {side} takes gradients; a training would show it",
+            fix="freeze both models or neither",
             effect="elsewhere",
-        )  # fmt: skip
+        )
         return
     for pair, ours, theirs in differing:
         assert pair.theirs is not None
         name = port_name(pair.theirs)
         yield _parameter_finding(
-            pair, "trainable", f"requires_grad={ours}", f"stop_gradient={not theirs}",
+            pair,
+            "trainable",
+            f"requires_grad={ours}",
+            f"stop_gradient={not theirs}",
             f"{name} has stop_gradient={not theirs} where torch's has requires_grad={ours}",
-            f"set `{name}.stop_gradient = {not ours}`", effect="elsewhere",
-        )  # fmt: skip
+            f"set `{name}.stop_gradient = {not ours}`",
+            effect="elsewhere",
+        )
 
 
 def _unmatched(tensors: Tensors) -> Iterator[Finding]:
@@ -573,26 +616,23 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
             else "no layer of the other side is known for them"
         )
         yield Finding(
-            code="unmatched-parameters", kind="parameter", reference_path="", port_path="",
-            reference=shown if side == 0 else "", port=shown if side else "",
+            code="unmatched-parameters",
+            kind="parameter",
+            reference_path="",
+            port_path="",
+            reference=shown if side == 0 else "",
+            port=shown if side else "",
             message=f"{len(names)} layers of {where[side]} with parameters are in no pair ({shown}): {there}",
-            fix="name their counterparts (`names`) where structure cannot tell", effect="none",
-        )  # fmt: skip
+            fix="name their counterparts (`names`) where structure cannot tell",
+            effect="none",
+        )
 
 
 def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print:
     """Return one print of all numbers of some layers: it does not depend on how they are divided into tensors."""
-    prints = [
-        print_of(port_array(slot) if side else tensors.array(slot))
-        for layer in layers
-        for slot in layer.slots
-    ]
+    prints = [print_of(port_array(slot) if side else tensors.array(slot)) for layer in layers for slot in layer.slots]
     told = [one for one in prints if any(one[1:])]
-    return (
-        sum(one[0] for one in told),
-        sum(one[1] for one in told) % 2**64,
-        sum(one[2] for one in told) % 2**64,
-    )
+    return (sum(one[0] for one in told), sum(one[1] for one in told) % 2**64, sum(one[2] for one in told) % 2**64)
 
 
 # Weights that are one tensor in one model and several equal ones in the other: they are trained apart.
@@ -640,9 +680,7 @@ def _keys(arrays: Mapping[str, Array]) -> Mapping[str, Key]:
     return {name: key for name, key in found.items() if key[1] < key[2]}
 
 
-def _groups(
-    arrays: Mapping[str, Array], keys: Mapping[str, Key], several: set[Key]
-) -> Mapping[Print, list[str]]:
+def _groups(arrays: Mapping[str, Array], keys: Mapping[str, Key], several: set[Key]) -> Mapping[Print, list[str]]:
     """Return the names of parameters by what they hold, of those that may stand several times."""
     found: dict[Print, list[str]] = defaultdict(list)
     for name, key in keys.items():
@@ -659,12 +697,15 @@ def _tie_finding(ours: list[str], theirs: list[str]) -> Finding:
     kept = "the reference" if split else "the port"
     fix = f"use one tensor for {told}" if split else f"give {told} tensors of their own"
     return Finding(
-        code="tied-weights", kind="parameter", reference_path=_around(ours), port_path=_around(theirs),
+        code="tied-weights",
+        kind="parameter",
+        reference_path=_around(ours),
+        port_path=_around(theirs),
         reference=f"{len(ours)} tensors" if len(ours) > 1 else "one tensor",
         port=f"{len(theirs)} tensors" if len(theirs) > 1 else "one tensor",
         message=f"{told} of {many} hold the same values but are trained apart; {kept} has one tensor, `{one}`, tied",
         fix=fix,
-    )  # fmt: skip
+    )
 
 
 def _around(names: list[str]) -> str:

@@ -95,25 +95,31 @@ class LayerKind:
     properties: tuple[Property, ...] = ()
 
 
-def kind(
-    name: str, paddle: str | Sequence[str] = "", *properties: Property, torch: Sequence[str] = ()
-) -> LayerKind:
+def kind(name: str, paddle: str | Sequence[str] = "", *properties: Property, torch: Sequence[str] = ()) -> LayerKind:
     """Return a kind; the classes are called as it is where no others are given."""
     theirs = (paddle,) if isinstance(paddle, str) else tuple(paddle)
     return LayerKind(
-        name=name,
-        classes=(tuple(torch) or (name,), tuple(one or name for one in theirs)),
-        properties=properties,
+        name=name, classes=(tuple(torch) or (name,), tuple(one or name for one in theirs)), properties=properties
     )
 
 
 def prop(
-    code: str, torch: str, paddle: str = "", *, kept: tuple[str, str] | None = None,
-    read: Reader | None = None, read_paddle: Reader | None = None, write: Callable[[Any], Any] | None = None,
-    visible: bool = True, sized: bool = False, axis: bool = False, slack: float = 0.0,
-    hint: str = "", lacking: str = "",
+    code: str,
+    torch: str,
+    paddle: str = "",
+    *,
+    kept: tuple[str, str] | None = None,
+    read: Reader | None = None,
+    read_paddle: Reader | None = None,
+    write: Callable[[Any], Any] | None = None,
+    visible: bool = True,
+    sized: bool = False,
+    axis: bool = False,
+    slack: float = 0.0,
+    hint: str = "",
+    lacking: str = "",
     measured: bool = False,
-) -> Property:  # fmt: skip
+) -> Property:
     """Return a property that is kept as it is given, under its own name or one with an underscore.
 
     Args:
@@ -134,15 +140,23 @@ def prop(
     """
     arguments = torch, paddle or torch
     attributes = tuple(
-        ((kept[side],) if kept and kept[side] else ()) + (name, f"_{name}")
-        for side, name in enumerate(arguments)
+        ((kept[side],) if kept and kept[side] else ()) + (name, f"_{name}") for side, name in enumerate(arguments)
     )
     readers = [read or _attribute(attributes[0]), read_paddle or read or _attribute(attributes[1])]
     return Property(
-        code=code, arguments=arguments, attributes=(attributes[0], attributes[1]), readers=(readers[0], readers[1]),
-        write=write or (lambda value: value), visible=visible, sized=sized, axis=axis,
-        slack=slack, hint=hint, lacking=lacking, measured=measured,
-    )  # fmt: skip
+        code=code,
+        arguments=arguments,
+        attributes=(attributes[0], attributes[1]),
+        readers=(readers[0], readers[1]),
+        write=write or (lambda value: value),
+        visible=visible,
+        sized=sized,
+        axis=axis,
+        slack=slack,
+        hint=hint,
+        lacking=lacking,
+        measured=measured,
+    )
 
 
 def held(layer: Any, *names: str) -> Any:

@@ -94,9 +94,7 @@ class Tensors:
         mine = {pair.ours.name: pair.layers.reference for pair in alone if pair.ours is not None}
         its = {_first_tensor(pair.theirs): pair.layers.port for pair in alone if pair.theirs is not None}
         ours = mine | {slot.name: layer.path for layer in self.unmatched[0] for slot in layer.slots}
-        theirs = its | {
-            _first_tensor(slot): layer.path for layer in self.unmatched[1] for slot in layer.slots
-        }
+        theirs = its | {_first_tensor(slot): layer.path for layer in self.unmatched[1] for slot in layer.slots}
         held = {slot.name: slot for layer in self.layers[0] for slot in layer.slots}
         found = {
             name: _first_tensor(slot)
@@ -105,10 +103,11 @@ class Tensors:
         }
         taken = set(found.values())
         self.pairs = [
-            pair for pair in self.pairs
+            pair
+            for pair in self.pairs
             if not (pair.theirs is None and pair.ours is not None and pair.ours.name in found)
             and not (pair.ours is None and pair.theirs is not None and _first_tensor(pair.theirs) in taken)
-        ]  # fmt: skip
+        ]
         for name, tensor in found.items():
             layers = LayerPair(reference=ours[name], port=theirs[tensor], evidence="structure")
             self.pairs.append(TensorPair(layers=layers, kind=OWN_KIND, ours=held[name], theirs=slots[name]))
@@ -120,9 +119,7 @@ class Tensors:
     def _unmatched(self, pairs: Sequence[LayerPair]) -> tuple[list[LayerTensors], list[LayerTensors]]:
         """Return the layers in no pair, with those of their tensors that no layer in a pair has too."""
         ours, theirs = {pair.reference for pair in pairs}, {pair.port for pair in pairs}
-        shared = {
-            id(self.live[slot.name]) for layer in self.layers[0] if layer.path in ours for slot in layer.slots
-        }
+        shared = {id(self.live[slot.name]) for layer in self.layers[0] if layer.path in ours for slot in layer.slots}
         shared |= {
             id(part.tensor)
             for layer in self.layers[1]
@@ -140,14 +137,17 @@ class Tensors:
                 replace(
                     layer,
                     slots=tuple(
-                        slot for slot in layer.slots
-                        if not slot.fixed and not slot.again and not all(id(part.tensor) in shared for part in slot.parts)
+                        slot
+                        for slot in layer.slots
+                        if not slot.fixed
+                        and not slot.again
+                        and not all(id(part.tensor) in shared for part in slot.parts)
                     ),
                 )
                 for layer in self.layers[1]
                 if layer.path not in theirs
             ],
-        )  # fmt: skip
+        )
 
     def _read(
         self, reference: Any, port: Any, pairs: Sequence[LayerPair], names: Mapping[str, str]
@@ -215,11 +215,7 @@ def port_array(slot: TensorSlot) -> Array:
 
 def port_trained(slot: TensorSlot) -> bool:
     """Tell whether a tensor of the port's takes gradients."""
-    return (
-        slot.kind == "parameter"
-        and not slot.fixed
-        and any(not part.tensor.stop_gradient for part in slot.parts)
-    )
+    return slot.kind == "parameter" and not slot.fixed and any(not part.tensor.stop_gradient for part in slot.parts)
 
 
 def port_name(slot: TensorSlot) -> str:

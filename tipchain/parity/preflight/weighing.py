@@ -42,9 +42,14 @@ TOKENS = 4096
 
 
 def weigh(
-    findings: Iterable[Finding], located: Located, sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any],
-    store: Store, seed: int = 0, pace: Pace | None = None,
-) -> list[Finding]:  # fmt: skip
+    findings: Iterable[Finding],
+    located: Located,
+    sides: tuple[LiveSide, LiveSide],
+    models: tuple[Any, Any],
+    store: Store,
+    seed: int = 0,
+    pace: Pace | None = None,
+) -> list[Finding]:
     """Return the findings with what they do to the results.
 
     A layer that gives what its counterpart gives, in float64, may keep its parameters as it likes; layers that turned out
@@ -62,9 +67,7 @@ def weigh(
     pace = pace or Pace()
     layers = dict(models[0].named_modules(remove_duplicate=False)), dict(_everywhere(sides[1], models[1]))
     told = list(findings)
-    unlike = {
-        (one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless
-    }
+    unlike = {(one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless}
     first = tuple({id(layer): path for path, layer in reversed(own.items())} for own in layers)
     trial = _Trial(located, sides, layers, first, store, seed, unlike, _Told.of(located.verdicts), pace)
     found = []
@@ -97,9 +100,7 @@ class _Told:
             return frozenset((one.reference_path, one.port_path) for one in verdicts if wanted(one))
 
         faulty = paths(lambda one: one.at_fault)
-        fine = paths(
-            lambda one: one.direction == "forward" and one.closeness in FINE and one.method == "float64"
-        )
+        fine = paths(lambda one: one.direction == "forward" and one.closeness in FINE and one.method == "float64")
         return cls(refuted=paths(lambda one: one.refuted), faulty=faulty, fine=fine - faulty)
 
 
@@ -154,9 +155,7 @@ class _Trial:
         """Return what shows a difference that the runs do not; empty if nothing does, None where it cannot be tried."""
         paths = pair.reference_path, pair.port_path
         call = next((call for call in self._calls(paths) if not call.whole), None)
-        if any(
-            side.undropped(own) for side, own in zip(self.sides, (pair.reference, pair.port), strict=True)
-        ):
+        if any(side.undropped(own) for side, own in zip(self.sides, (pair.reference, pair.port), strict=True)):
             return None  # what is tried are copies, which have no such dropout
         if one.code in JOINED or paths in self.unlike or call is None or paths not in self.told.fine:
             return None
@@ -200,18 +199,24 @@ class _Trial:
             return replace(one, effect="here")
         tokens = self._tokens(paths)
         if tokens is not None and any(bool((given % rows == row).any()) for given in tokens):
-            return replace(one, effect="none", message=f"{one.message}; with token {row} in the inputs, neither output nor gradient differs")  # fmt: skip
+            return replace(
+                one,
+                effect="none",
+                message=f"{one.message}; with token {row} in the inputs, neither output nor gradient differs",
+            )
         if theirs is None and filled:
-            return replace(one, effect="none", message=f"{one.message}; Paddle's would zero the row, which is not zero in torch's, and no input has token {row}: its gradient is zero")  # fmt: skip
+            return replace(
+                one,
+                effect="none",
+                message=f"{one.message}; Paddle's would zero the row, which is not zero in torch's, and no input has token {row}: its gradient is zero",
+            )
         where = "training on" if theirs is None or not filled else "an input with"
         return replace(one, effect="elsewhere", message=f"{one.message}; {where} token {row} would show it")
 
     def _tokens(self, paths: tuple[str, str]) -> list[Array] | None:
         """Return what an embedding was called with; None where that is not known."""
         try:
-            found = [
-                self.store.get(value.stored) for call in self._calls(paths) for value in call.reference.inputs
-            ]
+            found = [self.store.get(value.stored) for call in self._calls(paths) for value in call.reference.inputs]
         except NotHeld:
             return None
         return found or None
@@ -267,8 +272,7 @@ class _Trial:
             raise NotReplayed("gives no finite numbers")
         generator = np.random.default_rng([self.seed, 4])
         cotangents: list[Array | None] = [
-            generator.standard_normal(output.shape) if output.dtype.kind == "f" else None
-            for output in first.outputs
+            generator.standard_normal(output.shape) if output.dtype.kind == "f" else None for output in first.outputs
         ]
         found = [replay(side, layer, one, given, cotangents, double=True, seed=self.seed)]
         if training:  # what it has left shows in eval mode
@@ -283,14 +287,12 @@ def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
         if len(one.outputs) != len(other.outputs) or any(map(_differ, one.outputs, other.outputs)):
             return True
         if any(
-            a is not None and b is not None and _differ(a, b)
-            for a, b in zip(one.inputs, other.inputs, strict=True)
+            a is not None and b is not None and _differ(a, b) for a, b in zip(one.inputs, other.inputs, strict=True)
         ):
             return True
         parameters = one.parameters or {}, other.parameters or {}
         if any(
-            _differ(parameters[0][name], parameters[1][name])
-            for name in parameters[0].keys() & parameters[1].keys()
+            _differ(parameters[0][name], parameters[1][name]) for name in parameters[0].keys() & parameters[1].keys()
         ):
             return True
     return False

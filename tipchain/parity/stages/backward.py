@@ -101,9 +101,7 @@ def _update_rms(bench: Bench, model: Any, tensors: Mapping[str, Array]) -> dict[
     return found
 
 
-def _gradient_noise(
-    bench: Bench, model: Any, criterion: Any, tensors: Mapping[str, Array]
-) -> dict[str, Array]:
+def _gradient_noise(bench: Bench, model: Any, criterion: Any, tensors: Mapping[str, Array]) -> dict[str, Array]:
     """Return by how much each first gradient moves at most where the weights start a little apart.
 
     A value within rounding of a ReLU's kink lets a gradient jump by a share of it that no precision makes smaller.
@@ -199,8 +197,10 @@ class _Hint:
     def of_kind(self, kind: str) -> tuple[Verdict, str] | None:
         """Return the first failed verdict of a kind with the hint for it, or None if none failed."""
         words: dict[str, Callable[[str], str]] = {
-            "loss_": self._about_losses, "parameter/": self._about_updates, "buffer/": self._about_buffers,
-        }  # fmt: skip
+            "loss_": self._about_losses,
+            "parameter/": self._about_updates,
+            "buffer/": self._about_buffers,
+        }
         for verdict in _failed(self.judged, kind):
             text = words[kind](_key(verdict))
             if text:
@@ -254,9 +254,7 @@ def _key(verdict: Verdict) -> str:
 
 def _failed(judged: Judged, kind: str) -> Sequence[Verdict]:
     return [
-        verdict
-        for verdict in judged.verdicts
-        if verdict.outcome is Outcome.FAIL and _key(verdict).startswith(kind)
+        verdict for verdict in judged.verdicts if verdict.outcome is Outcome.FAIL and _key(verdict).startswith(kind)
     ]
 
 
@@ -324,13 +322,9 @@ class _Part(NamedTensors[T]):
         return self._values[self._prefix + name]
 
 
-def _judge_mode(
-    dumps: Dumps, rules: Rules, tensors: tuple[TensorFile, TensorFile] | None, prefix: str
-) -> Judged:
+def _judge_mode(dumps: Dumps, rules: Rules, tensors: tuple[TensorFile, TensorFile] | None, prefix: str) -> Judged:
     """Judge one mode; its subjects come without the prefix."""
-    reference, port = (
-        replace(record, arrays=_Part(record.arrays, prefix)) for record in (dumps.reference, dumps.port)
-    )
+    reference, port = (replace(record, arrays=_Part(record.arrays, prefix)) for record in (dumps.reference, dumps.port))
     # A rule that names the mode goes before one that names none.
     own = rules.own.get(STAGE, {})
     named = {**(_Part(own, prefix) if prefix else {})}
@@ -380,10 +374,7 @@ def _compare_tensors(left: Mapping[str, Any], right: Mapping[str, Any], rules: R
             what = "gradients are" if group == "gradient" else "parameters stay as they were: all updates are"
             reason = f"all {what} zero or NaN in the reference, so the comparison proves nothing"
             verdicts.append(Verdict(outcome=Outcome.ERROR, subject=f"backward/{group}", reason=reason))
-        rounded = [
-            name for name in names
-            if (known := tolerances.get(f"{STAGE}/{name}")) and known.reason == ROUNDING
-        ]  # fmt: skip
+        rounded = [name for name in names if (known := tolerances.get(f"{STAGE}/{name}")) and known.reason == ROUNDING]
         if rounded:
             notes.append(
                 f"judged by torch's own rounding, {len(rounded)} {group}s: {', '.join(name.partition('/')[2] for name in rounded)}"
@@ -391,9 +382,7 @@ def _compare_tensors(left: Mapping[str, Any], right: Mapping[str, Any], rules: R
         if zeros and scale > 0:
             notes.append(f"zero by structure, {len(zeros)} {group}s: {', '.join(zeros)}")
     if not verdicts:
-        verdicts.append(
-            Verdict(outcome=Outcome.ERROR, subject="backward/tensors", reason="no gradients were recorded")
-        )
+        verdicts.append(Verdict(outcome=Outcome.ERROR, subject="backward/tensors", reason="no gradients were recorded"))
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances, notes=tuple(notes))
 
 

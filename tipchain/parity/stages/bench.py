@@ -99,9 +99,7 @@ def _number(key: str, value: Any, metric: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise UsersError(
-            f"{placed(metric)}: the metric's {key!r} is no single number: {value!r:.80}"
-        ) from error
+        raise UsersError(f"{placed(metric)}: the metric's {key!r} is no single number: {value!r:.80}") from error
 
 
 def count_nan(framework: Framework, outputs: Iterable[Any]) -> int:
@@ -219,9 +217,13 @@ class Bench:
     def trainer(self, model: Any, learning_rate: float) -> Trainer:
         """Return the optimizer and schedule for ``model``."""
         return self.framework.trainer(
-            model, self.builder("optimizer"), learning_rate, self.case.optimizer_args,
-            self.optional_builder("scheduler"), self.case.scheduler_args,
-        )  # fmt: skip
+            model,
+            self.builder("optimizer"),
+            learning_rate,
+            self.case.optimizer_args,
+            self.optional_builder("scheduler"),
+            self.case.scheduler_args,
+        )
 
     def dataset(self, split: str) -> Any:
         """Return the ``"train"`` or ``"val"`` data set."""
@@ -279,9 +281,7 @@ def fake_batch(case: Case, size: int) -> dict[str, Array]:
 
     The numbers are drawn as the case's own, so that a smaller batch is the beginning of a larger one.
     """
-    specs = {
-        name: replace(spec, shape=(size, *spec.shape[1:]), shapes=()) for name, spec in case.inputs.items()
-    }
+    specs = {name: replace(spec, shape=(size, *spec.shape[1:]), shapes=()) for name, spec in case.inputs.items()}
     return make_inputs(replace(case, inputs=specs))
 
 

@@ -68,7 +68,9 @@ def _checked(found: Any) -> tuple[Callable[[int], Any], list[Step]]:
         raise UsageError(f"build_transforms gave the steps {steps!r:.80}\n  {expected}")
     names = [RAW, *(str(name) for name, _ in steps)]
     if len(set(names)) < len(names) or any("/" in name or not name.strip() for name in names):
-        raise UsageError(f"build_transforms named its steps {', '.join(names[1:])}\n  expected: different names without '/', none of them {RAW!r}")  # fmt: skip
+        raise UsageError(
+            f"build_transforms named its steps {', '.join(names[1:])}\n  expected: different names without '/', none of them {RAW!r}"
+        )
     return found[0], steps
 
 
@@ -158,9 +160,7 @@ def judge_transforms(dumps: Dumps, rules: Rules) -> list[Verdict]:
     expected, actual = (list(one or []) for one in names)
     said = next(_differing(dumps, rules, expected), "")
     if not said and expected != actual:
-        said = (
-            f"the sides name different transforms: {', '.join(expected)} expected, {', '.join(actual)} actual"
-        )
+        said = f"the sides name different transforms: {', '.join(expected)} expected, {', '.join(actual)} actual"
     if said:
         return [Verdict(outcome=Outcome.FAIL, subject=subject, reason=said)]
     reason = f"equal after each: {', '.join(expected)}"
@@ -192,11 +192,7 @@ def _differing(dumps: Dumps, rules: Rules, names: Sequence[str]) -> Iterator[str
             expected, actual = arrays[0][key], arrays[1][key]
             (verdict,) = compare({key: expected}, {key: actual}, tolerances[key])
             if verdict.outcome is not Outcome.PASS or expected.dtype != actual.dtype:
-                where = (
-                    f"first differs after {name!r}"
-                    if before
-                    else "differs as it is read, before any transform"
-                )
+                where = f"first differs after {name!r}" if before else "differs as it is read, before any transform"
                 yield f"sample {number}{file} {where}: {explain_sample(expected, actual) or verdict.reason}"
             before = name
 
@@ -366,9 +362,7 @@ def _label(number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSamp
     if expected.shape != actual.shape:
         said = f"{said}: shapes {expected.shape} and {actual.shape}"
     pairs = [
-        (e.label, a.label)
-        for e, a in zip(left, right, strict=False)
-        if e.label is not None and a.label is not None
+        (e.label, a.label) for e, a in zip(left, right, strict=False) if e.label is not None and a.label is not None
     ]
     cause = explain_labels([e for e, _ in pairs], [a for _, a in pairs])
     return said if cause is None else f"{said}{cause.message.removeprefix('label')}"
@@ -391,20 +385,22 @@ def judge_files(dumps: Dumps) -> list[Verdict]:
     if left is None or right is None:
         return []
     if left == right:
-        return [
-            Verdict(outcome=Outcome.PASS, subject=subject, reason=f"{len(left)} file names equal, in order")
-        ]
+        return [Verdict(outcome=Outcome.PASS, subject=subject, reason=f"{len(left)} file names equal, in order")]
     if sorted(left) == sorted(right):
         kind = "the same files in another order"
     else:
         kind = f"{len(set(left) ^ set(right))} files on one side only"
     first = next(
-        (n for n, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]),
-        min(len(left), len(right)),
+        (n for n, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), min(len(left), len(right))
     )
     shown = [names[first] if first < len(names) else "nothing" for names in (left, right)]
-    return [Verdict(outcome=Outcome.FAIL, subject=subject,
-                    reason=f"{kind}; first at sample {first}: expected {shown[0]}, actual {shown[1]}")]  # fmt: skip
+    return [
+        Verdict(
+            outcome=Outcome.FAIL,
+            subject=subject,
+            reason=f"{kind}; first at sample {first}: expected {shown[0]}, actual {shown[1]}",
+        )
+    ]
 
 
 def _files(record: Record) -> list[str] | None:

@@ -21,16 +21,7 @@ from tipchain.parity.dumps import save_record
 from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
-from tipchain.parity.stages.judging import (
-    Dumps,
-    Judged,
-    Rules,
-    TensorFile,
-    details,
-    largest,
-    scaled,
-    tensor_paths,
-)
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, TensorFile, details, largest, scaled, tensor_paths
 from tipchain.parity.tolerance import Tolerance
 
 # Several processes: training with ``paddle.DataParallel`` held against one process with the same global batch.
@@ -50,9 +41,7 @@ def record(bench: Bench) -> Recording:
         folder = Path(name)
         save_record(folder / "batch.npy", batch)
         job = _job(bench, folder, place)
-        with WorkerGroup(
-            job, processes=settings.processes, timeout_s=settings.timeout_s, logs=bench.folder
-        ) as group:
+        with WorkerGroup(job, processes=settings.processes, timeout_s=settings.timeout_s, logs=bench.folder) as group:
             before = state(bench, model)
             steps = train(bench, model, model, batch)
             after = state(bench, model)
@@ -102,11 +91,17 @@ def _refuse_statistics(model: Any) -> None:
 def _job(bench: Bench, folder: Path, place: str) -> WorkerJob:
     cores = core_count()
     return WorkerJob(
-        case=str(bench.case.path.resolve()), batch=str(folder / "batch.npy"), weights=str(bench.weights),
-        device=place.partition(":")[0], threads=max(1, cores // bench.case.distributed.processes),
-        folder=str(folder), train_data=str(bench.train_data), eval_data=str(bench.eval_data),
-        reseed=bench.case.reseed, names=dict(bench.case.weights.names),
-    )  # fmt: skip
+        case=str(bench.case.path.resolve()),
+        batch=str(folder / "batch.npy"),
+        weights=str(bench.weights),
+        device=place.partition(":")[0],
+        threads=max(1, cores // bench.case.distributed.processes),
+        folder=str(folder),
+        train_data=str(bench.train_data),
+        eval_data=str(bench.eval_data),
+        reseed=bench.case.reseed,
+        names=dict(bench.case.weights.names),
+    )
 
 
 def _load(path: Path) -> dict[str, Array]:
@@ -164,25 +159,38 @@ def _judge_ranks(facts: Mapping[str, Any]) -> Iterator[Verdict]:
     """Judge whether all processes held the same tensors, bit by bit, before the first and after the last step."""
     subject, found = f"{STAGE}/ranks", facts.get("diverged")
     if not isinstance(found, Mapping):
-        yield Verdict(
-            outcome=Outcome.ERROR, subject=subject, reason="the processes' digests are not in the dump"
-        )
+        yield Verdict(outcome=Outcome.ERROR, subject=subject, reason="the processes' digests are not in the dump")
         return
     if not facts.get("tensors"):
         yield Verdict(outcome=Outcome.ERROR, subject=subject, reason="nothing was compared: no tensors")
         return
     if found.get("start"):
-        yield Verdict(outcome=Outcome.FAIL, subject=subject, reason=(
-            f"before the first step {_named(found['start'])}: they do not come from rank 0 "
-            "(paddle.DataParallel leaves out a parameter with no_sync)"))  # fmt: skip
+        yield Verdict(
+            outcome=Outcome.FAIL,
+            subject=subject,
+            reason=(
+                f"before the first step {_named(found['start'])}: they do not come from rank 0 "
+                "(paddle.DataParallel leaves out a parameter with no_sync)"
+            ),
+        )
     elif found.get("end"):
-        yield Verdict(outcome=Outcome.FAIL, subject=subject, reason=(
-            f"after {facts.get('steps')} steps {_named(found['end'])}: each process updates them with gradients or "
-            "a rate of its own"))  # fmt: skip
+        yield Verdict(
+            outcome=Outcome.FAIL,
+            subject=subject,
+            reason=(
+                f"after {facts.get('steps')} steps {_named(found['end'])}: each process updates them with gradients or "
+                "a rate of its own"
+            ),
+        )
     else:
-        yield Verdict(outcome=Outcome.PASS, subject=subject, reason=(
-            f"{facts['tensors']} tensors equal on {facts.get('processes')} processes, before the first step and "
-            "after the last"))  # fmt: skip
+        yield Verdict(
+            outcome=Outcome.PASS,
+            subject=subject,
+            reason=(
+                f"{facts['tensors']} tensors equal on {facts.get('processes')} processes, before the first step and "
+                "after the last"
+            ),
+        )
 
 
 def _named(tensors: Mapping[str, list[int]]) -> str:
@@ -241,8 +249,9 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
     for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
         verdicts += [
             Verdict(outcome=Outcome.FAIL, subject=f"{STAGE}/{name}", reason=words)
-            for name in first if name not in second and not name.startswith("update_rms/")
-        ]  # fmt: skip
+            for name in first
+            if name not in second and not name.startswith("update_rms/")
+        ]
     for name in left:
         if name not in right or name.startswith("update_rms/"):
             continue
@@ -261,9 +270,7 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
 def _update_ratio(left: Tensors, right: Tensors) -> float:
     """Return how many times as large as the reference's a port's update is, for the parameter in the middle."""
     pairs = [
-        (float(left[name]), float(right[name]))
-        for name in left
-        if name.startswith("update_rms/") and name in right
+        (float(left[name]), float(right[name])) for name in left if name.startswith("update_rms/") and name in right
     ]
     ratios = [actual / expected for expected, actual in pairs if expected > 0]
     return median(ratios) if ratios else float("nan")

@@ -68,9 +68,7 @@ def record(bench: Bench) -> Recording:
     expected = _run_model(bench, model, batches)
     with tempfile.TemporaryDirectory(prefix="inference.", dir=bench.folder) as name:
         folder = Path(name)
-        save_program(
-            model, [spec for spec in bench.case.inputs.values() if spec.name != LABEL], folder=folder
-        )
+        save_program(model, [spec for spec in bench.case.inputs.values() if spec.name != LABEL], folder=folder)
         engines = _run_engines(bench, folder, batches)
     return _recording(expected, engines)
 
@@ -86,9 +84,7 @@ def _run_model(bench: Bench, model: Any, batches: Batches) -> Expected:
         names, outputs[batch] = _eager(bench, model, inputs)
     first = next(iter(batches))
     _, again = _eager(bench, model, batches[first])
-    repeats = all(
-        np.array_equal(one, other, equal_nan=True) for one, other in zip(outputs[first], again, strict=True)
-    )
+    repeats = all(np.array_equal(one, other, equal_nan=True) for one, other in zip(outputs[first], again, strict=True))
     return Expected(outputs=outputs, names=names, repeats=repeats)
 
 
@@ -175,9 +171,7 @@ def _missing(dumps: Dumps, name: str, engine: Mapping[str, Any]) -> Iterator[Ver
         return
     for batch, message in engine.get("errors", {}).items():
         place = f"{subject}@{batch}" if batch else subject
-        yield Verdict(
-            outcome=Outcome.ERROR, subject=place, reason=f"{message}{_other_batches(dumps, name, batch)}"
-        )
+        yield Verdict(outcome=Outcome.ERROR, subject=place, reason=f"{message}{_other_batches(dumps, name, batch)}")
     if not engine.get("errors") and not any(key.startswith(f"{name}/") for key in dumps.port.arrays):
         yield Verdict(outcome=Outcome.ERROR, subject=subject, reason=f"{NOTHING} of this engine")
 
@@ -197,9 +191,7 @@ def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[st
     engine, _, output = key.partition("/")
     name = output.rpartition("@")[0]
     if facts.get("repeats") is False:
-        hint = (
-            "the training engine itself gives other values when it runs twice: a layer is random in eval mode"
-        )
+        hint = "the training engine itself gives other values when it runs twice: a layer is random in eval mode"
     elif equal := _passing_batches(judged, f"{dumps.stage}/{engine}/{name}@"):
         hint = f"equal at {', '.join(equal)}: what the program computes depends on the batch size"
     elif other := _agreeing_engine(dumps, key, judged.tolerances[verdict.subject]):
@@ -234,8 +226,6 @@ def _agreeing_engine(dumps: Dumps, key: str, tolerance: Tolerance) -> str | None
 
 def _notes(engines: Mapping[str, Any]) -> Iterator[str]:
     for name, engine in engines.items():
-        versions = ", ".join(
-            f"{package} {version}" for package, version in engine.get("versions", {}).items()
-        )
+        versions = ", ".join(f"{package} {version}" for package, version in engine.get("versions", {}).items())
         if versions:
             yield f"{name}: {versions}"

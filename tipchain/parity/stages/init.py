@@ -85,9 +85,7 @@ def _range(flat: Array) -> Array:
         return np.full(4, np.nan)
     floats = flat.astype(np.float32) if flat.dtype.kind in "biu" or flat.dtype.itemsize < 4 else flat
     square = float(np.dot(floats, floats)) / flat.size
-    return np.array(
-        [flat.min(), flat.max(), flat.mean(dtype=np.float64), math.sqrt(square)], dtype=np.float64
-    )
+    return np.array([flat.min(), flat.max(), flat.mean(dtype=np.float64), math.sqrt(square)], dtype=np.float64)
 
 
 # In the words of papers: what random initial values look like, and which scheme gives such values.
@@ -156,9 +154,7 @@ def name_scheme(name: str, look: Look, shapes: Mapping[str, Sequence[int]]) -> s
         shapes: shapes of all parameters, in torch's layout.
     """
     if look.kind and abs(look.mean) <= 0.1 * look.std:
-        found = [
-            words for words, std in _schemes(name, look.kind, shapes) if abs(look.std / std - 1) <= look.doubt
-        ]
+        found = [words for words, std in _schemes(name, look.kind, shapes) if abs(look.std / std - 1) <= look.doubt]
         return " or ".join(found[:2])
     return ""
 
@@ -211,8 +207,10 @@ class _Parameter:
     @property
     def fixed(self) -> bool:
         """Whether it is the same in every model."""
-        return all(np.array_equal(one, one[:1].repeat(len(one), 0), equal_nan=True)
-                   for one in (self.values.astype(np.float64), self.ranges))  # fmt: skip
+        return all(
+            np.array_equal(one, one[:1].repeat(len(one), 0), equal_nan=True)
+            for one in (self.values.astype(np.float64), self.ranges)
+        )
 
     @property
     def constant(self) -> bool:
@@ -257,9 +255,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         verdicts["parameters"] = Verdict(outcome=Outcome.ERROR, subject="parameters", reason=reason)
     ordered = [name for name in [*expected, *actual, *verdicts] if name in verdicts]
     return Judged(
-        verdicts=tuple(
-            replace(verdicts[name], subject=f"{dumps.stage}/{name}") for name in dict.fromkeys(ordered)
-        ),
+        verdicts=tuple(replace(verdicts[name], subject=f"{dumps.stage}/{name}") for name in dict.fromkeys(ordered)),
         tolerances={f"{dumps.stage}/{name}": tolerance for name, tolerance in tolerances.items()},
         notes=tuple(_notes(random, expected)),
     )
@@ -281,9 +277,7 @@ def _verdict(outcome: Outcome, name: str, reason: str) -> Verdict:
     return Verdict(outcome=outcome, subject=name, reason=reason)
 
 
-def _mismatch(
-    name: str, expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter]
-) -> Verdict | None:
+def _mismatch(name: str, expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter]) -> Verdict | None:
     """Return the verdict about a parameter that cannot be compared, or None."""
     reason, finite = "", True
     if name not in actual:
@@ -337,13 +331,9 @@ def _judge_fixed(name: str, expected: _Parameter, actual: _Parameter, tolerance:
         bound = allowed + (1e-5 * scale if number > 1 else 0.0)
         if left[number] != right[number] and not abs(left[number] - right[number]) <= bound:
             reason = f"{what} differs: expected {left[number]:.9g}, actual {right[number]:.9g}"
-            return replace(
-                verdict, outcome=Outcome.FAIL, reason=f"{reason}, though the values kept are equal"
-            )
+            return replace(verdict, outcome=Outcome.FAIL, reason=f"{reason}, though the values kept are equal")
     models = f"the same in all {len(expected.values)} models"
-    return replace(
-        verdict, reason=f"{expected}, {models}" if expected.constant else f"{models} · {verdict.reason}"
-    )
+    return replace(verdict, reason=f"{expected}, {models}" if expected.constant else f"{models} · {verdict.reason}")
 
 
 def _judge_random(
@@ -361,9 +351,7 @@ def _judge_random(
     for name in [name for name, pair in samples.items() if min(map(len, pair)) < needed]:
         kept = min(map(len, samples.pop(name)))
         seeds = math.ceil(needed * len(expected[name].values) / kept)
-        reason = (
-            f"{kept} values are too few to tell any two distributions apart; init.seeds of {seeds} would do"
-        )
+        reason = f"{kept} values are too few to tell any two distributions apart; init.seeds of {seeds} would do"
         verdicts[name] = _verdict(Outcome.SKIP, name, reason)
     p_values = adjust([p for pair in samples.values() for p in _compare(*pair)])
     shapes = {name: one.shape for name, one in expected.items()}
@@ -406,8 +394,10 @@ def _fixed_places(left: _Parameter, right: _Parameter) -> tuple[Array, str]:
     if places.all() or not wrong.any():
         return places & ~places.all(), ""
     first = int(np.argmax(wrong))
-    shown = [f"{one.values[0, first]:.6g} in every model" if mask[first] else "random values"
-             for one, mask in zip((left, right), masks, strict=True)]  # fmt: skip
+    shown = [
+        f"{one.values[0, first]:.6g} in every model" if mask[first] else "random values"
+        for one, mask in zip((left, right), masks, strict=True)
+    ]
     count = f"{int(wrong.sum())} of the {wrong.size} values kept"
     return places, f"{count} differ in kind: expected {shown[0]}, actual {shown[1]}"
 
@@ -434,21 +424,21 @@ def _differences(looks: tuple[Look, Look], p_values: Sequence[float], alpha: flo
         found.append(f"std {left.std:.4g} expected, {right.std:.4g} found, ratio {ratio:.4g}")
     if str(left) != str(right) and (left.kind or right.kind):
         found.append(f"{left} expected, {right} found")
-    return found or [f"other distributions of equal mean and std: kurtosis {left.kurtosis:.3g} expected, {right.kurtosis:.3g} found"]  # fmt: skip
+    return found or [
+        f"other distributions of equal mean and std: kurtosis {left.kurtosis:.3g} expected, {right.kurtosis:.3g} found"
+    ]
 
 
 def _named(name: str, looks: tuple[Look, Look], shapes: Mapping[str, Sequence[int]]) -> list[str]:
     """Return which schemes the values look like, where that can be told."""
     names = [name_scheme(name, look, shapes) for look in looks]
-    return [
-        f"{side} looks like {words}"
-        for side, words in zip(("expected", "found"), names, strict=True)
-        if words
-    ]
+    return [f"{side} looks like {words}" for side, words in zip(("expected", "found"), names, strict=True) if words]
 
 
 def _notes(random: Sequence[str], expected: Mapping[str, _Parameter]) -> list[str]:
     few = [name for name in random if expected[name].values.size < 100]
     if not few:
         return []
-    return [f"fewer than 100 values, so that only large differences can be seen: {', '.join(few)}; more init.seeds see more"]  # fmt: skip
+    return [
+        f"fewer than 100 values, so that only large differences can be seen: {', '.join(few)}; more init.seeds see more"
+    ]

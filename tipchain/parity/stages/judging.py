@@ -83,9 +83,13 @@ class Rules:
     def of(cls, case: Case, *, strict: bool = False, override: Tolerance | None = None) -> Rules:
         """Return the case's rules."""
         return cls(
-            own=case.tolerances, deviations=case.known_deviations, strict=strict, override=override,
-            factor=case.train.envelope.factor, margin=case.train.margin,
-        )  # fmt: skip
+            own=case.tolerances,
+            deviations=case.known_deviations,
+            strict=strict,
+            override=override,
+            factor=case.train.envelope.factor,
+            margin=case.train.margin,
+        )
 
     def for_arrays(self, stage: str, arrays: Mapping[str, Any]) -> dict[str, Tolerance]:
         """Return the tolerance of every array of a stage's dump; whole numbers must be equal unless the case says more.
@@ -145,13 +149,7 @@ def details(record: Record) -> Mapping[str, Any]:
 # Judge a stage by comparing its dumps key by key; most stages need no more.
 
 
-VACUOUS_STAGES = {
-    "forward": "*",
-    "loss": "*loss",
-    "backward": "loss_*",
-    "inference": "*",
-    "distributed": "loss_*",
-}
+VACUOUS_STAGES = {"forward": "*", "loss": "*loss", "backward": "loss_*", "inference": "*", "distributed": "loss_*"}
 """Stages whose float outputs must be of a size that the threshold can tell apart from zero."""
 DETAILS = {"samples": "samples evaluated", "batches": "the sides trained on different files or labels"}
 """Facts beside a dump that must be equal, with the words for it when they are not."""
@@ -190,16 +188,23 @@ def judge_details(dumps: Dumps) -> Judged:
     stage, left, right = dumps.stage, details(dumps.reference), details(dumps.port)
     nan = {side: facts["nan"] for side, facts in (("torch", left), ("paddle", right)) if facts.get("nan")}
     verdicts = [
-        Verdict(outcome=Outcome.FAIL, subject=f"{stage}/outputs",
-                reason=f"the {side} model put out {count} NaN; metrics of NaN tell nothing", finite=False)
+        Verdict(
+            outcome=Outcome.FAIL,
+            subject=f"{stage}/outputs",
+            reason=f"the {side} model put out {count} NaN; metrics of NaN tell nothing",
+            finite=False,
+        )
         for side, count in nan.items()
-    ]  # fmt: skip
+    ]
     verdicts += [
-        Verdict(outcome=Outcome.FAIL, subject=f"{stage}/{key}",
-                reason=f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}")
+        Verdict(
+            outcome=Outcome.FAIL,
+            subject=f"{stage}/{key}",
+            reason=f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}",
+        )
         for key, words in DETAILS.items()
         if key in left and key in right and left[key] != right[key]
-    ]  # fmt: skip
+    ]
     return Judged(verdicts=tuple(verdicts))
 
 
@@ -213,16 +218,12 @@ def judge_batches(dumps: Dumps) -> Judged:
     judged = judge_details(dumps)
     place = _first_difference(left, right)
     verdicts = [
-        replace(verdict, reason=f"{verdict.reason}; {place}")
-        if verdict.subject == subject and place
-        else verdict
+        replace(verdict, reason=f"{verdict.reason}; {place}") if verdict.subject == subject and place else verdict
         for verdict in judged.verdicts
     ]
     kept = left.get("first_batches")
     if kept and left.get("batches") == right.get("batches"):
-        verdicts.append(
-            Verdict(outcome=Outcome.PASS, subject=subject, reason="equal files and labels, in order")
-        )
+        verdicts.append(Verdict(outcome=Outcome.PASS, subject=subject, reason="equal files and labels, in order"))
     return replace(judged, verdicts=tuple(verdicts))
 
 
@@ -252,9 +253,19 @@ def _shown(sample: tuple[int, int, str, Any]) -> str:
 
 
 DTYPES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U64": "<u8",
-    "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?",
-}  # fmt: skip
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "?",
+}
 """The format's names of what numpy can read where it lies."""
 
 

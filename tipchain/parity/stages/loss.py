@@ -37,9 +37,7 @@ def record(bench: Bench) -> Recording:
     for variant, args in bench.case.loss.all().items():
         found = _run(bench, output, args)
         arrays |= {f"{variant}/{key}" if variant else key: value for key, value in found.items()}
-    return Recording(
-        arrays=arrays, details={"outputs": {name: _facts(value) for name, value in values.items()}}
-    )
+    return Recording(arrays=arrays, details={"outputs": {name: _facts(value) for name, value in values.items()}})
 
 
 def _run(bench: Bench, output: Any, args: Mapping[str, Any]) -> dict[str, Array]:
@@ -58,9 +56,7 @@ def _run(bench: Bench, output: Any, args: Mapping[str, Any]) -> dict[str, Array]
     loss = bench.builder("loss")(**args)(leaves, label)
     loss.backward()
     gradients = {
-        f"gradient/{name}": framework.array(tensor.grad)
-        for name, tensor in named.items()
-        if tensor.grad is not None
+        f"gradient/{name}": framework.array(tensor.grad) for name, tensor in named.items() if tensor.grad is not None
     }
     return {"loss": scalar(framework.array(loss)), **gradients}
 
@@ -93,9 +89,7 @@ def explain_loss(expected: float, actual: float, gradients: Sequence[Pair], spre
         gradients: for each output the reference's gradient and the port's, of one shape each.
         spread: largest minus smallest output of the reference.
     """
-    pairs = [
-        (e.astype(np.float64), a.astype(np.float64)) for e, a in gradients if e.shape == a.shape and e.size
-    ]
+    pairs = [(e.astype(np.float64), a.astype(np.float64)) for e, a in gradients if e.shape == a.shape and e.size]
     if not pairs or not all(np.isfinite(one).all() for pair in pairs for one in pair):
         return ""
     if all(_equal(e, a) for e, a in pairs):
@@ -133,11 +127,7 @@ def _explain_ignored(expected: Array, actual: Array) -> str:
     if any(rows.all() for rows in zero):
         return ""
     sides = (("port", zero[0] & ~zero[1]), ("reference", zero[1] & ~zero[0]))
-    said = [
-        f"samples {_listed(np.flatnonzero(rows))} count in the {side} only"
-        for side, rows in sides
-        if rows.any()
-    ]
+    said = [f"samples {_listed(np.flatnonzero(rows))} count in the {side} only" for side, rows in sides if rows.any()]
     return f"{' and '.join(said)}: is it another ignore_index?" if said else ""
 
 
@@ -244,8 +234,7 @@ def _part(dumps: Dumps, *, gradients: bool) -> Dumps:
 
     def part(record: Record) -> Record:
         return replace(
-            record,
-            arrays={key: value for key, value in record.arrays.items() if _is_gradient(key) is gradients},
+            record, arrays={key: value for key, value in record.arrays.items() if _is_gradient(key) is gradients}
         )
 
     return replace(dumps, reference=part(dumps.reference), port=part(dumps.port))

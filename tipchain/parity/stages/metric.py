@@ -120,9 +120,7 @@ def _code(key: str, dumps: Dumps) -> str:
         return ""
     names = [recognize(value, classes) for value in values if value is not None]
     said = f"on equal inputs {values[0]:.6g} expected, {values[1]:.6g} actual"
-    words = [
-        f"the {side}'s is {name}" for side, name in zip(("reference", "port"), names, strict=True) if name
-    ]
+    words = [f"the {side}'s is {name}" for side, name in zip(("reference", "port"), names, strict=True) if name]
     return f"{said} ({', '.join(words)})" if words else said
 
 

@@ -61,9 +61,7 @@ def open_variant(bench: Bench, model: Any, prefix: str, args: Mapping[str, Any],
         gc.collect()  # optimizers stand in cycles; the one before may hold several times the model
     module = updates_module(bench.framework)
     try:
-        return module.open_updates(
-            bench.framework, model, bench.builder("optimizer"), rate, args, names(bench)
-        )
+        return module.open_updates(bench.framework, model, bench.builder("optimizer"), rate, args, names(bench))
     except CaseError as error:
         key = error.key or "optimizer"
         if prefix:
@@ -72,9 +70,14 @@ def open_variant(bench: Bench, model: Any, prefix: str, args: Mapping[str, Any],
         if case.updates.parameters != MODEL:
             hints.append("rules for the case's own parameters need `updates: {parameters: model}`")
         raise CaseError(
-            error.message, file=error.file or case.path, line=error.line, key=key, found=error.found,
-            expected=error.expected, hint="; ".join(hints) or None,
-        ) from error  # fmt: skip
+            error.message,
+            file=error.file or case.path,
+            line=error.line,
+            key=key,
+            found=error.found,
+            expected=error.expected,
+            hint="; ".join(hints) or None,
+        ) from error
 
 
 def draw(shapes: Mapping[str, tuple[int, ...]], seed: int, number: int) -> dict[str, Array]:
@@ -150,12 +153,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         expected, actual = ({key: side[key]} if key in side else {} for side in (reference, port))
         (verdict,) = compare(expected, actual, rule)
         parameter = key.rpartition("_")[0]
-        if (
-            verdict.outcome is Outcome.FAIL
-            and verdict.diff
-            and verdict.diff.size
-            and parameter not in explained
-        ):
+        if verdict.outcome is Outcome.FAIL and verdict.diff and verdict.diff.size and parameter not in explained:
             explained.add(parameter)
             verdict = replace(verdict, reason=f"{verdict.reason} · {_explain(dumps, key)}")
         elif verdict.outcome is Outcome.PASS and not np.any(reference[key]) and not np.any(port[key]):

@@ -52,9 +52,7 @@ def record(bench: Bench) -> Recording:
                 for name, moved in _record_movements(updates, values, gradients, size).items():
                     rows[name].append(moved)
             arrays |= {f"{kind}/{prefix}{name}": np.stack(row) for name, row in rows.items()}
-    return Recording(
-        arrays=arrays, details={"learning_rate": settings.decay_learning_rate, "sizes": GRADIENTS}
-    )
+    return Recording(arrays=arrays, details={"learning_rate": settings.decay_learning_rate, "sizes": GRADIENTS})
 
 
 def _record_movements(
@@ -173,8 +171,9 @@ def _behind_division(side: Movements) -> str:
     """Tell L1 from L2 by which gradients of the other sign the decay overcomes: all below c, or all below c |p|."""
     gradient = np.concatenate([size * side.gradients[0] for size in side.sizes[1:]])
     start = np.tile(side.start, len(side.sizes) - 1)
-    flipped = np.concatenate([np.sign(row[0]) != np.sign(base[0]) for row, base in
-                              zip(side.moved[1:], side.free[1:], strict=True)])  # fmt: skip
+    flipped = np.concatenate(
+        [np.sign(row[0]) != np.sign(base[0]) for row, base in zip(side.moved[1:], side.free[1:], strict=True)]
+    )
     against = np.sign(gradient) != np.sign(start)
     by_value = _separated(np.abs(gradient)[against], flipped[against])
     by_share = _separated((np.abs(gradient) / np.abs(start))[against], flipped[against])
@@ -227,9 +226,10 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
 def _different_inputs(reference: Mapping[str, Any], port: Mapping[str, Any]) -> str:
     """Say which parameters did not start from equal values and gradients of equal shapes."""
     unequal = [
-        key for key in reference
+        key
+        for key in reference
         if key.startswith((START, GRADIENT)) and key in port and not np.array_equal(reference[key], port[key])
-    ]  # fmt: skip
+    ]
     return f"the sides did not start equal: {', '.join(unequal)}" if unequal else ""
 
 
@@ -247,9 +247,7 @@ def _judge_variant(
         if missing:
             verdicts.append(_verdict(Outcome.FAIL, label, "missing in the port"))
         elif len(set(shapes)) > 1:
-            verdicts.append(
-                _verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}")
-            )
+            verdicts.append(_verdict(Outcome.FAIL, label, f"shapes differ: expected {shapes[0]}, actual {shapes[1]}"))
         else:
             left, right = (_movements(record, label, dumps) for record in (dumps.reference, dumps.port))
             rule = rules.for_arrays(STAGE, {label: left.moved})[label]
@@ -279,9 +277,7 @@ def _movements(record: Any, label: str, dumps: Dumps) -> Movements:
     )
 
 
-def _judge_parameter(
-    label: str, left: Movements, right: Movements, rule: Tolerance
-) -> tuple[Verdict, Tolerance]:
+def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolerance) -> tuple[Verdict, Tolerance]:
     """Hold the movement that decay makes on one side against that on the other, row by row."""
     if not left.start.size:
         return _verdict(Outcome.ERROR, label, "nothing was compared: the parameter is empty"), rule

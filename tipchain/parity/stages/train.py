@@ -230,10 +230,7 @@ def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
         return Judged(verdicts=(), notes=(note,))
     try:
         with TensorFile(paths[0]) as left, TensorFile(paths[1]) as right:
-            verdicts = [
-                _judge_curve(left, right, rules.factor),
-                *_judge_seeds(left, right, dumps, rules.margin),
-            ]
+            verdicts = [_judge_curve(left, right, rules.factor), *_judge_seeds(left, right, dumps, rules.margin)]
     except (RecordError, KeyError) as error:
         reason = f"the losses were not compared: {error}"
         verdicts = [Verdict(outcome=Outcome.ERROR, subject=CURVE, reason=reason)]
@@ -258,9 +255,7 @@ def _judge_curve(left: Mapping[str, Any], right: Mapping[str, Any], factor: floa
         finite = bool(np.isfinite(port).all())
         return verdict(Outcome.FAIL, _left(curve, reference, port, len(runs), factor), finite=finite)
     if curve.told < LEAST:
-        reason = (
-            f"{factor:g} times the envelope is more than {BLUNT:.0%} of the loss from step {curve.told} on"
-        )
+        reason = f"{factor:g} times the envelope is more than {BLUNT:.0%} of the loss from step {curve.told} on"
         return verdict(Outcome.ERROR, f"proves nothing: {reason}")
     return verdict(Outcome.PASS, _stayed(curve, len(runs), factor))
 
@@ -297,9 +292,7 @@ def _left(curve: Curve, reference: Any, port: Any, runs: int, factor: float) -> 
     )
 
 
-def _judge_seeds(
-    left: Mapping[str, Any], right: Mapping[str, Any], dumps: Dumps, margin: float
-) -> Iterator[Verdict]:
+def _judge_seeds(left: Mapping[str, Any], right: Mapping[str, Any], dumps: Dumps, margin: float) -> Iterator[Verdict]:
     """Yield a verdict about each metric that several seeds ended with."""
     samples = details(dumps.reference).get("samples")
     for key in dict.fromkeys(name for name in (*left, *right) if name.startswith(SEEDS)):

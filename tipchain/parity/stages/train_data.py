@@ -21,13 +21,7 @@ from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, split
 from tipchain.parity.stages.data import judge_files
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
-from tipchain.parity.two_samples import (
-    adjust,
-    compare_distribution,
-    compare_mean,
-    compare_share,
-    compare_spread,
-)
+from tipchain.parity.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
 
 # A few numbers that tell how an image was augmented, whatever did it.
 
@@ -52,9 +46,7 @@ def describe_image(image: npt.NDArray[Any]) -> dict[str, float]:
         high, wide = (-2, -1) if channels == -3 else (-3, -2)
         found["left_minus_right"] = _halves(values, wide)
         found["top_minus_bottom"] = _halves(values, high)
-        found["roughness"] = (
-            float(np.abs(np.diff(values, axis=wide)).mean()) if values.shape[wide] > 1 else 0.0
-        )
+        found["roughness"] = float(np.abs(np.diff(values, axis=wide)).mean()) if values.shape[wide] > 1 else 0.0
     return found
 
 
@@ -102,10 +94,14 @@ def record(bench: Bench) -> Recording:
     framework.seed(seed)
     settings = bench.case.training_data
     details |= {
-        "loader": loader is not None, "augmentation": augmentation is not None, "alpha": settings.alpha,
-        "drop_last": settings.drop_last, "shuffle": settings.shuffle, "batch_size": _batch_size(bench),
+        "loader": loader is not None,
+        "augmentation": augmentation is not None,
+        "alpha": settings.alpha,
+        "drop_last": settings.drop_last,
+        "shuffle": settings.shuffle,
+        "batch_size": _batch_size(bench),
         "images": len(_spread(len(dataset), settings.images)),
-    }  # fmt: skip
+    }
     return Recording(arrays=arrays, details=details)
 
 
@@ -137,9 +133,7 @@ def _read_samples(bench: Bench, dataset: Any) -> tuple[dict[str, Array], dict[st
             digests.append(_digest(arrays[f"{begin}dataloader_{number}"]))
     if epochs > 1:
         dataset.set_epoch(0)
-    again = [
-        _digest(bench.framework.array(image)) for image, _, _ in bench.framework.batches(dataset, batches)
-    ]
+    again = [_digest(bench.framework.array(image)) for image, _, _ in bench.framework.batches(dataset, batches)]
     random = again != digests[: len(again)]
     if random:
         arrays = {key: array for key, array in arrays.items() if "dataloader_" not in key}
@@ -160,9 +154,7 @@ def _read_orders(bench: Bench, dataset: Any, loader: Callable[..., Any]) -> dict
         arrays[f"order_{epoch}"] = np.array([number for batch in batches for number in batch], dtype=np.int64)
         arrays[f"sizes_{epoch}"] = np.array([len(batch) for batch in batches], dtype=np.int64)
     bench.framework.seed(seed)
-    again = [
-        number for batch in _numbers(bench, loader(numbered, _batch_size(bench), seed, 0)) for number in batch
-    ]
+    again = [number for batch in _numbers(bench, loader(numbered, _batch_size(bench), seed, 0)) for number in batch]
     return {**arrays, "repeat": np.array(again, dtype=np.int64)}
 
 
@@ -202,9 +194,7 @@ def _read_draws(bench: Bench, length: int, draw: Draw) -> dict[str, Array]:
         image, parameters = found
         drawn.append({str(name): _as_numbers(bench, name, value) for name, value in parameters.items()})
         if drawn[-1].keys() != drawn[0].keys():
-            raise _wrong(
-                bench, "augmentation", f"draw {number}", list(drawn[-1]), f"the names {list(drawn[0])}"
-            )
+            raise _wrong(bench, "augmentation", f"draw {number}", list(drawn[-1]), f"the names {list(drawn[0])}")
         if callable(image):
             image = image() if number < LAZY_DRAWS else None
         if image is not None:
@@ -218,9 +208,7 @@ def _as_numbers(bench: Bench, name: object, value: object) -> Array:
     try:
         found = np.asarray(value, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
-        raise _wrong(
-            bench, "augmentation", f"{name!r}", value, "a number or a sequence of numbers"
-        ) from error
+        raise _wrong(bench, "augmentation", f"{name!r}", value, "a number or a sequence of numbers") from error
     return found
 
 
@@ -244,11 +232,7 @@ def _wrong(bench: Bench, builder: str, what: str, found: object, expected: str) 
 # Judge the order in which loaders give samples. Generators differ, so properties are compared, not numbers.
 
 
-IN_ORDER, ANEW, ONCE = (
-    "in order",
-    "shuffled anew in every epoch",
-    "in one and the same shuffled order in every epoch",
-)
+IN_ORDER, ANEW, ONCE = ("in order", "shuffled anew in every epoch", "in one and the same shuffled order in every epoch")
 CHANCE = 1e-3
 """Two shuffled epochs of so few samples that they agree more often than this tell nothing."""
 
@@ -322,9 +306,7 @@ def judge_orders(stage: str, reference: Record, port: Record) -> Iterator[Verdic
 def _judge_batches(expected: _Orders, actual: _Orders, drop_last: Any) -> tuple[Outcome, str]:
     if not all(sizes.size for one in (expected, actual) for sizes in one.sizes):
         sides = [
-            name
-            for name, one in (("reference", expected), ("port", actual))
-            if not all(s.size for s in one.sizes)
+            name for name, one in (("reference", expected), ("port", actual)) if not all(s.size for s in one.sizes)
         ]
         return Outcome.FAIL, f"the loader of the {' and the '.join(sides)} gave no batch"
     for number, (left, right) in enumerate(zip(expected.sizes, actual.sizes, strict=False)):
@@ -378,10 +360,7 @@ def _judge_permutation(expected: _Orders, actual: _Orders) -> tuple[Outcome, str
     seen = [sorted({len(epoch) for epoch in one.epochs}) for one in (expected, actual)]
     if seen[0] != seen[1]:
         shown = [" or ".join(map(str, one)) for one in seen]
-        return (
-            Outcome.FAIL,
-            f"samples in an epoch: expected {shown[0]} of {expected.length}, actual {shown[1]}",
-        )
+        return (Outcome.FAIL, f"samples in an epoch: expected {shown[0]} of {expected.length}, actual {shown[1]}")
     return Outcome.PASS, f"each epoch has {seen[0][0]} of {expected.length} samples, none twice"
 
 
@@ -397,20 +376,14 @@ def _judge_manner(expected: _Orders, actual: _Orders, shuffle: Any) -> tuple[Out
     if manners[0] != manners[1]:
         return Outcome.FAIL, f"expected {manners[0]}, actual {manners[1]}"
     if shuffle is not None and shuffled[0] is not bool(shuffle):
-        return (
-            Outcome.FAIL,
-            f"both sides give samples {manners[0]}; train_data.shuffle is {str(shuffle).lower()}",
-        )
+        return (Outcome.FAIL, f"both sides give samples {manners[0]}; train_data.shuffle is {str(shuffle).lower()}")
     if not shuffled[0]:
         for number, (left, right) in enumerate(zip(expected.epochs, actual.epochs, strict=False)):
             if not np.array_equal(left, right):
                 size = min(left.size, right.size)
                 first = int(np.argmax(np.append(left[:size] != right[:size], [True])))
                 shown = [str(one[first]) if first < one.size else "nothing" for one in (left, right)]
-                return (
-                    Outcome.FAIL,
-                    f"epoch {number}, place {first}: expected sample {shown[0]}, actual {shown[1]}",
-                )
+                return (Outcome.FAIL, f"epoch {number}, place {first}: expected sample {shown[0]}, actual {shown[1]}")
     return Outcome.PASS, f"both sides give samples {manners[0]}"
 
 
@@ -447,8 +420,11 @@ def _judge_values(dumps: Dumps, rules: Rules) -> Judged:
     random = [bool(details(record).get("random")) for record in (dumps.reference, dumps.port)]
     if random[0] != random[1]:
         words = [("the same values at every read", "other values at every read")[one] for one in random]
-        verdict = Verdict(outcome=Outcome.FAIL, subject=f"{dumps.stage}/values",
-                          reason=f"of one and the same sample: expected {words[0]}, actual {words[1]}")  # fmt: skip
+        verdict = Verdict(
+            outcome=Outcome.FAIL,
+            subject=f"{dumps.stage}/values",
+            reason=f"of one and the same sample: expected {words[0]}, actual {words[1]}",
+        )
 
     def samples(record: Record) -> Record:
         kept = {key: one for key, one in record.arrays.items() if key.startswith(VALUES)}
@@ -511,10 +487,12 @@ class _Quantity:
             return f"always {values[0]:.6g}, {draws}"
         if values.size == 2:
             shares = [float((one == values[1]).mean()) for one in (left, right)]
-            return f"{values[1]:.6g} in {shares[0]:.1%} of the draws expected, {shares[1]:.1%} found, else {values[0]:.6g} · {draws}"  # fmt: skip
-        parts = [f"mean {left.mean():.4g} expected, {right.mean():.4g} found",
-                 f"std {left.std():.4g} expected, {right.std():.4g} found",
-                 f"from {left.min():.4g} to {left.max():.4g} expected, {right.min():.4g} to {right.max():.4g} found"]  # fmt: skip
+            return f"{values[1]:.6g} in {shares[0]:.1%} of the draws expected, {shares[1]:.1%} found, else {values[0]:.6g} · {draws}"
+        parts = [
+            f"mean {left.mean():.4g} expected, {right.mean():.4g} found",
+            f"std {left.std():.4g} expected, {right.std():.4g} found",
+            f"from {left.min():.4g} to {left.max():.4g} expected, {right.min():.4g} to {right.max():.4g} found",
+        ]
         return f"{'; '.join(parts)} · {draws}"
 
 
@@ -615,6 +593,8 @@ def _notes(dumps: Dumps) -> list[str]:
     if not _has(dumps.reference, "loader"):
         notes.append("the sides name no `loader`: order, reshuffling and drop_last were not compared")
     if not _has(dumps.reference, "augmentation"):
-        notes.append("the sides name no `augmentation`: "
-                     + ("random draws show only in the pixels" if facts.get("random") else "nothing random was compared"))  # fmt: skip
+        notes.append(
+            "the sides name no `augmentation`: "
+            + ("random draws show only in the pixels" if facts.get("random") else "nothing random was compared")
+        )
     return notes

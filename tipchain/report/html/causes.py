@@ -40,11 +40,15 @@ def _cause(one: Diagnosis) -> Markup:
     beside = f", and {many(len(others), 'other layer')}" if others else None
     head = element("h3", element("code", one.code, class_="slug"), " in ", place, beside)
     return markup(
-        head, element("p", prose(one.message)), None if one.code == UNKNOWN else _explained(one.explained),
+        head,
+        element("p", prose(one.message)),
+        None if one.code == UNKNOWN else _explained(one.explained),
         element("p", prose(one.evidence), class_="evidence") if one.evidence else None,
-        fix(without_line(one), copied=one.code != UNKNOWN) if one.fix else None, _lines(one),
-        _folded(many(len(others), "other layer"), others), _folded(f"{many(len(one.explains), 'check')} failed because of it", one.explains),
-    )  # fmt: skip
+        fix(without_line(one), copied=one.code != UNKNOWN) if one.fix else None,
+        _lines(one),
+        _folded(many(len(others), "other layer"), others),
+        _folded(f"{many(len(one.explains), 'check')} failed because of it", one.explains),
+    )
 
 
 def _folded(title: str, names: Sequence[str]) -> Markup | None:
@@ -77,20 +81,14 @@ def _lines(one: Diagnosis) -> Markup | None:
     """Return the port's line as it is and as it should be, and the reference's."""
     port, reference = one.place, one.reference_place
     wanted = corrected_line(one.fix, port.code) if port else None
-    rows = (
-        [_line("port", port, element("del", port.code.strip()) if wanted else port.code.strip())]
-        if port
-        else []
-    )
+    rows = [_line("port", port, element("del", port.code.strip()) if wanted else port.code.strip())] if port else []
     rows += [_line("", None, element("ins", wanted.strip()))] if wanted else []
     rows += [_line("reference", reference, reference.code.strip())] if reference else []
     return element("dl", rows, class_="lines") if rows else None
 
 
 def _line(side: str, place: SourceLine | None, code: str) -> Markup:
-    title = (
-        element("dt", side, " ", element("code", str(place))) if place else element("dt", "as it should be")
-    )
+    title = element("dt", side, " ", element("code", str(place))) if place else element("dt", "as it should be")
     return element("div", title, element("dd", element("code", code)) if code else None)
 
 
@@ -106,18 +104,14 @@ def corrected_line(fix: str, code: str) -> str | None:
         return _with_settings(code, settings, rest[0] if rest else "")
     if fix.startswith("write ") and len(quoted) > 1 and " for `" in fix:
         wanted, written = quoted[:2]
-        if wanted.endswith(")") and not written.endswith(
-            ")"
-        ):  # a call with settings, for a name whose call goes on
+        if wanted.endswith(")") and not written.endswith(")"):  # a call with settings, for a name whose call goes on
             return None
         places = re.findall(rf"(?<!\w)(?<!self\.){re.escape(written)}(?!\w)", code)
         return code.replace(written, wanted) if len(places) == code.count(written) == 1 else None
     if fix.startswith("remove ") and quoted:
         return _without_call(code, quoted[0])
     if found := APPLIED.match(fix):
-        return _with_call(
-            code, found["function"], found["before"] or found["after"], first=bool(found["before"])
-        )
+        return _with_call(code, found["function"], found["before"] or found["after"], first=bool(found["before"]))
     return None
 
 

@@ -56,9 +56,7 @@ class Scale:
         """Return the values that have a mark, with their text."""
         if self.log:
             step = max(1, ceil((self.high - self.low) / TICKS))
-            return [
-                (10.0**power, f"1e{power}") for power in range(ceil(self.low), floor(self.high) + 1, step)
-            ]
+            return [(10.0**power, f"1e{power}") for power in range(ceil(self.low), floor(self.high) + 1, step)]
         apart = max(nice_step((self.high - self.low) / TICKS), 1.0 if self.whole else 0.0)
         places = range(ceil(self.low / apart - 1e-9), floor(self.high / apart + 1e-9) + 1)
         return [(place * apart, _short(place * apart, apart)) for place in places]
@@ -111,9 +109,16 @@ class Chart:
     """
 
     def __init__(
-        self, title: str, x: tuple[float, float], y: tuple[float, float], names: tuple[str, str], *,
-        log: bool = False, lanes: tuple[bool, bool] = (False, False), counts: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        title: str,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        names: tuple[str, str],
+        *,
+        log: bool = False,
+        lanes: tuple[bool, bool] = (False, False),
+        counts: bool = False,
+    ) -> None:
         below, above = (LANE * one for one in lanes)
         self.title, self.names = title, names
         self.x = Scale(*x, 0, SPAN, whole=True)
@@ -167,9 +172,15 @@ class Chart:
             if height > 0:
                 width, top = self.x(right) - self.x(left), self.y(height)
                 self._parts.append(
-                    element("rect", x=f"{self.x(left) + 0.5:.1f}", width=f"{max(width - 1, 1):.1f}", y=f"{top:.1f}",
-                            height=f"{max(floor_ - top, 1):.1f}", class_=f"column {kind}")
-                )  # fmt: skip
+                    element(
+                        "rect",
+                        x=f"{self.x(left) + 0.5:.1f}",
+                        width=f"{max(width - 1, 1):.1f}",
+                        y=f"{top:.1f}",
+                        height=f"{max(floor_ - top, 1):.1f}",
+                        class_=f"column {kind}",
+                    )
+                )
 
     def mark(self, x: float, words: str, kind: str) -> None:
         """Draw a vertical line with a label beside its upper end."""
@@ -177,9 +188,16 @@ class Chart:
         right = place > SPAN / 2
         self._parts.append(element("path", d=f"M{place:.1f} {TOP}V{HEIGHT - BOTTOM}", class_=f"mark {kind}"))
         self._labels.append(
-            element("text", words, x=_percent(place), y=TOP - 6, dx=-5 if right else 5,
-                    text_anchor="end" if right else "start", class_=kind)
-        )  # fmt: skip
+            element(
+                "text",
+                words,
+                x=_percent(place),
+                y=TOP - 6,
+                dx=-5 if right else 5,
+                text_anchor="end" if right else "start",
+                class_=kind,
+            )
+        )
 
     def level(self, y: float, kind: str) -> None:
         """Draw a horizontal line."""
@@ -188,17 +206,29 @@ class Chart:
     def svg(self, tell_x: Callable[[float], str] | None = None) -> Markup:
         """Return the chart; ``tell_x`` gives the text of a horizontal mark."""
         stretched = element(
-            "svg", *self._lines(), *self._parts, viewBox=f"0 0 {SPAN} {HEIGHT}", preserveAspectRatio="none",
-            class_="stretched", aria_hidden="true",
-        )  # fmt: skip
+            "svg",
+            *self._lines(),
+            *self._parts,
+            viewBox=f"0 0 {SPAN} {HEIGHT}",
+            preserveAspectRatio="none",
+            class_="stretched",
+            aria_hidden="true",
+        )
         names = [
             element("text", self.names[0], x="50%", y=HEIGHT - 6, text_anchor="middle", class_="title"),
             element("text", self.names[1], x=-58, y=14, class_="title"),
         ]
         picture = element(
-            "svg", stretched, *self._marks(tell_x), *self._labels, *names, height=HEIGHT, class_="chart", role="img",
+            "svg",
+            stretched,
+            *self._marks(tell_x),
+            *self._labels,
+            *names,
+            height=HEIGHT,
+            class_="chart",
+            role="img",
             aria_label=self.title,
-        )  # fmt: skip
+        )
         return element("div", picture, class_="plot")
 
     def _rows(self) -> list[tuple[float, str]]:
@@ -214,21 +244,23 @@ class Chart:
         return [
             *(element("path", d=f"M0 {place:.1f}H{SPAN}", class_="grid") for place, _ in self._rows()),
             element("path", d=f"M0 {base}H{SPAN}", class_="axis"),
-            *(
-                element("path", d=f"M{self.x(value):.1f} {base}v4", class_="axis")
-                for value, _ in self.x.ticks()
-            ),
+            *(element("path", d=f"M{self.x(value):.1f} {base}v4", class_="axis") for value, _ in self.x.ticks()),
         ]
 
     def _marks(self, tell: Callable[[float], str] | None) -> list[Markup]:
         return [
             *(element("text", words, x=-7, y=f"{place + 4:.1f}", text_anchor="end") for place, words in self._rows()),
             *(
-                element("text", tell(value) if tell else words, x=_percent(self.x(value)), y=HEIGHT - BOTTOM + 17,
-                        text_anchor="middle")
+                element(
+                    "text",
+                    tell(value) if tell else words,
+                    x=_percent(self.x(value)),
+                    y=HEIGHT - BOTTOM + 17,
+                    text_anchor="middle",
+                )
                 for value, words in self.x.ticks()
             ),
-        ]  # fmt: skip
+        ]
 
 
 def _percent(place: float) -> str:
@@ -238,8 +270,7 @@ def _percent(place: float) -> str:
 def figure(words: str | Markup, chart: Markup, keys: Iterable[tuple[str, str]], *more: Markup) -> Markup:
     """Return a chart with its caption and its legend: pairs of a kind and its name."""
     legend = [
-        element("li", element("span", class_=f"key {kind}", aria_hidden="true"), " ", name)
-        for kind, name in keys
+        element("li", element("span", class_=f"key {kind}", aria_hidden="true"), " ", name) for kind, name in keys
     ]
     caption = element("figcaption", words, element("ul", legend, class_="legend") if legend else None)
     return element("figure", caption, chart, more)

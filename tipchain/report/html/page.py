@@ -74,11 +74,7 @@ def _attribute(key: str, value: Any) -> str:
     if value is None or value is False:
         return ""
     name = key.rstrip("_").replace("_", "-")
-    return (
-        f" {name}"
-        if value is True
-        else f' {name}="{markup(str(value)) if name in SAID else _escaped(str(value))}"'
-    )
+    return f" {name}" if value is True else f' {name}="{markup(str(value)) if name in SAID else _escaped(str(value))}"'
 
 
 def prose(text: str) -> Markup:
@@ -100,10 +96,12 @@ def table(heads: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Any
     """Return a table whose rows begin with a heading of their own; it scrolls where it is too wide."""
     head = element("tr", [element("th", one, scope="col") for one in heads])
     body = [
-        element("tr", [element("td" if place else "th", cell, scope=None if place else "row")
-                       for place, cell in enumerate(row)])
+        element(
+            "tr",
+            [element("td" if place else "th", cell, scope=None if place else "row") for place, cell in enumerate(row)],
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     inside = element("table", element("thead", head), element("tbody", body), **attributes)
     return element("div", inside, class_="wide")
 
@@ -138,13 +136,15 @@ def page(title: str, body: Iterable[Markup], *, style: str, script: str) -> str:
     script but its own.
     """
     head = element(
-        "head", element("meta", charset="utf-8"),
+        "head",
+        element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("link", rel="icon", href="data:,"),
-        element("title", title), element("style", Markup(style)),
-    )  # fmt: skip
+        element("title", title),
+        element("style", Markup(style)),
+    )
     inside = element("body", element("main", markup(body)), element("script", Markup(script)))
     return f"<!DOCTYPE html>\n{element('html', head, inside, lang='zh-CN' if language() == 'zh' else 'en')}\n"
 
@@ -157,7 +157,11 @@ def asset(name: str, package: str = "tipchain.report.html") -> str:
 def _policy(script: str) -> str:
     digest = b64encode(sha256(script.encode()).digest()).decode()
     rules = (
-        "default-src 'none'", "img-src data:", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'",
-        "base-uri 'none'", "form-action 'none'",
-    )  # fmt: skip
+        "default-src 'none'",
+        "img-src data:",
+        "style-src 'unsafe-inline'",
+        f"script-src 'sha256-{digest}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
     return "; ".join(rules)

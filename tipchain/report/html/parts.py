@@ -38,10 +38,12 @@ def sections(found: Iterable[Section]) -> list[Markup]:
     return [
         element("nav", element("ul", links), aria_label="sections"),
         *(
-            element("section", element("h2", title, id=f"{name}-title"), inside, id=name, aria_labelledby=f"{name}-title")
+            element(
+                "section", element("h2", title, id=f"{name}-title"), inside, id=name, aria_labelledby=f"{name}-title"
+            )
             for name, title, inside in parts
         ),
-    ]  # fmt: skip
+    ]
 
 
 def outcome(ended: Outcome) -> Markup:
@@ -59,23 +61,34 @@ def fix(text: str, *, copied: bool = True) -> Markup:
     parts = text.split("`")
     code = parts[1] if len(parts) % 2 and len(parts) > 1 else text
     return element(
-        "p", element("b", "Fix: "), element("span", prose(text)), " ", _copy(code, f"copy {code}") if copied else None,
+        "p",
+        element("b", "Fix: "),
+        element("span", prose(text)),
+        " ",
+        _copy(code, f"copy {code}") if copied else None,
         class_="fix",
-    )  # fmt: skip
+    )
 
 
 def _copy(text: str, label: str) -> Markup:
     return element(
-        "button", "copy", type="button", data_copy=text, data_done=say("copied"), data_failed=say("could not copy"),
-        aria_label=label, hidden=True,
-    )  # fmt: skip
+        "button",
+        "copy",
+        type="button",
+        data_copy=text,
+        data_done=say("copied"),
+        data_failed=say("could not copy"),
+        aria_label=label,
+        hidden=True,
+    )
 
 
 def origin(command: str, facts: Mapping[str, str]) -> Markup:
     """Return how to see it all again, and what it rests on: versions, machine, commit."""
-    call = [
-        element("pre", element("code", command), tabindex="0"),
-        element("p", _copy(command, "copy the command")),
-    ] if command else []  # fmt: skip
+    call = (
+        [element("pre", element("code", command), tabindex="0"), element("p", _copy(command, "copy the command"))]
+        if command
+        else []
+    )
     listed = [element("div", element("dt", name), " ", element("dd", value)) for name, value in facts.items()]
     return markup(call, element("dl", listed, class_="versions") if listed else None)

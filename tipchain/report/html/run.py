@@ -39,10 +39,7 @@ def render_run(report: RunReport, verdict: str, command: str, more: Iterable[Sec
     tone, word = TONES.get(report.exit_code, ("unknown", "NOTHING CHECKED"))
     failed = tone == "fail"
     head = banner(tone, word, verdict, _what(report), _why(report, verdict) if failed else None)
-    body = [
-        head,
-        *sections([*_sections(report), *more, ("origin", "To see it again", _origin(report, command))]),
-    ]
+    body = [head, *sections([*_sections(report), *more, ("origin", "To see it again", _origin(report, command))])]
     script = asset("page.js") + asset("layers.js")
     return page(f"{word}: {report.title}", body, style=asset("page.css"), script=script)
 
@@ -68,9 +65,10 @@ def _why(report: RunReport, verdict: str) -> Markup | None:
     follow = f"{many(len(first.explains), 'check')} failed because of it." if first.explains else None
     left = f"Not explained: {report.undiagnosed}" if report.undiagnosed else None
     return markup(
-        short_cause(first, verdict), element("p", follow, class_="note") if follow else None,
+        short_cause(first, verdict),
+        element("p", follow, class_="note") if follow else None,
         element("p", prose(left), class_="note") if left else None,
-    )  # fmt: skip
+    )
 
 
 def _sections(report: RunReport) -> Iterator[Section]:
@@ -81,11 +79,7 @@ def _sections(report: RunReport) -> Iterator[Section]:
     if report.diagnoses:
         yield "causes", "Causes", causes(report.diagnoses)
     if report.notes:
-        yield (
-            "notes",
-            "Notes",
-            notes(report.notes),
-        )
+        yield ("notes", "Notes", notes(report.notes))
 
 
 def _steps(report: RunReport) -> Markup:
@@ -97,13 +91,20 @@ def _steps(report: RunReport) -> Markup:
 def _step(result: Result, *, opened: bool) -> Markup:
     command = result.command
     ran = result.outcome is not Outcome.SKIP or bool(result.started)
-    words = [f"{result.seconds:.1f} s" if ran else "", "passed in an earlier attempt" if result.reused else "",
-             figures_text(result.figures)]  # fmt: skip
+    words = [
+        f"{result.seconds:.1f} s" if ran else "",
+        "passed in an earlier attempt" if result.reused else "",
+        figures_text(result.figures),
+    ]
     head = element(
-        "summary", outcome(result.outcome), " ", element("b", command.id), " ",
+        "summary",
+        outcome(result.outcome),
+        " ",
+        element("b", command.id),
+        " ",
         element("span", ", ".join(filter(None, words)), class_="note"),
         element("span", prose(result.reason), class_="because") if result.reason else None,
-    )  # fmt: skip
+    )
     inside = [element("pre", element("code", f"$ {shlex.join(command.argv)}"), tabindex="0")]
     inside += [element("p", "missing: ", element("code", one)) for one in result.missing]
     if result.log:
@@ -126,15 +127,18 @@ def _stage(name: str, verdicts: Sequence[Verdict], report: RunReport) -> Markup:
     counted = f"{len(bad)} of {checks} did not pass" if bad else checks
     shares = [one.share for one in verdicts if one.share is not None]
     head = element(
-        "summary", outcome(ended), " ", element("b", name), " ", element("span", counted, class_="note"),
+        "summary",
+        outcome(ended),
+        " ",
+        element("b", name),
+        " ",
+        element("span", counted, class_="note"),
         _closeness(max(shares)) if shares and not bad else None,
         element("span", _because(name, bad, report), class_="because") if bad else None,
-    )  # fmt: skip
+    )
     ordered = sorted(verdicts, key=lambda one: one.outcome not in BAD)
     rows = [_check(one) for one in ordered[:TOLD]]
-    listed = table(
-        ("check", "outcome", "of what is allowed", "largest difference", "reason"), rows, class_="checks"
-    )
+    listed = table(("check", "outcome", "of what is allowed", "largest difference", "reason"), rows, class_="checks")
     left = len(ordered) - len(rows)
     rest = element("p", f"{many(left, 'more check')} that passed", class_="note") if left > 0 else None
     return element("details", head, element("div", listed, rest, class_="told"), class_="step")
@@ -154,9 +158,7 @@ def _because(stage: str, bad: Sequence[Verdict], report: RunReport) -> Markup:
     for at, cause in enumerate(report.diagnoses, 1):
         if subjects & set(cause.explains):
             link = element("a", f"cause {at}", href="#causes")
-            return markup(
-                "because of " if cause.stage == stage else "follows from ", link, ": ", prose(cause.message)
-            )
+            return markup("because of " if cause.stage == stage else "follows from ", link, ": ", prose(cause.message))
     first = bad[0]
     return markup(element("code", path(first.subject.partition("/")[2])), ": ", prose(first.reason))
 
@@ -165,14 +167,24 @@ def _check(one: Verdict) -> tuple[Markup, ...]:
     diff = one.diff
     share = "" if one.share is None else percent(one.share) if one.share else "none"
     return (
-        element("code", path(one.subject.partition("/")[2] or one.subject)), outcome(one.outcome), markup(share),
-        markup(number(diff.max_abs) if diff is not None and diff.size else ""), prose(one.reason),
-    )  # fmt: skip
+        element("code", path(one.subject.partition("/")[2] or one.subject)),
+        outcome(one.outcome),
+        markup(share),
+        markup(number(diff.max_abs) if diff is not None and diff.size else ""),
+        prose(one.reason),
+    )
 
 
 def _origin(report: RunReport, command: str) -> Markup:
-    facts = {**report.models, "run": report.run, "mode": report.mode, "started": report.started,
-             "seconds": f"{report.seconds:.1f}"}  # fmt: skip
-    facts |= {name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-              for name, value in report.where.items()}  # fmt: skip
+    facts = {
+        **report.models,
+        "run": report.run,
+        "mode": report.mode,
+        "started": report.started,
+        "seconds": f"{report.seconds:.1f}",
+    }
+    facts |= {
+        name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        for name, value in report.where.items()
+    }
     return origin(command, {name: value for name, value in {**facts, **report.versions}.items() if value})

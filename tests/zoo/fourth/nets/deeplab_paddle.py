@@ -12,13 +12,7 @@ class ConvBN(nn.Layer):
     def __init__(self, inputs, outputs, kernel=3, stride=1, dilation=1):
         super().__init__()
         self.conv = nn.Conv2D(
-            inputs,
-            outputs,
-            kernel,
-            stride,
-            padding=dilation * (kernel // 2),
-            dilation=dilation,
-            bias_attr=False,
+            inputs, outputs, kernel, stride, padding=dilation * (kernel // 2), dilation=dilation, bias_attr=False
         )
         self.bn = nn.BatchNorm2D(outputs)
 

@@ -92,19 +92,14 @@ def build():
 def batch(rng):
     labels = rng.integers(0, CLASSES, (2, 16, 16))
     labels[rng.random(labels.shape) < 0.2] = IGNORED
-    return {
-        "args": (rng.standard_normal((2, 3, 16, 16)).astype("float32"),),
-        "labels": labels.astype("int64"),
-    }
+    return {"args": (rng.standard_normal((2, 3, 16, 16)).astype("float32"),), "labels": labels.astype("int64")}
 
 
 def loss(outputs, labels):
     weight = torch.tensor(WEIGHTS, dtype=outputs.dtype)
     entropy = F.cross_entropy(outputs, labels, weight=weight, ignore_index=IGNORED)
     valid = (labels != IGNORED).unsqueeze(1).to(outputs.dtype)
-    onehot = (
-        F.one_hot(torch.where(labels == IGNORED, 0, labels), CLASSES).permute(0, 3, 1, 2).to(outputs.dtype)
-    )
+    onehot = F.one_hot(torch.where(labels == IGNORED, 0, labels), CLASSES).permute(0, 3, 1, 2).to(outputs.dtype)
     p = outputs.softmax(1) * valid
     shared = (p * onehot).sum((2, 3))
     total = p.sum((2, 3)) + (onehot * valid).sum((2, 3))

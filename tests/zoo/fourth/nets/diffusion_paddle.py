@@ -73,9 +73,7 @@ class Denoiser(nn.Layer):
     def __init__(self):
         super().__init__()
         betas = np.linspace(0.00085**0.5, 0.012**0.5, STEPS) ** 2
-        self.register_buffer(
-            "kept", paddle.to_tensor(np.cumprod(1 - betas), dtype="float32"), persistable=False
-        )
+        self.register_buffer("kept", paddle.to_tensor(np.cumprod(1 - betas), dtype="float32"), persistable=False)
         self.time1 = nn.Linear(WIDTH, 4 * WIDTH)
         self.time2 = nn.Linear(4 * WIDTH, 4 * WIDTH)
         self.conv_in = nn.Conv2D(3, WIDTH, 3, padding=1)
@@ -117,9 +115,7 @@ def loss(outputs, labels):
 
 
 def optimizer(parameters, rate=1e-3):
-    return paddle.optimizer.AdamW(
-        rate, beta1=0.9, beta2=0.95, parameters=parameters, weight_decay=0.1, epsilon=1e-8
-    )
+    return paddle.optimizer.AdamW(rate, beta1=0.9, beta2=0.95, parameters=parameters, weight_decay=0.1, epsilon=1e-8)
 
 
 def scheduler():

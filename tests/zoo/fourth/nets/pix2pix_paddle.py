@@ -28,9 +28,7 @@ class Residual(nn.Layer):
 class Generator(nn.Layer):
     def __init__(self):
         super().__init__()
-        self.head = nn.Sequential(
-            nn.Pad2D(2, mode="reflect"), nn.Conv2D(3, 8, 5), instance_norm(8), nn.ReLU()
-        )
+        self.head = nn.Sequential(nn.Pad2D(2, mode="reflect"), nn.Conv2D(3, 8, 5), instance_norm(8), nn.ReLU())
         self.down = nn.Sequential(nn.Conv2D(8, 12, 3, stride=2, padding=1), instance_norm(12), nn.ReLU())
         self.blocks = nn.Sequential(Residual(12), Residual(12))
         self.up = nn.Conv2DTranspose(12, 8, 3, stride=2, padding=1, output_padding=1)

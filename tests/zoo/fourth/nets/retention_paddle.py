@@ -35,10 +35,7 @@ class Retention(nn.Layer):
     def forward(self, x, sin, cos, decay):
         size, count, _ = x.shape
         q = self.q_proj(x).reshape([size, count, HEADS, -1]).transpose([0, 2, 1, 3])
-        k = (
-            self.k_proj(x).reshape([size, count, HEADS, -1]).transpose([0, 2, 1, 3])
-            * (WIDTH // HEADS) ** -0.5
-        )
+        k = self.k_proj(x).reshape([size, count, HEADS, -1]).transpose([0, 2, 1, 3]) * (WIDTH // HEADS) ** -0.5
         v = self.v_proj(x).reshape([size, count, HEADS, -1]).transpose([0, 2, 1, 3])
         q, k = q * cos + rotate_every_two(q) * sin, k * cos + rotate_every_two(k) * sin
         scores = paddle.matmul(q, k, transpose_y=True) * decay

@@ -151,9 +151,7 @@ def scheduler(built):
 
 def transform(image):
     image = image.astype("float32")[..., ::-1]
-    image = (image - np.array([103.53, 116.28, 123.675], "float32")) / np.array(
-        [57.375, 57.12, 58.395], "float32"
-    )
+    image = (image - np.array([103.53, 116.28, 123.675], "float32")) / np.array([57.375, 57.12, 58.395], "float32")
     height, width = image.shape[:2]
     padded = np.zeros((-(-height // 8) * 8, -(-width // 8) * 8, 3), "float32")
     padded[:height, :width] = image

@@ -98,9 +98,7 @@ def scheduler(built):
 def transform(pair):
     left, right, disparity = pair
     mean, std = np.array([0.485, 0.456, 0.406], "float32"), np.array([0.229, 0.224, 0.225], "float32")
-    views = [
-        ((one / np.float32(255) - mean) / std).transpose(2, 0, 1).astype("float32") for one in (left, right)
-    ]
+    views = [((one / np.float32(255) - mean) / std).transpose(2, 0, 1).astype("float32") for one in (left, right)]
     return views[0][:, -8:, -12:], views[1][:, -8:, -12:], (disparity.astype("float32") / 256)[-8:, -12:]
 
 

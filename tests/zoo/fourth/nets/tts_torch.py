@@ -128,11 +128,7 @@ def batch(rng):
     tokens[1, 4:] = 0
     durations[1, 4:] = 0
     return {
-        "args": (
-            tokens.astype("int64"),
-            durations.astype("int64"),
-            rng.standard_normal((2, 6, 1)).astype("float32"),
-        ),
+        "args": (tokens.astype("int64"), durations.astype("int64"), rng.standard_normal((2, 6, 1)).astype("float32")),
         "labels": (rng.standard_normal((2, FRAMES, BINS)).astype("float32"), durations.astype("int64")),
     }
 

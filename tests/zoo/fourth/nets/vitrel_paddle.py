@@ -34,16 +34,10 @@ class Attention(nn.Layer):
     def forward(self, x):
         size, count, _ = x.shape
         bias = paddle.concat([self.q_bias, paddle.zeros_like(self.v_bias), self.v_bias])
-        qkv = (
-            F.linear(x, self.qkv.weight, bias).reshape([size, count, 3, HEADS, -1]).transpose([2, 0, 3, 1, 4])
-        )
+        qkv = F.linear(x, self.qkv.weight, bias).reshape([size, count, 3, HEADS, -1]).transpose([2, 0, 3, 1, 4])
         q, k, v = qkv[0] * (WIDTH // HEADS) ** -0.5, qkv[1], qkv[2]
         scores = paddle.matmul(q, k, transpose_y=True)
-        near = (
-            paddle.gather(self.table, self.index.reshape([-1]))
-            .reshape([count, count, HEADS])
-            .transpose([2, 0, 1])
-        )
+        near = paddle.gather(self.table, self.index.reshape([-1])).reshape([count, count, HEADS]).transpose([2, 0, 1])
         weights = self.drop(F.softmax(scores + near.unsqueeze(0), -1))
         return self.proj(paddle.matmul(weights, v).transpose([0, 2, 1, 3]).reshape([size, count, WIDTH]))
 

@@ -96,9 +96,7 @@ def optimizer(parameters):
     decayed = [one for one in parameters if one.ndim > 1]
     kept = [one for one in parameters if one.ndim <= 1]
     return torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.5}, {"params": kept, "weight_decay": 0.0}],
-        lr=1e-3,
-        betas=(0.9, 0.999),
+        [{"params": decayed, "weight_decay": 0.5}, {"params": kept, "weight_decay": 0.0}], lr=1e-3, betas=(0.9, 0.999)
     )
 
 
@@ -125,10 +123,7 @@ def samples():
     rng = np.random.default_rng(12)
     images = []
     for size in ((24, 30), (40, 28)):
-        waves = (
-            np.sin(np.linspace(0, 6, size[0]))[:, None, None]
-            * np.cos(np.linspace(0, 9, size[1]))[None, :, None]
-        )
+        waves = np.sin(np.linspace(0, 6, size[0]))[:, None, None] * np.cos(np.linspace(0, 9, size[1]))[None, :, None]
         images.append((127 + 90 * waves + 20 * rng.random((*size, 3))).astype("uint8"))
     return images
 

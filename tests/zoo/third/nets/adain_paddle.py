@@ -17,9 +17,7 @@ class ConvLayer(nn.Layer):
     def __init__(self, in_channels, out_channels, kernel_size, stride=1):
         super().__init__()
         padding = kernel_size // 2
-        self.conv = nn.Conv2D(
-            in_channels, out_channels, kernel_size, stride, padding=padding, padding_mode="reflect"
-        )
+        self.conv = nn.Conv2D(in_channels, out_channels, kernel_size, stride, padding=padding, padding_mode="reflect")
 
     def forward(self, x):
         return self.conv(x)

@@ -35,8 +35,7 @@ class LogMel(nn.Layer):
         wav = F.pad(wav.unsqueeze(1), [pad, pad], mode="reflect", data_format="NCL").squeeze(1)
         num_frames = 1 + (wav.shape[1] - self.n_fft) // self.hop_length
         frames = paddle.stack(
-            [wav[:, i * self.hop_length : i * self.hop_length + self.n_fft] for i in range(num_frames)],
-            axis=1,
+            [wav[:, i * self.hop_length : i * self.hop_length + self.n_fft] for i in range(num_frames)], axis=1
         )
         real = paddle.matmul(frames, self.cos)
         imag = paddle.matmul(frames, self.sin)
@@ -181,8 +180,7 @@ def loss(output, labels):
 
 def scheduler():
     return paddle.optimizer.lr.LambdaDecay(
-        learning_rate=1.0,
-        lr_lambda=lambda epoch: 64**-0.5 * min(max(epoch, 1) ** -0.5, max(epoch, 1) * 400**-1.5),
+        learning_rate=1.0, lr_lambda=lambda epoch: 64**-0.5 * min(max(epoch, 1) ** -0.5, max(epoch, 1) * 400**-1.5)
     )
 
 

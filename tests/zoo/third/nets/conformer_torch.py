@@ -74,9 +74,7 @@ class Attention(nn.Module):
 
     def forward(self, x):
         n, length, width = x.shape
-        q, k, v = (
-            one.view(n, length, self.heads, -1).transpose(1, 2) for one in self.qkv(self.norm(x)).chunk(3, -1)
-        )
+        q, k, v = (one.view(n, length, self.heads, -1).transpose(1, 2) for one in self.qkv(self.norm(x)).chunk(3, -1))
         place = torch.arange(length)
         apart = (place[None] - place[:, None]).clamp(-self.reach, self.reach) + self.reach
         score = q @ k.mT / math.sqrt(width // self.heads) + self.far(apart).permute(2, 0, 1)

@@ -98,9 +98,7 @@ class LlamaForCausalLM(nn.Layer):
     def __init__(self, vocab_size=40, hidden_size=16, num_heads=4, num_kv_heads=2, num_layers=2):
         super().__init__()
         self.embed_tokens = nn.Embedding(vocab_size, hidden_size)
-        self.layers = nn.LayerList(
-            [LlamaDecoderLayer(hidden_size, num_heads, num_kv_heads) for _ in range(num_layers)]
-        )
+        self.layers = nn.LayerList([LlamaDecoderLayer(hidden_size, num_heads, num_kv_heads) for _ in range(num_layers)])
         self.norm = LlamaRMSNorm(hidden_size)
         self.lm_head = nn.Linear(hidden_size, vocab_size, bias_attr=False)
 
@@ -157,12 +155,7 @@ def scheduler():
 
 def optimizer(parameters, learning_rate=3e-3):
     return paddle.optimizer.AdamW(
-        learning_rate=learning_rate,
-        beta1=0.9,
-        beta2=0.95,
-        epsilon=1e-5,
-        parameters=parameters,
-        weight_decay=0.1,
+        learning_rate=learning_rate, beta1=0.9, beta2=0.95, epsilon=1e-5, parameters=parameters, weight_decay=0.1
     )
 
 

@@ -91,9 +91,7 @@ def build():
 def convert(state):
     weights = {}
     for key, value in state.items():
-        name = (
-            key.replace("layers.", "blocks.").replace(".conv.", ".conv1d.").replace("embed.", "embeddings.")
-        )
+        name = key.replace("layers.", "blocks.").replace(".conv.", ".conv1d.").replace("embed.", "embeddings.")
         name = name.replace("a_log", "A_log").replace("mixer.d", "mixer.D").replace("mixer.Dt", "mixer.dt")
         if name.startswith("norm."):
             name = name.replace("norm.", "norm_f.")

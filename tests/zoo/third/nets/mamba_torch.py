@@ -84,9 +84,7 @@ def batch(rng):
 
 
 def loss(output, labels):
-    return F.cross_entropy(
-        output[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=0, label_smoothing=0.1
-    )
+    return F.cross_entropy(output[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=0, label_smoothing=0.1)
 
 
 def optimizer(parameters):

@@ -58,9 +58,7 @@ class Nerf(nn.Module):
         delta = torch.cat([t[1:] - t[:-1], torch.full((1,), 0.4, dtype=t.dtype)])
         delta = delta * directions.norm(dim=-1, keepdim=True)
         alpha = 1 - torch.exp(-sigma * delta)
-        passed = torch.cumprod(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha + 1e-10], dim=1), dim=1)[
-            :, :-1
-        ]
+        passed = torch.cumprod(torch.cat([torch.ones_like(alpha[:, :1]), 1 - alpha + 1e-10], dim=1), dim=1)[:, :-1]
         weights = alpha * passed
         seen = weights.sum(1, keepdim=True)
         colour = (weights[..., None] * rgb).sum(1) + (1 - seen)

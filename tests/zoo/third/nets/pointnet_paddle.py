@@ -11,12 +11,7 @@ class TransformNet(nn.Layer):
         super().__init__()
         self.k = k
         self.mlp = nn.Sequential(
-            nn.Conv1D(k, 8, 1),
-            nn.BatchNorm1D(8),
-            nn.ReLU(),
-            nn.Conv1D(8, 16, 1),
-            nn.BatchNorm1D(16),
-            nn.ReLU(),
+            nn.Conv1D(k, 8, 1), nn.BatchNorm1D(8), nn.ReLU(), nn.Conv1D(8, 16, 1), nn.BatchNorm1D(16), nn.ReLU()
         )
         self.fc = nn.Sequential(nn.Linear(16, 12), nn.BatchNorm1D(12), nn.ReLU(), nn.Linear(12, k * k))
 

@@ -59,10 +59,7 @@ def build():
 
 
 def batch(rng):
-    return {
-        "args": (rng.normal(size=(4, 3, 10)).astype("float32"),),
-        "labels": rng.integers(0, 4, size=(4,)),
-    }
+    return {"args": (rng.normal(size=(4, 3, 10)).astype("float32"),), "labels": rng.integers(0, 4, size=(4,))}
 
 
 def loss(output, labels):

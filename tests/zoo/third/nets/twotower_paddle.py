@@ -119,9 +119,7 @@ class TwoTowerModel(nn.Layer):
         super().__init__()
         self.image_encoder = ImageEncoder(embed_dim, out_dim)
         self.text_encoder = TextEncoder(25, 7, embed_dim, out_dim)
-        self.logit_scale = self.create_parameter(
-            [], default_initializer=nn.initializer.Constant(math.log(1 / 0.07))
-        )
+        self.logit_scale = self.create_parameter([], default_initializer=nn.initializer.Constant(math.log(1 / 0.07)))
 
     def forward(self, image, text):
         image_features = F.normalize(self.image_encoder(image), axis=-1)

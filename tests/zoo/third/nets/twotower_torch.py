@@ -113,10 +113,7 @@ def batch(rng):
     for row, place in enumerate((3, 6, 2, 5)):
         text[row, place] = 24
         text[row, place + 1 :] = 0
-    return {
-        "args": (rng.normal(size=(4, 3, 12, 12)).astype("float32"), text),
-        "labels": np.arange(4),
-    }
+    return {"args": (rng.normal(size=(4, 3, 12, 12)).astype("float32"), text), "labels": np.arange(4)}
 
 
 def loss(output, labels):

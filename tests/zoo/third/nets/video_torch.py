@@ -26,9 +26,7 @@ class Warp(nn.Module):
     def forward(self, image, flow):
         """``flow``: (batch, 2, h, w) in pixels, x before y."""
         h, w = image.shape[2:]
-        ys, xs = torch.meshgrid(
-            torch.arange(h, dtype=image.dtype), torch.arange(w, dtype=image.dtype), indexing="ij"
-        )
+        ys, xs = torch.meshgrid(torch.arange(h, dtype=image.dtype), torch.arange(w, dtype=image.dtype), indexing="ij")
         x = (xs + flow[:, 0]) * 2 / (w - 1) - 1
         y = (ys + flow[:, 1]) * 2 / (h - 1) - 1
         return F.grid_sample(image, torch.stack([x, y], dim=-1), padding_mode="border", align_corners=True)

@@ -42,14 +42,9 @@ class WaveNet(nn.Layer):
         self.classes = classes
         self.embedding = nn.Embedding(classes, channels)
         self.first = CausalConv1D(channels, channels, 2)
-        self.blocks = nn.LayerList(
-            [ResidualBlock(channels, skip_channels, cond_channels, 2**i) for i in range(4)]
-        )
+        self.blocks = nn.LayerList([ResidualBlock(channels, skip_channels, cond_channels, 2**i) for i in range(4)])
         self.last = nn.Sequential(
-            nn.ReLU(),
-            nn.Conv1D(skip_channels, skip_channels, 1),
-            nn.ReLU(),
-            nn.Conv1D(skip_channels, classes, 1),
+            nn.ReLU(), nn.Conv1D(skip_channels, skip_channels, 1), nn.ReLU(), nn.Conv1D(skip_channels, classes, 1)
         )
 
     def encode(self, audio):

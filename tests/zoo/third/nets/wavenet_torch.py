@@ -39,11 +39,7 @@ class WaveNet(nn.Module):
     def companded(self, wave):
         """Mu-law: numbers in [-1, 1] to whole numbers below ``levels``."""
         mu = self.levels - 1
-        y = (
-            torch.sign(wave)
-            * torch.log1p(mu * wave.abs())
-            / torch.log1p(torch.tensor(float(mu), dtype=wave.dtype))
-        )
+        y = torch.sign(wave) * torch.log1p(mu * wave.abs()) / torch.log1p(torch.tensor(float(mu), dtype=wave.dtype))
         return ((y + 1) / 2 * mu + 0.5).long()
 
     def forward(self, wave, features):
@@ -63,10 +59,7 @@ def build():
 
 def batch(rng):
     return {
-        "args": (
-            rng.uniform(-1, 1, size=(2, 24)).astype("float32"),
-            rng.normal(size=(2, 5, 6)).astype("float32"),
-        ),
+        "args": (rng.uniform(-1, 1, size=(2, 24)).astype("float32"), rng.normal(size=(2, 5, 6)).astype("float32")),
         "labels": rng.integers(0, 32, size=(2, 24)),
     }
 

@@ -90,9 +90,7 @@ class YOLOHead(nn.Layer):
         self.strides = [4, 8, 16]
         anchors = [[[5, 6], [8, 14]], [[15, 11], [16, 30]], [[33, 23], [30, 61]]]
         self.register_buffer("anchors", paddle.to_tensor(anchors, dtype="float32"))
-        self.preds = nn.LayerList(
-            [nn.Conv2D(channels, self.num_anchors * (num_classes + 5), 1) for _ in self.strides]
-        )
+        self.preds = nn.LayerList([nn.Conv2D(channels, self.num_anchors * (num_classes + 5), 1) for _ in self.strides])
 
     def make_grid(self, h, w, dtype):
         gy, gx = paddle.meshgrid(paddle.arange(h), paddle.arange(w))

@@ -108,9 +108,7 @@ def build():
 
 def batch(rng):
     boxes = rng.uniform(2, 30, size=(2, 4, 2))
-    target = np.concatenate(
-        [boxes, rng.uniform(4, 20, size=(2, 4, 2)), rng.uniform(size=(2, 4, 1)) * 3], axis=-1
-    )
+    target = np.concatenate([boxes, rng.uniform(4, 20, size=(2, 4, 2)), rng.uniform(size=(2, 4, 1)) * 3], axis=-1)
     return {"args": (rng.normal(size=(2, 3, 36, 28)).astype("float32"),), "labels": target.astype("float32")}
 
 
@@ -133,9 +131,7 @@ def loss(output, labels):
     match = ciou(near[..., :4], labels[..., :4])
     objects = torch.zeros_like(output[..., 4])
     objects[:, : labels.shape[1]] = match.detach().clamp(min=0)
-    seen = F.binary_cross_entropy_with_logits(
-        output[..., 4], objects, pos_weight=torch.tensor(2.0, dtype=output.dtype)
-    )
+    seen = F.binary_cross_entropy_with_logits(output[..., 4], objects, pos_weight=torch.tensor(2.0, dtype=output.dtype))
     kind = F.one_hot(labels[..., 4].long(), output.shape[-1] - 5).to(output.dtype)
     return 0.05 * (1 - match).mean() + seen + 0.5 * F.binary_cross_entropy_with_logits(near[..., 5:], kind)
 

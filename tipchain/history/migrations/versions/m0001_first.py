@@ -49,8 +49,17 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop the tables."""
-    for name in ("verdicts", "artifacts", "figures", "command_runs", "item_runs", "entries", "machines",
-                 "environments", "texts"):  # fmt: skip
+    for name in (
+        "verdicts",
+        "artifacts",
+        "figures",
+        "command_runs",
+        "item_runs",
+        "entries",
+        "machines",
+        "environments",
+        "texts",
+    ):
         op.drop_table(name)
 
 
@@ -145,8 +154,10 @@ def _make_parts() -> None:
         _link("tensors_id", "texts.id"),
         sa.Column("finite", sa.Boolean(), nullable=False),
         sa.Column("size", BIG, nullable=False),
-        *(_number(name) for name in ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol",
-                                     "expected_max_abs")),
+        *(
+            _number(name)
+            for name in ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
+        ),
         sa.PrimaryKeyConstraint("item_run_id", "subject_id"),
         sqlite_with_rowid=False,
-    )  # fmt: skip
+    )
