@@ -79,8 +79,10 @@ def explain_layers(
         like = by_type.setdefault(types, [])
         if searched == SEARCHED and group is None and not like:
             continue
-        cause = diagnose(
-            located,
+        shown = located.shown(verdict)
+        more = [one for one in verdicts if located.shown(one) is not located and one.port_path == path]
+        told = diagnose(
+            shown,
             verdict,
             sides,
             store,
@@ -89,23 +91,24 @@ def explain_layers(
             findings=serious,
             like=like,
             pace=pace,
-            most=MOST_RUNS if searched < SEARCHED else LEAST_RUNS,
+            most=MOST_RUNS if searched < SEARCHED and shown is located else LEAST_RUNS,
+            several=any(one is not verdict for one in more),
         )
+        searched += group is None or not told[0].evidence.startswith(CONSTRUCTED)
         stage = "preflight" if verdict.direction == "construction" else verdict.direction
-        cause = replace(cause, stage=stage, reference_path=_counterpart(cause.port_path, verdict, located))
-        if cause.code != UNKNOWN:
-            places[path] = cause.port_path
-        same = next((one for one in found if _is_same(one, cause)), None)
-        if same is not None:
-            _joined(found, same, cause.port_path)
-            continue
-        found.append(cause)
-        if cause.code != UNKNOWN:
-            like.append(cause)
-        if group is not None and cause.evidence.startswith(CONSTRUCTED):
-            settled[group] = cause
-        else:
-            searched += 1
+        for one in told:
+            cause = replace(one, stage=stage, reference_path=_counterpart(one.port_path, verdict, shown))
+            if cause.code != UNKNOWN:
+                places.setdefault(path, cause.port_path)
+            same = next((other for other in found if _is_same(other, cause)), None)
+            if same is not None:
+                _joined(found, same, cause.port_path)
+                continue
+            found.append(cause)
+            if cause.code != UNKNOWN:
+                like.append(cause)
+            if group is not None and cause.evidence.startswith(CONSTRUCTED):
+                settled[group] = cause
     return found, places
 
 

@@ -34,7 +34,15 @@ from tipchain.parity.diagnose.functions import (
     by_other_direction,
     by_resize_to_one,
 )
-from tipchain.parity.diagnose.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
+from tipchain.parity.diagnose.hypotheses import (
+    Hypothesis,
+    Trial,
+    Trials,
+    common_path,
+    lower_precision,
+    together,
+    told_by_gradients,
+)
 from tipchain.parity.diagnose.piece import Consumer, Piece
 from tipchain.parity.diagnose.program import LAYER, Op, floats_of
 from tipchain.parity.diagnose.steps import (
@@ -62,7 +70,7 @@ from tipchain.parity.diagnose.tensors import (
     placed_otherwise,
     rolls,
 )
-from tipchain.parity.diagnose.walk import Walk
+from tipchain.parity.diagnose.walk import Walk, acts_of
 from tipchain.parity.findings import Diagnosis, Finding
 from tipchain.parity.locate.comparing import Comparer
 from tipchain.parity.locate.differences import arrange, relative
@@ -358,8 +366,9 @@ def diagnose(
     findings: Sequence[Finding] = (),
     like: Sequence[Diagnosis] = (),
     pace: Pace | None = None,
-) -> Diagnosis:
-    """Return what explains that a layer, or the code of a container, is at fault.
+    several: bool = False,
+) -> tuple[Diagnosis, ...]:
+    """Return what explains that a layer, or the code of a container, is at fault: one cause, or one for each place of its code.
 
     A copy of the port's layer is run in float64 on what the reference's was given, each time with one thing changed. A
     cause is told where it takes away at least 99 % of the error: the best and simplest; where none does, it is
@@ -376,19 +385,20 @@ def diagnose(
         findings: differences of construction, of any layers.
         like: causes of other layers of this type.
         pace: how long it may take.
+        several: whether the code is wrong at several places.
     """
     if verdict.closeness is Closeness.LOWER_PRECISION:
-        return lower_precision(verdict)
+        return (lower_precision(verdict),)
     if verdict.nan and not verdict.own:
-        return _unknown(verdict, "NaN at the same positions of both models' outputs", None)
+        return (_unknown(verdict, "NaN at the same positions of both models' outputs", None),)
     for piece in pieces(located, verdict, sides, store, models, seed):
         try:
-            found = _diagnose(piece, verdict, models, most, findings, like, pace)
+            found = _diagnose(piece, verdict, models, most, findings, like, pace, several=several)
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
-            return _unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)
-        if found is not None:
-            return _at_idle(found, located, verdict)
-    return _unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None)
+            return (_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None),)
+        if found:
+            return tuple(_at_idle(one, located, verdict) for one in found)
+    return (_unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None),)
 
 
 def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagnosis:
@@ -410,27 +420,52 @@ def _diagnose(
     findings: Sequence[Finding],
     like: Sequence[Diagnosis],
     pace: Pace | None,
-) -> Diagnosis | None:
-    """Return what explains the error of a piece; None if it has none when it is run by itself."""
+    *,
+    several: bool,
+) -> list[Diagnosis]:
+    """Return what explains the error of a piece; nothing if it has none when it is run by itself."""
     with piece.open():
         trials = Trials(piece, most, pace)
         if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
-            given = map(partial(_given_otherwise, piece), piece.mended)
-            return next((told for told in given if told), None) or _otherwise_ordered(piece)
+            given = (*map(partial(_given_otherwise, piece), piece.mended), _otherwise_ordered(piece))
+            return [told for told in given if told][:1]
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides[1]), 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
             direct = told_by_gradients(piece, trials.base)
             if direct is not None:
-                return direct
+                return [direct]
+        if several and not piece.backward:
+            told = _told_by_places(piece, trials)
+            if told:
+                return told
         if not trials.settled():
             _try_like(piece, trials, models, like)
         if not trials.settled():
             _try(piece, trials, models)
         found = trials.found()
         if not found and trials.pace.over:
-            return unsearched(verdict)
-        return _told(found, trials) if found else _untold(verdict, piece, trials)
+            return [unsearched(verdict)]
+        return [_told(found, trials) if found else _untold(verdict, piece, trials)]
+
+
+def _told_by_places(piece: Piece, trials: Trials) -> list[Diagnosis]:
+    """Return the cause at each place of a code that must be the reference's, the others being so; nothing for fewer than two."""
+    walk = Walk(piece, trials.base.ops, min(trials.before))
+    partings = walk.run()
+    if not needed(piece, walk, trials, wholly=True) or len(groups := alike(walk.partings)) < 2:
+        return []
+    partings, causes = walk.partings, list[Diagnosis]()
+    for group in groups:
+        others = acts_of([one for one in partings if one not in group], piece.sides[1].assign)
+        walk.partings, walk.leaves, trials.trials = group, {}, []
+        for one in (*by_counterparts(piece, walk), *by_substitution(piece, walk)):
+            place = common_path(op.holder for op in trials.base.ops if op.number in one.acts)
+            mended = replace(one, acts={**others, **one.acts}, place=one.place or place)
+            if not trials.settled():
+                trials.run([mended])
+        causes += [_told(found, trials)] if (found := trials.found()) else []
+    return causes
 
 
 def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) -> Diagnosis | None:
@@ -476,20 +511,20 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
         return _told(found, trials) if found else None
 
 
-def needed(piece: Piece, walk: Walk, trials: Trials) -> list[Hypothesis]:
+def needed(piece: Piece, walk: Walk, trials: Trials, *, wholly: bool = False) -> list[Hypothesis]:
     """Return the port with the reference's tensors where the two part, at the places alone that the error comes from.
 
     Code may be written otherwise and come to the same in the end, as a softmax does whatever is subtracted before. The last
     places are given up first: what stands behind a wrong one can make up for it.
     """
     whole = list(by_substitution(piece, walk))
-    if not whole or not trials.explains(whole[0]):
+    if not whole or not trials.explains(whole[0], wholly=wholly):
         return []
     groups = alike(walk.partings)
     for group in reversed(groups if len(groups) > 1 else ()):
         kept = walk.partings
         walk.partings = [one for one in kept if one not in group]
-        if not walk.partings or not all(trials.explains(one) for one in by_substitution(piece, walk)):
+        if not walk.partings or not all(trials.explains(one, wholly=wholly) for one in by_substitution(piece, walk)):
             walk.partings = kept
     return list(by_substitution(piece, walk))
 

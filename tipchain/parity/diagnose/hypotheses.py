@@ -176,13 +176,13 @@ class Trials:
                     )
                 )
 
-    def explains(self, one: Hypothesis) -> bool:
-        """Tell whether a hypothesis explains the error, without keeping it."""
+    def explains(self, one: Hypothesis, *, wholly: bool = False) -> bool:
+        """Tell whether a hypothesis explains the error, ``wholly``: to rounding; it is not kept."""
         outcome = self._outcome(one)
         if outcome is None or not outcome.outputs:
             return False
         trial = self._judged(one, self.piece.error(outcome))
-        return trial is not None and trial.explained >= EXPLAINED
+        return trial is not None and trial.explained >= EXPLAINED and (trial.whole or not wholly)
 
     def found(self) -> list[Trial]:
         """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""
