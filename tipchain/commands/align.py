@@ -156,8 +156,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         UsageError: arguments that do not fit together, or the case.
     """
     from tipchain.parity.align import AlignRequest, check_dumps
-    from tipchain.parity.builders import check_builders
-    from tipchain.parity.case import SIDES, load_case
+    from tipchain.parity.case import SIDES, check_builders, load_case
     from tipchain.parity.publish import LATEST
     from tipchain.parity.stage_judge import Rules
 

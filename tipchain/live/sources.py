@@ -18,8 +18,8 @@ from tipchain.errors import CaseError, UsageError, WeightsError
 from tipchain.live.arguments import read_arrays
 from tipchain.live.predictions import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
-from tipchain.parity.builders import checking, make_optimizer, open_builder, resolve
-from tipchain.parity.case import load_case
+from tipchain.parity.builders import checking, make_optimizer, resolve
+from tipchain.parity.case import load_case, open_builder
 from tipchain.parity.case_types import LABEL, SIDES, Case
 from tipchain.parity.dumps import read_npz
 from tipchain.parity.fake_inputs import make_inputs

@@ -11,7 +11,8 @@ from tipchain.blame import serving
 from tipchain.errors import CaseError, UsageError
 from tipchain.images import find_images, read_image
 from tipchain.paddle_export import Array
-from tipchain.parity.builders import open_builder, resolve
+from tipchain.parity.builders import resolve
+from tipchain.parity.case import open_builder
 from tipchain.parity.case_types import LABEL, Case
 from tipchain.parity.fake_inputs import make_inputs
 

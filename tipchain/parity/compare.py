@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tipchain.parity.rounding import ROUGH
+
 Array: TypeAlias = "np.ndarray[Any, Any]"
 PIECE = 1 << 16
 """Elements per piece: the buffers of one piece fit into a core's cache."""
@@ -395,3 +397,28 @@ def _integer_gaps(e: Array, a: Array) -> Array:
     below = np.maximum(natural, bits) - np.minimum(natural, bits)
     carried = np.where(apart < natural, 2.0**64, 0.0)
     return np.where(signed < 0, apart.astype(np.float64) + carried, below.astype(np.float64))
+
+
+def largest(array: Any) -> float:
+    """Return the largest finite ``|value|``, 0 of none: a mask's infinity would make a bound infinite too."""
+    values = np.asarray(array)
+    values = np.abs(values) if values.dtype.kind == "c" else values
+    if not values.size:
+        return 0.0
+    # Both ends, since the absolute value of the least integer is no such integer.
+    ends = float(values.max()), float(values.min())
+    if not all(map(isfinite, ends)):
+        finite = values[np.isfinite(values)]
+        return largest(finite) if finite.size else 0.0
+    return max(map(abs, ends))
+
+
+def common_factor(expected: Any, actual: Any) -> float | None:
+    """Return k where ``actual`` is k times ``expected`` at every element that counts, else None."""
+    counts = np.abs(expected) > 1e-3 * largest(expected)
+    if not counts.any() or not np.isfinite(actual).all():
+        return None
+    factors = np.asarray(actual, dtype=np.float64)[counts] / np.asarray(expected, dtype=np.float64)[counts]
+    middle = float(np.median(factors))
+    alike = np.abs(factors - middle) <= ROUGH * abs(middle)
+    return middle if isfinite(middle) and bool(alike.all()) else None

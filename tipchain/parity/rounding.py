@@ -36,3 +36,5 @@ WHOLE = 1 - REMAINDER
 """Share from which on a cause leaves nothing for another one."""
 TINY = 2.0**-1022
 """What stands for zero under a division: float64's least normal number."""
+LOGIT_FLOOR = 64.0
+"""Paddle's softmax takes logits more than this below the largest for this much below."""

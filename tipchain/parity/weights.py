@@ -20,8 +20,7 @@ from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
 from tipchain.guard import guarded
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.outcome import ExitCode
-from tipchain.parity.builders import open_builder
-from tipchain.parity.case import SIDES, load_case
+from tipchain.parity.case import SIDES, load_case, open_builder
 from tipchain.parity.case_types import LABEL, Case, WeightsSpec
 from tipchain.parity.digests import data_digest, imported_sources
 from tipchain.parity.fake_inputs import make_input, make_inputs

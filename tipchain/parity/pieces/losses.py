@@ -25,8 +25,7 @@ from tipchain.parity.locate.trace import Call, put_back, take_out
 from tipchain.parity.locate.verdicts import Closeness, Measured, classify
 from tipchain.parity.pieces.loss_formulas import Evaluated, Guess, Problem, families
 from tipchain.parity.pieces.loss_hypotheses import factors, functions, reruns, settings, terms
-from tipchain.parity.rounding import CONSTANT, EXPLAINED, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
-from tipchain.parity.stages.loss import FLOOR
+from tipchain.parity.rounding import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
 
 # Two losses as programs: where the code of one parts from the other's, line by line.
 
@@ -163,7 +162,7 @@ def clamped(problem: Problem) -> bool:
         moved = []
         for one in problem.outputs:
             usable = one.ndim > 1 and one.dtype.kind == "f"
-            moved.append(np.maximum(one, one.max(axis=axis, keepdims=True) - FLOOR) if usable else one)
+            moved.append(np.maximum(one, one.max(axis=axis, keepdims=True) - LOGIT_FLOOR) if usable else one)
         if all(np.array_equal(one, other) for one, other in zip(moved, problem.outputs, strict=True)):
             return False
         found = problem.run(0, moved, problem.labels)

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from tipchain.errors import TipchainError
 from tipchain.outcome import Outcome
+from tipchain.parity.compare import common_factor
 from tipchain.parity.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.parity.locate.differences import rms
 from tipchain.parity.locate.sides import LiveSide
 from tipchain.parity.pieces.optimizer_builders import Builder, Clips, Opened, TrainedParameters, open_both
 from tipchain.parity.pieces.update_formulas import Course, Formula, KnobCause, distance, explain, identify, simulate
 from tipchain.parity.rounding import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
-from tipchain.parity.stages.optimizer import common_factor
 
 # What an optimizer says about itself, as a formula for each parameter.
 

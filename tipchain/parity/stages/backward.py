@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.errors import RecordError
 from tipchain.outcome import Outcome
-from tipchain.parity.compare import PIECE
+from tipchain.parity.compare import PIECE, largest
 from tipchain.parity.envelope import ULPS
 from tipchain.parity.frameworks.base import Array, scalar
 from tipchain.parity.judge import Verdict, compare
@@ -28,7 +28,6 @@ from tipchain.parity.stages.judging import (
     TensorFile,
     details,
     judge_batches,
-    largest,
     scaled,
     tensor_paths,
 )
