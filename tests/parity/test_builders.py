@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from tipchain.errors import CaseError
-from tipchain.parity.builders import candidates, resolve
+from tipchain.frameworks.builders import candidates, resolve
 from tipchain.parity.case import check_builders, load_case
 from tipchain.runs import ROOT_VARIABLE, find_root
 

@@ -328,7 +328,7 @@ class _Scribe:
 
     def stage(self, judgement: StageJudgement) -> None:
         """Write down one judged stage."""
-        from tipchain.parity.difflog import write_diff_log
+        from tipchain.numbers.diff_log import write_diff_log
         from tipchain.parity.publish import LATEST, log_name, publish, stage_files
         from tipchain.runs import append
 
@@ -350,7 +350,7 @@ class _Scribe:
 
     def report(self, *, interrupted: bool = False) -> RunReport:
         """Return the report, its stages in their order, kept in the run's folder too."""
-        from tipchain.parity.judge import Verdict
+        from tipchain.numbers.verdicts import Verdict
         from tipchain.report.model import RunReport
         from tipchain.runs import append
         from tipchain.stage_table import STAGES

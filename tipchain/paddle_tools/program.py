@@ -221,7 +221,7 @@ def import_paddle() -> Any:
     Raises:
         MissingFrameworkError: it cannot be imported.
     """
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     if "PADDLE_TRAINERS_NUM" not in os.environ:  # processes of one launch share the processors
         os.environ.setdefault("OMP_NUM_THREADS", str(core_count()))

@@ -15,9 +15,10 @@ from typing import Any
 
 from tipchain.blame import UsersError, is_users, placed, serving
 from tipchain.errors import CaseError, UsageError, did_you_mean
+from tipchain.frameworks.builders import checking, described, imports_start, resolve
 from tipchain.modes import CHAIN_MODES, DATA_SETS, DIGITS
+from tipchain.numbers.tolerance import METHODS, Tolerance, is_looser, tolerance_for
 from tipchain.parity import settings
-from tipchain.parity.builders import checking, described, imports_start, resolve
 from tipchain.parity.case_types import (
     BUILDERS,
     DTYPES,
@@ -32,7 +33,6 @@ from tipchain.parity.case_types import (
     Side,
     WeightsSpec,
 )
-from tipchain.parity.tolerance import METHODS, Tolerance, is_looser, tolerance_for
 from tipchain.runs import ROOT_VARIABLE, find_root, sha256_of
 from tipchain.stage_table import INFO, STAGES
 from tipchain.yaml_lines import Reader, load_yaml

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tipchain.errors import RecordError
+from tipchain.numbers.dumps import Record
+from tipchain.numbers.pickle_stream import map_file
+from tipchain.numbers.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
+from tipchain.numbers.verdicts import Verdict, compare, vacuous
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import Case, KnownDeviation
-from tipchain.parity.dumps import Record
 from tipchain.parity.envelope import FACTOR
-from tipchain.parity.judge import Verdict, compare, vacuous
 from tipchain.parity.publish import tensors_name
-from tipchain.parity.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
-from tipchain.pickle_stream import map_file
 
 # What judging a stage rests on, and what comes out of it.
 

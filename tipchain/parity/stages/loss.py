@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.frameworks.base import Array, flatten_outputs, map_outputs, scalar
+from tipchain.numbers.dumps import Record
+from tipchain.numbers.rounding import LOGIT_FLOOR, REMAINDER, ROUGH
+from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import LABEL
-from tipchain.parity.dumps import Record
 from tipchain.parity.fake_inputs import make_loss_label, softmax
-from tipchain.parity.frameworks.base import Array, flatten_outputs, map_outputs, scalar
-from tipchain.parity.judge import Verdict, compare
-from tipchain.parity.rounding import LOGIT_FLOOR, REMAINDER, ROUGH
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, scaled

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import CaseError
+from tipchain.frameworks.base import Array, Updates, updates_module
+from tipchain.numbers.compare import common_factor, largest
+from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.parity.compare import common_factor, largest
-from tipchain.parity.frameworks.base import Array, Updates, updates_module
-from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.settings import MODEL
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, scaled
