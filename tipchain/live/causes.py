@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, diagnose, said_alike, unsearched
+from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, below, diagnose, said_alike, unsearched
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.sides import LiveSide
@@ -80,7 +80,8 @@ def explain_layers(
         if searched == SEARCHED and group is None and not like:
             continue
         shown = located.shown(verdict)
-        more = [one for one in verdicts if located.shown(one) is not located and one.port_path == path]
+        within = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
+        within = [one for one in within if below(one, path) is not None]
         told = diagnose(
             shown,
             verdict,
@@ -92,7 +93,7 @@ def explain_layers(
             like=like,
             pace=pace,
             most=MOST_RUNS if searched < SEARCHED and shown is located else LEAST_RUNS,
-            several=any(one is not verdict for one in more),
+            inside={*within} - {path} if path in located.again or (located.later and within[1:]) else None,
         )
         searched += group is None or not told[0].evidence.startswith(CONSTRUCTED)
         stage = "preflight" if verdict.direction == "construction" else verdict.direction

@@ -176,13 +176,23 @@ class Trials:
                     )
                 )
 
-    def explains(self, one: Hypothesis, *, wholly: bool = False) -> bool:
-        """Tell whether a hypothesis explains the error, ``wholly``: to rounding; it is not kept."""
+    def explains(self, one: Hypothesis) -> bool:
+        """Tell whether a hypothesis explains the error, without keeping it."""
         outcome = self._outcome(one)
         if outcome is None or not outcome.outputs:
             return False
         trial = self._judged(one, self.piece.error(outcome))
-        return trial is not None and trial.explained >= EXPLAINED and (trial.whole or not wholly)
+        return trial is not None and trial.explained >= EXPLAINED
+
+    def mends(self, one: Hypothesis) -> Trial | None:
+        """Return how a hypothesis did, without keeping it, if nothing but rounding is left, inside the piece and at its end."""
+        outcome = self._outcome(one)
+        if outcome is None or not outcome.outputs:
+            return None
+        errors = zip(self.before, self.piece.error(outcome), strict=True)
+        left = max(after for before, after in errors if before > NOISE)
+        trial = Trial(hypothesis=one, explained=1.0, whole=True, end=True, left=left, number=0)
+        return trial if left <= SAME_SINGLE else None
 
     def found(self) -> list[Trial]:
         """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -366,7 +366,7 @@ def diagnose(
     findings: Sequence[Finding] = (),
     like: Sequence[Diagnosis] = (),
     pace: Pace | None = None,
-    several: bool = False,
+    inside: Collection[str] | None = None,
 ) -> tuple[Diagnosis, ...]:
     """Return what explains that a layer, or the code of a container, is at fault: one cause, or one for each place of its code.
 
@@ -385,7 +385,7 @@ def diagnose(
         findings: differences of construction, of any layers.
         like: causes of other layers of this type.
         pace: how long it may take.
-        several: whether the code is wrong at several places.
+        inside: where the code is wrong at several places, the layers in it whose faults have causes of their own.
     """
     if verdict.closeness is Closeness.LOWER_PRECISION:
         return (lower_precision(verdict),)
@@ -393,7 +393,7 @@ def diagnose(
         return (_unknown(verdict, "NaN at the same positions of both models' outputs", None),)
     for piece in pieces(located, verdict, sides, store, models, seed):
         try:
-            found = _diagnose(piece, verdict, models, most, findings, like, pace, several=several)
+            found = _diagnose(piece, verdict, models, most, findings, like, pace, inside)
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
             return (_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None),)
         if found:
@@ -420,8 +420,7 @@ def _diagnose(
     findings: Sequence[Finding],
     like: Sequence[Diagnosis],
     pace: Pace | None,
-    *,
-    several: bool,
+    inside: Collection[str] | None,
 ) -> list[Diagnosis]:
     """Return what explains the error of a piece; nothing if it has none when it is run by itself."""
     with piece.open():
@@ -435,8 +434,8 @@ def _diagnose(
             direct = told_by_gradients(piece, trials.base)
             if direct is not None:
                 return [direct]
-        if several and not piece.backward:
-            told = _told_by_places(piece, trials)
+        if inside is not None and not piece.backward:
+            told = _told_by_places(piece, trials, inside)
             if told:
                 return told
         if not trials.settled():
@@ -449,22 +448,25 @@ def _diagnose(
         return [_told(found, trials) if found else _untold(verdict, piece, trials)]
 
 
-def _told_by_places(piece: Piece, trials: Trials) -> list[Diagnosis]:
+def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> list[Diagnosis]:
     """Return the cause at each place of a code that must be the reference's, the others being so; nothing for fewer than two."""
     walk = Walk(piece, trials.base.ops, min(trials.before))
-    partings = walk.run()
-    if not needed(piece, walk, trials, wholly=True) or len(groups := alike(walk.partings)) < 2:
+    walk.run()
+    if not needed(piece, walk, trials.mends) or len(groups := alike(walk.partings)) < 2:
         return []
     partings, causes = walk.partings, list[Diagnosis]()
     for group in groups:
+        holder = ".".join(part for part in (piece.paths[1], group[0].op.holder) if part)
+        if group[0].op.name == LAYER or holder in inside:
+            continue
         others = acts_of([one for one in partings if one not in group], piece.sides[1].assign)
-        walk.partings, walk.leaves, trials.trials = group, {}, []
+        walk.partings, walk.leaves = group, {}
         for one in (*by_counterparts(piece, walk), *by_substitution(piece, walk)):
             place = common_path(op.holder for op in trials.base.ops if op.number in one.acts)
-            mended = replace(one, acts={**others, **one.acts}, place=one.place or place)
-            if not trials.settled():
-                trials.run([mended])
-        causes += [_told(found, trials)] if (found := trials.found()) else []
+            trial = trials.mends(replace(one, acts={**others, **one.acts}, place=one.place or place))
+            if trial is not None:
+                causes.append(_told([trial], trials))
+                break
     return causes
 
 
@@ -506,25 +508,25 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
         walk = Walk(piece, trials.base.ops, trials.before[0])
         if trials.before[0] > NOISE:
             walk.run()
-            trials.run(needed(piece, walk, trials))
+            trials.run(needed(piece, walk, trials.explains))
         found = trials.found()
         return _told(found, trials) if found else None
 
 
-def needed(piece: Piece, walk: Walk, trials: Trials, *, wholly: bool = False) -> list[Hypothesis]:
+def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -> list[Hypothesis]:
     """Return the port with the reference's tensors where the two part, at the places alone that the error comes from.
 
     Code may be written otherwise and come to the same in the end, as a softmax does whatever is subtracted before. The last
     places are given up first: what stands behind a wrong one can make up for it.
     """
     whole = list(by_substitution(piece, walk))
-    if not whole or not trials.explains(whole[0], wholly=wholly):
+    if not whole or not explains(whole[0]):
         return []
     groups = alike(walk.partings)
     for group in reversed(groups if len(groups) > 1 else ()):
         kept = walk.partings
         walk.partings = [one for one in kept if one not in group]
-        if not walk.partings or not all(trials.explains(one, wholly=wholly) for one in by_substitution(piece, walk)):
+        if not walk.partings or not all(map(explains, by_substitution(piece, walk))):
             walk.partings = kept
     return list(by_substitution(piece, walk))
 
@@ -622,7 +624,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[I
     if not piece.backward and len(ops) > 1:
         walk.run()
         yield by_counterparts(piece, walk)
-    trials.reserve = needed(piece, walk, trials)
+    trials.reserve = needed(piece, walk, trials.explains)
     if trials.reserve:  # nothing else can be wrong: with the reference's tensors at these places the rest is right
         near = walk.around()
         trials.most = min(trials.most, piece.runs + SHARPENED)

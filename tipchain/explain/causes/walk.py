@@ -229,8 +229,10 @@ class Walk:
         before = [one for key in given for one in self.open.get(key, ())]
         segment = tuple(sorted({*before, op}, key=lambda one: one.number))
         for (key, old), now in zip(made.items(), again, strict=True):
-            if self.find(numpy_of(now)):
+            right = self.find(numpy_of(now))
+            if right:
                 self.healed[key] = now
+                self.shared.update(right)
                 continue
             found = self._counterpart(op, key, old, numpy_of(now))
             if found is None:

@@ -63,6 +63,7 @@ class Located:
         late: pairs of calls for which there was no time.
         layers: which layers with parameters belong together, whether they were called or not.
         later: by the id of a verdict about code, what a run told in which all that is wrong before gave the reference's tensors.
+        again: the port's calls whose code is at fault and makes more than one tensor wrong, be it from the first one.
     """
 
     matching: Matching
@@ -80,13 +81,19 @@ class Located:
     late: int = 0
     layers: tuple[LayerPair, ...] = ()
     later: Mapping[int, Located] = field(default_factory=dict)
+    again: frozenset[str] = frozenset()
 
     def shown(self, verdict: LayerVerdict) -> Located:
         """Return what tells of the runs that a verdict is about."""
         return self.later.get(id(verdict), self)
 
     def with_later(self, verdict: LayerVerdict, pair: CallPair | None, judge: PairJudge) -> Located:
-        """Return this with one more verdict about code, before that about the pair which the code gives other tensors."""
+        """Return this with one more verdict about code, before that about the pair which the code gives other tensors.
+
+        Code that is at fault already has no second verdict: what it makes wrong later it may have made of that.
+        """
+        if any(one.at_fault and one.port_path == verdict.port_path for one in self.verdicts):
+            return replace(self, again=self.again | {verdict.port_path})
         before = None if pair is None else (pair.port.path, pair.port.turn)
         place = next(
             (
@@ -351,14 +358,14 @@ class Locator:
         corrections, known = Corrections(self.sides[1], self.store), Twins(judge.runs[0].trace, self.store)
         for pair, links in judge.wrong:
             corrections.at_exit(pair, links)
-        told, place, now = {(one.reference_type, one.port_type): one.port_path for one in wrong}, -1, judge
+        told, place, now = {type(double[one.port_path]): one.port_path for one in wrong}, -1, judge
         for _ in range(MORE):
             found = now.first_code()
             if found is None and now is not judge:
                 return
             if found is not None:
                 verdict, given = found
-                path = told.setdefault((verdict.reference_type, verdict.port_type), verdict.port_path)
+                path = told.setdefault(type(double[verdict.port_path]), verdict.port_path)
                 if now is not judge and path == verdict.port_path:
                     yield verdict, given, now
                 if given is None or given.port.number <= place:
@@ -531,12 +538,9 @@ class WholeBatch:
 
 def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, pair: CallPair) -> None:
     """Correct code that gives a pair other tensors, in all containers of its type: there, and in what they return."""
-    types, around = (verdict.reference_type, verdict.port_type), f"{verdict.port_path}."
-    alike = [
-        one
-        for one in judge.matching.containers
-        if one.port.parent is not None and (one.reference.type, one.port.type) == types
-    ]
+    holders, around = judge.matching.containers, f"{verdict.port_path}."
+    kinds = [type(one.port.layer) for one in holders if one.port.path == verdict.port_path]
+    alike = [one for one in holders if one.port.parent is not None and type(one.port.layer) in kinds]
     for one in alike:
         corrections.at_exit(one, judge.compare.outputs(one))
     inside = pair.port.path.removeprefix(around) if verdict.port_path and pair.port.path.startswith(around) else None
