@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -361,7 +361,7 @@ class Locator:
         told, place, now = {type(double[one.port_path]): one.port_path for one in wrong}, -1, judge
         for _ in range(MORE):
             found = now.first_code()
-            if found is None and now is not judge:
+            if now is not judge and (found is None or found[0].own == inf):  # of other shapes nothing is told
                 return
             if found is not None:
                 verdict, given = found
