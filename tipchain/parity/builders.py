@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from tipchain.parity.case_types import Case
 
 
-# From ``"module:callable"`` to the callable, and to what a builder of a case makes, checked.
-
-
 OPTIONAL = ("scheduler", "transforms", "loader", "augmentation")
 """Builders that no stage must have, and some use."""
 

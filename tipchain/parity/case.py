@@ -147,9 +147,6 @@ def _check_counts(inputs: Reader, specs: Mapping[str, InputSpec]) -> None:
             )
 
 
-# An alignment case: a YAML file that names the two sides, their weights, inputs, stages and tolerances.
-
-
 __all__ = ["SIDES", "STAGES", "Case", "Side", "load_case", "resolve"]
 
 

@@ -591,9 +591,6 @@ def _dtypes(tensors: Tensors) -> Iterator[Finding]:
             )
 
 
-# All that can be compared before anything runs, in one call.
-
-
 SHAPING = frozenset(
     ("kernel-size", "groups", "normalized-shape", "layers", "direction", "bias", "projection", "layer-type", "slopes")
 )

@@ -559,9 +559,6 @@ SEQUENCE_KINDS = (
 """Their kinds."""
 
 
-# Which kind a layer is of, and which layers of different kinds compute the same.
-
-
 KINDS = (*kinds_space.SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in KINDS}

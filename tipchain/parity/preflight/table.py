@@ -11,8 +11,6 @@ import numpy as np
 
 from tipchain.parity.rounding import SAME_SINGLE
 
-# What a kind of layer is made with, and how both frameworks write it: the terms of the tables.
-
 
 Framework = Literal["torch", "paddle"]
 Shape = tuple[int, ...]
