@@ -17,7 +17,6 @@ from tipchain.parity.compare import TensorDiff, count_outside, diff_arrays
 from tipchain.parity.dumps import flatten
 from tipchain.parity.tolerance import Tolerance
 
-
 ANY = "*"
 """In a mapping of tolerances: the rule of every tensor that is not named."""
 _KINDS = (

@@ -9,7 +9,6 @@ from typing import Literal
 
 from tipchain.errors import UsageError
 
-
 Method = Literal["mean", "min", "max", "all"]
 METHODS: tuple[Method, ...] = ("mean", "min", "max", "all")
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from tipchain.parity.rounding import SAME_SINGLE
 
-
 Framework = Literal["torch", "paddle"]
 Shape = tuple[int, ...]
 

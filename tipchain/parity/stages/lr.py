@@ -17,7 +17,6 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, larges
 from tipchain.parity.stages.optimizer import build_subject, names
 from tipchain.parity.tolerance import Tolerance
 
-
 MOMENTUM = "momentum"
 
 
