@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tipchain.modes import Mode
+from tipchain.numbers.tolerance import Tolerance
 from tipchain.parity.settings import (
     Args,
     BackwardSettings,
@@ -21,7 +22,6 @@ from tipchain.parity.settings import (
     TrainSettings,
     UpdatesSettings,
 )
-from tipchain.parity.tolerance import Tolerance
 
 SIDES = ("torch", "paddle")
 BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "transforms", "metric", "loader", "augmentation")

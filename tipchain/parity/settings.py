@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from tipchain.errors import did_you_mean
 from tipchain.modes import DATA_SETS, DIGITS
-from tipchain.parity.envelope import FACTOR, ULPS
+from tipchain.numbers.rounding import ULPS
+from tipchain.parity.envelope import FACTOR
 from tipchain.yaml_lines import Reader
 
 T = TypeVar("T")
