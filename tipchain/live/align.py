@@ -500,20 +500,12 @@ class _Work:
             rest = f"{rest}; the results as a whole are {RANDOM}"
         if direction == "backward":
             rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
-        undropped = self._undropped() if direction == "forward" else []
-        if undropped:
-            rest += f"; {', '.join(undropped)} without dropout between layers: its masks cannot be made the same"
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
         if compared:
             return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{rest}{method}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
         return (Outcome.PASS, f"no layer could be compared by itself; the models' {what} agree in float64{rest}")
-
-    def _undropped(self) -> list[str]:
-        """Return the port's layers that are compared without a dropout that they have in the mode that was asked for."""
-        side, model = self.sides[1], self.models[1]
-        return [path or "the model" for path, one in side.layers(model) if self.training and side.undropped(one)]
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None, store: Store) -> None:
         """Compare what can be compared without running anything."""
