@@ -128,7 +128,7 @@ def align(
         outputs: the outputs that are compared and given to losses and metrics: a name, an index, a list of them, or a function
             of the output. A tuple has one for each side. Default: all outputs of both models, matched by name, otherwise by
             position, shape and values.
-        equal_nan: whether NaN at the same positions of both models' outputs counts as equal. Default: it fails.
+        equal_nan: whether NaN at the same positions of both models' outputs, losses or gradients counts as equal. Default: it fails.
         names: torch's paths of layers or tensors, and Paddle's, where names, values and structure do not decide.
         ignore: layers or tensors of one model that do not exist in the other.
         seed: the seed of all random numbers.
@@ -556,7 +556,9 @@ class _Work:
 
     def _check_loss(self, located: Located, losses: tuple[Loss, Loss]) -> None:
         outputs, others = (put_back(run.structure, run.outputs) for run in (located.reference, located.port))
-        found = check_loss(self.sides, losses, outputs, self.inputs.labels, self.seed, port_outputs=others)
+        found = check_loss(
+            self.sides, losses, outputs, self.inputs.labels, self.seed, port_outputs=others, equal_nan=self.equal_nan
+        )
         self.excused = found.excused
         self._take("loss", found)
 
@@ -608,6 +610,7 @@ class _Work:
             self._recipe(pairs, located, losses),
             same=all(self.found.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
             excused=self.excused,
+            equal_nan=self.equal_nan,
         )
         self.found.curves.update(done.curves)
         self._end("train", done.outcome, done.reason)
