@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tipchain.chain.plan import Command
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Command, Result
 from tipchain.errors import RecordError
 from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.verdicts import Verdict

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tipchain.chain.execute import Place
-from tipchain.chain.plan import Command, Plan
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Command, Plan, Result
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 from tipchain.report.status_log import ResultsLog, as_comment, status_record

@@ -15,12 +15,11 @@ from itertools import product
 from pathlib import PurePosixPath
 from typing import Any
 
-from tipchain.chain.fixes import FIXES, LintFinding
+from tipchain.chain.build import ChainSpec
 from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Options, default_timeout
 from tipchain.chain.slots import Slots
-from tipchain.chain.spec import ChainSpec
-from tipchain.chain.suites import ArgumentItem, Choice, Condition, InferRule, Suite
+from tipchain.chain.suites import FIXES, ArgumentItem, Choice, Condition, InferRule, LintFinding, Suite
 
 # Fill in a profile's templates and argument lists: facts in, words out.
 

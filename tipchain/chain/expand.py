@@ -7,10 +7,10 @@ import posixpath
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 
+from tipchain.chain.build import AMP, ChainSpec, InferModel, Leg, TrainerSpec
 from tipchain.chain.emitter import VISIBLE, Facts, Inferring, Source
 from tipchain.chain.params import NOTHING, Words, flag
 from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find, Options, Plan
-from tipchain.chain.spec import AMP, ChainSpec, InferModel, Leg, TrainerSpec
 from tipchain.chain.suites import Step
 from tipchain.devices import parse_device
 from tipchain.stage_table import INFO, SCRIPTS

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tipchain.chain.fixes import FIXES
 from tipchain.chain.suites import (
+    FIXES,
     OPERATIONS,
     ArgumentItem,
     Before,

@@ -222,7 +222,7 @@ _PERCENT = NoiseRule(kind=FigureKind.SPEED, relative=0.1, absolute=10.0, plain_r
 
 
 def kind_of(name: str) -> NoiseRule:
-    """Return the rule for a number: ``seconds`` of an item or command, or a figure's name (`tipchain.chain.figures`)."""
+    """Return the rule for a number: ``seconds`` of an item or command, or a figure's name (`tipchain.chain.execute`)."""
     name = name.partition("[")[0]  # a unit stands in brackets
     if name in ("seconds", "total_s"):
         return _SECONDS

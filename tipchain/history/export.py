@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import sqlalchemy as sa
 
-from tipchain.chain.result import number_json
+from tipchain.chain.plan import number_json
 from tipchain.history.compare import Changes, Comparison
 from tipchain.history.entries import CauseRun, CommandRun, Entry, ItemRun
 from tipchain.history.schema import (

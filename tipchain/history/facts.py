@@ -62,7 +62,7 @@ class EntryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFacts:
-    """One command of a chain; see `tipchain.chain.result.Result`."""
+    """One command of a chain; see `tipchain.chain.plan.Result`."""
 
     id: str
     step: str

@@ -13,8 +13,8 @@ from typing import Any
 
 from tipchain.chain.artifacts import snapshot
 from tipchain.chain.execute import killed_by, signal_within
+from tipchain.chain.plan import parse_result
 from tipchain.chain.process import last_lines
-from tipchain.chain.result import parse_result
 from tipchain.foreign_text import clean
 from tipchain.json_text import read_json
 from tipchain.nightly.executor import Ended, Work

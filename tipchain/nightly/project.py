@@ -162,7 +162,7 @@ class DiskProject:
         return ""
 
     def _read(self, file: str, suite: str) -> _ReadParams:
-        from tipchain.chain.detect import checkout, detect_suite
+        from tipchain.chain.load import checkout, detect_suite
         from tipchain.chain.params import parse_params, read_text
         from tipchain.chain.profiles import get_suite
 

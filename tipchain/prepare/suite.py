@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tipchain.chain.detect import checkout as checkout_of
+from tipchain.chain.load import checkout as checkout_of
 from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending
 from tipchain.language import say

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Result
 from tipchain.outcome import BAD, Outcome
 from tipchain.report.model import RunReport
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tipchain.chain.coverage import Coverage
-from tipchain.chain.fixes import SEVERITIES
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.lint import Found, Linted
+from tipchain.chain.suites import SEVERITIES
 from tipchain.foreign_text import clean
 from tipchain.language import aligned, columns, in_rows, padded, say
 from tipchain.modes import Mode

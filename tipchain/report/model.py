@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tipchain.chain.result import Result, number_json, parse_result, result_json
+from tipchain.chain.plan import Result, number_json, parse_result, result_json
 from tipchain.errors import RecordError
 from tipchain.explain.findings import diagnosis_json, read_diagnosis
 from tipchain.json_text import parse_json

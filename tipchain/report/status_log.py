@@ -11,8 +11,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tipchain import __version__
-from tipchain.chain.plan import Command, Plan
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Command, Plan, Result
 from tipchain.foreign_text import clean
 from tipchain.outcome import Outcome
 

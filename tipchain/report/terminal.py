@@ -15,7 +15,7 @@ from tipchain.language import aligned, in_rows, padded, say
 from tipchain.outcome import ExitCode, Outcome
 
 if TYPE_CHECKING:
-    from tipchain.chain.result import Result
+    from tipchain.chain.plan import Result
     from tipchain.report.model import RunReport
 
 COLORS = {Outcome.PASS: "32", Outcome.FAIL: "31", Outcome.ERROR: "35", Outcome.SKIP: "33"}

@@ -10,7 +10,7 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Result
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.foreign_text import clean
 from tipchain.language import columns, cut, padded, say, wrapped

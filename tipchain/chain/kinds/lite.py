@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from tipchain.chain.kinds.base import Chain, Request
-from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
 from tipchain.chain.params import check_folder_name, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.slots import legacy_slots

@@ -11,12 +11,11 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from tipchain.chain.fixes import ALL, NONE
-from tipchain.chain.kinds.base import Chain, Request, model_name
-from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, model_name, read_lines
 from tipchain.chain.params import NOTHING, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.slots import Slots
+from tipchain.chain.suites import ALL, NONE
 
 MODULES = ("paddle_serving_client", "paddle_serving_server")
 _HEAD = "model_name:model_name python:python"

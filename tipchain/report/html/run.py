@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Result
 from tipchain.outcome import BAD, ExitCode, Outcome, worst
 from tipchain.report.html.causes import causes, short_cause
 from tipchain.report.html.page import Markup, asset, element, many, markup, number, page, path, prose, table
