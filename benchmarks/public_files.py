@@ -27,10 +27,7 @@ from tipchain.chain.load import checkout, detect_suite  # noqa: E402
 from tipchain.chain.params import parse_params, read_text, split_lines  # noqa: E402
 from tipchain.chain.plan import Command, Options, Plan  # noqa: E402
 from tipchain.chain.slots import read_slots  # noqa: E402
-from tipchain.chain.suites import (
-    ALL,  # noqa: E402
-    Suite,  # noqa: E402
-)
+from tipchain.chain.suites import ALL, Suite  # noqa: E402
 from tipchain.errors import ParamsError  # noqa: E402
 from tipchain.modes import CHAIN_MODES, Mode  # noqa: E402
 

@@ -12,9 +12,6 @@ from tipchain.chain.suites import ALL, NONE, LintFinding, Suite, TrainerRule
 from tipchain.errors import ParamsError, did_you_mean
 from tipchain.modes import CHAIN_MODES, Mode
 
-# What a parameter file asks for in one mode, with no string left to split.
-
-
 AMP = ("amp", "fp16", "bf16")
 
 
@@ -144,12 +141,6 @@ class ChainSpec:
         return not self.fixes
 
 
-# From slots to a ChainSpec: devices, precisions, trainers, models, the inference product.
-
-
-# Entries of a gpu list: devices and hosts, as they are meant and as the original drivers take them.
-
-
 HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.:-]*[A-Za-z0-9])?"
 LONGEST_WITHOUT_HOSTS = 15
 
@@ -207,9 +198,6 @@ def original_leg(text: str, use_gpu: Words, suite: Suite) -> Leg:
         at_once=at_once,
         remembered=remembered,
     )
-
-
-# Read slots: what all parts share, from findings to lists of ``mode=value``.
 
 
 BOOLEANS = ("True", "False")
@@ -380,9 +368,6 @@ class SlotReader:
         return flag(self.slots[role], value, fixes=self.fixes)
 
 
-# Read slots: models of the modes without training, and the inference product.
-
-
 OTHER_DEVICES = ("npu", "xpu", "mlu", "gcu", "ipu")
 
 
@@ -512,9 +497,6 @@ class InferenceReader(SlotReader):
         if infer.data_else and self.on("inference-flags") and (chosen is None or chosen.absent):
             chosen = self.slots.get(infer.data_else)
         return () if chosen is None else flag(image, chosen.value, fixes=self.fixes)
-
-
-# Read slots: devices, precisions and trainers.
 
 
 AUTOCASTS = (*AMP, "fp32", "null", "False")

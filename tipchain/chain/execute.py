@@ -267,12 +267,6 @@ class _MeanAfterFirst:
         return self.total / (self.count - 1) if self.count > 1 else self.first
 
 
-# One command of a plan: run it, read its logs and its workers', judge how it ended.
-
-
-# Reading the lines of a log of any size and encoding, in bounded memory.
-
-
 CHUNK = 1 << 18
 LONGEST = 4096
 """Bytes of a line that are looked at: what a framework prints in one line is shorter."""
@@ -362,9 +356,6 @@ def _tail(path: Path) -> bytes:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - TAIL_BYTES))
         return file.read()
-
-
-# One command of a plan: run it, judge how it ended.
 
 
 AFTER_VERDICT = (" ", *(one.value for one in Outcome))

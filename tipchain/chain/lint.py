@@ -48,9 +48,6 @@ from tipchain.chain.suites import SEVERITIES, ArgumentItem, LintFinding, Suite
 from tipchain.errors import ParamsError
 from tipchain.modes import CHAIN_MODES, Mode
 
-# What each line of a parameter file means and what becomes of it, in words.
-
-
 Plans = Mapping[Mode, Plan]
 STEPS = {"train": "training", "eval": "evaluation", "export": "export", "infer": "inference"}
 LISTS = {"gpu_list", "trainer", "infer_model", "infer_export", "infer_quant"}
@@ -270,12 +267,6 @@ def _meaning_words(text: str, slot: Slot) -> tuple[str, ...]:
         return (text,)
 
 
-# Look at parameter files without running anything: what is wrong, what is useless, what is missing.
-
-
-# Programs and configuration files that a file names and its checkout does not have.
-
-
 PATHS_CODE = "paths"
 _CONFIG = re.compile(r"(-c|--config|--config[_-]file|--config[_-]path|--cfg|--slim_config)(=(?P<value>.*))?")
 _SCRIPT = re.compile(r"[^\s=]+\.(py|sh)")
@@ -368,9 +359,6 @@ def _paths(words: Words) -> Iterator[str]:
         value = match["value"] if match["value"] is not None else "".join(words[index + 1 : index + 2])
         if value and not value.startswith("-") and not re.search(r"[*?{}=]|://", value):
             yield value
-
-
-# Values that do nothing: settings that no command of any mode gets, entries that nothing reads.
 
 
 USELESS_CODE = "useless"

@@ -29,9 +29,6 @@ from tipchain.devices import Device, parse_device
 from tipchain.errors import ParamsError, UsageError, did_you_mean
 from tipchain.modes import Mode
 
-# Which suite a parameter file is of: by its layout, its keys, and the folders of the checkout that it lies in.
-
-
 FOLDER_WEIGHT = 4
 # So many marks are no chance: a file that bears them is that suite's, though it fits another's layout.
 SURE = 2
@@ -136,9 +133,6 @@ def marks_in_checkout(suite: Suite, root: Path | None) -> tuple[str, ...]:
     return tuple(f"the folder {folder}" for folder in folders if root is not None and (root / folder).is_dir())
 
 
-# From the name of a parameter file, with lines changed from the command line, to its plan.
-
-
 # Lines of a parameter file changed from the command line: ``--set KEY=VALUE`` and ``--device``.
 #
 # The text is changed before anything is read of it, so that a plan, a legacy plan and a run of a changed file are those
@@ -232,9 +226,6 @@ def changed_text(text: str, changes: Sequence[Change]) -> tuple[str, tuple[str, 
             shown = re.sub(r"\s+", " ", old.strip())
             notes.append(f"{reason}: line {number}, {key.strip()}, is {value!r} instead of {shown!r}")
     return "\n".join(lines) + "\n", tuple(notes)
-
-
-# From the name of a parameter file to its plan.
 
 
 def load_plan(

@@ -14,9 +14,6 @@ from tipchain.errors import UsageError, did_you_mean
 from tipchain.modes import DataFolders, Mode
 from tipchain.outcome import Outcome
 
-# Commands and plans: what a chain would run, in order; and which of a plan's commands to run.
-
-
 # Commands and plans: what a chain would run, in order.
 #
 # In the default mode everything of a run stands below ``<out>/runs/<run>``, so no run overwrites another's files;
@@ -289,9 +286,6 @@ def with_notes(plan: Plan, *notes: str) -> Plan:
     return replace(plan, notes=(*plan.notes, *notes))
 
 
-# Which of a plan's commands to run: ``--only`` and ``--skip``.
-
-
 STEPS = ("align", "train", "eval", "export", "infer", "other")
 SHOWN_IDS = 12
 
@@ -376,9 +370,6 @@ def _without(command: Command, dropped: frozenset[str]) -> Command:
         return command
     left = tuple(need for need in command.needs if need not in dropped)
     return replace(command, needs=left, skip=command.skip or f"{', '.join(lost)} is left out (--skip)")
-
-
-# How commands ended; as JSON values, and back.
 
 
 # How commands ended.

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from tipchain.yaml_lines import LinedYaml, Reader
 
 
-# Which variables a profile's templates and conditions may name, by the place where they stand.
-
-
 ALWAYS = frozenset(("root", "model", "mode", "base", "epoch", "batch", "config"))
 LEG = frozenset(("trainer", "kind", "gpus", "autocast", "nodes", "nodes_n", "launched", "multi_host", "train"))
 MADE = frozenset(("save_name", "save", "inference_dir", "name"))

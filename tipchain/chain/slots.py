@@ -320,9 +320,6 @@ def alignment_params(file: ParamFile) -> AlignmentParams | None:
     return None if case.absent else AlignmentParams(case=case.value, steps=tuple(dict.fromkeys(steps.values)))
 
 
-# What the lines of a parameter file are for, in plain words, by the role that a layout gives them.
-
-
 ROLES: Mapping[str, str] = {
     "model_name": "the model's name, which names the output folder",
     "python": "the interpreter",

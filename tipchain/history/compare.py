@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 
-from tipchain.commits import DIRTY, Commits, commits_between, commits_of_file
 from tipchain.history.entries import (
     CauseRun,
     CommandRun,
@@ -38,6 +37,7 @@ from tipchain.history.schema import (
     texts,
     verdicts,
 )
+from tipchain.nightly.origin import DIRTY, Commits, commits_between, commits_of_file
 from tipchain.outcome import BAD, Outcome
 
 if TYPE_CHECKING:
@@ -173,9 +173,6 @@ def _best_step(values: Sequence[float]) -> float:
         return sum(abs(value - middle) for value in part)
 
     return min(off(values[:at]) + off(values[at:]) for at in range(1, len(values)))
-
-
-# Numbers of the history by kind, and how far each may move before it is told.
 
 
 class FigureKind(Enum):

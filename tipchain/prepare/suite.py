@@ -20,9 +20,6 @@ from tipchain.outcome import ExitCode
 from tipchain.prepare.removals import Removals, find_removals
 from tipchain.prepare.running import LOGS, REFUSED, SCRIPT, Interpreter, find_interpreter, find_troubles, run_script
 
-# The data and weights that a plan's commands name and nothing in the plan makes.
-
-
 INPUT = re.compile(r"data|imag|img|video|input|file|label|anno|list|weight|pretrain|model", re.IGNORECASE)
 MODEL = re.compile(r"weight|pretrain|model", re.IGNORECASE)
 OUTPUT = re.compile(r"save|output|out_|result|log|export", re.IGNORECASE)

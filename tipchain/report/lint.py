@@ -9,10 +9,9 @@ from tipchain.chain.coverage import Coverage
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.lint import Found, Linted
 from tipchain.chain.suites import SEVERITIES
-from tipchain.foreign_text import clean
-from tipchain.language import aligned, columns, in_rows, padded, say
+from tipchain.language import aligned, clean, columns, in_rows, padded, say
 from tipchain.modes import Mode
-from tipchain.report.github import workflow_command
+from tipchain.report.ci import workflow_command
 
 COLORS: Mapping[str, str] = {"error": "31", "warning": "33", "info": "36"}
 WORKFLOW: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "notice"}

@@ -22,8 +22,6 @@ from tipchain.chain.suites import ALL, LintFinding, SlotRule
 from tipchain.errors import ParamsError, UsageError
 from tipchain.modes import Mode
 
-# The lines of a file of another kind than ``train_infer_python``: layouts by suite, and which of them a file has.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
@@ -109,9 +107,6 @@ def read_lines(request: Request, layout: Layout) -> Slots:
     return read_slots(request.file, layout)
 
 
-# What the kinds of chains share: what is asked for, commands with ids, logs and folders, and how lint reads a file.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What a plan is asked for.
@@ -140,7 +135,7 @@ class Request:
 
 
 class Planner(Protocol):
-    """The module of a kind; ``look(request, slots, plan)`` is optional."""
+    """What plans a kind; ``look(request, slots, plan)`` is optional."""
 
     LAYOUTS: Sequence[Layout]
     MEANINGS: Mapping[str, str]
@@ -148,9 +143,10 @@ class Planner(Protocol):
 
 
 def planner(kind: Kind) -> Planner:
-    """Return the module of a kind."""
-    module: Planner = import_module(kind.module)
-    return module
+    """Return what plans a kind: its module, or what is called as it is in a module of several kinds."""
+    module = import_module(kind.module)
+    found: Planner = getattr(module, kind.name, module)
+    return found
 
 
 class Chain:
