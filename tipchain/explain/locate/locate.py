@@ -119,7 +119,7 @@ class Locator:
         backward: whether gradients are compared too.
         training: the mode both are run in; None: each layer in its own.
         pace: how long it may take.
-        equal_nan: whether NaN at the same positions of both models' outputs is no fault.
+        equal_nan: whether NaN at the same positions of both models' outputs, or gradients, is no fault.
     """
 
     sides: tuple[LiveSide, LiveSide]

@@ -25,8 +25,6 @@ from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, TensorFile, details, scaled, tensor_paths
 
-# Several processes: training with ``paddle.DataParallel`` held against one process with the same global batch.
-
 
 def record(bench: Bench) -> Recording:
     """Losses, rates, parameters and buffers of n steps; the port's from several processes, the reference's from one."""
