@@ -20,7 +20,7 @@ from tipchain.errors import MissingFrameworkError, WeightsError
 from tipchain.frameworks.base import Array, Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer
 from tipchain.frameworks.randomness import Draws, switched_off
-from tipchain.imports import kept_import
+from tipchain.machine import kept_import
 from tipchain.numbers.compare import PIECE
 from tipchain.weights.layouts import only_in_torch
 from tipchain.weights.torch_files import read_torch_state
