@@ -18,7 +18,7 @@ from tipchain.errors import MissingFrameworkError
 from tipchain.frameworks.base import Array, Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
-from tipchain.imports import kept_import
+from tipchain.machine import kept_import
 from tipchain.paddle_loading import load_batches
 from tipchain.weights.layouts import TensorSlot, assemble, divide, stack
 from tipchain.weights.paddle_files import view_of
@@ -297,19 +297,10 @@ def momentum(trainer: Any) -> float:  # noqa: ARG001  (the signature of both fra
 # The Paddle side.
 
 
-TYPED = (
-    "cast",
-    "cast_",
-    "full",
-    "full_",
-    "full_like",
-    "arange",
-    "linspace",
-    "logspace",
-    "eye",
-    "empty",
-    "empty_like",
-    "sum",
+TYPED = tuple(
+    """
+        cast cast_ full full_ full_like arange linspace logspace eye empty empty_like sum
+    """.split()
 )
 """Operators that are told the precision of their result."""
 

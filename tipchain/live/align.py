@@ -44,7 +44,7 @@ from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, train_both
-from tipchain.memory import collect
+from tipchain.machine import collect
 from tipchain.numbers.rounding import SAME_SINGLE
 from tipchain.outcome import Outcome
 from tipchain.progress import LATE, OutOfTime, Pace, Progress
@@ -52,19 +52,10 @@ from tipchain.runs import commit
 from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Callable[..., Any]
-STAGES = (
-    "data",
-    "train_data",
-    "preflight",
-    "forward",
-    "metric",
-    "predict",
-    "loss",
-    "backward",
-    "optimizer",
-    "schedule",
-    "train",
-    "step",
+STAGES = tuple(
+    """
+        data train_data preflight forward metric predict loss backward optimizer schedule train step
+    """.split()
 )
 """The stages in the order in which a report has them."""
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"

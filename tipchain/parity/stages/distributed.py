@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.cores import core_count
 from tipchain.errors import RecordError, UsageError
+from tipchain.machine import core_count
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
