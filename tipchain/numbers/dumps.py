@@ -316,9 +316,6 @@ def _length(n: int) -> bytes:
     return b"J" + struct.pack("<i", n) if n < 2**31 else b"\x8a\x08" + struct.pack("<q", n)
 
 
-# Dumps: named arrays in reprod_log's file format, with the facts about their making beside them.
-
-
 PLAIN_KEY = "array"
 """The key under which the array of a plain ``.npy`` file stands."""
 
@@ -378,12 +375,12 @@ def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, np
     An empty dict inside stands as an empty array, so that it cannot go unseen: no comparison passes one.
     """
     for key, value in tree.items():
-        if isinstance(value, Mapping) and not value:
-            yield f"{prefix}{key}/", np.empty(0)
-        elif isinstance(value, Mapping):
+        if isinstance(value, np.ndarray) or not isinstance(value, Mapping):
+            yield f"{prefix}{key}", np.asarray(value)
+        elif value:
             yield from flatten(value, f"{prefix}{key}/")
         else:
-            yield f"{prefix}{key}", np.asarray(value)
+            yield f"{prefix}{key}/", np.empty(0)
 
 
 def _load_meta(path: Path) -> Mapping[str, object]:
