@@ -13,19 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError
-from tipchain.explain.causes.metric_probes import (
+from tipchain.explain.causes.metric_ways import (
+    UNITS,
     Batch,
     MetricMeter,
     Probe,
     Values,
+    Way,
+    differences,
     given_probe,
     join,
     kinds_of,
     make_probes,
     square,
+    ways,
     with_ignored,
 )
-from tipchain.explain.causes.metric_ways import UNITS, Way, differences, ways
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
