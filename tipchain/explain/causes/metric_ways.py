@@ -93,7 +93,7 @@ class Way:
         if any(one is None for one in found):
             return None
         share = float(np.mean([one for one in found if one is not None]))
-        return {"": share, "percent": 100 * share, "error": 1 - share, "percent error": 100 * (1 - share)}[self.unit]
+        return float(in_unit(share, self.unit))
 
     def _share(self, outputs: Array, labels: Array) -> float | None:
         if self.metric in _REGRESSION:
@@ -130,6 +130,11 @@ class Way:
             hits = ranks < self.k
             return _over_classes(hits, labels, self.average, count) if self.average else float(hits.mean())
         return _confusion(self.metric, self.average, outputs.argmax(axis=1), labels, count)
+
+
+def in_unit(share: Any, unit: str) -> Any:
+    """Return a share, or shares, in one of `UNITS`."""
+    return {"": share, "percent": 100 * share, "error": 1 - share, "percent error": 100 * (1 - share)}[unit]
 
 
 def _join(batches: Batches) -> tuple[Array, Array]:

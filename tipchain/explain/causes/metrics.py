@@ -22,6 +22,7 @@ from tipchain.explain.causes.metric_ways import (
     Way,
     differences,
     given_probe,
+    in_unit,
     join,
     kinds_of,
     make_probes,
@@ -153,10 +154,7 @@ def _table(case: MetricPair) -> list[tuple[Way, Array]]:
         for unit in UNITS:
             if unit and way.metric in ("mse", "rmse", "mae"):
                 continue
-            shares = {"": values, "percent": 100 * values, "error": 1 - values, "percent error": 100 * (1 - values)}[
-                unit
-            ]
-            table.append((replace(way, unit=unit), shares))
+            table.append((replace(way, unit=unit), in_unit(values, unit)))
     return table
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tipchain.errors import InputError, RecordError, did_you_mean
+from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.numbers.pickle_stream import map_file
 from tipchain.numbers.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
@@ -130,6 +131,20 @@ def scaled(rule: Tolerance, scale: float, values: Any, extra: float = 0.0) -> To
     whole = np.asarray(values).dtype.kind in "biu" and not rule.reason
     bound = 0.0 if whole else (rule.rtol or 0.0) * scale + (rule.atol or 0.0) + extra
     return Tolerance(method="max", threshold=bound, equal_nan=rule.equal_nan, reason=rule.reason)
+
+
+def tensor_bound(group: str, rule: Tolerance, scale: float, values: Any) -> Tolerance:
+    """Return what a tensor may differ by: a gradient a share of ``scale``, a buffer of its own largest value.
+
+    A parameter is allowed a share of ``scale``, the largest RMS update, and the rounding of its own value, four times
+    float32's epsilon.
+    """
+    if group == "gradient" or rule.threshold is not None:
+        return scaled(rule, scale, values)
+    size = largest(values)
+    if group == "parameter":
+        return scaled(rule, scale, values, extra=4 * float(np.finfo(np.float32).eps) * size)
+    return scaled(rule, size, values)
 
 
 def details(record: Record) -> Mapping[str, Any]:
