@@ -454,9 +454,10 @@ def codes_in_code() -> set[str]:
     from tipchain.explain.causes import loss_hypotheses, metrics, optimizers, schedules
     from tipchain.explain.preflight import kinds
 
-    found = {code for module in (loss_hypotheses, metrics, optimizers, schedules) for code in module.CODES.values()}
+    found = {code for module in (loss_hypotheses, metrics, optimizers) for code in module.CODES.values()}
+    found |= {one.code for one in schedules.KNOBS.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
-    for path in (ROOT / "tipchain" / "parity").rglob("*.py"):
+    for path in (path for room in ("explain", "parity") for path in (ROOT / "tipchain" / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 found |= {

@@ -159,20 +159,28 @@ CODES: Mapping[str, str] = {
     "lr": "learning-rate",
     "decay": "weight-decay",
     "form": "weight-decay-form",
+    "momentum": "momentum",
+    "dampening": "dampening",
     "first": "momentum-start",
+    "nesterov": "nesterov",
     "rate_inside": "rate-inside-momentum",
+    "beta1": "beta1",
+    "beta2": "beta2",
+    "epsilon": "epsilon",
     "place": "epsilon-placement",
     "correction": "bias-correction",
+    "amsgrad": "amsgrad",
+    "centered": "centered",
     "initial": "initial-accumulator",
     "rate_decay": "learning-rate-decay",
     "kept": "accumulated-gradients",
     "scale": "gradient-scale",
+    "maximize": "maximize",
     "clip": "gradient-clipping",
     "limit": "gradient-clipping",
     "frozen": "frozen-parameters",
     "algorithm": "optimizer-type",
 }
-"""What a knob's code is, where that is not its name."""
 PLACES = {
     "outside": "outside the root (sqrt(v) + eps)",
     "inside": "inside the root (sqrt(v + eps))",
@@ -432,7 +440,7 @@ def _diagnosis(
         for name in names
     )
     return Diagnosis(
-        code=CODES.get(told.knob, told.knob),
+        code=CODES[told.knob],
         port_path=OPTIMIZER,
         message=f"{message_of(told.knob, told.expected, told.actual, told.form)}{where}",
         evidence=f"{evidence}; updates are apart by up to {effect:.2g} of their size",
