@@ -353,7 +353,7 @@ class _Work:
         """Return which models were compared, when, and at which commit of the folder that this runs in."""
         classes = (type(one) for one in self.models)
         names = [f"{one.__module__}.{one.__qualname__}" for one in classes]
-        when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), commit(Path.cwd())
+        when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), _commit(Path.cwd())
         return dict(zip(("reference", "port", "date", "commit"), (*names, when, at), strict=True))
 
     def _staged(self, cause: Diagnosis) -> Diagnosis:
@@ -701,6 +701,9 @@ def _without_double(located: Located) -> str:
 def tell_call(call: Call) -> str:
     """Return what a report calls a layer."""
     return f"{call.path or 'the model itself'} ({call.type})"
+
+
+_commit = cache(commit)  # as it was when first asked, which is nearer to the code that is loaded than what is there now
 
 
 @cache

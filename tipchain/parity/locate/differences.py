@@ -93,6 +93,9 @@ def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     if not arrays[0].size:
         return
     arrays = tuple(_parts(one) for one in arrays)
+    if all(one.size <= BLOCK and one.dtype == np.float64 and one.flags.c_contiguous for one in arrays):
+        yield tuple(one.reshape(-1) for one in arrays)
+        return
     buffered = np.nditer(
         arrays,
         flags=["external_loop", "buffered"],
