@@ -27,8 +27,8 @@ from pathlib import Path
 from timing import Usage, describe_machine, in_turns, middle, plain_environment, run_program, tipchain_command
 
 from tipchain.modes import Mode
+from tipchain.numbers.dumps import save_record
 from tipchain.parity.case import load_case
-from tipchain.parity.dumps import save_record
 from tipchain.parity.fake_inputs import make_inputs
 from tipchain.parity.weights import data_roots, prepare_weights
 

@@ -46,7 +46,7 @@ def use_tool(tool: str, reference: str, port: str, log: str):
     if tool == "read":
         import numpy as np
 
-        from tipchain.parity.dumps import load_record
+        from tipchain.numbers.dumps import load_record
 
         def read() -> None:
             for path in (reference, port):
@@ -55,10 +55,10 @@ def use_tool(tool: str, reference: str, port: str, log: str):
 
         return read
     if tool == "tipchain":
-        from tipchain.parity.difflog import write_diff_log
-        from tipchain.parity.dumps import load_record
-        from tipchain.parity.judge import compare as judge_all
-        from tipchain.parity.tolerance import Tolerance
+        from tipchain.numbers.diff_log import write_diff_log
+        from tipchain.numbers.dumps import load_record
+        from tipchain.numbers.tolerance import Tolerance
+        from tipchain.numbers.verdicts import compare as judge_all
 
         def diff() -> None:
             tolerance = Tolerance(threshold=1e-6)

@@ -31,7 +31,7 @@ from timing import describe_machine, in_turns, middle, plain_environment, run_pr
 
 from tipchain.history.places import place_of
 from tipchain.history.store import History
-from tipchain.parity.dumps import save_record
+from tipchain.numbers.dumps import save_record
 
 POINTS: Mapping[str, tuple[int, ...]] = {
     "diff": (1, 8, 64, 512, 2048, 8192),
@@ -43,7 +43,7 @@ LIMITS = {"diff": "reading both dumps", "nights": "the bare program", "history":
 ARRAYS, VERDICTS = 100, 200
 READ = """
 import sys, numpy as np
-from tipchain.parity.dumps import load_record
+from tipchain.numbers.dumps import load_record
 for path in sys.argv[1:]:
     for array in load_record(path).arrays.values():
         np.max(array)

@@ -33,10 +33,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import tipchain  # noqa: E402
-from tipchain.parity.frameworks.randomness import Draws  # noqa: E402
-from tipchain.parity.locate.runs import as_float, bind, read_inputs, run_model  # noqa: E402
-from tipchain.parity.locate.sides import PaddleSide, TorchSide  # noqa: E402
-from tipchain.parity.locate.store import Store  # noqa: E402
+from tipchain.explain.locate.runs import as_float, bind, read_inputs, run_model  # noqa: E402
+from tipchain.explain.locate.sides import PaddleSide, TorchSide  # noqa: E402
+from tipchain.explain.locate.store import Store  # noqa: E402
+from tipchain.frameworks.randomness import Draws  # noqa: E402
 
 THRESHOLD = 1e-6
 """reprod_log's default, for the mean absolute difference."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from tiny_project import TinyProject
 
 from tipchain.modes import Mode
+from tipchain.numbers.dumps import Record, load_record
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, load_case
-from tipchain.parity.dumps import Record, load_record
 from tipchain.parity.preparation import prepare
 from tipchain.parity.stages import Bench, judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Judged, Rules
@@ -51,7 +51,7 @@ def open_both_sides(project: TinyProject, stages: tuple[str, ...]) -> BothSides:
     import torch  # noqa: F401
 
     from tipchain.devices import parse_device
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     case, mode = load_case(project.case), Mode.LITE_TRAIN_LITE_INFER
     folder = project.root / "in_process"

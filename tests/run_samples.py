@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tipchain.chain.plan import Command
 from tipchain.chain.result import Result
+from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.numbers.compare import TensorDiff
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
-from tipchain.parity.compare import TensorDiff
-from tipchain.parity.findings import Diagnosis, SourceLine
-from tipchain.parity.judge import Verdict
 from tipchain.report.model import RunReport
 
 NASTY = """</pre><script>alert("1")</script>&'`\x1b[31m\x00"""

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tipchain.parity.dumps import Record
+from tipchain.numbers.dumps import Record
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules
 
@@ -76,6 +76,6 @@ def load_both():
     for name in ("torch", "paddle"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"needs {name}")
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     return load_framework("torch"), load_framework("paddle")

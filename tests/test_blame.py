@@ -15,9 +15,9 @@ import tipchain.blame
 import tipchain.cli
 from tipchain.blame import UsersError, blame, is_users, message_of, one_line, serving, side_of, tell, users_fault
 from tipchain.errors import did_you_mean
+from tipchain.frameworks.builders import check_batch, checking
 from tipchain.guard import guarded
 from tipchain.outcome import ExitCode
-from tipchain.parity.builders import check_batch, checking
 
 
 @pytest.mark.parametrize(

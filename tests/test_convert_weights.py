@@ -26,7 +26,7 @@ def sides():
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"needs {name}")
     sys.path.insert(0, str(ROOT))
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     torch, paddle = load_framework("torch").torch, load_framework("paddle").paddle
     from tests.cases.tiny import tiny_paddle, tiny_torch
@@ -48,7 +48,7 @@ def models(sides):
 
 
 def test_square_linear_is_transposed_by_type(models):
-    from tipchain.conversion.convert import convert_state
+    from tipchain.weights.convert import convert_state
 
     reference, port = models
     state = reference.state_dict()
@@ -61,8 +61,8 @@ def test_square_linear_is_transposed_by_type(models):
 
 
 def test_written_file_makes_the_port_compute_the_same(sides, models, tmp_path):
-    from tipchain.conversion.convert import convert_file
-    from tipchain.paddle_weights import load_paddle_weights
+    from tipchain.weights.convert import convert_file
+    from tipchain.weights.paddle_files import load_paddle_weights
 
     torch, paddle, _, tiny_paddle = sides
     reference, port = models
@@ -77,7 +77,7 @@ def test_written_file_makes_the_port_compute_the_same(sides, models, tmp_path):
 
 
 def test_all_misfits_are_listed(models):
-    from tipchain.conversion.convert import convert_state
+    from tipchain.weights.convert import convert_state
 
     reference, port = models
     state = reference.state_dict()
@@ -99,7 +99,7 @@ def test_all_misfits_are_listed(models):
 
 
 def test_keys_that_the_port_lacks_are_named(sides, models):
-    from tipchain.conversion.convert import convert_state
+    from tipchain.weights.convert import convert_state
 
     _, paddle, _, _ = sides
     reference, port = models
@@ -110,8 +110,8 @@ def test_keys_that_the_port_lacks_are_named(sides, models):
 
 
 def test_names_rename_layers_and_tensors(sides, models):
-    from tipchain.conversion.convert import convert_state
-    from tipchain.conversion.paddle_side import torch_view
+    from tipchain.weights.convert import convert_state
+    from tipchain.weights.paddle_side import torch_view
 
     reference, port = models
     port.fc, port.body = port.head, port.features
@@ -125,9 +125,9 @@ def test_names_rename_layers_and_tensors(sides, models):
 
 
 def test_torch_view_gives_torch_layout(models):
-    from tipchain.conversion.convert import convert_state
-    from tipchain.conversion.layouts import assemble
-    from tipchain.conversion.paddle_side import torch_view
+    from tipchain.weights.convert import convert_state
+    from tipchain.weights.layouts import assemble
+    from tipchain.weights.paddle_side import torch_view
 
     reference, port = models
     state = reference.state_dict()
@@ -142,8 +142,8 @@ def test_torch_view_gives_torch_layout(models):
 
 
 def test_paddle_layers_of_unknown_types_are_refused(sides):
-    from tipchain.conversion.convert import convert_state
-    from tipchain.conversion.paddle_side import torch_view
+    from tipchain.weights.convert import convert_state
+    from tipchain.weights.paddle_side import torch_view
 
     torch, paddle, _, _ = sides
     port = paddle.nn.LayerDict({"part": paddle.nn.SpectralNorm([2, 3])})
@@ -187,7 +187,7 @@ def test_subclasses_and_own_parameters(sides):
     ],
 )
 def test_other_layers_go_straight(sides, torch_type, paddle_type, args):
-    from tipchain.conversion.convert import convert_state
+    from tipchain.weights.convert import convert_state
 
     torch, paddle, _, _ = sides
     reference = getattr(torch.nn, torch_type)(*args)
@@ -210,8 +210,8 @@ class Bomb:
 def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_path):
     import pickle
 
-    from tipchain.conversion.convert import convert_file
-    from tipchain.paddle_weights import load_paddle_weights
+    from tipchain.weights.convert import convert_file
+    from tipchain.weights.paddle_files import load_paddle_weights
 
     torch, *_ = sides
     reference, port = models
@@ -225,7 +225,7 @@ def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_
 
 
 def test_truncated_paddle_file(sides, models, tmp_path):
-    from tipchain.paddle_weights import load_paddle_weights, save_paddle_file
+    from tipchain.weights.paddle_files import load_paddle_weights, save_paddle_file
 
     _, port = models
     path = tmp_path / "a.pdparams"
@@ -236,7 +236,7 @@ def test_truncated_paddle_file(sides, models, tmp_path):
 
 
 def test_full_disk_leaves_the_old_file(sides, models, tmp_path, monkeypatch):
-    from tipchain.conversion.convert import convert_file
+    from tipchain.weights.convert import convert_file
 
     torch, paddle, *_ = sides
     reference, port = models
@@ -408,8 +408,8 @@ def test_command_refuses_exchanged_files(tmp_path, capsys):
     ],
 )
 def test_names_that_are_no_names(tmp_path, text, message):
-    from tipchain.conversion.given_names import read_names
     from tipchain.errors import InputError
+    from tipchain.weights.given_names import read_names
 
     (tmp_path / "names.yaml").write_text(text)
     with pytest.raises(InputError) as caught:

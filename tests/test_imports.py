@@ -76,7 +76,7 @@ later = [[] for _ in range(1000)]
 def test_processes_of_our_own_import_frameworks_so():
     program = """
 import gc
-from tipchain.parity.frameworks import load_framework
+from tipchain.frameworks import load_framework
 load_framework("paddle")
 print(gc.get_freeze_count() > 100_000)
 """

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tipchain.errors import WeightsError
-from tipchain.paddle_weights import read_paddle_file
-from tipchain.torch_weights import read_torch_state
+from tipchain.weights.paddle_files import read_paddle_file
+from tipchain.weights.torch_files import read_torch_state
 
 torch = pytest.importorskip("torch")
 TORCH_DTYPES = (

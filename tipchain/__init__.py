@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tipchain.live.align import align
     from tipchain.live.report import AlignmentReport
     from tipchain.live.sources import copy_weights
-    from tipchain.parity.dumps import load_record, save_record
-    from tipchain.parity.judge import compare
-    from tipchain.parity.tolerance import Tolerance
+    from tipchain.numbers.dumps import load_record, save_record
+    from tipchain.numbers.tolerance import Tolerance
+    from tipchain.numbers.verdicts import compare
 
 __version__ = "1.0.0"
 OLD_SPELLINGS_END = "2.0"
@@ -34,10 +34,10 @@ _HOMES = {
     "AlignmentReport": "tipchain.live.report",
     "align": "tipchain.live.align",
     "copy_weights": "tipchain.live.sources",
-    "Tolerance": "tipchain.parity.tolerance",
-    "compare": "tipchain.parity.judge",
-    "load_record": "tipchain.parity.dumps",
-    "save_record": "tipchain.parity.dumps",
+    "Tolerance": "tipchain.numbers.tolerance",
+    "compare": "tipchain.numbers.verdicts",
+    "load_record": "tipchain.numbers.dumps",
+    "save_record": "tipchain.numbers.dumps",
 }
 
 

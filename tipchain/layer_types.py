@@ -1,6 +1,6 @@
 """How layers of torch and Paddle keep the same parameters: by the layer's type, never by name or shape.
 
-Neither framework is imported until a model of it is given. `tipchain.conversion` applies these rules to models, and has
+Neither framework is imported until a model of it is given. `tipchain.weights` applies these rules to models, and has
 the layers that the two frameworks divide into tensors differently.
 """
 

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("parity", "live", "conversion")
+ROOMS = ("numbers", "weights", "frameworks", "explain", "parity", "live")
 TITLES = {
-    "parity": "Alignment of cases", "parity/locate": "Which layer differs", "parity/diagnose": "Causes in layers",
-    "parity/pieces": "Data, losses, metrics, optimizers and schedules", "parity/preflight": "Construction",
-    "parity/stages": "Stages: recording and judging", "parity/frameworks": "Frameworks",
+    "numbers": "Comparing numbers", "weights": "Conversion of weights", "frameworks": "Frameworks",
+    "explain": "Findings", "explain/locate": "Which layer differs", "explain/preflight": "Construction",
+    "explain/causes": "Causes: layers, data, losses, metrics, optimizers and schedules",
+    "parity": "Alignment of cases", "parity/stages": "Stages: recording and judging",
     "live": "Live models, training and prediction",
-    "conversion": "Conversion of weights",
 }  # fmt: skip
 INTRODUCTION = (
     "Every number by which tipchain judges, ranks or searches, with what it is and where it comes from. What rounding makes "
-    "of two computations is said once, in `tipchain/parity/rounding.py`; the other numbers build on it, are sizes of what is "
+    "of two computations is said once, in `tipchain/numbers/rounding.py`; the other numbers build on it, are sizes of what is "
     "looked at, or are values that models usually have. *A choice* says that nothing derives it."
 )
 

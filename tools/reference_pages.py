@@ -261,9 +261,9 @@ def _read_profiles() -> None:
 
 
 def _case_owners() -> dict[str, type]:
+    from tipchain.numbers.tolerance import Tolerance
     from tipchain.parity import case_types, settings
     from tipchain.parity.case_types import Case
-    from tipchain.parity.tolerance import Tolerance
 
     weights, inputs = case_types.WeightsSpec, case_types.InputSpec
     return {
@@ -454,8 +454,8 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.parity.pieces import loss_hypotheses, metrics, optimizers, schedules
-    from tipchain.parity.preflight import kinds
+    from tipchain.explain.causes import loss_hypotheses, metrics, optimizers, schedules
+    from tipchain.explain.preflight import kinds
 
     found = {code for module in (loss_hypotheses, metrics, optimizers, schedules) for code in module.CODES.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
@@ -549,7 +549,7 @@ def _diff(sign: str, text: str) -> list[str]:
 def files_page() -> str:
     """Return the page of exit codes, outcomes, files and default tolerances."""
     from tipchain import outcome
-    from tipchain.parity.tolerance import DEFAULTS
+    from tipchain.numbers.tolerance import DEFAULTS
     from tipchain.stage_table import INFO
 
     lines = [f"# {translated('Exit codes and files')}", "", _made()]

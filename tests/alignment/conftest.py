@@ -19,6 +19,6 @@ def frameworks():
             pytest.skip(f"needs {name}")
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     return load_framework("torch").torch, load_framework("paddle").paddle

@@ -78,7 +78,7 @@ def test_named_steps_agree_and_end_in_the_data_sets_images(sides, tmp_path):
 
 
 def test_models_agree_with_converted_weights(sides):
-    from tipchain.conversion.convert import convert_state
+    from tipchain.weights.convert import convert_state
 
     torch, paddle, torch_side, paddle_side = sides
     torch.manual_seed(0)

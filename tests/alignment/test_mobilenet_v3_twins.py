@@ -38,7 +38,7 @@ def sides(frameworks):
 @pytest.fixture(scope="module")
 def models(sides):
     """The two models with equal weights, none of them a zero or a one, and running statistics of a batch."""
-    from tipchain.conversion.convert import convert_state
+    from tipchain.weights.convert import convert_state
 
     torch, _, torch_side, paddle_side = sides
     torch.manual_seed(0)

@@ -29,7 +29,7 @@ def twins(sides, build, *arguments, seen=None, **options):
 
     BatchNorm's statistics are those of the inputs ``seen``, or random.
     """
-    from tipchain.conversion.convert import convert_state
+    from tipchain.weights.convert import convert_state
 
     torch, _, torch_side, paddle_side = sides
     torch.manual_seed(1)

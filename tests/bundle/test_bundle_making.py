@@ -15,10 +15,10 @@ from tipchain.bundle.manifest import damages, files_below, read_manifest
 from tipchain.commands.bundle import describe
 from tipchain.errors import OutputError
 from tipchain.modes import Mode
+from tipchain.numbers.dumps import load_record, save_record
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.case import load_case
-from tipchain.parity.dumps import load_record, save_record
-from tipchain.parity.judge import Verdict
 from tipchain.parity.preparation import Prepared
 from tipchain.parity.publish import dump_name
 from tipchain.parity.recorder import NOISE

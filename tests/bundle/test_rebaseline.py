@@ -18,8 +18,8 @@ from tipchain.bundle.manifest import damages, files_below, moves_of, open_bundle
 from tipchain.bundle.serving import kept_weights
 from tipchain.cli import main
 from tipchain.errors import BundleError
+from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import load_case
-from tipchain.parity.dumps import load_record, save_record
 from tipchain.runs import sha256_of
 
 USER = "[user]\n\tname = A Person\n\temail = person@example.org\n"

@@ -9,8 +9,8 @@ import pytest
 
 from tipchain.cli import main
 from tipchain.live.launch import Launched
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
-from tipchain.parity.judge import Verdict
 from tipchain.parity.stage_judge import StageJudgement
 
 CASE = """\

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tipchain.cli import main
+from tipchain.numbers.dumps import save_record
+from tipchain.numbers.verdicts import parse_verdicts, render_verdicts
 from tipchain.outcome import Outcome
-from tipchain.parity.dumps import save_record
-from tipchain.parity.judge import parse_verdicts, render_verdicts
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_json_is_valid_with_nan_and_holds_the_verdicts(dumps, tmp_path, capsys):
 
 
 def test_verdicts_come_back_from_json():
-    from tipchain.parity.judge import compare
-    from tipchain.parity.tolerance import Tolerance
+    from tipchain.numbers.tolerance import Tolerance
+    from tipchain.numbers.verdicts import compare
 
     reference = {"a": np.ones((2, 3)), "b": np.array([np.inf]), "c": np.array([1 + 2j]), "d": np.arange(3), "e": 1.0}
     port = {"a": np.zeros((2, 3)), "b": np.array([1.0]), "c": np.array([2j]), "d": np.arange(3), "f": 1.0}

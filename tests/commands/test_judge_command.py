@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tipchain.cli import main
-from tipchain.parity.dumps import save_record
+from tipchain.numbers.dumps import save_record
 
 
 @pytest.mark.parametrize("case", ["gone.yaml", None])

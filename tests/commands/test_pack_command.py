@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tipchain.cli import main
-from tipchain.parity.dumps import save_record
+from tipchain.numbers.dumps import save_record
 from tipchain.parity.publish import dump_name, log_name
 
 CASE = """\

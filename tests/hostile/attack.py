@@ -92,7 +92,7 @@ def function(module: str, name: str) -> Callable[[Path], int]:
 
 def dumps(folder: Path) -> Target:
     """Dumps of reprod_log's format, and plain arrays."""
-    from tipchain.parity.dumps import save_record
+    from tipchain.numbers.dumps import save_record
 
     generator = np.random.default_rng(0)
     arrays = {
@@ -162,7 +162,7 @@ def documents(folder: Path) -> Target:
         "tipchain/suites/*.yaml": ("tipchain.chain.profiles", "read_profile"),
     }
     samples: dict[str, bytes] = {"names.yaml": b"names:\n  a.weight: b.weight\n  c: T(d)\nignore: [e, f]\n"}
-    readers = {"names": function("tipchain.conversion.given_names", "read_names")}
+    readers = {"names": function("tipchain.weights.given_names", "read_names")}
     for number, (pattern, (module, name)) in enumerate(kinds.items()):
         readers[str(number)] = function(module, name)
         samples |= {f"{number}.{file.name}": file.read_bytes() for file in sorted(ROOT.glob(pattern))}
@@ -198,8 +198,8 @@ def nights(folder: Path) -> Target:
 
 def reports(folder: Path) -> Target:
     """Reports of finished runs, as JSON."""
+    from tipchain.numbers.verdicts import Verdict
     from tipchain.outcome import Outcome as Ended
-    from tipchain.parity.judge import Verdict
     from tipchain.report.model import RunReport, dump_report
 
     verdicts = tuple(Verdict(outcome=ended, subject=f"forward/{ended.value}", reason="because") for ended in Ended)

@@ -9,9 +9,9 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
+from tipchain.explain.findings import Diagnosis, Finding  # noqa: E402
 from tipchain.live import causes  # noqa: E402
 from tipchain.live.report import AlignmentReport  # noqa: E402
-from tipchain.parity.findings import Diagnosis, Finding  # noqa: E402
 
 COUNT = 8
 IMAGES = {"args": np.random.default_rng(0).standard_normal((2, 4, 5, 5)).astype(np.float32)}

@@ -13,9 +13,9 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.cli import main  # noqa: E402
-from tipchain.conversion.given_names import read_names, unknown_names  # noqa: E402
 from tipchain.errors import InputError, UsageError, WeightsError  # noqa: E402
 from tipchain.live.sources import open_case  # noqa: E402
+from tipchain.weights.given_names import read_names, unknown_names  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 MODE = "lite_train_lite_infer"

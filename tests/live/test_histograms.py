@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tipchain.errors import RecordError
+from tipchain.explain.findings import Diagnosis, Finding
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.live.report import MOST, PER_DECADE, AlignmentReport, Histogram, count
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import Diagnosis, Finding
-from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 
 
 def begins(one: Histogram) -> list[float]:

@@ -9,10 +9,10 @@ import pytest
 from alignment_samples import FAULT, NASTY, failing, passing, verdict
 
 from tipchain.errors import RecordError
+from tipchain.explain.locate.verdicts import Closeness
 from tipchain.live.html import grow, render
 from tipchain.live.report import AlignmentReport, Histogram
 from tipchain.outcome import Outcome
-from tipchain.parity.locate.verdicts import Closeness
 from tipchain.report.html.chart import Chart, Scale, decades, linear
 from tipchain.report.html.page import Markup, element, markup, path, prose
 

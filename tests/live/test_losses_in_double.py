@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
+from tipchain.explain.locate.runs import in_double  # noqa: E402
+from tipchain.explain.locate.sides import PaddleSide, TorchSide  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
-from tipchain.parity.locate.runs import in_double  # noqa: E402
-from tipchain.parity.locate.sides import PaddleSide, TorchSide  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 WEIGHTS = np.array([0.1, 0.7, 0.3], np.float32)
@@ -107,7 +107,7 @@ def test_what_the_stage_of_the_loss_excuses_does_not_fail_the_training():
 
 
 def test_outputs_that_the_port_has_beside_are_given_to_its_loss_as_they_are():
-    from tipchain.parity.pieces.losses import check_loss
+    from tipchain.explain.causes.losses import check_loss
 
     given, cache = np.ones((2, 3), np.float32), np.ones((2, 5), np.float32)
     losses = tuple(lambda output, _labels: (output[0] ** 2).mean() + (output[-1] ** 2).mean() for _ in (0, 1))
@@ -119,7 +119,7 @@ def test_outputs_that_the_port_has_beside_are_given_to_its_loss_as_they_are():
 
 @pytest.mark.parametrize(("used", "outcome"), [(False, Outcome.PASS), (True, Outcome.FAIL)])
 def test_outputs_that_the_reference_has_beside_count_where_its_loss_uses_them(used, outcome):
-    from tipchain.parity.pieces.losses import check_loss
+    from tipchain.explain.causes.losses import check_loss
 
     given, other = np.full((2, 3), 2, np.float32), np.ones((2, 5), np.float32)
     losses = (

@@ -372,8 +372,8 @@ def their_loss(
     ({"most": 1.0}, "max", "3.0"),
 ])  # fmt: skip
 def test_a_loss_of_ones_own_code_is_followed_line_by_line(mistake, code, words):
-    from tipchain.parity.locate.sides import PaddleSide, TorchSide
-    from tipchain.parity.pieces.losses import check_loss
+    from tipchain.explain.causes.losses import check_loss
+    from tipchain.explain.locate.sides import PaddleSide, TorchSide
 
     sides = TorchSide(), PaddleSide()
     assert check_loss(sides, (ours_loss, their_loss()), SCORES, TARGETS).outcome.value == "PASS"
@@ -484,8 +484,8 @@ def test_the_gradient_of_sampled_places_is_compared():
 
 
 def test_schedules_and_samples_in_another_order():
-    from tipchain.parity.pieces.data_images import explain_images
-    from tipchain.parity.pieces.schedules import schedule_causes
+    from tipchain.explain.causes.data_images import explain_images
+    from tipchain.explain.causes.schedules import schedule_causes
 
     steps = np.arange(12)
     causes = schedule_causes(0.1 * 0.9**steps, 0.1 * 0.9 ** (steps // 3 * 3))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tiny_project import TinyProject, make_tiny_project
 
-from tipchain.parity.dumps import load_record
+from tipchain.numbers.dumps import load_record
 
 pytestmark = pytest.mark.frameworks
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tipchain.parity.dumps import save_record
+from tipchain.numbers.dumps import save_record
+from tipchain.numbers.tolerance import Tolerance, tolerance_for
 from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.stage_judge import Rules, judge_stage
-from tipchain.parity.tolerance import Tolerance, tolerance_for
 
 LOSSES = {f"loss_{n}": np.array([2.0 - 0.1 * n]) for n in range(4)} | {f"lr_{n}": np.array([1e-4]) for n in range(4)}
 TENSORS = {

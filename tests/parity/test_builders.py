@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from tipchain.errors import CaseError
-from tipchain.parity.builders import candidates, check_builders, resolve
-from tipchain.parity.case import load_case
+from tipchain.frameworks.builders import candidates, resolve
+from tipchain.parity.case import check_builders, load_case
 from tipchain.runs import ROOT_VARIABLE, find_root
 
 CASE = """\

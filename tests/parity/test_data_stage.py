@@ -10,7 +10,7 @@ import pytest
 from in_process import failed
 
 from tipchain.errors import UsageError
-from tipchain.parity.dumps import Record
+from tipchain.numbers.dumps import Record
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules
 

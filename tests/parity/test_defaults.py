@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain.parity.tolerance import DEFAULTS, Tolerance, is_looser, tolerance_for
+from tipchain.numbers.tolerance import DEFAULTS, Tolerance, is_looser, tolerance_for
 from tipchain.stage_table import STAGES
 
 

@@ -18,8 +18,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from tipchain.errors import CaseError, UsageError
+from tipchain.numbers.dumps import Record
 from tipchain.parity.case import load_case
-from tipchain.parity.dumps import Record
 from tipchain.parity.publish import tensors_name
 from tipchain.parity.settings import DistributedSettings
 from tipchain.parity.stages import judge_dumps
@@ -44,7 +44,7 @@ def side(tmp_path_factory):
     if importlib.util.find_spec("paddle") is None:
         pytest.skip("needs paddle")
     from tipchain.devices import parse_device
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     framework = load_framework("paddle")
     framework.configure(parse_device("cpu"), 0, 1)

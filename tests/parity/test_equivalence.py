@@ -11,7 +11,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tipchain.errors import UsageError
-from tipchain.parity.two_samples import ALPHA, POWER, Answer, grid_step, judge_runs, runs_needed
+from tipchain.numbers.two_samples import ALPHA, POWER, Answer, grid_step, judge_runs, runs_needed
 
 stats = pytest.importorskip("scipy.stats")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tipchain.errors import RecordError, UsageError
+from tipchain.numbers.dumps import save_record
 from tipchain.outcome import Outcome
 from tipchain.parity.align import check_dumps
-from tipchain.parity.dumps import save_record
 from tipchain.parity.publish import adopt_dumps, dump_name
 from tipchain.parity.stage_judge import Rules, judge_stage
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tipchain.errors import CaseError
+from tipchain.numbers.dumps import Record
 from tipchain.outcome import Outcome
 from tipchain.parity.case import load_case
-from tipchain.parity.dumps import Record
 from tipchain.parity.settings import InferenceSettings
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Judged, Rules
@@ -103,7 +103,7 @@ def side(tmp_path_factory):
     if importlib.util.find_spec("paddle") is None:
         pytest.skip("needs paddle")
     from tipchain.devices import parse_device
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     framework = load_framework("paddle")
     framework.configure(parse_device("cpu"), 0, 1)

@@ -7,10 +7,10 @@ import pytest
 from stage_records import NumpyFramework, judge_recordings, make_bench, outcomes, reasons
 
 from tipchain.errors import CaseError
+from tipchain.numbers.tolerance import Tolerance
 from tipchain.parity.settings import InitSettings
 from tipchain.parity.stages.init import places, record
 from tipchain.parity.stages.judging import Rules
-from tipchain.parity.tolerance import Tolerance
 
 
 class Arrays(NumpyFramework):

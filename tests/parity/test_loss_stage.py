@@ -11,16 +11,16 @@ from in_process import failed
 from test_case import GOOD, write
 
 from tipchain.errors import CaseError
+from tipchain.numbers.dumps import Record
+from tipchain.numbers.tolerance import Tolerance
 from tipchain.outcome import Outcome
 from tipchain.parity import stages
 from tipchain.parity.case import load_case
-from tipchain.parity.dumps import Record
 from tipchain.parity.fake_inputs import make_loss_label
 from tipchain.parity.settings import LossSettings
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules
 from tipchain.parity.stages.loss import explain_loss
-from tipchain.parity.tolerance import Tolerance
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from updates_bench import PAIRS, align, failed, judge_records, outcomes, pairs_case, record_side
 
 from tipchain.errors import CaseError
+from tipchain.numbers.dumps import Record
 from tipchain.outcome import Outcome
-from tipchain.parity.dumps import Record
 
 pytestmark = pytest.mark.frameworks
 

@@ -10,8 +10,8 @@ import pytest
 from in_process import failed
 
 from tipchain.blame import UsersError
-from tipchain.parity.dumps import Record
-from tipchain.parity.pieces.metric_ways import BATCH_SIZES, make_probe, other_ways, recognize
+from tipchain.explain.causes.metric_ways import BATCH_SIZES, make_probe, other_ways, recognize
+from tipchain.numbers.dumps import Record
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.bench import count_classes, measure
 from tipchain.parity.stages.judging import Dumps, Rules

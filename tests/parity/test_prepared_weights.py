@@ -9,10 +9,10 @@ import pytest
 from tiny_project import TinyProject, make_tiny_project
 
 from tipchain.modes import Mode
-from tipchain.paddle_weights import read_paddle_file
 from tipchain.parity.case import load_case
 from tipchain.parity.weights import prepare_weights
-from tipchain.torch_weights import read_torch_state
+from tipchain.weights.paddle_files import read_paddle_file
+from tipchain.weights.torch_files import read_torch_state
 
 pytestmark = pytest.mark.frameworks
 

@@ -8,10 +8,10 @@ import pytest
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
-from tipchain.parity.frameworks import torch_  # noqa: E402
-from tipchain.parity.frameworks.paddle_ import PaddleFramework  # noqa: E402
-from tipchain.parity.frameworks.randomness import Draws  # noqa: E402
-from tipchain.parity.frameworks.torch_ import TorchFramework, perturb  # noqa: E402
+from tipchain.frameworks import torch_  # noqa: E402
+from tipchain.frameworks.paddle_ import PaddleFramework  # noqa: E402
+from tipchain.frameworks.randomness import Draws  # noqa: E402
+from tipchain.frameworks.torch_ import TorchFramework, perturb  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 SIDES = TorchFramework(), PaddleFramework()

@@ -16,13 +16,13 @@ import pytest
 from tiny_project import make_tiny_project
 
 from tipchain.modes import Mode
+from tipchain.numbers.dumps import load_record, save_record
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity import reference_cache
 from tipchain.parity.align import AlignRequest, _spare
 from tipchain.parity.case import load_case
 from tipchain.parity.digests import MARKED_BYTES, mark
-from tipchain.parity.dumps import load_record, save_record
-from tipchain.parity.judge import Verdict
 from tipchain.parity.publish import dump_name
 from tipchain.parity.recorder import RecordingJob, StageNeeds
 from tipchain.parity.reference_cache import ReferenceCache

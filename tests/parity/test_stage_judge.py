@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tipchain.numbers.dumps import save_record
+from tipchain.numbers.tolerance import Tolerance
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import KnownDeviation
-from tipchain.parity.dumps import save_record
 from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.stage_judge import Rules, judge_stage
-from tipchain.parity.tolerance import Tolerance
 
 PLAIN = Rules(own={})
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.frameworks
 def test_another_models_buffers_stay_as_they_are():
     import torch
 
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     framework = load_framework("torch")
     watched = torch.nn.Sequential(torch.nn.BatchNorm1d(3))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tipchain.numbers.dumps import save_record
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import KnownDeviation
-from tipchain.parity.dumps import save_record
 from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.stage_judge import Rules, judge_stage
 

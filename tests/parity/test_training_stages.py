@@ -10,13 +10,13 @@ import pytest
 from in_process import BothSides, failed
 from safetensors.numpy import save_file
 
+from tipchain.numbers.dumps import Record
 from tipchain.outcome import Outcome
-from tipchain.parity.dumps import Record
 from tipchain.parity.publish import tensors_name
 from tipchain.parity.settings import BackwardSettings, TrainSettings
 from tipchain.parity.stages import judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Rules
-from tipchain.torch_weights import read_torch_state
+from tipchain.weights.torch_files import read_torch_state
 
 pytestmark = [
     pytest.mark.frameworks,

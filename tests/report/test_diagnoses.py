@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tipchain.explain.findings import Diagnosis, SourceLine, diagnosis_json
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import Diagnosis, SourceLine, diagnosis_json
-from tipchain.parity.judge import Verdict
 from tipchain.report.diagnoses import NOT_FOUND, diagnose_chain, diagnose_run, rediagnose
 from tipchain.report.model import RunReport, dump_report, load_report, parse_report
 

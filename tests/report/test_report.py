@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from tipchain.chain.plan import Command
 from tipchain.chain.result import Result
 from tipchain.errors import RecordError
+from tipchain.numbers.compare import TensorDiff
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.parity.compare import TensorDiff
-from tipchain.parity.judge import Verdict
 from tipchain.report.junit import junit_xml
 from tipchain.report.model import RunReport, dump_report, load_report, parse_report, report_json
 from tipchain.report.terminal import render_report

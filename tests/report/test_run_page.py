@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from run_samples import CAUSE, NASTY, aligned, chain, misaligned, verdict
 
+from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import Diagnosis, SourceLine
 from tipchain.report.github import annotate_run, summarize_run
 from tipchain.report.html.causes import corrected_line
 from tipchain.report.html.run import render_run

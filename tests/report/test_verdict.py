@@ -10,9 +10,9 @@ import pytest
 
 from tipchain.chain.plan import Command
 from tipchain.chain.result import Result
+from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.parity.findings import Diagnosis, SourceLine
-from tipchain.parity.judge import Verdict
 from tipchain.report.model import RunReport
 from tipchain.report.verdict import LINES, render_ending, verdict_line
 from tipchain.stage_table import STAGES

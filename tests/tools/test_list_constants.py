@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("list_constants", ROOT / "tools/list_constants.py")
 table = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(table)
-EXPLAINING = ("parity/locate", "parity/diagnose", "parity/pieces", "parity/preflight", "live")
+EXPLAINING = ("explain/locate", "explain/causes", "explain/preflight", "live")
 
 
 def said_in_place(path):
@@ -56,7 +56,7 @@ def test_no_tolerance_is_written_where_causes_are_looked_for():
 
 
 def test_what_rounding_makes_is_said_once():
-    from tipchain.parity import rounding
+    from tipchain.numbers import rounding
 
     said = {getattr(rounding, name): name for name in dir(rounding) if name.isupper()}
     again = [

@@ -102,7 +102,7 @@ def _batches(items: Sequence[Any], size: int, *, drop: bool = False) -> list[Any
 
 def _plain(raw: Any) -> Any:
     """Return the transform without antialiasing, in numpy, as OpenCV's INTER_LINEAR does it, on floats."""
-    from tipchain.parity.pieces.data_pipeline import Method, resize
+    from tipchain.explain.causes.data_pipeline import Method, resize
 
     high, wide = raw.shape[:2]
     size = (int(SHORT * high / wide), SHORT) if wide < high else (SHORT, int(SHORT * wide / high))

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import torch
 
-from tipchain.conversion.convert import to_paddle
+from tipchain.weights.convert import to_paddle
 from zoo import images_paddle, images_torch, sequences_paddle, sequences_torch
 
 Plant = Callable[[Any], None]

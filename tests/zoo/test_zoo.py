@@ -12,7 +12,7 @@ for _name in ("torch", "paddle"):
 
 import torch  # noqa: E402, F401  (before paddle)
 
-from tipchain.parity.locate.verdicts import Closeness  # noqa: E402
+from tipchain.explain.locate.verdicts import Closeness  # noqa: E402
 from zoo.clean import CLEAN, VISION  # noqa: E402
 from zoo.faults import FAULTS  # noqa: E402
 from zoo.judged import align, assert_as_promised, right  # noqa: E402

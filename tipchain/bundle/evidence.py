@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest
 from tipchain.json_text import read_json
+from tipchain.numbers.dumps import Record, load_record
+from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
 from tipchain.outcome import Outcome
-from tipchain.parity.dumps import Record, load_record
 from tipchain.parity.envelope import compare_curves
 from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.recorder import NOISE
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules, TensorFile, details
-from tipchain.parity.two_samples import Answer, grid_step, judge_runs
 from tipchain.stage_table import SOLO
 
 # Arrays of two references held against each other.

@@ -35,16 +35,16 @@ from tipchain.bundle.manifest import (
 from tipchain.environment import installed_versions
 from tipchain.errors import OutputError, TipchainError, UsageError
 from tipchain.modes import Mode
+from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.outcome import Outcome
 from tipchain.parity.align import AlignRequest, align, default_threads
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.dumps import load_record, meta_path, save_record
 from tipchain.parity.preparation import GivenInputs, Prepared, prepare
 from tipchain.parity.publish import dump_name, stage_files, tensors_name
 from tipchain.parity.recorder import TRUTH_STAGES
 from tipchain.runs import atomic_write, commit, sha256_of
 from tipchain.stage_table import SOLO
-from tipchain.torch_weights import SAFETENSORS, read_torch_state
+from tipchain.weights.torch_files import SAFETENSORS, read_torch_state
 
 # Put a bundle in another's place, in one step where the system can.
 

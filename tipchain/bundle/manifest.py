@@ -28,8 +28,8 @@ from tipchain.runs import append, atomic_write, sha256_of
 #       inputs/             the fake inputs, by the case's variant
 #       weights/            torch's weights, and the same converted for the port, by the case's variant
 #
-# Nothing in it is run when it is read: JSON, dumps (`tipchain.parity.dumps`), safetensors, and Paddle weight files
-# (`tipchain.paddle_weights`).
+# Nothing in it is run when it is read: JSON, dumps (`tipchain.numbers.dumps`), safetensors, and Paddle weight files
+# (`tipchain.weights.paddle_files`).
 
 FORMAT = 1
 KIND = "tipchain reference bundle"

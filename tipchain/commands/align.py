@@ -156,8 +156,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         UsageError: arguments that do not fit together, or the case.
     """
     from tipchain.parity.align import AlignRequest, check_dumps
-    from tipchain.parity.builders import check_builders
-    from tipchain.parity.case import SIDES, load_case
+    from tipchain.parity.case import SIDES, check_builders, load_case
     from tipchain.parity.publish import LATEST
     from tipchain.parity.stage_judge import Rules
 
@@ -329,7 +328,7 @@ class _Scribe:
 
     def stage(self, judgement: StageJudgement) -> None:
         """Write down one judged stage."""
-        from tipchain.parity.difflog import write_diff_log
+        from tipchain.numbers.diff_log import write_diff_log
         from tipchain.parity.publish import LATEST, log_name, publish, stage_files
         from tipchain.runs import append
 
@@ -351,7 +350,7 @@ class _Scribe:
 
     def report(self, *, interrupted: bool = False) -> RunReport:
         """Return the report, its stages in their order, kept in the run's folder too."""
-        from tipchain.parity.judge import Verdict
+        from tipchain.numbers.verdicts import Verdict
         from tipchain.report.model import RunReport
         from tipchain.runs import append
         from tipchain.stage_table import STAGES

@@ -54,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
     _check_suffixes(args.torch, args.paddle)
     torch_model, paddle_model, names, ignore = _models(args)
     if args.names is not None:
-        from tipchain.conversion.given_names import read_names
+        from tipchain.weights.given_names import read_names
 
         given = read_names(args.names)
         names, ignore = given.names, given.ignore
-    from tipchain.conversion.convert import convert_file, convert_file_back
-    from tipchain.conversion.report import UnmatchedError
+    from tipchain.weights.convert import convert_file, convert_file_back
+    from tipchain.weights.report import UnmatchedError
 
     try:
         if args.to == "paddle":
@@ -92,7 +92,7 @@ def _check_suffixes(torch: Path, paddle: Path) -> None:
 
 def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
-    from tipchain.parity.builders import checking, resolve
+    from tipchain.frameworks.builders import checking, resolve
     from tipchain.parity.case import load_case
     from tipchain.runs import find_root
 
@@ -118,7 +118,7 @@ def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tupl
 
 
 def _import_frameworks() -> None:
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     for name in ("torch", "paddle"):  # torch must come first where both share a process
         load_framework(name)

@@ -13,8 +13,8 @@ from tipchain.outcome import Outcome, exit_code
 from tipchain.runs import check_writable
 
 if TYPE_CHECKING:
-    from tipchain.parity.judge import Verdict
-    from tipchain.parity.tolerance import Tolerance
+    from tipchain.numbers.tolerance import Tolerance
+    from tipchain.numbers.verdicts import Verdict
 
 WIDTH = 80
 
@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare, print, write what was asked for; 0 all passed, 1 not, 4 nothing compared."""
-    from tipchain.parity.difflog import write_diff_log
-    from tipchain.parity.dumps import load_record
-    from tipchain.parity.judge import compare, render_verdicts, vacuous
+    from tipchain.numbers.diff_log import write_diff_log
+    from tipchain.numbers.dumps import load_record
+    from tipchain.numbers.verdicts import compare, render_verdicts, vacuous
 
     tolerance = _tolerance(args)
     check_writable({"--json": args.json, "--log": args.log})
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tolerance(args: argparse.Namespace) -> Tolerance:
-    from tipchain.parity.tolerance import Tolerance
+    from tipchain.numbers.tolerance import Tolerance
 
     if (args.rtol is None) != (args.atol is None):
         raise UsageError("tipchain diff: --rtol and --atol must be given together")

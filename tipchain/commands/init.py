@@ -342,8 +342,8 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
 
     from tipchain.blame import serving
     from tipchain.errors import MissingFrameworkError
-    from tipchain.parity.builders import checking, resolve
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
+    from tipchain.frameworks.builders import checking, resolve
 
     try:
         framework: Any = load_framework("torch")

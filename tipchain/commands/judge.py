@@ -78,9 +78,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _rules(args: argparse.Namespace, folder: Path) -> tuple[Rules, tuple[str, ...]]:
     """Return the tolerances (the command line's for every tensor, else the case's) and what to remark on them."""
+    from tipchain.numbers.tolerance import Tolerance
     from tipchain.parity.case import load_case
     from tipchain.parity.stage_judge import Rules, case_of
-    from tipchain.parity.tolerance import Tolerance
 
     override = None
     if args.threshold is not None or args.rtol is not None or args.atol is not None:

@@ -147,7 +147,7 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
     options |= {name: value for name, value in chosen.items() if value is not None}
     names = None
     if args.names is not None:
-        from tipchain.conversion.given_names import read_names
+        from tipchain.weights.given_names import read_names
 
         names = str(read_names(args.names).file)  # a file that is no map of names needs no model to be refused
     feeding = _read_feeding(args)

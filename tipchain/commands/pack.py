@@ -117,7 +117,7 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
 
 def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
     """Return what a stage's dumps were made with that the case now says otherwise."""
-    from tipchain.parity.dumps import load_record
+    from tipchain.numbers.dumps import load_record
     from tipchain.parity.preparation import dated
     from tipchain.parity.publish import dump_name
 
@@ -129,7 +129,7 @@ def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
 
 def _log_problems(log: Path) -> list[str]:
     """Return what is wrong with a diff log: it may be missing, or tell of another comparison than the dumps do."""
-    from tipchain.parity.difflog import PASSED
+    from tipchain.numbers.diff_log import PASSED
 
     if not log.is_file():
         return [f"missing {log}"]
@@ -161,7 +161,7 @@ def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) ->
 
 def _stage_files(latest: Path, stage: str, spelling: str) -> Iterator[tuple[str, Path]]:
     """Yield the names in the archive, and the files, of a stage's dumps and log."""
-    from tipchain.parity.dumps import meta_path
+    from tipchain.numbers.dumps import meta_path
     from tipchain.parity.publish import dump_name, log_name
 
     for side in ("torch", "paddle"):
@@ -196,7 +196,7 @@ def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], e
     """Return what the archive says about itself, as JSON."""
     from tipchain import __version__
     from tipchain.environment import installed_versions
-    from tipchain.parity.dumps import load_record
+    from tipchain.numbers.dumps import load_record
     from tipchain.parity.publish import dump_name
     from tipchain.runs import commit
 

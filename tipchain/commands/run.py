@@ -332,7 +332,7 @@ def _with_problem(report: RunReport, file: str, problem: str) -> RunReport:
     """Return ``report`` with an ERROR about a file of the run that could not be written."""
     if not problem:
         return report
-    from tipchain.parity.judge import Verdict
+    from tipchain.numbers.verdicts import Verdict
 
     verdict = Verdict(outcome=Outcome.ERROR, subject=f"run/{file}", reason=problem)
     return replace(report, verdicts=(*report.verdicts, verdict))

@@ -19,8 +19,8 @@ from tipchain.commands.options import Parser, add_color, check_targets, report_t
 from tipchain.foreign_text import escaped
 from tipchain.language import say
 from tipchain.modes import parse_mode
+from tipchain.numbers.rounding import SAME_DOUBLE
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.parity.rounding import SAME_DOUBLE
 from tipchain.report.terminal import coloring
 
 NUMBERED_CASE = Path("configs/alexnet.yaml")
@@ -101,7 +101,7 @@ def _metrics(folder: Path) -> list[str]:
 def _recorded(folder: Path, stage: str, side: str) -> Mapping[str, Any]:
     """Return the arrays of a dump; empty where a side did not come so far, which the report tells."""
     from tipchain.errors import RecordError
-    from tipchain.parity.dumps import load_record
+    from tipchain.numbers.dumps import load_record
     from tipchain.parity.publish import dump_name
 
     try:
@@ -133,7 +133,7 @@ def _rate_table(folder: Path) -> list[str]:
 
 
 def _record(args: argparse.Namespace, stage: str, side: str) -> int:
-    from tipchain.parity.dumps import load_record
+    from tipchain.numbers.dumps import load_record
     from tipchain.parity.publish import LATEST, dump_name
     from tipchain.runs import prune
 
@@ -154,8 +154,8 @@ def _record(args: argparse.Namespace, stage: str, side: str) -> int:
 
 def _check(args: argparse.Namespace, stage: str) -> int:
     from tipchain.environment import installed_versions
+    from tipchain.numbers.diff_log import write_diff_log
     from tipchain.parity.case import load_case
-    from tipchain.parity.difflog import write_diff_log
     from tipchain.parity.publish import LATEST, log_name
     from tipchain.parity.stage_judge import Rules, judge_stage
     from tipchain.report.model import RunReport
@@ -189,8 +189,8 @@ def _check(args: argparse.Namespace, stage: str) -> int:
 
 
 def _create_fake_data(args: argparse.Namespace) -> int:
+    from tipchain.numbers.dumps import save_record
     from tipchain.parity.case import load_case
-    from tipchain.parity.dumps import save_record
     from tipchain.parity.fake_inputs import make_inputs
     from tipchain.parity.publish import LATEST
 

@@ -81,7 +81,7 @@ class CommandFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictFacts:
-    """One judgement about a tensor; see `tipchain.parity.judge.Verdict` and `tipchain.parity.compare.TensorDiff`.
+    """One judgement about a tensor; see `tipchain.numbers.verdicts.Verdict` and `tipchain.numbers.compare.TensorDiff`.
 
     Attributes:
         tensors: dtypes and shapes of both sides, as ``float32[4, 10]``; "" where nothing was compared. The numbers
@@ -105,7 +105,7 @@ class VerdictFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseFacts:
-    """What makes verdicts of an item fail; see `tipchain.parity.findings.Diagnosis`.
+    """What makes verdicts of an item fail; see `tipchain.explain.findings.Diagnosis`.
 
     Attributes:
         stage: the first stage that it makes fail.

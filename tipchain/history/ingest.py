@@ -21,8 +21,8 @@ from tipchain.outcome import worst
 from tipchain.report.model import load_report, report_json
 
 if TYPE_CHECKING:
-    from tipchain.parity.compare import TensorDiff
-    from tipchain.parity.judge import Verdict
+    from tipchain.numbers.compare import TensorDiff
+    from tipchain.numbers.verdicts import Verdict
     from tipchain.report.model import RunReport
 
 

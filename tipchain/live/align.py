@@ -14,8 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.blame import one_line
-from tipchain.conversion.given_names import check_names, with_ignored
 from tipchain.errors import UsageError
+from tipchain.explain.causes.losses import check_loss
+from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
+from tipchain.explain.causes.optimizers import check_optimizers
+from tipchain.explain.causes.schedules import check_schedulers
+from tipchain.explain.causes.search import below
+from tipchain.explain.findings import PIECES, Diagnosis, PieceCheck
+from tipchain.explain.locate.between_layers import GROWTH
+from tipchain.explain.locate.differences import rms
+from tipchain.explain.locate.locate import Located, Locator, bytes_of
+from tipchain.explain.locate.matching import LayerPair, hands_on, pair_layers
+from tipchain.explain.locate.runs import ARGS, Loss, ModelInputs, as_float, read_inputs
+from tipchain.explain.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
+from tipchain.explain.locate.store import Store
+from tipchain.explain.locate.trace import Call, put_back
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.preflight.construction import check as check_construction
+from tipchain.explain.preflight.parameters import MANY, two_initializations
+from tipchain.explain.preflight.tensors import Tensors
+from tipchain.explain.preflight.weighing import weigh
+from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
 from tipchain.live.buffers import check_buffers
 from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, placed, with_construction
@@ -26,30 +45,11 @@ from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, train_both
 from tipchain.memory import collect
+from tipchain.numbers.rounding import SAME_SINGLE
 from tipchain.outcome import Outcome
-from tipchain.parity.diagnose.diagnose import below
-from tipchain.parity.findings import PIECES, Diagnosis, PieceCheck
-from tipchain.parity.frameworks.randomness import Draws
-from tipchain.parity.locate.between_layers import GROWTH
-from tipchain.parity.locate.differences import rms
-from tipchain.parity.locate.locate import Located, Locator, bytes_of
-from tipchain.parity.locate.matching import LayerPair, hands_on, pair_layers
-from tipchain.parity.locate.runs import ARGS, Loss, ModelInputs, as_float, read_inputs
-from tipchain.parity.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
-from tipchain.parity.locate.store import Store
-from tipchain.parity.locate.trace import Call, put_back
-from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
-from tipchain.parity.pieces.losses import check_loss
-from tipchain.parity.pieces.optimizer_builders import Clips, build_both, build_torch_schedule
-from tipchain.parity.pieces.optimizers import check_optimizers
-from tipchain.parity.pieces.schedules import check_schedulers
-from tipchain.parity.preflight.construction import check as check_construction
-from tipchain.parity.preflight.parameters import MANY, two_initializations
-from tipchain.parity.preflight.tensors import Tensors
-from tipchain.parity.preflight.weighing import weigh
-from tipchain.parity.rounding import SAME_SINGLE
 from tipchain.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.runs import commit
+from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Callable[..., Any]
 STAGES = (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import UsageError
-from tipchain.parity.dumps import read_npz
-from tipchain.parity.locate.runs import ARGS, LABELS
-from tipchain.torch_weights import array_of
+from tipchain.explain.locate.runs import ARGS, LABELS
+from tipchain.numbers.dumps import read_npz
+from tipchain.weights.torch_files import array_of
 
 FRAMEWORKS = "torch", "paddle"
 WHOSE = "the reference's", "the port's"

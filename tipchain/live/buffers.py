@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.matching import match_models
 from tipchain.errors import WeightsError
-from tipchain.parity.findings import Diagnosis
-from tipchain.parity.locate.differences import relative
-from tipchain.parity.locate.locate import Located
-from tipchain.parity.locate.runs import ModelInputs, TracedRun, bind, buffers_of, call_model
-from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
-from tipchain.parity.rounding import SAME_SINGLE, TINY
+from tipchain.explain.findings import Diagnosis
+from tipchain.explain.locate.differences import relative
+from tipchain.explain.locate.locate import Located
+from tipchain.explain.locate.runs import ModelInputs, TracedRun, bind, buffers_of, call_model
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.numbers.rounding import SAME_SINGLE, TINY
+from tipchain.weights.matching import match_models
 
 Array = npt.NDArray[Any]
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tipchain.parity.diagnose.diagnose import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, diagnose, said_alike, unsearched
-from tipchain.parity.findings import Diagnosis, Finding
-from tipchain.parity.locate.locate import Located
-from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.store import Store
-from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
-from tipchain.parity.preflight.kinds import KINDS
-from tipchain.parity.preflight.parameters import NOT_COPIED
-from tipchain.parity.preflight.weighing import PADDING
-from tipchain.parity.rounding import EXPLAINED
+from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, diagnose, said_alike, unsearched
+from tipchain.explain.findings import Diagnosis, Finding
+from tipchain.explain.locate.locate import Located
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.store import Store
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.explain.preflight.kinds import KINDS
+from tipchain.explain.preflight.parameters import NOT_COPIED
+from tipchain.explain.preflight.weighing import PADDING
+from tipchain.numbers.rounding import EXPLAINED
 from tipchain.progress import Pace
 
 UNKNOWN = "unknown"

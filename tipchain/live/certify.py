@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.explain.causes.optimizer_builders import build_both
+from tipchain.explain.locate.sides import PaddleSide, TorchSide, name_alike
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.parity.locate.sides import PaddleSide, TorchSide, name_alike
-from tipchain.parity.pieces.optimizer_builders import build_both
 from tipchain.progress import interrupted
 
 # Faults that are planted into a copy of a port, to see whether they would be caught.

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
+from tipchain.explain.findings import Finding
+from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.language import template
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
+from tipchain.numbers.rounding import SAME_DOUBLE, UNIT
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import Finding
-from tipchain.parity.locate.verdicts import ORDER, Closeness, LayerVerdict
-from tipchain.parity.rounding import SAME_DOUBLE, UNIT
 from tipchain.report.html.causes import causes, short_cause
 from tipchain.report.html.chart import Chart, decades, figure, lanes, linear
 from tipchain.report.html.page import Markup, asset, element, exactly, many, markup, number, page, path, prose, table

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.explain.findings import Diagnosis
+from tipchain.explain.locate.differences import distance, rms
 from tipchain.live.loops import STEP, Loop, Loops, paired
-from tipchain.parity.findings import Diagnosis
-from tipchain.parity.locate.differences import distance, rms
-from tipchain.parity.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
+from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 
 Array = npt.NDArray[Any]
 CLEARING = ("zero_grad", "clear_grad", "clear_gradients")

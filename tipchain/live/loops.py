@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.conversion.layouts import TensorSlot, assemble
 from tipchain.errors import UsageError
+from tipchain.explain.causes.optimizer_builders import any_precision, slots_of
+from tipchain.explain.locate.differences import distance, rms
+from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.frameworks.randomness import Draws
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
+from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.outcome import Outcome
-from tipchain.parity.frameworks.randomness import Draws
-from tipchain.parity.locate.differences import distance, rms
-from tipchain.parity.locate.runs import ARGS, LABELS, as_float, bind
-from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.trace import put_back, take_out
-from tipchain.parity.pieces.optimizer_builders import any_precision, slots_of
-from tipchain.parity.rounding import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
+from tipchain.weights.layouts import TensorSlot, assemble
 
 Array = npt.NDArray[Any]
 Step = Callable[..., Any]

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tipchain.parity.findings import PIECES, Diagnosis, SourceLine
-from tipchain.parity.locate.sides import LiveSide
+from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
+from tipchain.explain.locate.sides import LiveSide
 
 QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
 """A place as messages have it: the file's name alone."""

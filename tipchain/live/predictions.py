@@ -15,21 +15,21 @@ import numpy.typing as npt
 
 from tipchain.blame import blame
 from tipchain.errors import UsageError
+from tipchain.explain.causes.data import check_data
+from tipchain.explain.causes.data_images import explain_images
+from tipchain.explain.causes.data_order import explain_labels
+from tipchain.explain.causes.data_sources import DataCause, apart, call_with_raw, rounding, same_array
+from tipchain.explain.causes.loss_formulas import log_softmax
+from tipchain.explain.causes.losses import open_fields
+from tipchain.explain.causes.metrics import check_metrics
+from tipchain.explain.findings import Diagnosis, PieceCheck
+from tipchain.explain.locate.differences import distance, rms
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.live.arguments import check_pair
 from tipchain.live.training import FACTOR, shake
+from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, UNIT
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import Diagnosis, PieceCheck
-from tipchain.parity.locate.differences import distance, rms
-from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.locate.trace import put_back, take_out
-from tipchain.parity.pieces.data import check_data
-from tipchain.parity.pieces.data_images import explain_images
-from tipchain.parity.pieces.data_order import explain_labels
-from tipchain.parity.pieces.data_sources import DataCause, apart, call_with_raw, rounding, same_array
-from tipchain.parity.pieces.loss_formulas import log_softmax
-from tipchain.parity.pieces.losses import open_fields
-from tipchain.parity.pieces.metrics import check_metrics
-from tipchain.parity.rounding import EXPLAINED, SAME_ENLARGED, UNIT
 
 # What makes two results of deployment code differ, though both were made of the same model's outputs.
 

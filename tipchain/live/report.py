@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import RecordError
+from tipchain.explain.findings import Diagnosis, Finding, diagnosis_json, read_diagnosis
+from tipchain.explain.locate.differences import arrange, rms
+from tipchain.explain.locate.store import Store, StoredArray
+from tipchain.explain.locate.trace import Call
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.json_text import parse_json
 from tipchain.outcome import ExitCode, Outcome, exit_code
-from tipchain.parity.findings import Diagnosis, Finding, diagnosis_json, read_diagnosis
-from tipchain.parity.locate.differences import arrange, rms
-from tipchain.parity.locate.store import Store, StoredArray
-from tipchain.parity.locate.trace import Call
-from tipchain.parity.locate.verdicts import Closeness, LayerVerdict
 
 if TYPE_CHECKING:
-    from tipchain.parity.locate.locate import Located
+    from tipchain.explain.locate.locate import Located
 
 
 # How the differences of a tensor's elements are distributed, in a few numbers.

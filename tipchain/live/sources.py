@@ -10,29 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.blame import serving
-from tipchain.conversion.convert import to_paddle
-from tipchain.conversion.given_names import NameMap, with_ignored
-from tipchain.conversion.layouts import divide
-from tipchain.conversion.matching import Match
 from tipchain.errors import CaseError, UsageError, WeightsError
+from tipchain.explain.causes.metric_probes import OfTensors
+from tipchain.explain.findings import PIECES
+from tipchain.explain.locate.matching import pair_layers
+from tipchain.explain.preflight.parameters import two_initializations
+from tipchain.explain.preflight.tensors import Tensors
+from tipchain.frameworks.base import Framework
+from tipchain.frameworks.builders import checking, make_optimizer, resolve
+from tipchain.frameworks.paddle_ import PaddleFramework
+from tipchain.frameworks.torch_ import TorchFramework
 from tipchain.live.arguments import read_arrays
 from tipchain.live.predictions import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
-from tipchain.parity.builders import checking, make_optimizer, open_builder, resolve
-from tipchain.parity.case import load_case
+from tipchain.numbers.dumps import read_npz
+from tipchain.parity.case import load_case, open_builder
 from tipchain.parity.case_types import LABEL, SIDES, Case
-from tipchain.parity.dumps import read_npz
 from tipchain.parity.fake_inputs import make_inputs
-from tipchain.parity.findings import PIECES
-from tipchain.parity.frameworks.base import Framework
-from tipchain.parity.frameworks.paddle_ import PaddleFramework
-from tipchain.parity.frameworks.torch_ import TorchFramework
-from tipchain.parity.locate.matching import pair_layers
-from tipchain.parity.pieces.metric_probes import OfTensors
-from tipchain.parity.preflight.parameters import two_initializations
-from tipchain.parity.preflight.tensors import Tensors
 from tipchain.parity.weights import data_roots, prepare_weights
 from tipchain.runs import root_of_callables
+from tipchain.weights.convert import to_paddle
+from tipchain.weights.given_names import NameMap, with_ignored
+from tipchain.weights.layouts import divide
+from tipchain.weights.matching import Match
 
 # Weights from a live torch module into a live Paddle layer.
 

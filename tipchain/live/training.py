@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.explain.causes.optimizer_builders import Clips, any_precision, clipping
+from tipchain.explain.causes.schedules import stepper
+from tipchain.explain.locate.differences import distance, rms
+from tipchain.explain.locate.matching import LayerPair
+from tipchain.explain.locate.runs import Loss, ModelInputs, Precise, bind, call_model, labels_of
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.frameworks.randomness import Draws
 from tipchain.memory import collect, keep_memory
+from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 from tipchain.outcome import Outcome
-from tipchain.parity.frameworks.randomness import Draws
-from tipchain.parity.locate.differences import distance, rms
-from tipchain.parity.locate.matching import LayerPair
-from tipchain.parity.locate.runs import Loss, ModelInputs, Precise, bind, call_model, labels_of
-from tipchain.parity.locate.sides import LiveSide
-from tipchain.parity.pieces.optimizer_builders import Clips, any_precision, clipping
-from tipchain.parity.pieces.schedules import stepper
-from tipchain.parity.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 
 Array = npt.NDArray[Any]
 Built = tuple[Any, Any]

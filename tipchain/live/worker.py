@@ -84,10 +84,10 @@ def _work(asked: Mapping[str, Any], progress: Progress) -> int:
     with kept_import("torch"):  # torch must be imported before paddle.
         import torch  # noqa: F401
 
-    from tipchain.conversion.given_names import read_names
     from tipchain.live.align import align
     from tipchain.live.places import place_pieces
     from tipchain.live.sources import builders_of, feed_callables, feed_case, open_callables, open_case, read_outputs
+    from tipchain.weights.given_names import read_names
 
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.errors import UsageError
+from tipchain.explain.findings import Diagnosis, read_diagnosis
 from tipchain.json_text import read_json
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import NIGHTS, Night, read_night
 from tipchain.nightly.records import NIGHT, ItemRecord
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import Diagnosis, read_diagnosis
 
 # What an item's JSON report tells beside how it ended: numbers that are worth a curve over nights, and why it failed.
 

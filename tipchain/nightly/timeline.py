@@ -13,13 +13,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tipchain.errors import RecordError
+from tipchain.explain.findings import Diagnosis
 from tipchain.nightly.items import Item
 from tipchain.nightly.nights import began
 from tipchain.nightly.records import ITEMS, ItemRecord, slug_of
 from tipchain.nightly.results import Results, find_nights, read_causes, read_figures, read_results
 from tipchain.nightly.shards import Group, ShardPart, SharePlan, disagreement, gather, lost_items, missing, named
 from tipchain.outcome import BAD, Outcome
-from tipchain.parity.findings import Diagnosis
 
 # Nights put together from their shares: results of all machines as those of one night, and what is wrong with the cut.
 

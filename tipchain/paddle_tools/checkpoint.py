@@ -15,11 +15,11 @@ import numpy as np
 
 from tipchain.blame import serving
 from tipchain.errors import DataError, WeightsError
+from tipchain.frameworks.builders import check_batch
 from tipchain.paddle_loading import load_batches
 from tipchain.paddle_tools.program import ProgramError
-from tipchain.paddle_weights import read_paddle_file
-from tipchain.parity.builders import check_batch
 from tipchain.runs import atomic_write, replacing_path
+from tipchain.weights.paddle_files import read_paddle_file
 
 # Batches for training and evaluation.
 

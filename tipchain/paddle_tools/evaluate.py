@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tipchain.blame import serving
+from tipchain.frameworks import load_framework
 from tipchain.outcome import ExitCode
 from tipchain.paddle_tools.checkpoint import eval_batches, reading
 from tipchain.paddle_tools.program import (
@@ -22,9 +23,8 @@ from tipchain.paddle_tools.program import (
     positive,
     quiet,
 )
-from tipchain.paddle_weights import load_paddle_weights
-from tipchain.parity.frameworks import load_framework
 from tipchain.parity.stages.bench import measure
+from tipchain.weights.paddle_files import load_paddle_weights
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser

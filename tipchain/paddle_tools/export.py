@@ -29,8 +29,8 @@ from tipchain.paddle_tools.program import (
     quiet,
 )
 from tipchain.paddle_tools.samples import sample_spec
-from tipchain.paddle_weights import load_paddle_weights
 from tipchain.parity.case import Case
+from tipchain.weights.paddle_files import load_paddle_weights
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser

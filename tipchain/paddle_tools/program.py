@@ -19,8 +19,7 @@ from tipchain.cores import core_count
 from tipchain.devices import Device, parse_device
 from tipchain.errors import TipchainError, UsageError
 from tipchain.modes import data_folder
-from tipchain.parity.builders import open_builder
-from tipchain.parity.case import Case, load_case
+from tipchain.parity.case import Case, load_case, open_builder
 from tipchain.runs import DATA_VARIABLE
 
 if TYPE_CHECKING:
@@ -222,7 +221,7 @@ def import_paddle() -> Any:
     Raises:
         MissingFrameworkError: it cannot be imported.
     """
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     if "PADDLE_TRAINERS_NUM" not in os.environ:  # processes of one launch share the processors
         os.environ.setdefault("OMP_NUM_THREADS", str(core_count()))

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 from tipchain.blame import serving
 from tipchain.errors import CaseError, UsageError
+from tipchain.frameworks.builders import resolve
 from tipchain.images import find_images, read_image
 from tipchain.paddle_export import Array
-from tipchain.parity.builders import open_builder, resolve
+from tipchain.parity.case import open_builder
 from tipchain.parity.case_types import LABEL, Case
 from tipchain.parity.fake_inputs import make_inputs
 

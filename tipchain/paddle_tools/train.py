@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tipchain.errors import UsageError
+from tipchain.frameworks.builders import make_optimizer
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode
 from tipchain.paddle_tools.checkpoint import (
@@ -37,10 +38,9 @@ from tipchain.paddle_tools.program import (
     positive_number,
     quiet,
 )
-from tipchain.paddle_weights import load_paddle_weights
-from tipchain.parity.builders import make_optimizer
 from tipchain.parity.case import Case
 from tipchain.runs import MODE_VARIABLE
+from tipchain.weights.paddle_files import load_paddle_weights
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser

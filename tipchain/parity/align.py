@@ -17,10 +17,10 @@ import numpy as np
 from tipchain.cores import core_count
 from tipchain.errors import UsageError
 from tipchain.modes import Mode
+from tipchain.numbers.dumps import load_record, save_record
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.dumps import load_record, save_record
-from tipchain.parity.judge import Verdict
 from tipchain.parity.preparation import GivenInputs, Prepared, prepare
 from tipchain.parity.publish import adopt_dumps, dump_name
 from tipchain.parity.recorder import RecordingJob, RecordingProcess, listen

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial, wraps
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tipchain.blame import UsersError, is_users, placed, serving
 from tipchain.errors import CaseError, UsageError, did_you_mean
+from tipchain.frameworks.builders import checking, described, imports_start, resolve
 from tipchain.modes import CHAIN_MODES, DATA_SETS, DIGITS
+from tipchain.numbers.tolerance import METHODS, Tolerance, is_looser, tolerance_for
 from tipchain.parity import settings
-from tipchain.parity.builders import resolve
 from tipchain.parity.case_types import (
     BUILDERS,
     DTYPES,
@@ -26,7 +33,6 @@ from tipchain.parity.case_types import (
     Side,
     WeightsSpec,
 )
-from tipchain.parity.tolerance import METHODS, Tolerance, is_looser, tolerance_for
 from tipchain.runs import ROOT_VARIABLE, find_root, sha256_of
 from tipchain.stage_table import INFO, STAGES
 from tipchain.yaml_lines import Reader, load_yaml
@@ -424,3 +430,131 @@ def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:
         if not result[-1].reason.strip():
             raise one.error("reason", "is empty", expected="why this deviation is accepted")
     return tuple(result)
+
+
+# The builders that a case names: whether they can be there, and each opened.
+
+
+OPTIONAL = ("scheduler", "transforms", "loader", "augmentation")
+"""Builders that no stage must have, and some use."""
+
+
+def check_builders(case: Case, stages: Collection[str], sides: Collection[str]) -> None:
+    """Refuse a case of which a builder cannot be there, before anything is prepared; nothing is imported.
+
+    Raises:
+        CaseError: a module of the user's does not exist, or has no such name; one error names them all.
+    """
+    needed = {key for stage in stages for key in INFO[stage].builders} | set(OPTIONAL)
+    wrong: dict[str, tuple[str, str, str | None]] = {}
+    for side in sides:
+        for key in BUILDERS:
+            spec = getattr(case.sides[side], key)
+            told = _absent(spec, case.root) if spec is not None and key in needed else None
+            if told is not None:
+                wrong.setdefault(told[0], (side, key, told[1]))
+    if not wrong:
+        return
+    (first, (side, key, hint)), *others = wrong.items()
+    raise CaseError(
+        first,
+        file=case.path,
+        key=f"sides.{side}.{key}",
+        line=load_yaml(case.path).line(("sides", side, key)),
+        found=getattr(case.sides[side], key),
+        hint="\n  ".join(filter(None, (hint, *(f"and {other}" for other, _ in others)))),
+    )
+
+
+def _absent(spec: str, root: Path) -> tuple[str, str | None] | None:
+    """Return why ``"module:callable"`` cannot be there, and a hint; None where it may be."""
+    module, _, name = spec.partition(":")
+    parts = module.split(".")
+    places: list[str] = [str(root), *sys.path]
+    for number, part in enumerate(parts, 1):
+        above = ".".join(parts[:number])
+        found = PathFinder.find_spec(above if number == 1 else part, places)
+        if found is None:
+            # Only below the user's own folders is what is not on the disk certainly nowhere.
+            if number == 1 and find_spec(part) is not None:
+                return None
+            own = number == 1 or all(is_users(f"{place}/x.py") for place in places)
+            return (f"{above} does not exist", imports_start(root)) if own else None
+        if number < len(parts):
+            if found.submodule_search_locations is None:
+                return f"{above} is no package, so it has no {parts[number]}", imports_start(root)
+            places = list(found.submodule_search_locations)
+    return _unnamed(found, module, name)
+
+
+def _unnamed(spec: ModuleSpec | None, module: str, name: str) -> tuple[str, str | None] | None:
+    """Return that a module of the user's does not define a name; None where it does, or that cannot be seen."""
+    file = "" if spec is None or spec.origin is None else spec.origin
+    if not file.endswith(".py") or not is_users(file):
+        return None
+    try:
+        tree = ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return None  # importing it says what is wrong
+    names = _names(tree.body)
+    if name in names or "*" in names or "__getattr__" in names:
+        return None
+    return f"{module} has no {name!r}", did_you_mean(name, names)
+
+
+def _names(body: Iterable[ast.stmt]) -> set[str]:
+    """Return the names that statements define, those inside of conditions and the like too."""
+    found: set[str] = set()
+    for one in body:
+        for node in ast.walk(one):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                found.add(node.name)
+            elif isinstance(node, ast.alias):
+                found.add(node.asname or node.name.partition(".")[0])
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+    return found
+
+
+def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Callable[..., Any]:
+    """Return the builder ``name`` of a side of the case: what it makes is checked, what it raises is of that side.
+
+    The loss's comes with the case's arguments, and what the loss returns is checked, too.
+
+    Args:
+        case: the case.
+        side: ``"torch"`` or ``"paddle"``.
+        name: a key of the side.
+        plain: the loss is wanted as it was written, since its code is looked at.
+
+    Raises:
+        CaseError: the case has none, or it cannot be imported.
+    """
+    spec = getattr(case.sides[side], name)
+    if spec is None:
+        raise CaseError("is missing", file=case.path, key=f"sides.{side}.{name}", expected="'module:callable'")
+    with serving(side=side):
+        found = resolve(spec, case.root)
+    bound = partial(found, **case.loss.args) if name == "loss" and case.loss.args else found
+    build = checking(name, side, bound)
+    if name != "loss" or plain:
+        return build
+    return wraps(build)(lambda *args, **settings: _checked_loss(build(*args, **settings), side, found))
+
+
+def _checked_loss(loss: Callable[..., Any], side: str, builder: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a loss whose result is checked: a tensor of one element."""
+    name = placed(loss) if ":" in placed(loss) else f"{placed(builder)}'s loss"
+
+    def compute(*given: Any) -> Any:
+        with serving(side=side, stage="the loss"):
+            found = loss(*given)
+            if not sys.modules[side].is_tensor(found):
+                raise UsersError(f"{name} returned {described(found)}\n  expected: a tensor of one number")
+            if found.numel() != 1:
+                raise UsersError(
+                    f"{name} returned a tensor of shape {list(found.shape)}\n  expected: a tensor of one number"
+                )
+            return found
+
+    return compute

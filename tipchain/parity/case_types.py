@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.modes import DIGITS, Mode
+from tipchain.numbers.tolerance import Tolerance
 from tipchain.parity.settings import (
     BackwardSettings,
     DistributedSettings,
@@ -19,7 +20,6 @@ from tipchain.parity.settings import (
     TrainSettings,
     UpdatesSettings,
 )
-from tipchain.parity.tolerance import Tolerance
 
 SIDES = ("torch", "paddle")
 BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "transforms", "metric", "loader", "augmentation")

@@ -23,11 +23,11 @@ import numpy as np
 from tipchain.blame import blame
 from tipchain.devices import parse_device
 from tipchain.errors import TipchainError
+from tipchain.frameworks import load_framework
+from tipchain.frameworks.base import Array, scalar
+from tipchain.numbers.dumps import load_record
 from tipchain.parity.case import load_case
 from tipchain.parity.case_types import LABEL
-from tipchain.parity.dumps import load_record
-from tipchain.parity.frameworks import load_framework
-from tipchain.parity.frameworks.base import Array, scalar
 from tipchain.parity.launch import end_with_parent
 from tipchain.parity.recorder import save_tensors
 from tipchain.parity.stages.bench import Bench

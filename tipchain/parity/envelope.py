@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tipchain.frameworks.base import Array
 from tipchain.modes import DATA_FOLDER
-from tipchain.parity.frameworks.base import Array
 from tipchain.runs import atomic_write
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 FACTOR = 10.0
 """How many times the envelope a port may be away, where the case does not say."""
-ULPS = 16
-"""How far apart the runs start, where the case does not say."""
 FLOOR_ULPS = 8
 """The envelope is never less than these units in the last place of a float32 loss."""
 BLUNT = 0.1

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tipchain.frameworks.base import Array
 from tipchain.parity.envelope import FACTOR, Curve, compare_curves
-from tipchain.parity.frameworks.base import Array
 
 
 class NoLossesError(Exception):

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.imports import kept_import
+from tipchain.numbers.dumps import load_record, save_record
 from tipchain.paddle_export import Array, EngineError, program_files
-from tipchain.parity.dumps import load_record, save_record
 from tipchain.runs import atomic_write
 
 PACKAGES = ("paddle2onnx", "onnxruntime")

@@ -11,9 +11,9 @@ from typing import Any
 from tipchain.blame import UsersError
 from tipchain.errors import DataError, InputError
 from tipchain.modes import Mode
+from tipchain.numbers.dumps import flatten, load_record, save_record
 from tipchain.parity.case import Case
 from tipchain.parity.digests import WHERE, data_digest
-from tipchain.parity.dumps import flatten, load_record, save_record
 from tipchain.parity.fake_inputs import arrays_digest, make_all_inputs
 from tipchain.parity.recorder import StageNeeds
 from tipchain.parity.weights import WeightFiles, data_roots, prepare_weights

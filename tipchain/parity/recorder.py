@@ -22,12 +22,12 @@ from tipchain import __version__
 from tipchain.blame import blame, users_fault
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
+from tipchain.frameworks import load_framework
+from tipchain.frameworks.base import Array, Framework
+from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
 from tipchain.parity.digests import Reading, imported_sources
-from tipchain.parity.dumps import load_record, save_record
 from tipchain.parity.envelope import ENVELOPES
-from tipchain.parity.frameworks import load_framework
-from tipchain.parity.frameworks.base import Array, Framework
 from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.settings import DOUBLE
 from tipchain.parity.stages import Recording, record
@@ -36,7 +36,7 @@ from tipchain.runs import replacing_path, sha256_of
 from tipchain.stage_table import INFO
 
 if TYPE_CHECKING:
-    from tipchain.parity.frameworks.torch_float64 import TorchFloat64
+    from tipchain.frameworks.torch_float64 import TorchFloat64
 
 
 # Stages of the reference in float64: what they would give without rounding, and how sure that is.

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tipchain.errors import did_you_mean
-from tipchain.parity.envelope import FACTOR, ULPS
+from tipchain.numbers.rounding import ULPS
+from tipchain.parity.envelope import FACTOR
 from tipchain.yaml_lines import Reader
 
 # What a case says about the stage ``backward``.

@@ -10,14 +10,14 @@ from math import isfinite
 from pathlib import Path
 
 from tipchain.errors import InputError, did_you_mean
+from tipchain.numbers.dumps import Record, load_record
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import SIDES, KnownDeviation
-from tipchain.parity.dumps import Record, load_record
-from tipchain.parity.judge import Verdict
 from tipchain.parity.publish import dump_name
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import BENCHMARK, Dumps, Rules
-from tipchain.parity.tolerance import Tolerance
 from tipchain.stage_table import INFO
 
 __all__ = ["BENCHMARK", "Rules", "StageJudgement", "case_of", "foreign", "judge_stage"]

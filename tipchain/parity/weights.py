@@ -20,8 +20,7 @@ from tipchain.errors import MissingFrameworkError, TipchainError, WeightsError
 from tipchain.guard import guarded
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.outcome import ExitCode
-from tipchain.parity.builders import open_builder
-from tipchain.parity.case import SIDES, load_case
+from tipchain.parity.case import SIDES, load_case, open_builder
 from tipchain.parity.case_types import LABEL, Case, WeightsSpec
 from tipchain.parity.digests import data_digest, imported_sources
 from tipchain.parity.fake_inputs import make_input, make_inputs
@@ -271,10 +270,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
         "data": data_digest(train_data, case.data.set) if from_data else None,
     }
     package = Path(tipchain.__file__).parent
-    converters = [
-        *(package / name for name in ("layer_types.py", "paddle_weights.py", "torch_weights.py")),
-        *sorted((package / "conversion").glob("*.py")),
-    ]
+    converters = [package / "layer_types.py", *sorted((package / "weights").glob("*.py"))]
     paddle_recipe = {
         **torch_recipe,
         "paddle_model": case.sides["paddle"].model,
@@ -419,7 +415,7 @@ def _entry(path: Path, folder: Path, recipe: Mapping[str, Any], sources: Mapping
 
 def _torch_model(case: Case) -> Any:
     from tipchain.devices import Device
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
 
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
@@ -434,7 +430,7 @@ def _save_torch(model: Any, path: Path) -> None:
 
 
 def _load_torch(model: Any, path: Path) -> Mapping[str, Any]:
-    from tipchain.torch_weights import read_torch_state
+    from tipchain.weights.torch_files import read_torch_state
 
     state = read_torch_state(path)
     try:
@@ -446,8 +442,8 @@ def _load_torch(model: Any, path: Path) -> Mapping[str, Any]:
 
 def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) -> dict[str, str]:
     """Write the Paddle file; return the names under which the port's tensors are torch's."""
-    from tipchain.conversion.convert import convert_file
-    from tipchain.parity.frameworks import load_framework
+    from tipchain.frameworks import load_framework
+    from tipchain.weights.convert import convert_file
 
     paddle = load_framework("paddle")
     port = paddle.build(open_builder(case, "paddle", "model"), case.model_args)
@@ -458,7 +454,7 @@ def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) 
 
 def state_digest(state: Mapping[str, Any]) -> str:
     """Return a SHA-256 over names, shapes and values of a torch state dict."""
-    from tipchain.torch_weights import array_of
+    from tipchain.weights.torch_files import array_of
 
     digest = hashlib.sha256()
     for name in sorted(state):

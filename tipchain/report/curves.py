@@ -45,7 +45,7 @@ def _tensor_side(stage: str, side: str) -> str:
 
 
 def _of_dump(file: Path, stage: str) -> Iterator[Scalar]:
-    from tipchain.parity.dumps import load_record
+    from tipchain.numbers.dumps import load_record
 
     if not file.is_file():
         return

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tipchain.errors import RecordError
+from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, read_diagnosis
 from tipchain.outcome import Outcome
-from tipchain.parity.findings import PIECES, Diagnosis, SourceLine, read_diagnosis
 from tipchain.stage_table import INFO, STAGES
 
 if TYPE_CHECKING:
-    from tipchain.parity.judge import Verdict
+    from tipchain.numbers.verdicts import Verdict
 
 LATEST = "log_reprod"
 """The folder of a run that holds its dumps, and the report of its alignment."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
+from tipchain.explain.findings import Diagnosis
 from tipchain.language import say
 from tipchain.outcome import BAD, ExitCode, Outcome
-from tipchain.parity.findings import Diagnosis
 from tipchain.report.model import RunReport
 
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"

@@ -13,8 +13,8 @@ from tipchain.outcome import BAD, Outcome
 from tipchain.report.model import RunReport
 
 if TYPE_CHECKING:
-    from tipchain.parity.findings import Diagnosis, SourceLine
-    from tipchain.parity.judge import Verdict
+    from tipchain.explain.findings import Diagnosis, SourceLine
+    from tipchain.numbers.verdicts import Verdict
 
 
 ELEMENTS = {Outcome.FAIL: "failure", Outcome.ERROR: "error", Outcome.SKIP: "skipped"}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.chain.result import Result, number_json, parse_result, result_json
 from tipchain.errors import RecordError
+from tipchain.explain.findings import diagnosis_json, read_diagnosis
 from tipchain.json_text import parse_json
 from tipchain.outcome import ExitCode, Outcome, exit_code
-from tipchain.parity.findings import diagnosis_json, read_diagnosis
 
 if TYPE_CHECKING:
-    from tipchain.parity.findings import Diagnosis
-    from tipchain.parity.judge import Verdict
+    from tipchain.explain.findings import Diagnosis
+    from tipchain.numbers.verdicts import Verdict
 
 
 # A run's report: what every renderer shows, and the only place where a run's exit code is computed.
@@ -190,7 +190,7 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
 def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     if not verdicts:
         return []  # a chain's report needs no numpy
-    from tipchain.parity.judge import render_verdicts
+    from tipchain.numbers.verdicts import render_verdicts
 
     return render_verdicts(verdicts)
 
@@ -198,6 +198,6 @@ def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 def _parse_verdicts(documents: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
     if not documents:
         return ()
-    from tipchain.parity.judge import parse_verdicts
+    from tipchain.numbers.verdicts import parse_verdicts
 
     return tuple(parse_verdicts(documents))

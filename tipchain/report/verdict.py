@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.result import Result
+from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.foreign_text import clean
 from tipchain.language import columns, cut, padded, say, wrapped
 from tipchain.modes import Mode
 from tipchain.outcome import BAD, NO_VERDICT, NOT_THE_SAME, Outcome, worst
-from tipchain.parity.findings import PIECES, Diagnosis
 from tipchain.report.diagnoses import UNKNOWN, stage_of
 from tipchain.report.model import RunReport
 from tipchain.report.terminal import figures_text, mark, paint
 from tipchain.stage_table import STAGES
 
 if TYPE_CHECKING:
-    from tipchain.parity.judge import Verdict
+    from tipchain.numbers.verdicts import Verdict
 
 LINES, WIDTH = 30, 80
 MOST_ROWS = 14

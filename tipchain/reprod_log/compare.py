@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.parity.compare import diff_arrays
-from tipchain.parity.difflog import statistics
+from tipchain.numbers.compare import diff_arrays
+from tipchain.numbers.diff_log import statistics
 from tipchain.reprod_log.utils import Difference, check_print_diff, np2paddle, np2torch, paddle2np, torch2np
 
 

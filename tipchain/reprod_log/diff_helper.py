@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tipchain.parity.difflog import FAILED, PASSED, log_lines
-from tipchain.parity.dumps import load_tree
+from tipchain.numbers.diff_log import FAILED, PASSED, log_lines
+from tipchain.numbers.dumps import load_tree
 from tipchain.reprod_log.compare import check_data, compute_diff
 from tipchain.reprod_log.utils import check_print_diff
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.parity.dumps import save_record
+from tipchain.numbers.dumps import save_record
 
 _WAYS = (
     "val must be np.ndarray, a NumPy scalar or a dict of them; convert tensors first:\n"

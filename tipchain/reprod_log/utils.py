@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.parity.difflog import method_lines
-from tipchain.parity.tolerance import METHODS
+from tipchain.numbers.diff_log import method_lines
+from tipchain.numbers.tolerance import METHODS
 
 _UNKNOWN: Mapping[str, float] = {"mean": nan, "max": nan, "min": nan}
 

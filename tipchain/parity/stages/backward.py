@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tipchain.errors import RecordError
+from tipchain.frameworks.base import Array, scalar
+from tipchain.numbers.compare import PIECE, largest
+from tipchain.numbers.rounding import SAME_SINGLE, ULPS
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.parity.compare import PIECE
-from tipchain.parity.envelope import ULPS
-from tipchain.parity.frameworks.base import Array, scalar
-from tipchain.parity.judge import Verdict, compare
-from tipchain.parity.rounding import SAME_SINGLE
 from tipchain.parity.settings import DOUBLE, MODES, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording
@@ -28,11 +28,9 @@ from tipchain.parity.stages.judging import (
     TensorFile,
     details,
     judge_batches,
-    largest,
     scaled,
     tensor_paths,
 )
-from tipchain.parity.tolerance import Tolerance
 
 # Step 8 of the guide, backward: some iterations on equal inputs, in eval mode, train mode or both.
 
@@ -106,7 +104,7 @@ def _gradient_noise(bench: Bench, model: Any, criterion: Any, tensors: Mapping[s
 
     A value within rounding of a ReLU's kink lets a gradient jump by a share of it that no precision makes smaller.
     """
-    from tipchain.parity.frameworks.torch_ import perturb
+    from tipchain.frameworks.torch_ import perturb
 
     framework, names = bench.framework, bench.case.weights.names
     noise: dict[str, Array] = {}

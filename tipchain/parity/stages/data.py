@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import UsageError
+from tipchain.explain.causes.data_images import explain_images, words_of
+from tipchain.explain.causes.data_order import explain_labels, explain_order
+from tipchain.frameworks.base import Array, Framework
+from tipchain.numbers.dumps import Record
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.parity.dumps import Record
-from tipchain.parity.frameworks.base import Array, Framework
-from tipchain.parity.judge import Verdict, compare
-from tipchain.parity.pieces.data_images import explain_images, words_of
-from tipchain.parity.pieces.data_order import explain_labels, explain_order
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, in_order
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
-from tipchain.parity.tolerance import Tolerance
 
 # What each named transform of a side makes of the first samples.
 #
@@ -121,7 +121,7 @@ def record(bench: Bench) -> Recording:
     return Recording(arrays={**arrays, **traced}, details=details)
 
 
-# What makes two samples of a dump differ, in words; the hypotheses are those of `tipchain.parity.pieces.data_images`.
+# What makes two samples of a dump differ, in words; the hypotheses are those of `tipchain.explain.causes.data_images`.
 
 
 def explain_sample(expected: Array, actual: Array) -> str:

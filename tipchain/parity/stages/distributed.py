@@ -14,15 +14,16 @@ import numpy as np
 
 from tipchain.cores import core_count
 from tipchain.errors import RecordError, UsageError
+from tipchain.numbers.compare import largest
+from tipchain.numbers.dumps import save_record
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.paddle_export import Array
 from tipchain.parity.data_parallel import STATE, Steps, WorkerGroup, WorkerJob, state, train, update_rms
-from tipchain.parity.dumps import save_record
-from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, TensorFile, details, largest, scaled, tensor_paths
-from tipchain.parity.tolerance import Tolerance
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, TensorFile, details, scaled, tensor_paths
 
 # Several processes: training with ``paddle.DataParallel`` held against one process with the same global batch.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tipchain.parity.frameworks.base import Array, flatten_outputs
+from tipchain.frameworks.base import Array, flatten_outputs
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import judge
 

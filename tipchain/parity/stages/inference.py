@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from tipchain.devices import parse_device
+from tipchain.frameworks.base import flatten_outputs
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.paddle_export import Array, EngineError, Predictor, output_tensors, save_program
 from tipchain.parity.case_types import LABEL
-from tipchain.parity.frameworks.base import flatten_outputs
-from tipchain.parity.judge import Verdict, compare
 from tipchain.parity.onnx_engine import HOW_TO_INSTALL, EngineEnd, OnnxProcess, missing_packages
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
-from tipchain.parity.tolerance import Tolerance
 
 # Inference: one exported program, in Paddle Inference and in onnxruntime, held against the training engine.
 #

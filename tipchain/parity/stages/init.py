@@ -12,14 +12,10 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import did_you_mean
-from tipchain.outcome import Outcome
-from tipchain.parity.dumps import Record
-from tipchain.parity.frameworks.base import Array
-from tipchain.parity.judge import Verdict, compare
-from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
-from tipchain.parity.tolerance import EXACT, Tolerance
-from tipchain.parity.two_samples import (
+from tipchain.frameworks.base import Array
+from tipchain.numbers.dumps import Record
+from tipchain.numbers.tolerance import EXACT, Tolerance
+from tipchain.numbers.two_samples import (
     adjust,
     compare_distribution,
     compare_mean,
@@ -28,6 +24,10 @@ from tipchain.parity.two_samples import (
     kurtosis,
     least_p_value,
 )
+from tipchain.numbers.verdicts import Verdict, compare
+from tipchain.outcome import Outcome
+from tipchain.parity.stages.bench import Bench, Recording
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 # Step 10 of the guide, initial values: the parameters of freshly built models, over several seeds.
 

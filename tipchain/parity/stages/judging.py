@@ -6,21 +6,21 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from math import isfinite, prod
+from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tipchain.errors import RecordError
+from tipchain.numbers.dumps import Record
+from tipchain.numbers.pickle_stream import map_file
+from tipchain.numbers.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
+from tipchain.numbers.verdicts import Verdict, compare, vacuous
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import Case, KnownDeviation
-from tipchain.parity.dumps import Record
 from tipchain.parity.envelope import FACTOR
-from tipchain.parity.judge import Verdict, compare, vacuous
 from tipchain.parity.publish import tensors_name
-from tipchain.parity.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
-from tipchain.pickle_stream import map_file
 
 # What judging a stage rests on, and what comes out of it.
 
@@ -124,20 +124,6 @@ def scaled(rule: Tolerance, scale: float, values: Any, extra: float = 0.0) -> To
     whole = np.asarray(values).dtype.kind in "biu" and not rule.reason
     bound = 0.0 if whole else (rule.rtol or 0.0) * scale + (rule.atol or 0.0) + extra
     return Tolerance(method="max", threshold=bound, equal_nan=rule.equal_nan, reason=rule.reason)
-
-
-def largest(array: Any) -> float:
-    """Return the largest finite ``|value|``, 0 of none: a mask's infinity would make a bound infinite too."""
-    values = np.asarray(array)
-    values = np.abs(values) if values.dtype.kind == "c" else values
-    if not values.size:
-        return 0.0
-    # Both ends, since the absolute value of the least integer is no such integer.
-    ends = float(values.max()), float(values.min())
-    if not all(map(isfinite, ends)):
-        finite = values[np.isfinite(values)]
-        return largest(finite) if finite.size else 0.0
-    return max(map(abs, ends))
 
 
 def details(record: Record) -> Mapping[str, Any]:

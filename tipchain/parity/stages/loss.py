@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.frameworks.base import Array, flatten_outputs, map_outputs, scalar
+from tipchain.numbers.dumps import Record
+from tipchain.numbers.rounding import LOGIT_FLOOR, REMAINDER, ROUGH
+from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.parity.case_types import LABEL
-from tipchain.parity.dumps import Record
 from tipchain.parity.fake_inputs import make_loss_label, softmax
-from tipchain.parity.frameworks.base import Array, flatten_outputs, map_outputs, scalar
-from tipchain.parity.judge import Verdict, compare
-from tipchain.parity.rounding import REMAINDER, ROUGH
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, scaled
@@ -76,8 +76,6 @@ def _facts(values: Array) -> dict[str, float]:
 
 
 Pair = tuple[Array, Array]
-FLOOR = 64.0
-"""Paddle's softmax takes logits more than this below the largest for this much below."""
 
 
 def explain_loss(expected: float, actual: float, gradients: Sequence[Pair], spread: float) -> str:
@@ -113,7 +111,7 @@ def _equal(expected: Array, actual: Array) -> bool:
 
 def _explain_value(expected: float, actual: float, spread: float) -> str:
     said = f"the gradients agree, so only a constant differs (by {actual - expected:.6g})"
-    if spread > FLOOR:
+    if spread > LOGIT_FLOOR:
         said += (
             f"; outputs lie {spread:.3g} apart, and Paddle's softmax clips outputs at 64 below the largest; "
             "tipchain.pairs.paddle_losses does not"

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.frameworks.base import Array, updates_module
+from tipchain.numbers.compare import largest
+from tipchain.numbers.rounding import SAME_DOUBLE
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.parity.frameworks.base import Array, updates_module
-from tipchain.parity.judge import Verdict, compare
-from tipchain.parity.rounding import SAME_DOUBLE
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, largest
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 from tipchain.parity.stages.optimizer import build_subject, names
-from tipchain.parity.tolerance import Tolerance
 
 # Step 6 of the guide, the learning rate: its whole curve.
 

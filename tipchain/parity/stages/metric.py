@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tipchain.explain.causes.metric_ways import ClassifierProbe, make_probe, recognize
+from tipchain.frameworks.base import Array
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
-from tipchain.parity.frameworks.base import Array
-from tipchain.parity.judge import Verdict
-from tipchain.parity.pieces.metric_ways import ClassifierProbe, make_probe, recognize
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import (
     Bench,

@@ -8,19 +8,18 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import cycle, islice
-from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from tipchain.errors import CaseError
+from tipchain.frameworks.base import Array, Updates, updates_module
+from tipchain.numbers.compare import common_factor, largest
+from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.parity.frameworks.base import Array, Updates, updates_module
-from tipchain.parity.judge import Verdict, compare
-from tipchain.parity.rounding import ROUGH
 from tipchain.parity.settings import MODEL
 from tipchain.parity.stages.bench import Bench, Recording
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, largest, scaled
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, scaled
 
 # What the stages optimizer, regularization and lr share: a model to update, and equal numbers on both sides.
 
@@ -182,14 +181,3 @@ def _explain(dumps: Dumps, key: str) -> str:
     if factor is not None:
         words += f"; the port's is {factor:.6g} times the reference's at every element"
     return words
-
-
-def common_factor(expected: Any, actual: Any) -> float | None:
-    """Return k where ``actual`` is k times ``expected`` at every element that counts, else None."""
-    counts = np.abs(expected) > 1e-3 * largest(expected)
-    if not counts.any() or not np.isfinite(actual).all():
-        return None
-    factors = np.asarray(actual, dtype=np.float64)[counts] / np.asarray(expected, dtype=np.float64)[counts]
-    middle = float(np.median(factors))
-    alike = np.abs(factors - middle) <= ROUGH * abs(middle)
-    return middle if isfinite(middle) and bool(alike.all()) else None

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.frameworks.base import Array, Updates
+from tipchain.numbers.compare import diff_arrays
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
-from tipchain.parity.compare import diff_arrays
-from tipchain.parity.frameworks.base import Array, Updates
-from tipchain.parity.judge import Verdict
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, variants
-from tipchain.parity.tolerance import Tolerance
 
 # Step 7 of the guide, regularization: what weight decay adds to the updates.
 

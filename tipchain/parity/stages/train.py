@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import RecordError
+from tipchain.frameworks.base import Array, Batch, scalar
+from tipchain.frameworks.randomness import Draws
+from tipchain.numbers.two_samples import Answer, Equivalence, grid_step, judge_runs
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.envelope import BLUNT, Curve, EnvelopeCache, compare_curves
-from tipchain.parity.frameworks.base import Array, Batch, scalar
-from tipchain.parity.frameworks.randomness import Draws
-from tipchain.parity.judge import Verdict
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording, evaluate, split
 from tipchain.parity.stages.judging import (
@@ -27,7 +28,6 @@ from tipchain.parity.stages.judging import (
     judge_batches,
     tensor_paths,
 )
-from tipchain.parity.two_samples import Answer, Equivalence, grid_step, judge_runs
 
 # Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
 
@@ -147,7 +147,7 @@ class _Paired:
 
     def rerun(self, number: int) -> list[float]:
         """Return the losses that are compared, of the run of a number from 0 that starts a little apart."""
-        from tipchain.parity.frameworks.torch_ import perturb
+        from tipchain.frameworks.torch_ import perturb
 
         self.bench.restore(self.model)
         perturb(self.model, self.bench.case.train.envelope.ulps, number)

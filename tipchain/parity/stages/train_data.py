@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError, did_you_mean
+from tipchain.frameworks.base import Array, Framework
+from tipchain.numbers.dumps import Record
+from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
+from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
-from tipchain.parity.dumps import Record
-from tipchain.parity.frameworks.base import Array, Framework
-from tipchain.parity.judge import Verdict
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, split
 from tipchain.parity.stages.data import judge_files
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
-from tipchain.parity.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
 
 # A few numbers that tell how an image was augmented, whatever did it.
 

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-from tipchain.parity.findings import PIECES, Diagnosis, SourceLine
+from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
 from tipchain.report.html.page import Markup, element, many, markup, path, prose
 from tipchain.report.html.parts import fix
 

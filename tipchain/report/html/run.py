@@ -16,7 +16,7 @@ from tipchain.report.terminal import figures_text
 from tipchain.report.verdict import by_stage, first_cause, percent
 
 if TYPE_CHECKING:
-    from tipchain.parity.judge import Verdict
+    from tipchain.numbers.verdicts import Verdict
 
 TOLD = 200
 """Checks of a stage that are listed one by one; the rest is counted, those that did not pass come first."""

@@ -1,0 +1,201 @@
+"""Faults of a single layer: its tensors, its arguments, its mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+
+def random(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def pair(live, reference, port):
+    """Return a layer of both frameworks between two others, so that it has a path; equal weights."""
+    nn, other = live.torch.nn, live.paddle.nn
+    return live.equal(nn.Sequential(nn.Identity(), reference), other.Sequential(other.Identity(), port))
+
+
+def change(layer, name, function):
+    tensor = dict(layer.state_dict())[name]
+    tensor.set_value(np.ascontiguousarray(function(tensor.numpy())))
+
+
+def gates(count, *order):
+    return lambda array: np.concatenate([np.split(array, count)[number] for number in order])
+
+
+def one_element(array):
+    array.flat[5] += 0.1
+    return array
+
+
+TENSORS = [
+    ("Linear", (6, 6), "weight", lambda array: array.T, "transposed-weight", (3, 6)),
+    ("Linear", (6, 5), "weight", lambda array: array * 2, "scaled-weight", (3, 6)),
+    ("Linear", (6, 5), "weight", lambda array: -array, "sign", (3, 6)),
+    ("Linear", (6, 5), "weight", one_element, "wrong-weight", (3, 6)),
+    ("Linear", (6, 5), "bias", np.zeros_like, "missing-bias", (3, 6)),
+    ("Conv2", (4, 4, 3), "weight", lambda array: array.transpose(1, 0, 2, 3), "permuted-weight", (2, 4, 7, 7)),
+    ("Conv2", (3, 4, 3), "weight", lambda array: array[:, ::-1], "channel-order", (2, 3, 7, 7)),
+    ("Conv2", (3, 4, 3), "weight", lambda array: array[:, :, ::-1, ::-1], "flipped-weight", (2, 3, 7, 7)),
+    ("BatchNorm2", (4,), "_variance", lambda array: array * (9 / 8), "biased-variance", (2, 4, 5, 5)),
+    ("BatchNorm2", (4,), "_mean", np.zeros_like, "running-statistics", (2, 4, 5, 5)),
+]
+
+
+@pytest.mark.parametrize(("kind", "sizes", "name", "function", "code", "shape"), TENSORS)
+def test_a_wrong_tensor_is_described(live, causes, kind, sizes, name, function, code, shape):
+    dims = kind[-1] == "2"
+    reference, port = pair(
+        live,
+        getattr(live.torch.nn, f"{kind}d" if dims else kind)(*sizes),
+        getattr(live.paddle.nn, f"{kind}D" if dims else kind)(*sizes),
+    )
+    change(port[1], name, function)
+    cause = causes.first(reference, port, random(*shape))
+    assert cause.code == code
+    assert cause.port_path == "1"
+    assert cause.explained > 0.999
+
+
+def test_the_wrong_elements_are_told(live, causes):
+    reference, port = pair(live, live.torch.nn.Linear(6, 5), live.paddle.nn.Linear(6, 5))
+    change(port[1], "weight", one_element)
+    message = causes.first(reference, port, random(3, 6)).message
+    assert "has 1 wrong of 30 values: [0, 1]" in message, "torch's index: a Linear of Paddle is transposed"
+
+
+def test_exchanged_statistics(live, causes):
+    reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4))
+    mean, variance = (getattr(port[1], name).numpy() for name in ("_mean", "_variance"))
+    port[1]._mean.set_value(variance)
+    port[1]._variance.set_value(np.abs(mean))
+    reference[1].running_mean.abs_()
+    assert causes.first(reference, port, random(2, 4, 5, 5)).code == "swapped-statistics"
+
+
+def test_weights_of_another_layer(live, causes):
+    nn, other = live.torch.nn, live.paddle.nn
+    reference, port = live.equal(
+        nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)),
+        other.Sequential(other.Linear(6, 6), other.Tanh(), other.Linear(6, 6)),
+    )
+    change(port[2], "weight", lambda _: port[0].weight.numpy())
+    cause = causes.first(reference, port, random(3, 6))
+    assert (cause.code, cause.port_path) == ("weight-of-another-layer", "2")
+    assert "`0.weight`" in cause.message
+
+
+@pytest.mark.parametrize(("kind", "count", "order"), [("LSTM", 4, (1, 0, 2, 3)), ("GRU", 3, (1, 0, 2))])
+def test_gates_in_another_order(live, causes, kind, count, order):
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = getattr(torch.nn, kind)(5, 6, batch_first=True)
+
+        def forward(self, x):
+            return self.net(x)[0]
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.net = getattr(paddle.nn, kind)(5, 6)
+
+        def forward(self, x):
+            return self.net(x)[0]
+
+    reference, port = live.equal(Reference(), Port())
+    for name in ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"):
+        change(port.net, name, gates(count, *order))
+    cause = causes.first(reference, port, random(2, 4, 5))
+    assert (cause.code, cause.port_path) == ("gate-order", "net")
+
+
+ARGUMENTS = [
+    ("BatchNorm2d", "BatchNorm2D", (4,), {}, {"epsilon": 1e-3}, "epsilon", "epsilon=1e-05"),
+    ("GroupNorm", "GroupNorm", (2, 4), {}, (4, 4), "num-groups", "num_groups=2"),
+    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": 1, "padding_mode": "reflect"}, "padding-mode", "zeros"),
+    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": 2, "dilation": 2}, "dilation", "dilation=[1, 1]"),
+    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": [0, 2, 0, 2]}, "padding", "padding=[1, 1]"),
+    ("AvgPool2d", "AvgPool2D", (3, 1, 1), {}, {"exclusive": True}, "exclusive", "exclusive=False"),
+    ("AvgPool2d", "MaxPool2D", (3, 1, 1), {}, {}, "pooling", "avg_pool2d"),
+    ("LeakyReLU", "LeakyReLU", (), {"negative_slope": 0.2}, {}, "negative-slope", "negative_slope=0.2"),
+    ("GELU", "GELU", (), {}, {"approximate": True}, "gelu-form", "approximate=False"),
+    ("Softmax", "Softmax", (), {"dim": 1}, {"axis": -1}, "softmax-axis", "axis=1"),
+    ("Hardswish", "Swish", (), {}, {}, "other-activation", "F.hardswish"),
+    ("ELU", "Identity", (), {}, {}, "missing-activation", "F.elu"),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "sizes", "right", "wrong", "code", "fix"), ARGUMENTS)
+def test_a_wrong_argument_is_named_with_the_right_value(live, causes, ours, theirs, sizes, right, wrong, code, fix):
+    made = getattr(live.torch.nn, ours)(*sizes, **right)
+    given = (wrong, {}) if isinstance(wrong, tuple) else (sizes, wrong)
+    reference, port = pair(live, made, getattr(live.paddle.nn, theirs)(*given[0], **given[1]))
+    cause = causes.first(reference, port, 3 * random(2, 4, 7, 7))
+    assert cause.code == code
+    assert fix in cause.fix
+
+
+def test_interpolation(live, causes):
+    nn, other = live.torch.nn, live.paddle.nn
+    right = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False)
+    for wrong, code in (
+        ({"mode": "bilinear", "align_corners": True}, "align-corners"),
+        ({"mode": "nearest"}, "interpolation-mode"),
+    ):
+        reference, port = pair(live, right, other.Upsample(scale_factor=2, **wrong))
+        assert causes.first(reference, port, random(2, 4, 5, 5)).code == code
+
+
+def test_modes(live, causes):
+    reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4))
+    port[1].train()
+    cause = causes.first(reference, port, random(3, 4, 5, 5))
+    assert cause.code == "batch-norm-mode"
+    assert "`1.eval()`" in cause.fix
+    reference, port = pair(live, live.torch.nn.Dropout(0.3), live.paddle.nn.Dropout(0.3))
+    port[1].train()
+    assert causes.first(reference, port, random(3, 40)).code == "dropout-in-eval"
+
+
+def test_dropout(live, causes):
+    for given, code in (({"p": 0.5}, "dropout-p"), ({"p": 0.3, "mode": "downscale_in_infer"}, "dropout-mode")):
+        reference, port = pair(live, live.torch.nn.Dropout(0.3), live.paddle.nn.Dropout(**given))
+        reference.train()
+        port.train()
+        assert causes.first(reference, port, random(3, 40)).code == code
+    reference, port = pair(live, live.torch.nn.Dropout(0.3), live.paddle.nn.Identity())
+    reference.train()
+    assert causes.first(reference, port, random(3, 40)).code == "missing-dropout"
+
+
+def test_lower_precision_is_told_with_its_bits():
+    from tipchain.explain.causes.hypotheses import lower_precision
+    from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+
+    for own, told in ((2**-8 / 3**0.5, "bfloat16"), (2**-11 / 3**0.5, "TF32")):
+        verdict = LayerVerdict(
+            reference_path="a", port_path="a", reference_type="Linear", port_type="Linear", turn=0, direction="forward",
+            inherited=0.0, own=own, ratio=1e4, closeness=Closeness.LOWER_PRECISION, method="float64", reason="",
+        )  # fmt: skip
+        cause = lower_precision(verdict)
+        assert cause.code == "lower-precision"
+        assert told in cause.message
+
+
+def test_no_model_is_changed(live, causes):
+    reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4, epsilon=1e-3))
+    reference.train()
+    port.train()
+    before = {name: tensor.numpy() for name, tensor in port.state_dict().items()}
+    relu = live.paddle.nn.functional.relu
+    add = type(live.paddle.ones([1])).__add__
+    causes.first(reference, port, random(3, 4, 5, 5))
+    assert port[1]._epsilon == 1e-3
+    assert all(np.array_equal(tensor.numpy(), before[name]) for name, tensor in port.state_dict().items())
+    assert live.paddle.nn.functional.relu is relu
+    assert type(live.paddle.ones([1])).__add__ is add

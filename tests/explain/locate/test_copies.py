@@ -1,0 +1,111 @@
+"""Copies of models with large parameters, which are made in one step: nothing of them is the model's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tipchain.explain.locate.sides import LARGE
+
+WIDE = (4, LARGE // 4)
+
+
+def tied(live, name):
+    """Return a model that has one large weight twice, once as an attribute, and a layer of integers."""
+    nn = getattr(live, name).nn
+
+    class Net(nn.Module if name == "torch" else nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(*WIDE)
+            self.kept = [self.first.weight]
+            self.second = nn.Linear(*WIDE)
+            self.second.weight = self.first.weight
+            self.register_buffer("steps", getattr(live, name).zeros([2]).astype("int64") if name == "paddle" else live.torch.zeros(2, dtype=live.torch.int64))  # fmt: skip
+
+    return Net()
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("name", ["torch", "paddle"])
+def test_a_copy_has_the_values_and_ties_and_memory_of_its_own(live, name, double):
+    side = live.sides[("torch", "paddle").index(name)]
+    model = tied(live, name)
+    before = side.array(model.first.weight).copy()
+    made = side.copied(model, double=double)
+    assert made.second.weight is made.first.weight is made.kept[0]
+    values = side.array(made.first.weight)
+    assert values.dtype == (np.float64 if double else np.float32)
+    assert np.array_equal(values, before)
+    assert side.array(made.steps).dtype == np.int64
+    side.assign(made.first.weight, np.zeros(before.shape, values.dtype))
+    assert np.array_equal(side.array(model.first.weight), before)
+    assert side.takes_gradient(made.first.weight)
+
+
+def test_a_frozen_weight_stays_frozen_and_keeps_its_learning_rate(live):
+    port = live.paddle.nn.Linear(*WIDE)
+    port.weight.stop_gradient = True
+    port.weight.optimize_attr["learning_rate"] = 0.5
+    made = live.sides[1].copied(port, double=True)
+    assert made.weight.stop_gradient
+    assert made.weight.optimize_attr == {"learning_rate": 0.5}
+    assert made.weight.optimize_attr is not port.weight.optimize_attr
+    reference = live.torch.nn.Linear(*WIDE).requires_grad_(False)
+    assert not live.sides[0].copied(reference, double=True).weight.requires_grad
+
+
+def test_tensors_that_were_taken_out_die_with_their_owner(live):
+    import gc
+    import weakref
+
+    from tipchain.explain.locate.trace import take_out
+
+    gc.disable()  # a graph of a large model is not to wait for it
+    try:
+        tensor = live.torch.zeros(3)
+        known = weakref.ref(tensor)
+        structure, tensors, names = take_out(({"a": [tensor]}, 1), live.torch.is_tensor)
+        assert (structure[1], tensors[0] is tensor, names) == (1, True, ["0.a.0"])
+        del structure, tensors, tensor
+        assert known() is None
+    finally:
+        gc.enable()
+
+
+def test_an_alignment_loads_no_compiler():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, numpy, torch, paddle, tipchain\n"
+        "pair = torch.nn.Linear(3, 2), paddle.nn.Linear(3, 2)\n"
+        "tipchain.copy_weights(*pair)\n"
+        "assert tipchain.align(*pair, numpy.ones((2, 3), numpy.float32)).passed\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def layer_of(live, name, kind):
+    """Return a layer with one large weight: a Linear, one with a hook, or an Embedding, which may write to its weight."""
+    nn = getattr(live, name).nn
+    made = nn.Embedding(*WIDE) if kind == "embedding" else nn.Linear(*WIDE)
+    if kind == "hooked":
+        made.register_forward_pre_hook(lambda layer, given: None)
+    return made
+
+
+@pytest.mark.parametrize(("kind", "shared"), [("linear", True), ("hooked", False), ("embedding", False)])
+@pytest.mark.parametrize("name", ["torch", "paddle"])
+def test_only_what_reads_its_weights_and_is_only_run_forward_has_the_models_own(live, name, kind, shared):
+    side = live.sides[("torch", "paddle").index(name)]
+    layer = layer_of(live, name, kind)
+
+    def lent(**how):
+        return side.copied(layer, **how).weight is layer.weight
+
+    assert lent(double=False, forward=True) is shared
+    assert not lent(double=True, forward=True)
+    assert not lent(double=False)

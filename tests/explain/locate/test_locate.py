@@ -1,0 +1,258 @@
+"""The layer at fault, in pairs of live models."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tipchain.explain.locate.verdicts import Closeness
+
+EYE = np.eye(8, dtype=np.float32)
+"""A constant that a model brings along: nothing asks for its precision."""
+
+
+def random(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def faults(found):
+    return [(one.direction, one.port_path) for one in found.verdicts if one.at_fault]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_faithful_port_has_no_layer_at_fault(live, nets, training):
+    reference, port = live.equal(nets.torch.residual(3), nets.paddle.residual("", "", ""))
+    reference.train(training)
+    port.train() if training else port.eval()
+    found = live.locate(reference, port, random(4, 3, 12, 12), equal=False)
+    assert faults(found) == []
+    assert found.first is None
+    assert len(found.matching.pairs) == 19, "sixteen layers, and three blocks whose activations are functions"
+    assert {one.closeness for one in found.verdicts} <= {Closeness.BITWISE, Closeness.ROUNDING}
+    assert max(found.outputs) < 1e-10
+
+
+@pytest.mark.parametrize("mode", ["other activation", "no shortcut", "no activation"])
+def test_a_fault_in_the_code_of_a_block_names_the_block(live, nets, mode):
+    found = live.locate(nets.torch.residual(3), nets.paddle.residual("", mode, ""), random(2, 3, 12, 12))
+    assert found.first.port_path == "2"
+    assert found.first.closeness is Closeness.DIFFERS
+    assert {path for _, path in faults(found)} == {"2"}, "what comes after it inherits"
+    later = [one for one in found.verdicts if one.port_path == "3.c1" and one.direction == "forward"]
+    assert later[0].inherited > 1e-3
+    assert later[0].closeness in (Closeness.BITWISE, Closeness.ROUNDING)
+
+
+@pytest.mark.parametrize(("epsilon", "caught"), [(1e-5, False), (1.1e-5, True), (1e-3, True)])
+def test_a_batch_norm_with_another_epsilon_is_named(live, nets, epsilon, caught):
+    port = nets.paddle.residual("", "", "")
+    port[2].b2._epsilon = epsilon
+    found = live.locate(nets.torch.residual(3), port, random(2, 3, 12, 12))
+    assert (found.first is not None) == caught
+    if caught:
+        assert found.first.port_path == found.first.reference_path == "2.b2"
+        assert found.first.ratio > 4
+
+
+def test_several_layers_at_fault_are_each_named(live, nets):
+    reference, port = live.equal(nets.torch.residual(3), nets.paddle.residual("", "", ""))
+    for layer in (port[1].c1, port[3].c2):
+        values = layer.weight.numpy()
+        values[3, 2, 1, 1] += 0.05
+        layer.weight.set_value(values)
+    found = live.locate(reference, port, random(2, 3, 12, 12), equal=False)
+    assert {path for way, path in faults(found) if way == "forward"} == {"1.c1", "3.c2"}
+    assert found.first.port_path == "1.c1"
+
+
+def test_a_gradient_that_is_cut_shows_backward_alone(live, nets):
+    found = live.locate(nets.torch.residual(2), nets.paddle.residual("", "cut gradient"), random(2, 3, 12, 12))
+    assert {way for way, _ in faults(found)} == {"backward"}
+    assert found.first.port_path == "2"
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.05, 0.0])
+def test_a_gradient_that_is_scaled_between_layers_names_the_code_around_them(live, factor):
+    torch, paddle = live.torch, live.paddle
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.body = paddle.nn.Sequential(paddle.nn.Linear(6, 8), paddle.nn.Tanh())
+            self.head = paddle.nn.Linear(8, 4)
+
+        def forward(self, x):
+            hidden = self.body(x)
+            hidden = hidden.detach() + (hidden - hidden.detach()) * factor
+            return self.head(hidden)
+
+    reference = torch.nn.Sequential()
+    reference.add_module("body", torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh()))
+    reference.add_module("head", torch.nn.Linear(8, 4))
+    found = live.locate(reference, Port(), random(5, 6))
+    assert faults(found) == ([] if factor == 1 else [("backward", "")])
+    said = "hands another gradient to body.1" if factor else "hands body.1 no gradient, the reference one"
+    assert factor == 1 or said in found.first.reason
+
+
+def test_recurrent_layers_in_eval_mode_and_time_first(live):
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.lstm = torch.nn.Embedding(50, 16), torch.nn.LSTM(16, 32, 2, bidirectional=True)
+            self.fc = torch.nn.Linear(64, 5)
+
+        def forward(self, tokens):
+            return self.fc(self.lstm(self.emb(tokens).transpose(0, 1))[0].mean(0))
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.words, self.rnn = (paddle.nn.Embedding(50, 16), paddle.nn.LSTM(16, 32, 2, direction="bidirect"))
+            self.head = paddle.nn.Linear(64, 5)
+
+        def forward(self, tokens):
+            return self.head(self.rnn(self.words(tokens))[0].mean(1))
+
+    tokens = np.random.default_rng(0).integers(0, 50, (3, 7))
+    found = live.locate(Reference(), Port(), tokens)
+    assert [(pair.reference.path, pair.port.path) for pair in found.matching.pairs] == [
+        ("emb", "words"),
+        ("lstm", "rnn"),
+        ("fc", "head"),
+    ]
+    assert faults(found) == []
+
+
+def test_attention_of_either_framework_is_one_layer(live):
+    layer = live.torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, activation="gelu")
+    other = live.paddle.nn.TransformerEncoderLayer(32, 4, 64, activation="gelu")
+    reference, port = live.equal(
+        live.torch.nn.TransformerEncoder(layer, 2), live.paddle.nn.TransformerEncoder(other, 2)
+    )
+    assert faults(live.locate(reference, port, random(2, 7, 32), equal=False)) == []
+    weight = port.layers[1].self_attn.k_proj.weight
+    weight.set_value(weight.numpy().T)
+    found = live.locate(reference, port, random(2, 7, 32), equal=False)
+    assert found.first.port_path == "layers.1.self_attn"
+
+
+def test_neither_model_is_changed(live, nets):
+    reference, port = live.equal(nets.torch.residual(2), nets.paddle.residual("", ""))
+    reference.train()
+    port.train()
+    before = [
+        {name: np.array(tensor.numpy()) for name, tensor in model.state_dict().items()} for model in (reference, port)
+    ]
+    live.locate(reference, port, random(4, 3, 12, 12), equal=False)
+    for model, held in zip((reference, port), before, strict=True):
+        assert model.training
+        for name, tensor in model.state_dict().items():
+            assert np.array_equal(tensor.numpy(), held[name]), name
+            assert tensor.dtype in (live.torch.float32, live.torch.int64, live.paddle.float32)
+    assert all(one.grad is None for one in reference.parameters())
+
+
+def test_what_does_not_fit_into_memory_is_read_from_a_file(live, nets):
+    found = live.locate(
+        nets.torch.residual(2), nets.paddle.residual("", "no shortcut"), random(2, 3, 12, 12), limit=1000
+    )
+    assert found.first.port_path == "2"
+    assert live.stores[-1].held <= 1000
+    assert live.stores[-1].written > 10_000
+
+
+@pytest.mark.parametrize("single", [("port",), ("reference",), ("reference", "port")])
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-3])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_models_that_cannot_run_in_float64_are_judged_in_float32(live, epsilon, single, threads, request):
+    torch, paddle = live.torch, live.paddle
+    # On two threads torch's convolution adds up the gradients of its bias in another order.
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    torch.set_num_threads(threads)
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm, self.fc = (torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Linear(8, 4))
+
+        def forward(self, x):
+            y = self.norm(self.conv(x)).mean((2, 3))
+            return self.fc(y @ torch.from_numpy(EYE) if "reference" in single else y)
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.fc = paddle.nn.Conv2D(3, 8, 3), paddle.nn.Linear(8, 4)
+            self.norm = paddle.nn.BatchNorm2D(8, epsilon=epsilon)
+
+        def forward(self, x):
+            y = self.norm(self.conv(x)).mean([2, 3])
+            return self.fc(paddle.matmul(y, paddle.to_tensor(EYE)) if "port" in single else y)
+
+    found = live.locate(Reference(), Port(), random(2, 3, 12, 12))
+    assert not found.exact
+    alone = single == ("port",)  # each of its layers runs in float64 by itself
+    assert {one.method for one in found.verdicts} == {"float64" if alone else "float32"}
+    assert {path for _, path in faults(found)} == ({"norm"} if epsilon == 1e-3 else set())
+
+
+@pytest.mark.parametrize(("mode", "guilty"), [("no shortcut", "1"), ("no norm", "1"), ("no activation", "1")])
+def test_what_the_port_leaves_out_is_sought_where_the_reference_has_it(live, mode, guilty):
+    """Not in the layer whose result is handed on: that one is right."""
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.fc1, self.act = torch.nn.LayerNorm(8), torch.nn.Linear(8, 8), torch.nn.Tanh()
+            self.drop, self.fc2 = torch.nn.Dropout(0.1), torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return self.fc2(self.drop(self.act(self.fc1(self.norm(x))) + x)) * 2
+
+    class Port(paddle.nn.Layer):
+        def __init__(self, mode=""):
+            super().__init__()
+            self.mode = mode
+            self.norm, self.fc1 = paddle.nn.LayerNorm(8), paddle.nn.Linear(8, 8)
+            self.act = paddle.nn.Identity() if "no activation" in mode else paddle.nn.Tanh()
+            self.drop, self.fc2 = paddle.nn.Dropout(0.1), paddle.nn.Linear(8, 8)
+
+        def forward(self, x):
+            y = self.act(self.fc1(x if "no norm" in self.mode else self.norm(x)))
+            return self.fc2(self.drop(y if "no shortcut" in self.mode else y + x)) * 2
+
+    found = live.locate(
+        torch.nn.Sequential(Reference(), Reference(), Reference()),
+        paddle.nn.Sequential(Port(), Port(mode), Port()),
+        random(5, 8),
+    )
+    assert found.first.port_path == guilty
+
+
+def test_a_layer_that_hands_on_what_the_reference_changes_is_named(live):
+    torch, paddle = live.torch.nn, live.paddle.nn
+    reference = torch.Sequential(torch.Linear(6, 6), torch.LeakyReLU(0.2), torch.Linear(6, 3))
+    port = paddle.Sequential(paddle.Linear(6, 6), paddle.Identity(), paddle.Linear(6, 3))
+    found = live.locate(reference, port, random(5, 6))
+    assert (found.first.reference_path, found.first.port_path) == ("1", "1")
+
+
+def test_layers_that_hold_each_others_weights_are_told_by_where_they_run(live):
+    torch, paddle = live.torch.nn, live.paddle.nn
+    reference = torch.Sequential(*[torch.Linear(6, 6) for _ in range(4)])
+    port = paddle.Sequential(paddle.Sequential(*[paddle.Linear(6, 6) for _ in range(4)]))
+    live.equal(reference, port)
+    states = [{name: value.numpy() for name, value in port[0][n].state_dict().items()} for n in (1, 2)]
+    port[0][1].set_state_dict(states[1])
+    port[0][2].set_state_dict(states[0])
+    found = live.locate(reference, port, random(5, 6), equal=False)
+    assert [path for way, path in faults(found) if way == "forward"] == ["0.1", "0.2"]
+    assert [(pair.reference.path, pair.port.path) for pair in found.matching.pairs] == [
+        (str(n), f"0.{n}") for n in range(4)
+    ]

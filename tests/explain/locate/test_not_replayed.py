@@ -1,0 +1,240 @@
+"""Layers that do not run apart from their model, or not twice alike: the others are judged, and these are not guessed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+paddle = pytest.importorskip("paddle")
+
+import tipchain  # noqa: E402
+from tipchain.explain.locate.verdicts import Closeness  # noqa: E402
+from tipchain.outcome import Outcome  # noqa: E402
+
+INPUT = {"args": np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)}
+
+
+class Reference(torch.nn.Module):
+    """A layer that is added to what its model kept, and one after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.held, self.last = (torch.nn.Linear(6, 6) for _ in range(3))
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.held(self.first(x)) + x))
+
+
+class Held(paddle.nn.Layer):
+    """Needs what its model leaves in ``box`` while it runs; ``factor`` other than 1 is a fault."""
+
+    def __init__(self, box, factor, detach):
+        super().__init__()
+        self.weight, self.bias = self.create_parameter([6, 6]), self.create_parameter([6])
+        self.box, self.factor, self.detach = box, factor, detach
+
+    def forward(self, x):
+        if not self.box:
+            raise ValueError("the state is gone")
+        y = paddle.matmul(x, self.weight) + self.bias
+        y = y.detach() + (y - y.detach()) * 0.5 if self.detach else y
+        return y * self.factor if self.factor != 1 else y
+
+
+class Port(paddle.nn.Layer):
+    def __init__(self, reference, *, factor=1.0, detach=False, all_held=False):
+        super().__init__()
+        self.box = []
+        for name in ("first", "held", "last"):
+            own = name == "held" or all_held
+            layer = Held(self.box, factor if name == "held" else 1.0, detach) if own else paddle.nn.Linear(6, 6)
+            layer.weight.set_value(reference.get_parameter(f"{name}.weight").detach().numpy().T.copy())
+            layer.bias.set_value(reference.get_parameter(f"{name}.bias").detach().numpy())
+            setattr(self, name, layer)
+
+    def forward(self, x):
+        self.box.append(x)
+        for layer in (self.first, self.held, self.last):
+            if isinstance(layer, Held):
+                layer.box = self.box  # copies of the model have boxes of their own
+        y = self.last(paddle.tanh(self.held(self.first(x)) + x))
+        self.box.clear()
+        return y
+
+
+NAMES = {"first": "first", "held": "held", "last": "last"}
+
+
+def aligned(**options):
+    reference = Reference()
+    report = tipchain.align(reference, Port(reference, **options), INPUT, names=NAMES, causes=False)
+    return report, {(one.direction, one.port_path): one for one in report.layers}
+
+
+def test_a_layer_that_raises_by_itself_is_not_comparable_and_the_others_are_judged():
+    report, told = aligned()
+    assert report.passed, str(report)
+    assert told["forward", "held"].closeness is Closeness.NOT_COMPARABLE
+    assert "ValueError: the state is gone" in told["forward", "held"].reason
+    assert {told["forward", name].closeness for name in ("first", "last")} <= {Closeness.BITWISE, Closeness.ROUNDING}
+    assert "1 not comparable" in report.reasons["forward"]
+    assert "2 layers compared" in str(report)
+
+
+@pytest.mark.parametrize("options", [{"factor": 1.001}, {"factor": 1.001, "all_held": True}])
+def test_what_it_does_otherwise_is_still_its_fault(options):
+    report, told = aligned(**options)
+    assert report.stages["forward"] is Outcome.FAIL
+    assert report.first_divergence.port_path == "held"
+    assert told["forward", "held"].own == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_a_gradient_that_it_cuts_does_not_pass():
+    report, _ = aligned(detach=True)
+    assert report.stages["forward"] is Outcome.PASS
+    assert report.stages["backward"] is Outcome.FAIL
+
+
+def test_where_no_layer_runs_by_itself_the_models_as_a_whole_decide():
+    report, _ = aligned(all_held=True)
+    assert report.passed
+    assert "outputs agree in float64; 3 not comparable" in report.reasons["forward"]
+    assert "0 layers compared" in str(report)
+
+
+def test_a_layer_that_keeps_something_from_call_to_call_is_not_accused():
+    class Counting(paddle.nn.Linear):
+        """Adds how often it was called before: its second call says nothing of the first."""
+
+        def __init__(self):
+            super().__init__(6, 6)
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return super().forward(x) + (self.calls - 1) * 0.01
+
+    class Model(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.first, self.held, self.last = paddle.nn.Linear(6, 6), Counting(), paddle.nn.Linear(6, 6)
+
+        def forward(self, x):
+            self.held.calls = 0
+            return self.last(paddle.tanh(self.held(self.first(x)) + x))
+
+    reference, port = Reference(), Model()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, INPUT)
+    assert report.passed, str(report)
+    told = {(one.direction, one.port_path): one.closeness for one in report.layers}
+    assert told["forward", "held"] is not Closeness.LOWER_PRECISION
+    port.last.weight.set_value(port.last.weight.numpy() * 1.01)
+    assert tipchain.align(reference, port, INPUT).first_divergence.port_path == "last"
+
+
+def test_a_packed_sequence_goes_in_and_out():
+    class Packed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.rnn, self.fc = (
+                torch.nn.Embedding(20, 8),
+                torch.nn.LSTM(8, 6, batch_first=True),
+                torch.nn.Linear(6, 3),
+            )
+
+        def forward(self, tokens):
+            rnn = torch.nn.utils.rnn
+            packed = rnn.pack_padded_sequence(self.emb(tokens), torch.tensor([5, 3, 2]), batch_first=True)
+            return self.fc(rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0])
+
+    class Padded(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.emb, self.rnn, self.fc = (paddle.nn.Embedding(20, 8), paddle.nn.LSTM(8, 6), paddle.nn.Linear(6, 3))
+
+        def forward(self, tokens):
+            lengths = paddle.to_tensor([5, 3, 2])
+            return self.fc(self.rnn(self.emb(tokens), sequence_length=lengths)[0])
+
+    reference, port = Packed(), Padded()
+    tipchain.copy_weights(reference, port)
+    given = {"args": np.random.default_rng(0).integers(0, 20, (3, 5))}
+    report = tipchain.align(reference, port, given)
+    assert report.passed, str(report)
+    port.fc.bias.set_value(port.fc.bias.numpy() + 0.1)
+    assert tipchain.align(reference, port, given).first_divergence.port_path == "fc"
+
+
+@pytest.mark.parametrize("sparse", [(True, True), (True, False), (False, True)])
+def test_an_embedding_with_sparse_gradients_is_compared(sparse):
+    reference = torch.nn.Sequential(torch.nn.Embedding(20, 8, sparse=sparse[0]), torch.nn.Linear(8, 3))
+    port = paddle.nn.Sequential(paddle.nn.Embedding(20, 8, sparse=sparse[1]), paddle.nn.Linear(8, 3))
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, {"args": np.array([[1, 2, 2], [7, 5, 1]])})
+    assert [report.stages[name] for name in ("forward", "backward")] == [Outcome.PASS, Outcome.PASS], str(report)
+    backward = [one for one in report.layers if one.direction == "backward" and one.port_path == "0"]
+    assert [one.closeness for one in backward] in ([Closeness.BITWISE], [Closeness.ROUNDING])
+
+
+class Cached(torch.nn.Module):
+    """Puts its keys into a list that its model made; what is in it already is used."""
+
+    def __init__(self):
+        super().__init__()
+        self.k = torch.nn.Linear(6, 6)
+
+    def forward(self, x, cache):
+        cache.append(self.k(x))
+        return torch.tanh(cache[0]) * x
+
+
+class CachedPort(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.k = paddle.nn.Linear(6, 6)
+
+    def forward(self, x, cache):
+        return paddle.tanh(self.k(x)) * x
+
+
+class Cache:
+    """What no one looks into."""
+
+    def __init__(self):
+        self.held = []
+
+    def append(self, one):
+        self.held.append(one)
+
+    def __getitem__(self, number):
+        return self.held[number]
+
+
+def test_gradients_of_a_run_are_not_those_of_a_later_replay():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.inner, self.scale = (torch.nn.Linear(6, 6), Cached(), torch.nn.Parameter(torch.tensor(1.5)))
+
+        def forward(self, x):
+            return torch.relu(self.inner(self.one(x), Cache())) * self.scale
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.one, self.inner, self.act = paddle.nn.Linear(6, 6), CachedPort(), paddle.nn.ReLU()
+            self.scale = self.create_parameter([1])
+            self.scale.set_value(np.array([1.5], np.float32))
+
+        def forward(self, x):
+            return self.act(self.inner(self.one(x), None)) * self.scale
+
+    reference, port = Model(), Port()
+    for mine, its in ((port.one, reference.one), (port.inner.k, reference.inner.k)):
+        mine.weight.set_value(its.weight.detach().numpy().T.copy())
+        mine.bias.set_value(its.bias.detach().numpy())
+    report = tipchain.align(reference, port, INPUT, causes=False)
+    assert [report.stages[name] for name in ("forward", "backward")] == [Outcome.PASS, Outcome.PASS], str(report)

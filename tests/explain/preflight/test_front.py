@@ -1,0 +1,270 @@
+"""Everything before a run, over whole models: faithful ports that are built otherwise, and faults."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+
+def random(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def grave(found):
+    return [(one.code, one.port_path) for one in found if not one.harmless]
+
+
+@pytest.mark.parametrize("name", [pytest.param("alexnet", marks=pytest.mark.nightly), "mobilenet_v3", "mvf"])
+def test_the_twins_of_the_shipped_cases_differ_in_nothing(live, name):
+    ours, theirs = (importlib.import_module(f"alignment.{name}.{side}_side") for side in ("torch", "paddle"))
+    models = live.equal(ours.build_model(num_classes=10), theirs.build_model(num_classes=10))
+    assert live.check(*models) == []
+
+
+def test_a_faithful_port_over_its_calls_differs_in_nothing(live):
+    ours, theirs = (importlib.import_module(f"alignment.mobilenet_v3.{side}_side") for side in ("torch", "paddle"))
+    reference, port = live.equal(ours.build_model(num_classes=10), theirs.build_model(num_classes=10))
+    reference.eval()
+    port.eval()
+    assert live.check(reference, port, random(1, 3, 64, 64)) == []
+
+
+CLEAN = (
+    # one layer on one side is another, or code, on the other
+    ("t.Sequential(t.Conv2d(3, 4, 3, padding=1), t.ReLU(), t.AdaptiveAvgPool2d(1), t.Flatten(), t.Linear(4, 5), t.Softmax(1))",
+     "p.Sequential(p.Conv2D(3, 4, 3, padding='SAME'), p.ReLU(), p.AvgPool2D(8), p.Flatten(1, 3), p.Linear(4, 5), p.Softmax())",
+     (2, 3, 8, 8)),
+    ("t.Sequential(t.ReflectionPad2d(1), t.Conv2d(3, 4, 3), t.SiLU(), t.Upsample(scale_factor=2))",
+     "p.Sequential(p.Conv2D(3, 4, 3, padding=1, padding_mode='reflect'), p.Swish(), p.Upsample(size=[16, 16]))", (2, 3, 8, 8)),
+    ("t.Sequential(t.ZeroPad2d((0, 1, 0, 1)), t.Conv2d(3, 4, 3, 2), t.BatchNorm2d(4), t.ReLU6(), t.Dropout(0.3))",
+     "p.Sequential(p.Identity(), p.Conv2D(3, 4, 3, 2, padding='SAME'), p.BatchNorm(4), p.Hardtanh(0.0, 6.0), p.Dropout(0.3))", (2, 3, 8, 8)),
+    ("t.Sequential(t.Conv2d(4, 4, 3), t.GroupNorm(4, 4, affine=False), t.MaxPool2d(2))",
+     "p.Sequential(p.Conv2D(4, 4, 3), p.InstanceNorm2D(4, weight_attr=False, bias_attr=False), p.AdaptiveMaxPool2D(3))",
+     (2, 4, 8, 8)),
+    ("t.Sequential(t.Linear(4, 4), t.Identity(), t.Dropout(0.0), t.GELU(), t.Linear(4, 2))",
+     "p.Sequential(p.Linear(4, 4), p.GELU(), p.Identity(), p.Linear(4, 2))", (3, 4)),
+    ("t.Sequential(t.Embedding(9, 8, padding_idx=0), t.TransformerEncoderLayer(8, 2, 16, 0.1, 'gelu', batch_first=True))",
+     "p.Sequential(p.Embedding(9, 8, padding_idx=0), p.TransformerEncoderLayer(8, 2, 16, 0.1, 'gelu'))", None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("reference", "port", "shape"), CLEAN)
+def test_a_port_that_is_built_otherwise_has_no_grave_finding(live, reference, port, shape):
+    models = live.equal(*live.built(reference, port))
+    for model in models:
+        model.eval()
+    given = np.arange(1, 9).reshape(2, 4) if shape is None else random(*shape)
+    assert grave(live.check(*models, given)) == []
+
+
+def test_functions_in_place_of_layers_and_time_in_place_of_batches_are_no_findings(live):
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.drop = torch.nn.Embedding(9, 4), torch.nn.Dropout(0.1)
+            self.lstm, self.act = torch.nn.LSTM(4, 6), torch.nn.LeakyReLU(0.2)
+            self.gate, self.head = torch.nn.LeakyReLU(0.01), torch.nn.Linear(6, 2)
+            self.alpha, self.momentum, self.dim = 0.5, 0.1, 1
+
+        def forward(self, x):
+            y = self.lstm(self.drop(self.embed(x).transpose(0, 1)))[0].transpose(0, 1)
+            return self.head(self.gate(self.act(y) - 1))
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.lstm, self.head = (paddle.nn.Embedding(9, 4), paddle.nn.LSTM(4, 6), paddle.nn.Linear(6, 2))
+            self.late = paddle.nn.LeakyReLU(0.01)
+            self.alpha, self.momentum, self.dim = 2.0, 0.9, -1
+
+        def forward(self, x):
+            y = self.embed(x)
+            y = paddle.nn.functional.dropout(y, 0.1, training=self.training)
+            return self.head(self.late(paddle.nn.functional.leaky_relu(self.lstm(y)[0], 0.2) - 1))
+
+    models = live.equal(Reference(), Port())
+    for model in models:
+        model.eval()
+    found = live.check(*models, np.arange(1, 9).reshape(2, 4))
+    assert grave(found) == []
+    assert [one.code for one in found] == ["alpha"], "told: both classes keep one, and nobody knows what for"
+
+
+def build_blocks(live, **faults):
+    torch, paddle = live.torch.nn, live.paddle.nn
+    ours = torch.Sequential(
+        torch.Conv2d(3, 4, 3, padding=1), torch.BatchNorm2d(4), torch.LeakyReLU(0.1), torch.Dropout(0.2),
+        torch.Sequential(torch.Conv2d(4, 4, 1, bias=False), torch.BatchNorm2d(4, momentum=0.01), torch.ReLU()),
+        torch.AvgPool2d(2), torch.Flatten(), torch.Linear(64, 3),
+    )  # fmt: skip
+    theirs = paddle.Sequential(
+        paddle.Conv2D(3, 4, 3, padding=1), paddle.BatchNorm2D(4, epsilon=faults.get("epsilon", 1e-5)),
+        faults.get("activation", paddle.LeakyReLU(0.1)), paddle.Dropout(faults.get("dropout", 0.2)),
+        paddle.Sequential(paddle.Conv2D(4, 4, 1, bias_attr=False), paddle.BatchNorm2D(4, faults.get("momentum", 0.99)),
+                          paddle.ReLU()),
+        faults.get("pool", paddle.AvgPool2D(2)), paddle.Flatten(), paddle.Linear(64, 3),
+    )  # fmt: skip
+    models = live.equal(ours, theirs)
+    for model in models:
+        model.eval()
+    return models
+
+
+FAULTS = (
+    ({}, []),
+    ({"epsilon": 1e-3}, [("epsilon", "1")]),
+    ({"momentum": 0.01, "dropout": 0.5}, [("dropout", "3"), ("momentum", "4.1")]),
+    ({"activation": "LeakyReLU(0.2)"}, [("negative-slope", "2")]),
+    ({"activation": "ReLU()"}, [("layer-type", "2")]),
+    ({"pool": "MaxPool2D(2)"}, [("layer-type", "5")]),
+)
+
+
+@pytest.mark.parametrize(("faults", "expected"), FAULTS)
+def test_faults_are_told_in_the_references_order(live, faults, expected):
+    names = {"p": live.paddle.nn}
+    made = {name: eval(f"p.{one}", names) if isinstance(one, str) else one for name, one in faults.items()}
+    reference, port = build_blocks(live, **made)
+    found = live.check(reference, port, random(2, 3, 8, 8))
+    assert grave(found) == expected
+    assert len(found) == len(expected)
+
+
+def test_only_matched_calls_with_other_inputs_and_names_are_doubted(live):
+    """A layer is a function in the port: the one that is left over is aligned with another, and convicts nobody."""
+    torch, paddle = live.torch, live.paddle
+
+    class Reference(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.first, self.out = torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.out(torch.sigmoid(self.first(self.fc(x)) * 2))
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.second, self.out = (paddle.nn.Linear(4, 4), paddle.nn.Sigmoid(), paddle.nn.Linear(4, 4))
+
+        def forward(self, x):
+            return self.out(self.second(paddle.tanh(self.fc(x)) * 2))
+
+    models = live.equal(Reference(), Port())
+    assert grave(live.check(*models, random(3, 4))) == []
+
+
+@pytest.mark.parametrize(("name", "expected"), [("drop", [("missing-dropout", "drop")]), ("other", [])])
+def test_an_identity_convicts_nobody_unless_it_is_called_as_the_dropout(live, name, expected):
+    def build(base, linear, layer, name):
+        class Net(base):
+            def __init__(self):
+                super().__init__()
+                self.fc, self.out = linear(4, 4), linear(4, 4)
+                setattr(self, name, layer)
+
+            def forward(self, x):
+                return self.out(getattr(self, name)(self.fc(x)))
+
+        return Net()
+
+    torch, paddle = live.torch.nn, live.paddle.nn
+    models = live.equal(
+        build(torch.Module, torch.Linear, torch.Dropout(0.5), "drop"),
+        build(paddle.Layer, paddle.Linear, paddle.Identity(), name),
+    )
+    for model in models:
+        model.eval()
+    assert grave(live.check(*models, random(3, 4))) == expected
+
+
+def test_norms_frozen_by_mode_and_by_argument_are_alike(live):
+    ours, theirs = live.equal(*live.built(
+        "t.Sequential(t.Linear(4, 4), t.BatchNorm1d(4))", "p.Sequential(p.Linear(4, 4), p.BatchNorm1D(4, use_global_stats=True))",
+    ))  # fmt: skip
+    ours.train()
+    theirs.train()
+    assert grave(live.check(ours, theirs)) == [("statistics", "1")], "and not its mode as well"
+    ours[1].eval()
+    assert grave(live.check(ours, theirs)) == []
+
+
+def test_classes_of_ones_own_are_paired_by_what_they_hold(live):
+    def build(base, linear, **options):
+        class Block(base):
+            def __init__(self):
+                super().__init__()
+                self.fc, self.drop_prob, self.n_heads = linear(4, 4), options["drop_prob"], options["heads"]
+
+            def forward(self, x):
+                return self.fc(x)
+
+        return Block()
+
+    torch, paddle = live.torch.nn, live.paddle.nn
+    ours = torch.ModuleDict({"stage": build(torch.Module, torch.Linear, drop_prob=0.1, heads=2)})
+    theirs = paddle.LayerDict({"blocks": build(paddle.Layer, paddle.Linear, drop_prob=0.3, heads=4)})
+    found = live.check(*live.equal(ours, theirs))
+    assert [(one.code, one.reference_path, one.port_path, one.harmless) for one in found] == [
+        ("dropout", "stage", "blocks", False),
+        ("heads", "stage", "blocks", True),
+    ]
+
+
+def test_transformer_layers_are_paired_by_the_attention_they_hold(live):
+    ours, theirs = live.equal(
+        *live.built(
+            "t.ModuleDict({'enc': t.TransformerEncoder(t.TransformerEncoderLayer(8, 2, 16), 2, enable_nested_tensor=False)})",
+            "p.LayerDict({'enc': p.TransformerEncoder(p.TransformerEncoderLayer(8, 2, 16, dropout=0.2, attn_dropout=0.1, act_dropout=0.1, "
+            "normalize_before=True), 2)})",
+        )
+    )
+    wanted = ("norm-order", ""), ("dropout", ".dropout1"), ("dropout", ".dropout2")
+    assert grave(live.check(ours, theirs)) == [
+        (code, f"enc.layers.{number}{leaf}") for number in (0, 1) for code, leaf in wanted
+    ]
+
+
+def test_an_argument_that_explains_a_missing_parameter_is_told_alone(live):
+    from tipchain.explain.locate.matching import LayerPair
+    from tipchain.explain.preflight import check
+
+    ours, theirs = live.built("t.Sequential(t.Conv2d(4, 4, 3))", "p.Sequential(p.Conv2D(4, 4, 5, bias_attr=False))")
+    pairs = [LayerPair(reference="0", port="0", evidence="name")]
+    assert [one.code for one in check(ours, theirs, pairs) if one.kind != "environment"] == ["kernel-size", "bias"]
+
+
+def test_a_layer_used_twice_is_told_once_and_optimizers_come_last(live):
+    torch, paddle = live.torch, live.paddle
+    shared = torch.nn.LeakyReLU(0.1), paddle.nn.LeakyReLU(0.2)
+    ours = torch.nn.Sequential(torch.nn.Linear(4, 4), shared[0], torch.nn.Linear(4, 4), shared[0])
+    theirs = paddle.nn.Sequential(paddle.nn.Linear(4, 4), shared[1], paddle.nn.Linear(4, 4), shared[1])
+    live.equal(ours, theirs)
+    found = live.check(
+        ours, theirs, random(3, 4),
+        optimizers=(torch.optim.SGD(ours.parameters(), lr=0.1), paddle.optimizer.SGD(0.2, theirs.parameters())),
+        schedulers=(torch.optim.lr_scheduler.StepLR(torch.optim.SGD(ours.parameters(), lr=0.1), 3),
+                    paddle.optimizer.lr.StepDecay(0.1, 4)),
+    )  # fmt: skip
+    assert [(one.kind, one.code) for one in found] == [
+        ("argument", "negative-slope"),
+        ("optimizer", "learning-rate"),
+        ("scheduler", "step-size"),
+    ]
+
+
+def test_a_base_rate_is_told_once(live, pair):
+    torch, paddle = live.torch, live.paddle
+    optimizer = torch.optim.SGD(pair.reference.parameters(), lr=0.1)
+    schedule = paddle.optimizer.lr.StepDecay(0.2, 3)
+    found = live.check(
+        pair.reference,
+        pair.port,
+        optimizers=(optimizer, paddle.optimizer.SGD(schedule, pair.port.parameters())),
+        schedulers=(torch.optim.lr_scheduler.StepLR(optimizer, 3), schedule),
+    )
+    assert [(one.kind, one.code) for one in found] == [("scheduler", "base-rate")]

@@ -1,0 +1,321 @@
+"""Parameters and buffers of matched layers, and the modes and precisions of layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tipchain.explain.locate.matching import pair_layers
+from tipchain.explain.preflight import check_flags, check_parameters
+from tipchain.explain.preflight.tensors import Tensors
+
+
+def findings(reference, port):
+    return check_parameters(reference, port, pair_layers(reference, port))
+
+
+def put(tensor, values):
+    tensor.set_value(np.ascontiguousarray(values, dtype=str(tensor.dtype).rpartition(".")[2]))
+
+
+KINDS = (
+    ("t.Linear(4, 4)", "p.Linear(4, 4)"),
+    ("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"),
+    ("t.Bilinear(2, 3, 4)", "p.Bilinear(2, 3, 4)"),
+    ("t.LayerNorm((2, 3))", "p.LayerNorm([2, 3])"),
+    ("t.BatchNorm2d(4)", "p.BatchNorm2D(4)"),
+    ("t.InstanceNorm2d(4, affine=True)", "p.InstanceNorm2D(4)"),
+    ("t.LSTM(3, 4, 2, bidirectional=True)", "p.LSTM(3, 4, 2, direction='bidirect')"),
+    ("t.LSTM(3, 4, bias=False)", "p.LSTM(3, 4, bias_ih_attr=False, bias_hh_attr=False)"),
+    ("t.GRUCell(3, 4)", "p.GRUCell(3, 4)"),
+    ("t.MultiheadAttention(8, 2)", "p.MultiHeadAttention(8, 2)"),
+    ("t.MultiheadAttention(8, 2, kdim=6, vdim=4)", "p.MultiHeadAttention(8, 2, kdim=6, vdim=4)"),
+    ("t.TransformerEncoderLayer(8, 2, 16)", "p.TransformerEncoderLayer(8, 2, 16)"),
+)
+
+
+@pytest.mark.parametrize(("reference", "port"), KINDS)
+def test_equal_weights_differ_in_nothing(live, reference, port):
+    built = live.built(f"t.Sequential({reference})", f"p.Sequential({port})")
+    assert findings(*live.equal(*built)) == []
+
+
+@pytest.mark.parametrize(("reference", "port"), KINDS)
+def test_one_wrong_number_is_told(live, reference, port):
+    ours, theirs = live.equal(*live.built(f"t.Sequential({reference})", f"p.Sequential({port})"))
+    tensor = theirs.parameters()[0]
+    values = tensor.numpy()
+    values.reshape(-1)[1] += 0.25
+    put(tensor, values)
+    (found,) = findings(ours, theirs)
+    assert (found.code, found.kind, found.harmless) == ("values", "parameter", False)
+    assert "1 of " in found.message
+    assert "by up to 0.25" in found.message
+
+
+def test_rounding_in_the_last_bits_is_no_difference(live):
+    ours, theirs = live.equal(*live.built("t.Sequential(t.Linear(64, 64))", "p.Sequential(p.Linear(64, 64))"))
+    values = theirs[0].weight.numpy()
+    put(theirs[0].weight, np.nextafter(values, np.float32(9)))
+    assert findings(ours, theirs) == []
+
+
+@pytest.mark.parametrize(
+    ("layers", "change", "code", "text"),
+    [
+        (("t.Linear(4, 4)", "p.Linear(4, 4)"), lambda w: w.T, "transposed-weight", "transposed"),
+        (("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"), lambda w: w.transpose(0, 1, 3, 2), "transposed-weight", "[0, 1, 3, 2]"),
+        (("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"), lambda w: w[:, :, ::-1, ::-1], "flipped-weight", "mirrored"),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[:, ::-1], "permuted-weight", "axis 1"),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[::-1], "permuted-weight", "axis 0"),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: np.roll(w.reshape(-1), 1).reshape(w.shape), "permuted-weight",
+         "another order"),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w * np.float32(0.5), "scaled-weight", "times 0.5"),
+        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: -w, "scaled-weight", "times -1"),
+    ],
+)  # fmt: skip
+def test_how_a_weight_is_wrong_is_told(live, layers, change, code, text):
+    ours, theirs = live.equal(*live.built(*(f"{name[0]}.Sequential({name})" for name in layers)))
+    put(theirs[0].weight, change(theirs[0].weight.numpy()))
+    (found,) = findings(ours, theirs)
+    assert (found.code, found.port_path) == (code, "0")
+    assert text in found.message
+    assert "0.weight" in found.message
+
+
+def test_gates_and_projections_in_another_order_are_told(live):
+    ours, theirs = live.equal(
+        *live.built(
+            "t.ModuleList([t.LSTM(3, 4), t.GRUCell(3, 4), t.MultiheadAttention(8, 2), t.Linear(4, 12)])",
+            "p.LayerList([p.LSTM(3, 4), p.GRUCell(3, 4), p.MultiHeadAttention(8, 2), p.Linear(4, 12)])",
+        )
+    )
+    for tensor, order in ((theirs[0][0].cell.weight_ih, (0, 1, 3, 2)), (theirs[1].weight_hh, (1, 0, 2))):
+        blocks = np.split(tensor.numpy(), len(order))
+        put(tensor, np.concatenate([blocks[one] for one in order]))
+    first, second = theirs[2].q_proj.weight.numpy(), theirs[2].k_proj.weight.numpy()
+    put(theirs[2].q_proj.weight, second)
+    put(theirs[2].k_proj.weight, first)
+    put(theirs[3].weight, np.roll(theirs[3].weight.numpy(), 4, axis=1))
+    found = {one.port_path: one for one in findings(ours, theirs)}
+    assert [(path, one.code) for path, one in found.items()] == [
+        ("0", "gate-order"), ("1", "gate-order"), ("2", "swapped-projections"), ("3", "swapped-projections"),
+    ]  # fmt: skip
+    assert "i, f, o, g instead of i, f, g, o" in found["0"].message
+    assert "k, q, v instead of q, k, v" in found["2"].message
+
+
+def test_one_projection_that_is_wrong_is_told_by_its_name(live):
+    ours, theirs = live.equal(
+        *live.built("t.Sequential(t.MultiheadAttention(8, 2))", "p.Sequential(p.MultiHeadAttention(8, 2))")
+    )
+    put(theirs[0].v_proj.weight, theirs[0].v_proj.weight.numpy().T)
+    (found,) = findings(ours, theirs)
+    assert found.code == "transposed-weight"
+    assert "0.v_proj.weight" in found.message
+
+
+def test_the_weights_of_another_layer_are_told(live):
+    ours, theirs = live.equal(*live.built(
+        "t.ModuleDict({'a': t.Linear(4, 3), 'b': t.Linear(4, 3)})", "p.LayerDict({'a': p.Linear(4, 3), 'b': p.Linear(4, 3)})",
+    ))  # fmt: skip
+    put(theirs["a"].weight, theirs["b"].weight.numpy())
+    (found,) = findings(ours, theirs)
+    assert (found.code, found.port_path) == ("other-layer-weight", "a")
+    assert "torch's b.weight" in found.message
+
+
+def test_other_running_statistics_are_told(live):
+    ours, theirs = live.equal(*live.built("t.Sequential(t.BatchNorm1d(4))", "p.Sequential(p.BatchNorm1D(4))"))
+    ours[0].num_batches_tracked += 7
+    assert findings(ours, theirs) == [], "Paddle has no such count"
+    put(theirs[0]._variance, [1, 2, 3, 4])
+    (found,) = findings(ours, theirs)
+    assert (found.code, found.harmless) == ("running-statistics", False)
+
+
+def test_weights_that_were_never_copied_are_one_finding(live):
+    ours, theirs = live.built(
+        "t.Sequential(*[t.Linear(8, 8) for _ in range(4)])", "p.Sequential(*[p.Linear(8, 8) for _ in range(4)])"
+    )
+    for layer in theirs:
+        put(layer.bias, np.arange(8))
+    (found,) = findings(ours, theirs)
+    assert (found.code, found.reference_path, found.port_path) == ("weights-not-copied", "", "")
+    assert "8 of 8" in found.message
+    assert "copy_weights" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("reference", "port", "code"),
+    [
+        ("t.Linear(3, 4)", "p.Linear(3, 4, bias_attr=False)", "bias"),
+        ("t.Linear(3, 4, bias=False)", "p.Linear(3, 4)", "bias"),
+        ("t.LSTM(3, 4)", "p.LSTM(3, 4, bias_hh_attr=False)", "bias"),
+        ("t.LayerNorm(4)", "p.LayerNorm(4, weight_attr=False)", "affine"),
+        ("t.Linear(3, 4)", "p.Linear(3, 5)", "shape"),
+    ],
+)
+def test_a_missing_parameter_or_another_shape_is_told(live, reference, port, code):
+    ours, theirs = live.built(f"t.Sequential({reference})", f"p.Sequential({port})")
+    from tipchain.explain.locate.matching import LayerPair
+
+    found = check_parameters(ours, theirs, [LayerPair(reference="0", port="0", evidence="name")])
+    found = [one for one in found if one.code not in ("values", "other-layer-weight")]
+    assert {(one.code, one.port_path, one.harmless) for one in found} == {(code, "0", False)}
+
+
+def test_a_bias_fixed_at_zero_is_as_good_as_none(live):
+    ours, theirs = live.built("t.Sequential(t.Linear(3, 4, bias=False))", "p.Sequential(p.Linear(3, 4))")
+    put(theirs[0].weight, ours[0].weight.detach().numpy().T)
+    from tipchain.explain.locate.matching import LayerPair
+
+    pairs = [LayerPair(reference="0", port="0", evidence="name")]
+    put(theirs[0].bias, [0, 0, 0, 0])
+    assert [one.harmless for one in check_parameters(ours, theirs, pairs)] == [False], "it will be trained"
+    theirs[0].bias.stop_gradient = True
+    assert [one.harmless for one in check_parameters(ours, theirs, pairs)] == [True]
+
+
+def test_what_is_frozen_on_one_side_is_told(live, pair):
+    pair.reference[0].weight.requires_grad_(False)
+    (found,) = findings(pair.reference, pair.port)
+    assert (found.code, found.port_path, found.harmless) == ("trainable", "0", False)
+    assert found.fix == "set `0.weight.stop_gradient = True`"
+    pair.port[0].weight.stop_gradient = True
+    assert findings(pair.reference, pair.port) == []
+
+
+def test_a_whole_model_that_is_frozen_is_told_once(live, pair):
+    pair.reference.requires_grad_(False)
+    (found,) = findings(pair.reference, pair.port)
+    assert (found.code, found.port_path, found.effect) == ("trainable", "", "elsewhere")
+    assert "a training would show it" in found.message
+
+
+def test_layers_in_no_pair_are_told_and_fail_nothing(live):
+    ours, theirs = live.built(
+        "t.ModuleDict({'qkv': t.Linear(4, 12)})", "p.LayerDict({name: p.Linear(4, 4) for name in 'qkv'})"
+    )
+    for number, name in enumerate("qkv"):
+        for leaf in ("weight", "bias"):
+            rows = getattr(ours["qkv"], leaf).detach().numpy()[4 * number : 4 * number + 4]
+            put(getattr(theirs[name], leaf), rows.T)
+    found = findings(ours, theirs)
+    assert [(one.code, one.harmless) for one in found] == [("unmatched-parameters", True)] * 2
+    assert all("hold the same numbers" in one.message for one in found)
+    put(theirs["q"].weight, np.ones((4, 4)))
+    assert all("no layer of the other side" in one.message for one in findings(ours, theirs))
+
+
+# flags
+
+
+def flags(reference, port, pairs=(), *, dtypes=True):
+    layers = pair_layers(reference, port)
+    made = [(one.reference, reference.get_submodule(one.reference), one.port, port[int(one.port)]) for one in layers]
+    tensors = Tensors(reference, port, layers) if dtypes else None
+    return check_flags(reference, port, [*made, *pairs], tensors)
+
+
+def test_a_layer_in_another_mode_than_its_model_is_told(live, pair):
+    for layer in (pair.reference, pair.port):
+        layer.eval()
+    assert flags(pair.reference, pair.port) == []
+    pair.port[1].train()
+    pair.port[0].train()  # a Linear does the same in both
+    (found,) = flags(pair.reference, pair.port)
+    assert (found.code, found.port_path, found.harmless) == ("mode", "1", False)
+    assert "train mode" in found.message
+
+
+def test_models_in_different_modes_are_told_once(live, pair):
+    pair.reference.eval()
+    pair.port.train()
+    (found,) = flags(pair.reference, pair.port)
+    assert (found.code, found.port_path, found.effect) == ("mode", "", "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("reference", "port", "told"),
+    [
+        ("t.Dropout(0.5)", "p.Dropout(0.5)", True),
+        ("t.Dropout(0.0)", "p.Dropout(0.0)", False),
+        ("t.ReLU()", "p.ReLU()", False),
+        ("t.BatchNorm1d(4)", "p.BatchNorm1D(4)", True),
+        ("t.BatchNorm1d(4)", "p.BatchNorm1D(4, use_global_stats=True)", False),  # frozen in either mode
+        ("t.LSTM(3, 4, 2, dropout=0.1)", "p.LSTM(3, 4, 2, dropout=0.1)", True),
+        ("t.LSTM(3, 4)", "p.LSTM(3, 4)", False),
+    ],
+)
+def test_modes_count_where_they_change_something(live, pair, reference, port, told):
+    ours, theirs = live.built(reference, port)
+    ours.eval()
+    theirs.train()
+    for model in (pair.reference, pair.port):
+        model.eval()
+    found = check_flags(pair.reference, pair.port, [("a", ours, "b", theirs)])
+    assert bool(found) == told
+
+
+def test_other_precisions_are_told(live, pair):
+    pair.reference.double()
+    (found,) = flags(pair.reference, pair.port)
+    assert (found.code, found.port_path, found.reference, found.port) == (
+        "dtype",
+        "",
+        "torch.float64",
+        "paddle.float32",
+    )
+    pair.reference.float()
+    pair.port[2].to(dtype="float16")
+    found = flags(pair.reference, pair.port)
+    assert {(one.code, one.port_path) for one in found} == {("dtype", "2")}
+
+
+class TestMatricesKeptElsewhere:
+    """One model keeps a matrix itself, the other in a Linear."""
+
+    @staticmethod
+    def built(live, *, torch_keeps: bool):
+        torch, paddle = live.torch, live.paddle
+
+        class Linears(torch.nn.Module if not torch_keeps else paddle.nn.Layer):
+            def __init__(self):
+                super().__init__()
+                without = {"bias_attr": False} if torch_keeps else {"bias": False}
+                base = paddle.nn if torch_keeps else torch.nn
+                self.project = base.Linear(6, 4, **without)
+                self.scale = self.create_parameter([1]) if torch_keeps else torch.nn.Parameter(torch.tensor(0.5))
+
+        class Own(torch.nn.Module if torch_keeps else paddle.nn.Layer):
+            def __init__(self):
+                super().__init__()
+                if torch_keeps:
+                    self.projection = torch.nn.Parameter(torch.rand(6, 4))
+                    self.scale = torch.nn.Parameter(torch.tensor(0.5))
+                else:
+                    self.projection = self.create_parameter([6, 4])
+                    self.scale = self.create_parameter([1])
+
+        return live.equal(*((Own(), Linears()) if torch_keeps else (Linears(), Own())))
+
+    @pytest.mark.parametrize("torch_keeps", [False, True])
+    def test_they_are_one_parameter(self, live, torch_keeps):
+        assert findings(*self.built(live, torch_keeps=torch_keeps)) == []
+
+    @pytest.mark.parametrize("torch_keeps", [False, True])
+    def test_its_values_are_compared(self, live, torch_keeps):
+        ours, theirs = self.built(live, torch_keeps=torch_keeps)
+        matrix = theirs.project.weight if torch_keeps else theirs.projection
+        values = matrix.numpy()
+        values[0, 1] += 0.25
+        put(matrix, values)
+        (found,) = findings(ours, theirs)
+        assert (found.code, found.harmless) == ("values", False)
+        assert "1 of 24" in found.message
+
+    def test_what_is_not_in_the_other_model_is_still_told(self, live):
+        ours, theirs = self.built(live, torch_keeps=False)
+        theirs.more = theirs.create_parameter([3])
+        assert "missing-parameter" in {one.code for one in findings(ours, theirs)}

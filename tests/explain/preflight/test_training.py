@@ -1,0 +1,279 @@
+"""Optimizers, schedules and the environment, compared before a step is made."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tipchain.explain.preflight import check, check_environment, check_optimizers, check_schedulers
+
+BOTH = "torch.optim.{}, paddle.optimizer.{}"
+W = "[one for one in m.parameters() if one.ndim > 1]"
+V = "[one for one in m.parameters() if one.ndim <= 1]"
+EQUAL = (
+    ("SGD(m.parameters(), lr=0.1)", "SGD(0.1, m.parameters())"),
+    ("SGD(m.parameters(), lr=0.1)", "Momentum(0.1, 0.0, m.parameters(), use_nesterov=True)"),
+    ("SGD(m.parameters(), lr=0.1, momentum=0.9)", "Momentum(0.1, 0.9, m.parameters())"),
+    ("SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, nesterov=True)",
+     "Momentum(0.1, 0.9, m.parameters(), True, 1e-4)"),
+    ("SGD(m.parameters(), lr=0.1, weight_decay=1e-4)",
+     "SGD(0.1, m.parameters(), weight_decay=paddle.regularizer.L2Decay(1e-4))"),
+    ("SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)",
+     "Momentum(0.1, 0.9, [{'params': m.parameters(), 'weight_decay': 1e-4}])"),
+    ("Adam(m.parameters(), lr=0.1)", "Adam(0.1, parameters=m.parameters())"),
+    ("Adam(m.parameters(), lr=0.1, weight_decay=0.1)", "Adam(0.1, parameters=m.parameters(), weight_decay=0.1)"),
+    ("Adam(m.parameters(), lr=0.1)", "AdamW(0.1, parameters=m.parameters(), weight_decay=0.0)"),
+    ("AdamW(m.parameters(), lr=0.1)", "AdamW(0.1, parameters=m.parameters())"),
+    ("Adam(m.parameters(), lr=0.1, weight_decay=0.1, decoupled_weight_decay=True)",
+     "AdamW(0.1, parameters=m.parameters(), weight_decay=0.1)"),
+    (f"AdamW([{{'params': {W}}}, {{'params': {V}, 'weight_decay': 0.0}}], lr=0.1)",
+     f"AdamW(0.1, parameters=m.parameters(), apply_decay_param_fun={{one.name for one in {W}}}.__contains__)"),
+    (f"AdamW([{{'params': {W}}}, {{'params': {V}, 'lr': 0.01}}], lr=0.1)",
+     f"AdamW(0.1, parameters=[{{'params': {W}}}, {{'params': {V}, 'learning_rate': 0.1}}])"),
+    ("Adagrad(m.parameters(), lr=0.1)", "Adagrad(0.1, 1e-10, parameters=m.parameters())"),
+    ("Adadelta(m.parameters(), lr=0.1)", "Adadelta(0.1, 1e-6, 0.9, parameters=m.parameters())"),
+    ("NAdam(m.parameters(), lr=0.1)", "NAdam(0.1, parameters=m.parameters())"),
+    ("RAdam(m.parameters(), lr=0.1)", "RAdam(0.1, parameters=m.parameters())"),
+    ("Rprop(m.parameters(), lr=0.1)", "Rprop(0.1, parameters=m.parameters())"),
+    ("SGD(m.parameters(), lr=0.1)", "SGD(paddle.optimizer.lr.StepDecay(0.1, 3), m.parameters())"),
+)  # fmt: skip
+SGD, MOMENTUM = "SGD(m.parameters(), lr=0.1, momentum=0.9{})", "Momentum(0.1, 0.9, m.parameters(){})"
+ADAM = "Adam(m.parameters(), lr=0.1{})", "Adam(0.1, parameters=m.parameters(){})"
+RMS = "RMSprop(m.parameters(), lr=0.1, eps=1e-6, alpha=0.95{})", "RMSProp(0.1, parameters=m.parameters(){})"
+CHANGED = (
+    (SGD.format(""), "SGD(0.1, m.parameters())", "momentum", "0.9", "0"),
+    (SGD.format(""), "Momentum(0.1, 0.8, m.parameters())", "momentum", "0.9", "0.8"),
+    (SGD.format(", nesterov=True"), MOMENTUM.format(""), "nesterov", "True", "False"),
+    (SGD.format(", dampening=0.5"), MOMENTUM.format(""), "dampening", "0.5", "0.0"),
+    (SGD.format(", maximize=True"), MOMENTUM.format(""), "maximize", "True", "False"),
+    (SGD.format(""), MOMENTUM.format(", rescale_grad=0.5"), "rescale", "1.0", "0.5"),
+    (SGD.format(""), "Momentum(0.2, 0.9, m.parameters())", "learning-rate", "0.1", "0.2"),
+    (SGD.format(", weight_decay=1e-4"), MOMENTUM.format(", weight_decay=1e-5"), "weight-decay", "0.0001 (l2)", "1e-05 (l2)"),
+    (SGD.format(", weight_decay=1e-4"), MOMENTUM.format(""), "weight-decay", "0.0001", "=0"),
+    (SGD.format(", weight_decay=1e-4"), MOMENTUM.format(", weight_decay=paddle.regularizer.L1Decay(1e-4)"),
+     "weight-decay-form", "(l2)", "(l1)"),
+    ("AdamW(m.parameters(), lr=0.1)", "Adam(0.1, parameters=m.parameters(), weight_decay=0.01)", "weight-decay-form",
+     "0.01 (decoupled)", "0.01 (l2)"),
+    (f"AdamW([{{'params': {W}}}, {{'params': {V}, 'weight_decay': 0.0}}], lr=0.1)", "AdamW(0.1, parameters=m.parameters())",
+     "decayed-parameters", "=0", "0.01"),
+    (f"AdamW([{{'params': {W}}}, {{'params': {V}, 'lr': 0.01}}], lr=0.1)", "AdamW(0.1, parameters=m.parameters())",
+     "learning-rate", "0.01", "0.1"),
+    (ADAM[0].format(", betas=(0.8, 0.999)"), ADAM[1].format(""), "beta1", "0.8", "0.9"),
+    (ADAM[0].format(", betas=(0.9, 0.99)"), ADAM[1].format(""), "beta2", "0.99", "0.999"),
+    (ADAM[0].format(", eps=1e-6"), ADAM[1].format(""), "epsilon", "1e-06", "1e-08"),
+    (ADAM[0].format(", amsgrad=True"), ADAM[1].format(""), "amsgrad", "True", "False"),
+    (ADAM[0].format(""), "SGD(0.1, m.parameters())", "optimizer-type", "Adam", "SGD"),
+    (ADAM[0].format(""), "Adam(0.1, parameters=m[0].parameters())", "optimized-parameters", "1.weight", "not"),
+    (RMS[0].format(""), RMS[1].format(""), "epsilon-in-root", "sqrt(v) + eps", "sqrt(v + epsilon)"),
+    ("Adagrad(m.parameters(), lr=0.1)", "Adagrad(0.1, parameters=m.parameters())", "epsilon", "1e-10", "1e-06"),
+    ("Adagrad(m.parameters(), lr=0.1, lr_decay=0.1)", "Adagrad(0.1, 1e-10, m.parameters())", "rate-decay", "0.1", "0.0"),
+    ("Adagrad(m.parameters(), lr=0.1)", "Adagrad(0.1, 1e-10, m.parameters(), initial_accumulator_value=1.0)",
+     "initial-accumulator", "0", "1.0"),
+    ("Adadelta(m.parameters(), lr=0.1)", "Adadelta(0.1, 1e-6, parameters=m.parameters())", "rho", "rho=0.9", "rho=0.95"),
+    ("NAdam(m.parameters(), lr=0.1)", "NAdam(0.1, momentum_decay=0.1, parameters=m.parameters())", "momentum-decay", "0.004", "0.1"),
+    ("Rprop(m.parameters(), lr=0.1)", "Rprop(0.1, parameters=m.parameters(), etas=(0.4, 1.2))", "etas", "(0.5", "(0.4"),
+)  # fmt: skip
+
+
+def built(live, pair, ours, theirs):
+    made = []
+    for model, package, text in ((pair.reference, "torch.optim", ours), (pair.port, "paddle.optimizer", theirs)):
+        made.append(eval(f"{package}.{text}", {"torch": live.torch, "paddle": live.paddle, "m": model}))
+    return made
+
+
+def findings(live, pair, ours, theirs):
+    return check_optimizers(*built(live, pair, ours, theirs), pair.reference, pair.port, pair.layers)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), EQUAL)
+def test_optimizers_made_alike_differ_in_nothing(live, pair, ours, theirs):
+    assert findings(live, pair, ours, theirs) == []
+
+
+@pytest.mark.parametrize(("ours", "theirs", "code", "expected", "actual"), CHANGED)
+def test_a_changed_setting_of_an_optimizer_is_the_one_finding(live, pair, ours, theirs, code, expected, actual):
+    (found,) = findings(live, pair, ours, theirs)
+    assert (found.code, found.kind, found.harmless) == (code, "optimizer", False)
+    assert expected in found.reference
+    assert actual in found.port
+    assert found.fix
+
+
+def test_which_parameters_are_decayed_is_told_by_name(live, pair):
+    (found,) = findings(
+        live,
+        pair,
+        f"AdamW([{{'params': {W}}}, {{'params': {V}, 'weight_decay': 0.0}}], lr=0.1)",
+        "AdamW(0.1, parameters=m.parameters())",
+    )
+    assert "0.bias, 1.weight, 1.bias, 2.bias" in found.message
+
+
+def test_a_regularizer_of_a_parameter_comes_before_the_optimizers(live, pair):
+    ours, theirs = built(live, pair, SGD.format(", weight_decay=1e-4"), MOMENTUM.format(", weight_decay=1e-4"))
+    pair.port[0].weight.regularizer = live.paddle.regularizer.L2Decay(0.5)
+    (found,) = check_optimizers(ours, theirs, pair.reference, pair.port, pair.layers)
+    assert (found.code, found.port) == ("weight-decay", "weight_decay=0.5 (l2)")
+    assert "for 0.weight" in found.message
+
+
+def test_what_is_known_to_differ_but_little_fails_nothing(live, pair):
+    (found,) = findings(live, pair, "Adamax(m.parameters(), lr=0.1)", "Adamax(0.1, parameters=m.parameters())")
+    assert (found.code, found.harmless) == ("epsilon-in-norm", True)
+    clip = "Momentum(0.1, 0.9, m.parameters(), grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0))"
+    (found,) = findings(live, pair, SGD.format(""), clip)
+    assert (found.code, found.harmless) == ("clipping", True)
+    assert "ClipGradByGlobalNorm(1.0)" in found.port
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"name": "rmsprop"},
+        {"name": "adamax", "clip_global_norm": 1.0},
+        {"name": "sgd", "weight_decay": 0.1, "decay": "l1", "no_decay": ["bias"]},
+        {"name": "adamw", "weight_decay": 0.1, "no_decay": ["norm"], "lr_multipliers": {"2.*": 0.1}},
+    ],
+)
+def test_the_pairs_that_follow_torchs_formulas_differ_in_nothing(live, pair, arguments):
+    from tipchain.pairs import paddle_optimizers, torch_optimizers
+
+    ours = torch_optimizers.build_optimizer(pair.reference.parameters(), 0.1, model=pair.reference, **arguments)
+    theirs = paddle_optimizers.build_optimizer(pair.port.parameters(), 0.1, model=pair.port, **arguments)
+    assert check_optimizers(ours, theirs, pair.reference, pair.port, pair.layers) == []
+
+
+def test_the_first_rate_of_a_schedule_is_the_schedules(live, pair):
+    ours, theirs = (
+        "SGD(m.parameters(), lr=0.1)",
+        "SGD(paddle.optimizer.lr.LambdaDecay(0.1, lambda step: 0.5), m.parameters())",
+    )
+    (found,) = findings(live, pair, ours, theirs)
+    assert (found.kind, found.code, found.reference, found.port) == (
+        "scheduler", "first-rate", "lr=0.1", "learning_rate=0.05",
+    )  # fmt: skip
+
+
+def test_optimizers_of_other_copies_are_compared_as_wholes(live, pair):
+    import copy
+
+    ours, theirs = (
+        live.torch.optim.SGD(copy.deepcopy(pair.reference).parameters(), lr=0.1),
+        live.paddle.optimizer.SGD(0.2, copy.deepcopy(pair.port).parameters()),
+    )
+    (found,) = check_optimizers(ours, theirs, pair.reference, pair.port, pair.layers)
+    assert found.code == "learning-rate"
+
+
+# schedules
+
+ALIKE = (
+    ("StepLR(o, 3)", "StepDecay(0.1, 3)"),
+    ("MultiStepLR(o, [2, 5], 0.2)", "MultiStepDecay(0.1, (2, 5), 0.2)"),
+    ("ExponentialLR(o, 0.9)", "ExponentialDecay(0.1, 0.9)"),
+    ("CosineAnnealingLR(o, 9, 1e-3)", "CosineAnnealingDecay(0.1, 9, 1e-3)"),
+    ("CosineAnnealingWarmRestarts(o, 9, 2)", "CosineAnnealingWarmRestarts(0.1, 9, 2)"),
+    ("PolynomialLR(o, 9, 2.0)", "PolynomialDecay(0.1, 9, 0.0, 2.0)"),
+    ("LinearLR(o, total_iters=4)", "LinearLR(0.1, 4)"),
+    ("LambdaLR(o, lambda step: 1.0)", "LambdaDecay(0.1, lambda step: 1.0)"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 25, 0.5 / 25e4)"),
+    ("CyclicLR(o, 0.1, 0.5, 3)", "CyclicLR(0.1, 0.5, 3)"),
+    ("ReduceLROnPlateau(o)", "ReduceOnPlateau(0.1)"),
+    (
+        "SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 4), S.CosineAnnealingLR(o, 9)], [4])",
+        "LinearWarmup(L.CosineAnnealingDecay(0.1, 9), 4, 0.01, 0.1)",
+    ),
+    ("StepLR(o, 3)", "ExponentialDecay(0.2, 0.9)"),  # other types: the rates themselves are compared elsewhere
+)
+OTHER = (
+    ("StepLR(o, 3)", "StepDecay(0.2, 3)", "base-rate", "0.1", "0.2"),
+    ("StepLR(o, 3)", "StepDecay(0.1, 4)", "step-size", "3", "4"),
+    ("StepLR(o, 3, 0.5)", "StepDecay(0.1, 3)", "gamma", "0.5", "0.1"),
+    ("StepLR(o, 3)", "StepDecay(0.1, 3, last_epoch=1)", "last-epoch", "0", "2"),
+    ("MultiStepLR(o, [2, 5])", "MultiStepDecay(0.1, [2, 6])", "milestones", "(2, 5)", "(2, 6)"),
+    ("ExponentialLR(o, 0.9)", "ExponentialDecay(0.1, 0.95)", "gamma", "0.9", "0.95"),
+    ("CosineAnnealingLR(o, 9)", "CosineAnnealingDecay(0.1, 10)", "period", "9", "10"),
+    ("CosineAnnealingLR(o, 9)", "CosineAnnealingDecay(0.1, 9, 1e-3)", "end-rate", "0.0", "0.001"),
+    ("CosineAnnealingWarmRestarts(o, 9)", "CosineAnnealingWarmRestarts(0.1, 8)", "period", "9", "8"),
+    ("CosineAnnealingWarmRestarts(o, 9)", "CosineAnnealingWarmRestarts(0.1, 9, 2)", "period-factor", "1", "2"),
+    ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 9)", "end-rate", "0.0", "0.0001"),
+    ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 9, 0.0, cycle=True)", "cycle", "False", "True"),
+    ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 8, 0.0)", "total-steps", "9", "8"),
+    ("PolynomialLR(o, 9)", "PolynomialDecay(0.1, 9, 0.0, 0.5)", "power", "1.0", "0.5"),
+    ("LinearLR(o, 0.5)", "LinearLR(0.1, 5)", "start-factor", "0.5", "0.333333333"),
+    ("LinearLR(o, total_iters=4)", "LinearLR(0.1, 5)", "total-steps", "4", "5"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.4, 20, 25, 0.5 / 25e4)", "max-rate", "0.5", "0.4"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 10.0, 0.5 / 25e4)", "first-rate", "25", "10"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20)", "last-rate", "2e-06", "0.0001"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 25, 0.5 / 25e4, 0.4)", "rising-share", "0.3", "0.4"),
+    ("OneCycleLR(o, 0.5, 20)", "OneCycleLR(0.5, 20, 25, 0.5 / 25e4, anneal_strategy='linear')", "annealing", "cos", "linear"),
+    ("CyclicLR(o, 0.1, 0.5, 3)", "CyclicLR(0.1, 0.5, 3, 4)", "falling-steps", "3", "4"),
+    ("ReduceLROnPlateau(o)", "ReduceOnPlateau(0.1, patience=5)", "patience", "10", "5"),
+    ("SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 4), S.CosineAnnealingLR(o, 9)], [4])",
+     "LinearWarmup(L.CosineAnnealingDecay(0.1, 9), 4, 0.02, 0.1)", "warmup-start", "0.01", "0.02"),
+    ("SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 5), S.CosineAnnealingLR(o, 9)], [5])",
+     "LinearWarmup(L.CosineAnnealingDecay(0.1, 9), 4, 0.01, 0.1)", "warmup-steps", "5", "4"),
+    ("SequentialLR(o, [S.LinearLR(o, 0.1, 1.0, 4), S.CosineAnnealingLR(o, 9)], [4])",
+     "LinearWarmup(L.CosineAnnealingDecay(0.1, 8), 4, 0.01, 0.1)", "period", "9", "8"),
+)  # fmt: skip
+
+
+def schedules(live, ours, theirs):
+    parameter = live.torch.nn.Parameter(live.torch.zeros(1))
+    names = {"o": live.torch.optim.SGD([parameter], lr=0.1, momentum=0.9), "S": live.torch.optim.lr_scheduler,
+             "L": live.paddle.optimizer.lr}  # fmt: skip
+    return eval(f"S.{ours}", names), eval(f"L.{theirs}", names)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), ALIKE)
+def test_schedules_made_alike_differ_in_nothing(live, ours, theirs):
+    assert check_schedulers(*schedules(live, ours, theirs)) == []
+
+
+@pytest.mark.parametrize(("ours", "theirs", "code", "expected", "actual"), OTHER)
+def test_a_changed_argument_of_a_schedule_is_the_one_finding(live, ours, theirs, code, expected, actual):
+    (found,) = check_schedulers(*schedules(live, ours, theirs))
+    assert (found.code, found.kind, found.harmless) == (code, "scheduler", False)
+    assert found.reference.endswith(expected) or expected in found.reference
+    assert actual in found.port
+
+
+# environment
+
+
+def test_the_environment_fails_nothing_on_a_cpu(live):
+    live.torch.manual_seed(3)
+    live.paddle.seed(3)
+    assert check_environment() == []
+    live.paddle.seed(4)
+    (found,) = check_environment()
+    assert (found.code, found.kind, found.harmless) == ("seed", "environment", True)
+    assert (found.reference, found.port) == ("3", "4")
+    live.paddle.set_default_dtype("float64")
+    try:
+        assert [one.code for one in check_environment()] == ["default-dtype", "seed"]
+    finally:
+        live.paddle.set_default_dtype("float32")
+
+
+def test_tf32_that_one_side_alone_may_use_is_no_harmless_difference(live, monkeypatch):
+    core = live.paddle.base.core
+    monkeypatch.setattr(live.torch.cuda, "is_available", lambda: True)
+    switches = SimpleNamespace(
+        cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=False)),
+        cudnn=SimpleNamespace(allow_tf32=True, deterministic=False),
+    )
+    monkeypatch.setattr(live.torch, "backends", switches)
+    monkeypatch.setattr(live.paddle, "is_compiled_with_cuda", lambda: True)
+    monkeypatch.setattr(live.paddle, "get_flags", lambda names: dict.fromkeys(names, True))
+    monkeypatch.setattr(core, "get_cublas_switch", lambda: True, raising=False)
+    monkeypatch.setattr(core, "get_cudnn_switch", lambda: True, raising=False)
+    found = {one.code: one for one in check_environment() if one.code != "seed"}
+    assert not found["tf32-matmul"].harmless, "torch does not use it in matrix products unless told to"
+    assert "tf32-convolution" not in found, "torch uses it there"
+    assert found["deterministic"].harmless
+    models = live.torch.nn.Linear(2, 2), live.paddle.nn.Linear(2, 2)
+    told = [one for one in check(*models, []) if one.code == "tf32-matmul"]
+    assert [one.harmless for one in told] == [True], "on a CPU nothing is computed in TF32"

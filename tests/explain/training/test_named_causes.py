@@ -1,0 +1,211 @@
+"""Causes of losses, metrics and schedules by name, and fixes that were tried."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tipchain.explain.causes.metrics import check_metrics
+from tipchain.outcome import Outcome
+
+RANDOM = np.random.default_rng(11)
+X = (2 * RANDOM.standard_normal((14, 5))).astype(np.float32)
+HARD = np.array([0, 1, 2, 3, 4, 2, 2, 1, 0, 3, 3, 4, 1, 0])
+SOFT = RANDOM.dirichlet(np.ones(5), 14).astype(np.float32)
+BITS = RANDOM.integers(0, 2, (14, 5)).astype(np.float32)
+WEIGHTS = [0.5, 1.0, 2.0, 0.7, 1.3]
+
+
+@pytest.fixture
+def entropies(kits):
+    def ours(weights=None, **options):
+        def loss(x, y):
+            given = None if weights is None else kits.torch.tensor(weights, dtype=x.dtype)
+            return kits.our_loss.cross_entropy(x, y, weight=given, **options)
+
+        return loss
+
+    def theirs(weights=None, **options):
+        def loss(x, y):
+            given = None if weights is None else kits.paddle.to_tensor(weights, dtype=x.dtype)
+            return kits.their_loss.cross_entropy(x, y, weight=given, **options)
+
+        return loss
+
+    return ours, theirs
+
+
+@pytest.mark.parametrize(
+    ("reference", "port", "labels", "code", "fix"),
+    [
+        ({"weights": WEIGHTS, "label_smoothing": 0.1}, {"weights": WEIGHTS, "label_smoothing": 0.1}, HARD, "weight-form", "class's term"),
+        ({"weights": WEIGHTS, "label_smoothing": 0.1}, {"weights": WEIGHTS, "label_smoothing": 0.2}, HARD, "label-smoothing", "label_smoothing=0.1"),
+        ({"weights": WEIGHTS, "label_smoothing": 0.1}, {"weights": WEIGHTS}, HARD, "label-smoothing", "label_smoothing=0.1"),
+        ({"weights": WEIGHTS, "label_smoothing": 0.1}, {"label_smoothing": 0.1}, HARD, "class-weights", "weight="),
+        ({"weights": WEIGHTS}, {"soft_label": True}, SOFT, "class-weights", "weight="),
+        ({"weights": WEIGHTS}, {"weights": WEIGHTS, "soft_label": True}, SOFT, "weight-form", "class's term"),
+        ({"label_smoothing": 0.1}, {"soft_label": True}, SOFT, "label-smoothing", "label_smoothing=0.1"),
+    ],
+)  # fmt: skip
+def test_weights_smoothing_and_soft_labels_are_told_apart(pieces, entropies, reference, port, labels, code, fix):
+    found = pieces.loss(entropies[0](**reference), entropies[1](**port), X, labels)
+    assert found.outcome is Outcome.FAIL
+    assert (found.diagnoses[0].code, fix in found.diagnoses[0].fix) == (code, True), found.diagnoses
+    assert found.diagnoses[0].explained > 0.99
+
+
+def focal(functional, alpha, gamma):
+    def loss(x, y):
+        entropy = functional.cross_entropy(x, y, reduction="none")
+        return (alpha * (1 - (-entropy).exp()) ** gamma * entropy).mean()
+
+    return loss
+
+
+def of_bits(functional, alpha, gamma):
+    def loss(x, y):
+        entropy = functional.binary_cross_entropy_with_logits(x, y, reduction="none")
+        share = alpha * y + (1 - alpha) * (1 - y)
+        return (share * (1 - (-entropy).exp()) ** gamma * entropy).mean()
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("form", "labels", "ours", "theirs", "code", "fix"),
+    [
+        (focal, HARD, (0.25, 2.0), (0.5, 2.0), "focal-alpha", "pass alpha=0.25"),
+        (focal, HARD, (0.25, 2.0), (0.25, 3.3), "focal-gamma", "pass gamma=2"),
+        (of_bits, BITS, (0.3, 1.7), (0.62, 1.7), "focal-alpha", "pass alpha=0.3"),
+        (of_bits, BITS, (0.3, 1.7), (0.3, 2.0), "focal-gamma", "pass gamma=1.7"),
+    ],
+)
+def test_focal_losses_of_any_setting(pieces, kits, form, labels, ours, theirs, code, fix):
+    found = pieces.loss(form(kits.our_loss, *ours), form(kits.their_loss, *theirs), X, labels)
+    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == (code, fix), found.diagnoses
+
+
+def test_a_mean_over_ignored_labels_too_says_by_what_to_divide(pieces, kits):
+    labels = HARD.copy()
+    labels[::3] = 255
+
+    def port(x, y):
+        return kits.their_loss.cross_entropy(x, y, ignore_index=255, reduction="none").mean()
+
+    found = pieces.loss(lambda x, y: kits.our_loss.cross_entropy(x, y, ignore_index=255), port, X, labels)
+    assert found.diagnoses[0].code == "reduction"
+    assert found.diagnoses[0].fix == "divide by the number of labels other than 255, as the reference does"
+
+
+def test_a_setting_that_the_ports_loss_has_already_is_not_told_to_be_passed(pieces, kits):
+    class Deaf(kits.paddle.nn.CrossEntropyLoss):
+        """Has a smoothing, and forgets it."""
+
+        def forward(self, x, y):
+            return kits.their_loss.cross_entropy(x, y)
+
+    found = pieces.loss(kits.torch.nn.CrossEntropyLoss(label_smoothing=0.1), Deaf(label_smoothing=0.1), X, HARD)
+    assert found.diagnoses[0].code == "label-smoothing"
+    assert "has label_smoothing=0.1 already" in found.diagnoses[0].fix
+
+
+class Counted:
+    """Accuracy over all batches, or of the last one."""
+
+    def __init__(self, last=False):
+        self.last = last
+
+    def reset(self):
+        self.hits = self.count = 0
+
+    def update(self, outputs, labels):
+        if self.last:
+            self.reset()
+        self.hits += int((np.asarray(outputs).argmax(1) == np.asarray(labels)).sum())
+        self.count += len(labels)
+
+    def compute(self):
+        return self.hits / self.count
+
+
+def test_a_metric_of_the_last_batch_alone_is_named_on_either_side(pieces):
+    found = check_metrics(pieces.sides, (Counted(), Counted(last=True)), X, HARD)
+    assert found.diagnoses[0].code == "last-batch"
+    assert found.diagnoses[0].message.startswith("the port's value is that of the last batch alone")
+    found = check_metrics(pieces.sides, (Counted(last=True), Counted()), X, HARD)
+    assert found.diagnoses[0].message.startswith("the reference's value is that of the last batch alone")
+    assert check_metrics(pieces.sides, (Counted(), Counted()), X, HARD).outcome is Outcome.PASS
+
+
+def area(scores, labels, bins=0):
+    shares = 1 / (1 + np.exp(-np.asarray(scores, np.float64).reshape(-1)))
+    shares = np.floor(shares * bins) if bins else shares
+    true = np.asarray(labels).reshape(-1) > 0.5
+    gaps = shares[true][:, None] - shares[~true][None]
+    return float((gaps > 0).mean() + 0.5 * (gaps == 0).mean())
+
+
+def test_an_area_under_a_curve_that_is_counted_in_bins_is_named(pieces):
+    scores = RANDOM.standard_normal((40, 1)).astype(np.float32)
+    labels = (scores + RANDOM.standard_normal((40, 1)) > 0).astype(np.int64)
+    found = check_metrics(pieces.sides, (area, lambda one, other: area(one, other, 20)), scores, labels)
+    assert found.diagnoses[0].code == "bins"
+    assert "the port counts scores in 20 bins" in found.diagnoses[0].message
+
+
+def test_a_schedules_fix_was_tried_on_the_ports_own(pieces, kits):
+    exponential = lambda optimizer: kits.our_lr.ExponentialLR(optimizer, 0.9)  # noqa: E731
+    found = pieces.schedulers(exponential, lambda: kits.their_lr.ExponentialDecay(0.1, 0.95), steps=20)
+    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == ("gamma", "pass gamma=0.9")
+    assert "the port's own schedule gives the reference's rates" in found.diagnoses[0].evidence
+    found = pieces.schedulers(exponential, lambda: kits.their_lr.NaturalExpDecay(0.1, 0.9), steps=20)
+    assert found.diagnoses[0].code == "schedule-type", "the port passes gamma=0.9 already"
+    assert "pass gamma" not in found.diagnoses[0].fix
+    steps = lambda optimizer: kits.our_lr.StepLR(optimizer, 5, 0.5)  # noqa: E731
+    found = pieces.schedulers(steps, lambda: kits.their_lr.StepDecay(0.1, 4, 0.3), steps=30)
+    assert {one.fix for one in found.diagnoses} == {"pass gamma=0.5, step_size=5"}
+
+
+def test_a_focus_of_its_own_for_negative_labels(pieces, kits):
+    def asymmetric(functional, sigmoid, logs, gamma):
+        return lambda x, y: -(y * logs(x) + (1 - y) * sigmoid(x) ** gamma * logs(-x)).mean()
+
+    ours = asymmetric(kits.our_loss, kits.torch.sigmoid, kits.our_loss.logsigmoid, 2)
+    theirs = asymmetric(kits.their_loss, kits.their_loss.sigmoid, kits.their_loss.log_sigmoid, 4)
+    found = pieces.loss(ours, theirs, X, BITS)
+    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == ("focal-gamma", "pass gamma=2 for negative labels")
+
+
+def overlap(outputs, labels, first=0):
+    found, shares = outputs.argmax(1), []
+    for number in range(first, outputs.shape[1]):
+        either = ((found == number) | (labels == number)).sum()
+        if either:
+            shares.append(((found == number) & (labels == number)).sum() / either)
+    return float(np.mean(shares))
+
+
+def test_a_mean_over_classes_without_that_of_the_background(pieces):
+    found = check_metrics(pieces.sides, (overlap, lambda one, other: overlap(one, other, 1)), X, HARD)
+    assert found.diagnoses[0].code == "class-average"
+    assert "without class 0" in found.diagnoses[0].message
+
+
+def test_classes_may_stand_last_where_each_word_has_a_label(pieces):
+    words = RANDOM.standard_normal((4, 20, 7)).astype(np.float32)
+    labels = RANDOM.integers(0, 7, (4, 20))
+    labels[:, 15:] = -100
+
+    def surprise(outputs, labels, *, counts_padding):
+        outputs = np.asarray(outputs, np.float64)
+        shifted = outputs - np.log(np.exp(outputs).sum(-1, keepdims=True))
+        known = labels != -100
+        found = np.take_along_axis(shifted, np.where(known, labels, 0)[..., None], -1)[..., 0]
+        return float(-found.mean() if counts_padding else -(found * known).sum() / known.sum())
+
+    metrics = tuple(partial(surprise, counts_padding=one) for one in (False, True))
+    found = check_metrics(pieces.sides, metrics, words, labels)
+    assert found.outcome is Outcome.FAIL, found.reason
+    assert found.diagnoses

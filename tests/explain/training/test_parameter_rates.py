@@ -1,0 +1,42 @@
+"""Factors of the learning rate that parameters have: their own, and AdamW's ``lr_ratio``."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tipchain.outcome import Outcome
+
+
+def adamw(kits, model, ratio, rate=1e-3):
+    """Return AdamW with another rate for the last layer; Paddle's for a CPU takes ``lr_ratio`` only after it is built."""
+    heads = {one.name for one in model[3].parameters()}
+    made = kits.theirs.AdamW(rate, parameters=model.parameters(), weight_decay=0.01)
+    made._lr_ratio = lambda one: ratio if one.name in heads else 1.0
+    return made
+
+
+@pytest.mark.parametrize(("ratio", "outcome"), [(2.0, Outcome.PASS), (3.0, Outcome.FAIL)])
+def test_lr_ratio_is_part_of_each_parameters_rate(pieces, kits, ratio, outcome):
+    def ours(model):
+        rest = [one for name, one in model.named_parameters() if not name.startswith("3.")]
+        groups = [{"params": rest}, {"params": list(model[3].parameters()), "lr": 2e-3}]
+        return kits.ours.AdamW(groups, lr=1e-3, weight_decay=0.01)
+
+    found = pieces.schedulers(
+        lambda optimizer: kits.our_lr.StepLR(optimizer, 2, 0.5),
+        lambda learning_rate: kits.their_lr.StepDecay(learning_rate, 2, 0.5),
+        (ours, lambda model, learning_rate: adamw(kits, model, ratio, learning_rate)),
+        steps=5,
+    )
+    assert found.outcome is outcome, found.reason
+
+
+def test_lr_ratio_is_part_of_the_rates_of_the_lr_stage(pieces, kits):
+    from tipchain.frameworks.paddle_ import parameter_rates
+
+    trainer = SimpleNamespace(optimizer=adamw(kits, pieces.port, 2.0))
+    rates = parameter_rates(trainer, pieces.port, {})
+    assert rates["3.weight"] == pytest.approx(2e-3)
+    assert rates["0.weight"] == pytest.approx(1e-3)

@@ -1,0 +1,545 @@
+"""Two optimizers, held against each other by their updates of equal gradients."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tipchain.outcome import Outcome
+
+EQUAL = {
+    "sgd": (
+        lambda p, k: k.ours.SGD(p, lr=0.1, weight_decay=1e-4),
+        lambda p, k: k.theirs.SGD(0.1, parameters=p, weight_decay=1e-4),
+    ),
+    "momentum": (
+        lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-4),
+        lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, weight_decay=1e-4),
+    ),
+    "nesterov": (
+        lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, use_nesterov=True),
+    ),
+    "adam": (
+        lambda p, k: k.ours.Adam(p, lr=1e-3, weight_decay=1e-2),
+        lambda p, k: k.theirs.Adam(1e-3, parameters=p, weight_decay=1e-2),
+    ),
+    "adamw": (lambda p, k: k.ours.AdamW(p, lr=1e-3), lambda p, k: k.theirs.AdamW(1e-3, parameters=p)),
+    "amsgrad": (
+        lambda p, k: k.ours.AdamW(p, lr=1e-3, amsgrad=True),
+        lambda p, k: k.theirs.AdamW(1e-3, parameters=p, amsgrad=True),
+    ),
+    "adagrad": (lambda p, k: k.ours.Adagrad(p, lr=1e-2, eps=1e-6), lambda p, k: k.theirs.Adagrad(1e-2, parameters=p)),
+    "adadelta": (
+        lambda p, k: k.ours.Adadelta(p, lr=1.0, rho=0.95, eps=1e-6),
+        lambda p, k: k.theirs.Adadelta(1.0, parameters=p),
+    ),
+    "nadam": (lambda p, k: k.ours.NAdam(p, lr=2e-3), lambda p, k: k.theirs.NAdam(2e-3, parameters=p)),
+    "radam": (lambda p, k: k.ours.RAdam(p, lr=1e-3), lambda p, k: k.theirs.RAdam(1e-3, parameters=p)),
+    "rprop": (
+        lambda p, k: k.ours.Rprop(p, lr=1e-3),
+        lambda p, k: k.theirs.Rprop(1e-3, parameters=p, learning_rate_range=(1e-6, 50)),
+    ),
+    "clip by value": (
+        lambda p, k: k.ours.SGD(p, lr=0.1),
+        lambda p, k: k.theirs.SGD(0.1, parameters=p, grad_clip=k.paddle.nn.ClipGradByValue(1e9)),
+    ),
+    "clip by global norm": (
+        lambda p, k: clipped(k, p),
+        lambda p, k: k.theirs.SGD(0.1, parameters=p, grad_clip=k.paddle.nn.ClipGradByGlobalNorm(1.0)),
+    ),
+    "groups": (
+        lambda p, k: k.ours.AdamW(
+            [{"params": p[:4]}, {"params": p[4:], "weight_decay": 0.0, "lr": 1e-2}], lr=1e-3, weight_decay=0.1
+        ),
+        lambda p, k: k.theirs.AdamW(
+            1e-3,
+            parameters=[{"params": p[:4]}, {"params": p[4:], "weight_decay": 0.0, "learning_rate": 10.0}],
+            weight_decay=0.1,
+        ),
+    ),
+}
+
+
+def clipped(kits, parameters, limit=1.0):
+    """Return torch's SGD that clips by the global norm before each step."""
+    made = kits.ours.SGD(parameters, lr=0.1)
+
+    def clip(*_):
+        kits.torch.nn.utils.clip_grad_norm_(parameters, limit)
+
+    made.register_step_pre_hook(clip)
+    return made
+
+
+def run(pieces, kits, reference, port, **options):
+    return pieces.optimizers(
+        lambda parameters: reference(parameters, kits), lambda parameters: port(parameters, kits), **options
+    )
+
+
+def codes(found):
+    return [one.code for one in found.diagnoses]
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_settings_of_both_frameworks_agree(pieces, kits, name):
+    found = run(pieces, kits, *EQUAL[name])
+    assert found.outcome is Outcome.PASS, (found.reason, found.diagnoses)
+    assert found.diagnoses == ()
+    assert found.numbers["largest_update_difference"] <= 2e-5
+    assert found.numbers["updates"] == 8
+
+
+PAIRS = [
+    {"name": "sgd", "weight_decay": 0.01, "decay": "l1"},
+    {"name": "momentum", "nesterov": True, "clip_norm": 0.5, "weight_decay": 0.01},
+    {"name": "adam", "amsgrad": True, "weight_decay": 0.01, "clip_global_norm": 1.0},
+    {"name": "adamw", "weight_decay": 0.05, "no_decay": ["bias", "norm"], "lr_multipliers": {"3.*": 0.1}},
+    {"name": "rmsprop", "momentum": 0.9, "centered": True, "clip_value": 0.1},
+    {"name": "adagrad", "initial_accumulator_value": 0.1, "weight_decay": 0.01},
+    {"name": "adamax", "weight_decay": 0.01},
+]
+
+
+def from_pairs(pieces, settings, seed=0):
+    from tipchain.pairs import paddle_optimizers, torch_optimizers
+
+    def reference(parameters, model):
+        return torch_optimizers.build_optimizer(parameters, 0.01, model=model, **settings)
+
+    def port(parameters, learning_rate, model):
+        return paddle_optimizers.build_optimizer(parameters, learning_rate, model=model, **settings)
+
+    return pieces.optimizers(reference, port, seed=seed)
+
+
+@pytest.mark.parametrize("settings", PAIRS, ids=lambda one: one["name"])
+def test_the_optimizers_of_pairs_agree(pieces, settings):
+    found = from_pairs(pieces, settings)
+    assert found.outcome is Outcome.PASS, (found.reason, found.diagnoses)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("clip", [{}, {"clip_value": 0.1}, {"clip_norm": 0.5}, {"clip_global_norm": 1.0}])
+@pytest.mark.parametrize("decay", [{}, {"weight_decay": 0.01}, {"weight_decay": 0.01, "no_decay": ["vector"]}])
+@pytest.mark.parametrize("options", [
+    {"name": "sgd"}, {"name": "momentum"}, {"name": "momentum", "nesterov": True}, {"name": "adam"},
+    {"name": "adam", "epsilon": 1e-4}, {"name": "adamw"}, {"name": "adamw", "beta2": 0.95}, {"name": "rmsprop"},
+    {"name": "rmsprop", "centered": True}, {"name": "rmsprop", "momentum": 0.9}, {"name": "adagrad"},
+    {"name": "adamax"},
+])  # fmt: skip
+def test_every_combination_of_pairs_agrees(pieces, options, decay, clip):
+    for seed in range(3):
+        found = from_pairs(pieces, {**options, **decay, **clip}, seed)
+        assert found.outcome is Outcome.PASS, (found.reason, found.diagnoses)
+
+
+SGD = (lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9), lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p))
+ADAM = (lambda p, k: k.ours.Adam(p, lr=1e-3), lambda p, k: k.theirs.Adam(1e-3, parameters=p))
+DECAYED = (lambda p, k: k.ours.AdamW(p, lr=1e-3, weight_decay=0.01), None)
+FAULTS = {
+    "learning rate": (SGD[0], lambda p, k: k.theirs.Momentum(0.01, 0.9, parameters=p), ["learning-rate"]),
+    "learning rate +0.1 %": (SGD[0], lambda p, k: k.theirs.Momentum(0.1001, 0.9, parameters=p), ["learning-rate"]),
+    "momentum": (SGD[0], lambda p, k: k.theirs.Momentum(0.1, 0.8, parameters=p), ["momentum"]),
+    "no momentum": (SGD[0], lambda p, k: k.theirs.SGD(0.1, parameters=p), ["momentum"]),
+    "nesterov": (SGD[0], lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, use_nesterov=True), ["nesterov"]),
+    "dampening": (lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, dampening=0.1), SGD[1], ["dampening"]),
+    "weight decay": (
+        SGD[0], lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, weight_decay=1e-4), ["weight-decay"],
+    ),
+    "weight decay +10 %": (
+        lambda p, k: k.ours.SGD(p, lr=0.1, weight_decay=1e-4),
+        lambda p, k: k.theirs.SGD(0.1, parameters=p, weight_decay=1.1e-4), ["weight-decay"],
+    ),
+    "L1": (
+        lambda p, k: k.ours.SGD(p, lr=0.1, weight_decay=1e-3),
+        lambda p, k: k.theirs.SGD(0.1, parameters=p, weight_decay=k.paddle.regularizer.L1Decay(1e-3)),
+        ["weight-decay-form"],
+    ),
+    "coupled decay": (
+        DECAYED[0], lambda p, k: k.theirs.Adam(1e-3, parameters=p, weight_decay=0.01), ["weight-decay-form"],
+    ),
+    "epsilon": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, epsilon=1e-7, parameters=p), ["epsilon"]),
+    "beta1": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, beta1=0.95, parameters=p), ["beta1"]),
+    "beta2": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, beta2=0.99, parameters=p), ["beta2"]),
+    "amsgrad": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, amsgrad=True, parameters=p), ["amsgrad"]),
+    "another algorithm": (ADAM[0], lambda p, k: k.theirs.SGD(0.1, parameters=p), ["optimizer-type"]),
+    "clip by value": (
+        ADAM[0], lambda p, k: k.theirs.Adam(1e-3, parameters=p, grad_clip=k.paddle.nn.ClipGradByValue(1.0)),
+        ["gradient-clipping"],
+    ),
+    "clip by norm": (
+        SGD[0], lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, grad_clip=k.paddle.nn.ClipGradByNorm(1.0)),
+        ["gradient-clipping"],
+    ),
+    "clip by global norm": (
+        SGD[0],
+        lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, grad_clip=k.paddle.nn.ClipGradByGlobalNorm(2.0)),
+        ["gradient-clipping"],
+    ),
+    "no clipping": (lambda p, k: clipped(k, p), lambda p, k: k.theirs.SGD(0.1, parameters=p), ["gradient-clipping"]),
+    "another limit": (
+        lambda p, k: clipped(k, p),
+        lambda p, k: k.theirs.SGD(0.1, parameters=p, grad_clip=k.paddle.nn.ClipGradByGlobalNorm(5.0)),
+        ["gradient-clipping"],
+    ),
+    "clip each group by itself": (
+        lambda p, k: clipped(k, p),
+        lambda p, k: k.theirs.SGD(
+            0.1, parameters=[{"params": p[:4]}, {"params": p[4:]}], grad_clip=k.paddle.nn.ClipGradByGlobalNorm(1.0)
+        ),
+        ["gradient-clipping"],
+    ),
+    "two knobs": (
+        ADAM[0], lambda p, k: k.theirs.Adam(2e-3, beta1=0.8, parameters=p), ["learning-rate", "beta1"],
+    ),
+    # Nominally equal arguments that mean something else, measured on paddle 3.3.1.
+    "RMSProp's epsilon": (
+        lambda p, k: k.ours.RMSprop(p, lr=1e-3, eps=1e-8),
+        lambda p, k: k.theirs.RMSProp(1e-3, rho=0.99, epsilon=1e-8, parameters=p), ["epsilon-placement"],
+    ),
+    "RMSProp's momentum": (
+        lambda p, k: k.ours.RMSprop(p, lr=1e-3, momentum=0.9),
+        lambda p, k: k.theirs.RMSProp(1e-3, rho=0.99, epsilon=1e-8, momentum=0.9, parameters=p),
+        ["rate-inside-momentum", "epsilon-placement"],
+    ),
+    "RMSProp's defaults": (
+        lambda p, k: k.ours.RMSprop(p, lr=1e-3), lambda p, k: k.theirs.RMSProp(1e-3, parameters=p),
+        ["beta2", "epsilon", "epsilon-placement"],
+    ),
+    "Adagrad's defaults": (
+        lambda p, k: k.ours.Adagrad(p, lr=1e-2), lambda p, k: k.theirs.Adagrad(1e-2, parameters=p), ["epsilon"],
+    ),
+    "Adagrad's accumulator": (
+        lambda p, k: k.ours.Adagrad(p, lr=1e-2, eps=1e-6),
+        lambda p, k: k.theirs.Adagrad(1e-2, parameters=p, initial_accumulator_value=0.1), ["initial-accumulator"],
+    ),
+    "Adamax's epsilon": (
+        lambda p, k: k.ours.Adamax(p, lr=1e-3), lambda p, k: k.theirs.Adamax(1e-3, parameters=p),
+        ["epsilon-placement"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_knob_that_differs_is_named(pieces, kits, name):
+    reference, port, expected = FAULTS[name]
+    found = run(pieces, kits, reference, port)
+    assert found.outcome is Outcome.FAIL
+    assert sorted(codes(found)) == sorted(expected), found.diagnoses
+    assert all(one.explained >= 0.99 and one.port_path == "optimizer" for one in found.diagnoses)
+    assert "expected a step of size" in found.reason
+
+
+def test_values_stand_in_the_message(pieces, kits):
+    found = run(pieces, kits, SGD[0], FAULTS["momentum"][1])
+    assert found.diagnoses[0].message == "the port's momentum is 0.8, the reference's 0.9"
+    assert found.diagnoses[0].fix == "pass momentum=0.9"
+    found = run(pieces, kits, SGD[0], FAULTS["clip by global norm"][1])
+    assert "by the global norm, limit 2" in found.diagnoses[0].message
+    assert "; updates are apart by up to" in found.diagnoses[0].evidence
+
+
+def test_a_knob_of_some_parameters_names_them(pieces, kits):
+    def reference(p, k):
+        matrices = [one for one in p if one.ndim > 1]
+        vectors = [one for one in p if one.ndim <= 1]
+        groups = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+        return k.ours.SGD(groups, lr=0.1, weight_decay=1e-3)
+
+    found = run(pieces, kits, reference, lambda p, k: k.theirs.SGD(0.1, parameters=p, weight_decay=1e-3))
+    assert codes(found) == ["weight-decay"]
+    assert "biases and normalization parameters only" in found.diagnoses[0].message
+    assert "the port's weight decay is 0.001, the reference's 0," in found.diagnoses[0].message
+
+
+def test_a_learning_rate_of_one_group_names_it(pieces, kits):
+    found = run(
+        pieces,
+        kits,
+        lambda p, k: k.ours.SGD([{"params": p[:4]}, {"params": p[4:], "lr": 1.0}], lr=0.1),
+        lambda p, k: k.theirs.SGD(0.1, parameters=p),
+    )
+    assert codes(found) == ["learning-rate"]
+    assert "0.1 times the reference's 1, for some parameters only (3.weight, 3.bias)" in found.diagnoses[0].message
+
+
+def test_rules_that_read_parameters_names_see_those_of_the_model(pieces, kits):
+    kept = {one.name for one in pieces.port.parameters() if one.ndim > 1}
+
+    def reference(p, k):
+        groups = [
+            {"params": [one for one in p if one.ndim > 1]},
+            {"params": [one for one in p if one.ndim <= 1], "weight_decay": 0.0},
+        ]
+        return k.ours.AdamW(groups, lr=1e-3, weight_decay=0.1)
+
+    found = run(
+        pieces,
+        kits,
+        reference,
+        lambda p, k: k.theirs.AdamW(1e-3, parameters=p, weight_decay=0.1, apply_decay_param_fun=kept.__contains__),
+    )
+    assert found.outcome is Outcome.PASS, found.reason
+
+
+def own_optimizer(kits, rule):
+    """Return a builder of a Paddle optimizer that is written by hand and says nothing about itself."""
+
+    class Own(kits.theirs.Optimizer):
+        def __init__(self, parameters, rate):
+            super().__init__(rate, parameters)
+            self.states = {}
+
+        @kits.paddle.no_grad()
+        def step(self):
+            for one in (one for one in self._parameter_list if one.grad is not None):
+                state = self.states.setdefault(one.name, {"t": 0, "m": 0.0 * one, "v": 0.0 * one})
+                state["t"] += 1
+                one.set_value(one - rule(one, one.grad, state, self.get_lr()))
+
+    return Own
+
+
+def adam_rule(_, g, state, rate, *, correct=True, place="outside", beta1=0.9, epsilon=1e-8):
+    state["m"] = beta1 * state["m"] + (1 - beta1) * g
+    state["v"] = 0.999 * state["v"] + 0.001 * g * g
+    one, two = (1 - beta1 ** state["t"], 1 - 0.999 ** state["t"]) if correct else (1, 1)
+    if place == "unscaled":
+        return rate * two**0.5 / one * state["m"] / (state["v"].sqrt() + epsilon)
+    if place == "inside":
+        return rate / one * state["m"] / (state["v"] / two + epsilon).sqrt()
+    return rate / one * state["m"] / ((state["v"] / two).sqrt() + epsilon)
+
+
+def sgd_rule(p, g, state, rate, *, dampening=0.0, decay=0.0, sign=1.0, first=True):
+    g = sign * g + decay * p
+    state["m"] = g if state["t"] == 1 and first else 0.9 * state["m"] + (1 - dampening) * g
+    return rate * state["m"]
+
+
+@pytest.mark.parametrize(("rule", "code"), [
+    (partial(adam_rule), None),
+    (partial(adam_rule, correct=False), "bias-correction"),
+    (partial(adam_rule, place="unscaled"), "epsilon-placement"),
+    (partial(adam_rule, place="inside"), "epsilon-placement"),
+    (partial(adam_rule, beta1=0.93), "beta1"),
+    (partial(adam_rule, epsilon=3e-6), "epsilon"),
+])  # fmt: skip
+def test_an_adam_written_by_hand_is_recognized(pieces, kits, rule, code):
+    own = own_optimizer(kits, rule)
+    found = run(pieces, kits, ADAM[0], lambda p, _: own(p, 1e-3))
+    assert codes(found) == ([code] if code else []), found.reason
+
+
+@pytest.mark.parametrize(("rule", "code"), [
+    (partial(sgd_rule), None),
+    (partial(sgd_rule, dampening=0.3), "dampening"),
+    (partial(sgd_rule, decay=2e-3), "weight-decay"),
+    (partial(sgd_rule, sign=-1.0), "maximize"),
+])  # fmt: skip
+def test_a_momentum_written_by_hand_is_recognized(pieces, kits, rule, code):
+    own = own_optimizer(kits, rule)
+    found = run(pieces, kits, SGD[0], lambda p, _: own(p, 0.1))
+    assert codes(found) == ([code] if code else []), found.reason
+
+
+def test_the_first_step_of_a_dampened_momentum(pieces, kits):
+    """torch's buffer starts as the first gradient, whatever the dampening."""
+    own = own_optimizer(kits, partial(sgd_rule, dampening=0.1, first=False))
+    found = run(pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, dampening=0.1), lambda p, _: own(p, 0.1))
+    assert codes(found) == ["momentum-start"]
+
+
+def test_gradients_that_are_never_cleared(pieces, kits):
+    class Kept(kits.theirs.SGD):
+        def clear_grad(self, set_to_zero=True):
+            pass
+
+    found = run(pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1), lambda p, _: Kept(0.1, parameters=p))
+    assert codes(found) == ["accumulated-gradients"]
+    assert "are cleared never, the reference's after each step" in found.diagnoses[0].message
+
+
+def test_gradients_that_are_cleared_every_other_step(pieces, kits):
+    class Late(kits.theirs.Momentum):
+        times = 0
+
+        def clear_grad(self, set_to_zero=True):
+            self.times += 1
+            if self.times % 2 == 0:
+                super().clear_grad(set_to_zero)
+
+    found = run(pieces, kits, SGD[0], lambda p, _: Late(0.1, 0.9, parameters=p))
+    assert codes(found) == ["accumulated-gradients"]
+    assert "are cleared every 2 steps" in found.diagnoses[0].message
+
+
+def test_gradients_of_another_size(pieces, kits):
+    def rule(p, g, state, rate):
+        state["m"] = 0.9 * state["m"] + 0.25 * g + 0.05 * p
+        return rate * state["m"]
+
+    own = own_optimizer(kits, rule)
+    found = run(
+        pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.05), lambda p, _: own(p, 0.1)
+    )
+    assert codes(found) == ["gradient-scale"]
+    assert "0.25 times those that it was given, the reference's 1 times" in found.diagnoses[0].message
+
+
+def test_a_decay_that_the_rate_does_not_multiply(pieces, kits):
+    own = own_optimizer(kits, lambda p, g, state, rate: adam_rule(p, g, state, rate) + 0.05 * p)
+    found = run(pieces, kits, lambda p, k: k.ours.AdamW(p, lr=1e-3, weight_decay=0.05), lambda p, _: own(p, 1e-3))
+    assert codes(found) == ["weight-decay-form"]
+    assert "not multiplied by the learning rate" in found.diagnoses[0].message
+
+
+def test_what_an_argument_sets_comes_before_what_a_formula_fixes(pieces, kits):
+    found = run(
+        pieces,
+        kits,
+        lambda p, k: k.ours.RMSprop(p, lr=1e-3, alpha=0.9, centered=True),
+        lambda p, k: k.theirs.RMSProp(1e-3, rho=0.9, epsilon=1e-8, parameters=p),
+    )
+    assert codes(found) == ["centered", "epsilon-placement"]
+
+
+def test_a_reference_written_by_hand_is_recognized_by_its_updates(pieces, kits):
+    torch = kits.torch
+
+    class Own(torch.optim.Optimizer):
+        def __init__(self, parameters, lr):
+            super().__init__(parameters, {"lr": lr})
+
+        @torch.no_grad()
+        def step(self):
+            for group in self.param_groups:
+                for one in group["params"]:
+                    buffer = self.state[one]["m"] = 0.9 * self.state[one].get("m", 0.0) + one.grad
+                    one.sub_(group["lr"] * buffer)
+
+    assert run(pieces, kits, lambda p, _: Own(p, 0.1), SGD[1]).outcome is Outcome.PASS
+    found = run(pieces, kits, lambda p, _: Own(p, 0.1), FAULTS["momentum"][1])
+    assert codes(found) == ["momentum"]
+    assert "0.8, the reference's 0.9" in found.diagnoses[0].message
+
+
+def test_what_no_knob_explains_is_unknown(pieces, kits):
+    found = run(
+        pieces, kits, lambda p, k: k.ours.ASGD(p, lr=0.1, lambd=0.5), lambda p, k: k.theirs.ASGD(0.1, parameters=p)
+    )
+    assert found.outcome is Outcome.FAIL
+    assert codes(found) == ["unknown"]
+    assert found.diagnoses[0].explained is None
+
+
+def test_a_parameter_that_the_port_leaves_out(pieces, kits):
+    found = run(pieces, kits, SGD[0], lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p[:-1]))
+    assert codes(found) == ["frozen-parameters"]
+    assert "3.bias" in found.diagnoses[0].message
+    frozen = copy.deepcopy(pieces.port)
+    frozen[3].weight.stop_gradient = True
+    assert codes(run(pieces, kits, *SGD, models=(pieces.reference, frozen))) == ["frozen-parameters"]
+
+
+def test_parameters_that_cannot_be_matched_are_listed(pieces, kits):
+    nn = kits.paddle.nn
+    port = nn.Sequential(nn.Conv2D(3, 8, 3), nn.BatchNorm2D(8), nn.Flatten(), nn.Linear(8, 6))
+    found = run(pieces, kits, *SGD, models=(pieces.reference, port))
+    assert found.outcome is Outcome.PASS
+    assert found.left_out == ("3.weight", "3.bias")
+    assert "2 parameters could not be matched" in found.reason
+    other = nn.Sequential(nn.Conv2D(5, 9, 3))
+    assert run(pieces, kits, *SGD, models=(pieces.reference, other)).outcome is Outcome.ERROR
+
+
+def test_given_gradients_are_used(pieces, kits):
+    gradients = {name: np.full(tuple(one.shape), 2.0) for name, one in pieces.reference.named_parameters()}
+    gradients["3.bias"] = np.full(4, 1e-18)  # zero by structure
+    found = run(pieces, kits, *ADAM, gradients=gradients)
+    assert found.outcome is Outcome.PASS, found.reason
+    # The sizes of the gradients are theirs: a rate of 0.1 moves by 0.1 * 2 in the update of size 1.
+    assert run(pieces, kits, *SGD, gradients=gradients).curves["reference_update"][2] > 0.1
+
+
+def test_nothing_that_moves_proves_nothing(pieces, kits):
+    found = run(pieces, kits, lambda p, k: k.ours.SGD(p, lr=0.0), lambda p, k: k.theirs.SGD(0.0, parameters=p))
+    assert found.outcome is Outcome.ERROR
+    assert "proves nothing" in found.reason
+
+
+def test_neither_model_is_changed(pieces, kits):
+    before = [pieces.reference[3].weight.detach().numpy().copy(), pieces.port[3].weight.numpy().copy()]
+    run(pieces, kits, *SGD)
+    assert np.array_equal(before[0], pieces.reference[3].weight.detach().numpy())
+    assert np.array_equal(before[1], pieces.port[3].weight.numpy())
+
+
+BUILDERS = {
+    "by name": ("params: SGD(params, 0.05)", "parameters: SGD(parameters, 0.05)"),
+    "without a telling name": ("p: SGD(p, 0.05)", "p: SGD(p, 0.05)"),
+    "the model, without a telling name": ("m: SGD(m.parameters(), 0.05)", "m: SGD(m.parameters(), 0.05)"),
+    "the model": ("model: SGD(model.parameters(), 0.05)", "parameters, model: SGD(model.parameters(), 0.05)"),
+    "a rate": ("params, lr: SGD(params, lr)", "parameters, learning_rate: SGD(parameters, learning_rate)"),
+    "a rate in the port": ("params: SGD(params, 0.05)", "parameters, learning_rate: SGD(parameters, learning_rate)"),
+    "a rate in the reference": ("params, lr: SGD(params, lr)", "parameters: SGD(parameters, 0.05)"),
+    "a rate with a default": ("params, lr=0.05: SGD(params, lr)", "p, learning_rate=0.05: SGD(p, learning_rate)"),
+}
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_builders_are_called_with_what_they_ask_for(pieces, kits, name):
+    ours, theirs = (f"lambda {text}" for text in BUILDERS[name])
+    found = pieces.optimizers(
+        eval(ours, {"SGD": kits.ours.SGD}), eval(theirs, {"SGD": lambda p, rate: kits.theirs.SGD(rate, parameters=p)})
+    )
+    assert found.outcome is Outcome.PASS, found.reason
+
+
+def test_classes_and_partials_are_builders(pieces, kits):
+    assert pieces.optimizers(kits.ours.SGD, kits.theirs.SGD).outcome is Outcome.PASS
+    found = pieces.optimizers(partial(kits.ours.SGD, lr=0.3), partial(kits.theirs.SGD, learning_rate=0.3))
+    assert found.outcome is Outcome.PASS
+
+
+def test_builders_that_cannot_be_used_say_why(pieces, kits):
+    found = run(pieces, kits, SGD[0], lambda _, k: k.theirs.SGD(0.1, parameters=pieces.port.parameters()))
+    assert found.outcome is Outcome.ERROR
+    assert "holds none of the parameters" in found.reason
+    found = pieces.optimizers(lambda a, b: None, lambda parameters: None)
+    assert found.outcome is Outcome.ERROR
+    assert "asks for a, b" in found.reason
+
+    def broken(parameters):
+        raise RuntimeError("no such optimizer")
+
+    found = pieces.optimizers(broken, broken)
+    assert found.outcome is Outcome.ERROR
+    assert "RuntimeError: no such optimizer" in found.reason
+
+
+def test_schedules_are_left_to_their_own_check(pieces, kits):
+    schedulers = (
+        lambda optimizer: kits.our_lr.StepLR(optimizer, 3),
+        lambda: kits.their_lr.LinearWarmup(kits.their_lr.StepDecay(0.7, 2), 5, 0.0, 0.7),
+    )
+    found = pieces.optimizers(
+        lambda params: kits.ours.SGD(params, lr=0.1),
+        lambda parameters, learning_rate: kits.theirs.SGD(learning_rate, parameters=parameters),
+        schedulers=schedulers,
+    )
+    assert found.outcome is Outcome.PASS
+    assert "the schedules are compared by themselves" in found.reason
+
+
+def test_a_large_model_takes_fewer_updates(pieces, kits, monkeypatch):
+    monkeypatch.setattr("tipchain.explain.causes.optimizers.LARGE", 10)
+    found = run(pieces, kits, *SGD)
+    assert found.outcome is Outcome.PASS
+    assert found.numbers["updates"] == 5
+    assert run(pieces, kits, *SGD, iterations=7).numbers["updates"] == 7

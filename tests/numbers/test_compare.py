@@ -1,0 +1,252 @@
+from math import inf, isnan, nan
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tipchain.numbers import compare
+from tipchain.numbers.compare import count_outside, diff_arrays, diff_records
+
+
+def diff(expected, actual, **options):
+    return diff_arrays("x", np.asarray(expected), np.asarray(actual), **options)
+
+
+def test_facts_of_ordinary_floats():
+    expected = np.array([[1, -2, 4], [8, 0, 16]], np.float32)
+    actual = np.array([[1, -2.5, 4], [8, 0, 17]], np.float32)
+    facts = diff(expected, actual)
+    assert (facts.mean_abs, facts.max_abs, facts.min_abs) == (0.25, 1.0, 0.0)
+    assert facts.max_rel == 0.25
+    assert (facts.worst_index, facts.worst_expected, facts.worst_actual) == ((1, 2), 16.0, 17.0)
+    assert facts.expected_max_abs == 16.0
+    assert facts.size == 6
+    assert (facts.expected_dtype, facts.expected_shape) == ("float32", (2, 3))
+    assert facts.needed_atol == 1.0
+    assert diff(expected, actual, rtol=0.125).needed_atol == 0.25
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "difference"),
+    [
+        (np.array([0], np.uint8), np.array([255], np.uint8), 255),
+        (np.array([255], np.uint8), np.array([0], np.uint8), 255),
+        (np.array([-128], np.int8), np.array([127], np.int8), 255),
+        (np.array([True]), np.array([False]), 1),
+        (np.array([2**63 - 1]), np.array([2**63 - 2]), 1),
+        (np.array([-(2**63)]), np.array([2**63 - 1]), 2**64 - 1),
+        (np.array([2**64 - 1], np.uint64), np.array([2**64 - 2], np.uint64), 1),
+        (np.array([2**64 - 1], np.uint64), np.array([-1]), 2**64),
+        (np.array([-(2**63)]), np.array([2**64 - 1], np.uint64), 2**64 + 2**63 - 1),
+        (np.array([5]), np.array([2**63 + 7], np.uint64), 2**63 + 2),
+        (np.array([2**63 + 7], np.uint64), np.array([5], np.int8), 2**63 + 2),
+        (np.array([-1]), np.array([2**32 - 1], np.uint32), 2**32),
+        (np.array([-(2**31)], np.int32), np.array([2**31 - 1], np.int32), 2**32 - 1),
+        (np.array([2**53 + 1]), np.array([2**53]), 1),
+    ],
+)
+def test_integers_differ_by_exact_integers(expected, actual, difference):
+    facts = diff(expected, actual)
+    assert facts.max_abs == float(difference)
+    assert facts.mean_abs == float(difference)
+    assert facts.worst_expected == int(expected[0])
+    assert facts.worst_actual == int(actual[0])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_integers_agree_with_pythons(data):
+    kinds = [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64]
+    left, right = (np.dtype(data.draw(st.sampled_from(kinds))) for _ in range(2))
+    a, b = (data.draw(st.integers(int(np.iinfo(kind).min), int(np.iinfo(kind).max))) for kind in (left, right))
+    facts = diff(np.array([a], left), np.array([b], right))
+    assert facts.max_abs == float(abs(a - b))
+    assert (facts.max_abs == 0) == (a == b)
+
+
+def test_float16_is_subtracted_in_float32():
+    facts = diff(np.array([60000], np.float16), np.array([-60000], np.float16))
+    assert facts.max_abs == 120000  # float16 ends at 65504
+
+
+def test_float32_that_overflows_is_subtracted_in_float64():
+    big = np.finfo(np.float32).max
+    facts = diff(np.array([big, 1], np.float32), np.array([-big, 1], np.float32))
+    assert facts.max_abs == 2 * float(big)
+    assert facts.expected_inf == facts.mismatched_inf == 0
+
+
+def test_a_sum_that_overflows_float32_leaves_the_mean_right():
+    facts = diff(np.full(1000, 1e38, np.float32), np.zeros(1000, np.float32))
+    assert facts.mean_abs == pytest.approx(1e38)
+
+
+def test_float32_mean_agrees_with_numpys():
+    generator = np.random.default_rng(0)
+    expected = generator.standard_normal(1_000_000, dtype=np.float32)
+    actual = expected + generator.standard_normal(1_000_000, dtype=np.float32) * np.float32(1e-5)
+    reference = np.abs(expected.astype(np.float64) - actual).mean()
+    assert diff(expected, actual).mean_abs == pytest.approx(reference, rel=1e-6)
+
+
+def test_complex_numbers_differ_by_the_modulus():
+    facts = diff(np.array([1 + 1j, 2]), np.array([4 + 5j, 2]))
+    assert (facts.max_abs, facts.worst_index) == (5.0, (0,))
+    assert (facts.worst_expected, facts.worst_actual) == (1 + 1j, 4 + 5j)
+
+
+def test_long_double_is_not_narrowed():
+    if np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps:
+        pytest.skip("long double is no wider than double here")
+    expected = np.array([1], np.longdouble)
+    assert diff(expected, expected + np.finfo(np.longdouble).eps).max_abs > 0
+
+
+def test_nothing_is_broadcast_or_compared_across_shapes():
+    for shapes in (((64, 1), (1, 64)), ((3,), (2, 3)), ((1,), ()), ((2, 3), (3, 2))):
+        facts = diff(np.zeros(shapes[0]), np.zeros(shapes[1]))
+        assert facts.size == 0
+        assert isnan(facts.mean_abs)
+        assert (facts.expected_shape, facts.actual_shape) == shapes
+
+
+def test_empty_arrays_and_text_have_no_statistics():
+    for pair in ((np.zeros((0, 3)), np.zeros((0, 3))), (np.array(["a"]), np.array(["a"]))):
+        facts = diff(*pair)
+        assert facts.size == 0
+        assert isnan(facts.max_abs)
+
+
+def test_nan_and_inf_are_counted_by_position():
+    expected = np.array([nan, nan, 1, inf, inf, -inf, 2, 3])
+    actual = np.array([nan, 1, nan, inf, -inf, -inf, inf, 3])
+    facts = diff(expected, actual)
+    assert (facts.expected_nan, facts.actual_nan, facts.mismatched_nan) == (2, 2, 2)
+    assert (facts.expected_inf, facts.actual_inf, facts.mismatched_inf) == (3, 4, 2)
+    assert isnan(facts.mean_abs)
+    assert isnan(facts.max_abs)
+    assert facts.worst_index == (0,)
+    assert facts.needed_atol == inf
+    assert facts.expected_max_abs == 3.0
+
+
+def test_equal_infinities_differ_by_nothing():
+    facts = diff([inf, -inf, 1], [inf, -inf, 1.5])
+    assert (facts.max_abs, facts.mean_abs, facts.mismatched_inf) == (0.5, 0.5 / 3, 0)
+    assert facts.max_rel == 0.5
+
+
+@pytest.mark.parametrize("rtol", [0.0, 0.5])
+def test_no_atol_is_enough_for_infinities_that_differ(rtol):
+    for pair in ([inf], [-inf]), ([inf], [1.0]), ([1.0], [inf]):
+        facts = diff(*pair, rtol=rtol)
+        assert facts.needed_atol == inf
+        assert facts.max_abs == inf
+        assert facts.mismatched_inf == 1
+
+
+def test_nan_at_the_same_positions_can_count_as_equal():
+    facts = diff([nan, 1.0], [nan, 1.5], equal_nan=True)
+    assert (facts.max_abs, facts.worst_index, facts.needed_atol) == (0.5, (1,), 0.5)
+    assert isnan(diff([nan, 1.0], [1.0, nan], equal_nan=True).max_abs)
+
+
+@pytest.mark.parametrize("size", [5, compare.PIECE, compare.PIECE * 3 + 17])
+def test_one_wrong_element_is_found_wherever_it_stands(size):
+    expected = np.random.default_rng(0).standard_normal(size, dtype=np.float32)
+    for at in {0, size // 2, size - 1, min(compare.PIECE, size - 1)}:
+        actual = expected.copy()
+        actual[at] += 9
+        facts = diff(expected, actual)
+        assert facts.worst_index == (at,)
+        assert facts.max_abs == pytest.approx(9, rel=1e-5)
+        assert facts.mean_abs == pytest.approx(9 / size, rel=1e-5)
+        actual[at] = nan
+        facts = diff(expected, actual)
+        assert (facts.worst_index, facts.actual_nan) == ((at,), 1)
+        assert isnan(facts.mean_abs)
+        assert isnan(facts.min_abs)
+
+
+def test_a_nan_in_an_early_piece_does_not_stop_the_counting():
+    expected = np.zeros(compare.PIECE * 3, np.float32)
+    actual = expected.copy()
+    actual[[3, compare.PIECE * 2]] = nan
+    assert diff(expected, actual).actual_nan == 2
+
+
+def test_division_by_zero_does_not_hide_the_largest_ratio():
+    expected = np.array([0, 0, 1, 2], np.float32)
+    assert diff(expected, np.array([0, 3, 1.5, 2], np.float32)).max_rel == 0.5
+    assert diff(expected, np.array([0, 3, 1, 2], np.float32)).max_rel == 0.0
+    tiny = diff(np.array([0, 1e-40], np.float32), np.array([1, 1], np.float32))
+    assert tiny.max_rel == pytest.approx(1e40, rel=1e-3)
+
+
+def layouts(array):
+    turned = np.asfortranarray(array)
+    strided = np.zeros((array.shape[0] * 2, array.shape[1]), array.dtype)[::2]
+    strided[...] = array
+    raw = np.zeros(array.nbytes + 1, np.uint8)
+    unaligned = np.frombuffer(raw.data, array.dtype, array.size, 1).reshape(array.shape)
+    unaligned[...] = array
+    swapped = array.astype(array.dtype.newbyteorder())
+    return [array, turned, strided, unaligned, swapped]
+
+
+def test_layout_alignment_and_byte_order_change_nothing():
+    expected = np.random.default_rng(0).standard_normal((300, 301), dtype=np.float32)
+    actual = expected.copy()
+    actual[17, 250] += 2
+    first = diff(expected, actual)
+    assert first.worst_index == (17, 250)
+    for left in layouts(expected):
+        for right in layouts(actual):
+            facts = diff(left, right)
+            assert facts.worst_index == first.worst_index
+            assert (facts.max_abs, facts.max_rel) == (first.max_abs, first.max_rel)
+            assert facts.mean_abs == pytest.approx(first.mean_abs)
+
+
+def test_the_arrays_are_left_as_they_were():
+    for dtype in (np.float32, np.float64, np.int64, np.uint8, np.complex64):
+        expected, actual = np.arange(5).astype(dtype), np.arange(5)[::-1].astype(dtype)
+        before = expected.copy(), actual.copy()
+        diff(expected, actual, rtol=0.1)
+        assert (expected == before[0]).all()
+        assert (actual == before[1]).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_facts_agree_with_a_plain_computation(data):
+    dtype = data.draw(st.sampled_from([np.float16, np.float32, np.float64]))
+    shape = data.draw(hnp.array_shapes(max_dims=3, max_side=4))
+    values = st.floats(-100, 100, width=16)
+    expected, actual = (data.draw(hnp.arrays(dtype, shape, elements=values)) for _ in range(2))
+    rtol = data.draw(st.sampled_from([0.0, 0.5]))
+    e, a = expected.astype(np.float64), actual.astype(np.float64)
+    gap = np.abs(e - a)
+    facts = diff(expected, actual, rtol=rtol)
+    assert facts.mean_abs == pytest.approx(gap.mean(), rel=1e-6)
+    assert facts.max_abs == pytest.approx(gap.max(), rel=1e-6)
+    assert facts.min_abs == pytest.approx(gap.min(), rel=1e-6)
+    assert gap[facts.worst_index] == pytest.approx(gap.max(), rel=1e-6)
+    assert facts.expected_max_abs == np.abs(e).max()
+    nonzero = e != 0
+    assert facts.max_rel == pytest.approx((gap[nonzero] / np.abs(e[nonzero])).max(initial=0), rel=1e-5)
+    assert facts.needed_atol == pytest.approx(max(0, (gap - rtol * np.abs(e)).max()), rel=1e-5, abs=1e-5)
+
+
+def test_records_are_compared_by_name_in_the_references_order():
+    left = {"b": np.zeros(2), "a": np.ones(2), "gone": np.ones(1)}
+    assert [facts.path for facts in diff_records(left, {"a": np.ones(2), "b": np.ones(2)})] == ["b", "a"]
+
+
+def test_elements_outside_are_counted():
+    expected = np.array([1, 2, inf, nan, 10])
+    actual = np.array([1.05, 2.5, inf, nan, 10.5])
+    assert count_outside(expected, actual, rtol=0.0, atol=0.1) == 3
+    assert count_outside(expected, actual, rtol=0.1, atol=0.0) == 2

@@ -1,0 +1,233 @@
+"""Dumps of odd but possible content: NaN, other shapes, whole numbers, nothing at all. No framework is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from tipchain.numbers.dumps import save_record
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.parity.publish import dump_name, tensors_name
+from tipchain.parity.stage_judge import Rules, judge_stage
+
+SIDES = ("torch", "paddle")
+DEFAULT = Rules(own={})
+EXACT = Rules(own={}, override=Tolerance(threshold=0.0))
+LOOSE = Rules(own={}, override=Tolerance(threshold=1e-3))
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture
+def judge(tmp_path):
+    """Judge two dumps; return outcome and reason by key."""
+
+    def run(stage, torch, paddle, *, tensors=None, rules=DEFAULT, metas=None, details=None):
+        for number, (side, arrays) in enumerate(zip(SIDES, (torch, paddle), strict=True)):
+            meta = {"details": details or {}, **(metas[number] if metas else {})}
+            found = {key: np.asarray(value) for key, value in arrays.items()}
+            save_record(tmp_path / dump_name(stage, side), found, meta=meta)
+            if tensors:
+                found = {key: np.asarray(value) for key, value in tensors[number].items()}
+                save_file(found, tmp_path / tensors_name(stage, side))
+        judgement = judge_stage(stage, tmp_path, rules)
+        verdicts = {one.subject.partition("/")[2]: (one.outcome.value, one.reason) for one in judgement.verdicts}
+        return verdicts, judgement.notes
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("stage", "arrays"),
+    [
+        ("train_data", {"length": [4], "draw/angle": [1.0, 2.0]}),
+        ("regularization", {"moved/w": np.ones((4, 2, 3)), "free/w": np.ones((4, 2, 3))}),
+    ],
+)
+def test_what_no_stage_records_is_an_error_of_that_stage_alone(judge, stage, arrays, capsys):
+    verdicts, _ = judge(stage, arrays, arrays)
+    outcome, reason = verdicts["dump"]
+    assert outcome == "ERROR"
+    assert "cannot be judged" in reason
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_dumps_of_different_commits_are_remarked(judge):
+    arrays = {"logits": np.ones(3)}
+    _, notes = judge("forward", arrays, arrays, metas=[{"commit": "aaa"}, {"commit": "bbb"}])
+    assert any("different commits: torch aaa, paddle bbb" in note for note in notes)
+    _, notes = judge("forward", arrays, arrays, metas=[{"commit": "aaa"}, {"commit": "aaa"}])
+    assert not notes
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "words"),
+    [(0.1, 0.1, "no curve"), ([[1.0, 2.0]], [[1.0, 3.0]], "no curve"), ([2.0, 1.0], [2, 1], "dtype kinds")],
+)
+def test_rates_that_are_no_curve_fail(judge, expected, actual, words):
+    verdicts, _ = judge("lr", {"lr": expected}, {"lr": actual})
+    outcome, reason = verdicts["lr"]
+    assert outcome == "FAIL"
+    assert words in reason
+
+
+def test_an_optimizer_that_moves_nothing_proves_nothing(judge):
+    verdicts, _ = judge("optimizer", {"w_0": [0.0], "w_1": [0.0]}, {"w_0": [0.0], "w_1": [0.0]})
+    assert {key: outcome for key, (outcome, _) in verdicts.items()} == {"dump": "ERROR"}
+    verdicts, _ = judge("optimizer", {"a_0": [0.0], "b_0": [1.0]}, {"a_0": [0.0], "b_0": [1.0]})
+    assert verdicts["a_0"][0] == "SKIP"
+    verdicts, _ = judge("optimizer", {"a_0": [0.0]}, {"a_0": [1e-9]}, rules=LOOSE)
+    assert verdicts["a_0"][0] == "PASS", "the port does move it"
+
+
+def test_updates_of_a_dump_made_elsewhere_may_have_any_name(judge):
+    assert judge("optimizer", {"w": [1.0]}, {"w": [2.0]})[0]["w"][0] == "FAIL"
+
+
+START = np.array([1.0, -1.0, 2.0])
+DECAYED = np.broadcast_to(-0.1 * START, (4, 2, 3))
+FREE = np.zeros((4, 2, 3))
+FACTS = {"sizes": [0.0, 1e-4, 1e-2, 1.0], "learning_rate": 0.1}
+
+
+def movements(moved=DECAYED, free=FREE, width=3):
+    arrays = {"start/w": START, "gradient/w": np.ones((2, 3)), "moved/w": moved, "free/w": free}
+    return {key: array[..., :width] for key, array in arrays.items()}
+
+
+def spoiled(array, value):
+    array = array.copy()
+    array[1, 1, 1] = value
+    return array
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+@pytest.mark.parametrize("kind", ["moved", "free"])
+@pytest.mark.parametrize("where", [("reference",), ("port",), SIDES])
+def test_movements_that_are_not_finite_fail(judge, value, kind, where):
+    bad = movements(**{kind: spoiled(DECAYED if kind == "moved" else FREE, value)})
+    left = movements() if where == ("port",) else bad
+    right = movements() if where == ("reference",) else bad
+    verdicts, _ = judge("regularization", left, right, details=FACTS)
+    outcome, reason = verdicts["w"]
+    assert outcome == "FAIL"
+    assert "NaN or Inf among the updates of the" in reason
+    assert "decayed" not in verdicts, "nothing is known about which parameters decay"
+
+
+def test_movements_without_elements_or_allowance(judge):
+    empty = movements(width=0)
+    assert judge("regularization", empty, empty, details=FACTS)[0]["w"][0] == "ERROR"
+    assert judge("regularization", movements(), movements(), rules=EXACT, details=FACTS)[0]["w"][0] == "PASS"
+    other = movements(moved=DECAYED * 1.001)
+    assert judge("regularization", movements(), other, rules=EXACT, details=FACTS)[0]["w"][0] == "FAIL"
+
+
+STEPS = {"loss_0": [2.3], "lr_0": [1e-4]}
+TENSORS = {
+    "gradient/a": np.array([0.5, -0.5], np.float32),
+    "parameter/a": np.array([1, 2], np.float32),
+    "update_rms/a": np.array(1e-4, np.float32),
+    "buffer/index": np.array([3, 200_000]),
+    "buffer/mean": np.array([0.5, 0.1], np.float32),
+}
+RANKS = {"processes": 2, "steps": 1, "tensors": 3, "diverged": {"start": {}, "end": {}}}
+
+
+@pytest.mark.parametrize(("stage", "details"), [("backward", {}), ("distributed", RANKS)])
+def test_whole_numbers_in_buffers_must_be_equal(judge, stage, details):
+    left = dict(TENSORS) if stage == "backward" else {k: v for k, v in TENSORS.items() if "gradient" not in k}
+    verdicts, _ = judge(stage, STEPS, STEPS, tensors=(left, left), details=details)
+    assert {outcome for outcome, _ in verdicts.values()} == {"PASS"}
+    right = {**left, "buffer/index": np.array([3, 200_001])}
+    verdicts, _ = judge(stage, STEPS, STEPS, tensors=(left, right), details=details)
+    assert [key for key, (outcome, _) in verdicts.items() if outcome == "FAIL"] == ["buffer/index"]
+
+
+def test_whole_numbers_of_a_fresh_model_must_be_equal(judge):
+    def model(*index):
+        edges = [min(index), max(index), np.mean(index), np.sqrt(np.mean(np.square(index)))]
+        return {"value/index": np.array([index, index]), "range/index": np.array([edges, edges])}
+
+    assert judge("init", model(3, 200_000), model(3, 200_000))[0]["index"][0] == "PASS"
+    assert judge("init", model(3, 200_000), model(3, 200_001))[0]["index"][0] == "FAIL"
+
+
+@pytest.mark.parametrize("stage", ["loss", "backward", "distributed"])
+def test_a_rule_that_lets_nan_equal_nan_holds_for_scaled_tensors(judge, stage):
+    key = "buffer/mean" if stage != "loss" else "gradient/logits"
+    rule = Tolerance(rtol=1e-4, atol=0.0, equal_nan=True, reason="padding")
+    rules = Rules(own={stage: {"gradient/*" if stage == "loss" else "buffer": rule}})
+    if stage == "loss":
+        arrays = {"loss": [2.3], key: [[NAN, 0.5]], "gradient/aux": [[0.5, 0.5]]}
+        verdicts, _ = judge(stage, arrays, arrays, rules=rules)
+    else:
+        both = {**TENSORS, key: np.array([NAN, 0.1], np.float32)}
+        verdicts, _ = judge(stage, STEPS, STEPS, tensors=(both, both), rules=rules, details=RANKS)
+    assert verdicts[key][0] == "PASS"
+
+
+def test_an_empty_loss_of_several_processes_fails(judge):
+    tensors = {key: value for key, value in TENSORS.items() if "gradient" not in key}
+    verdicts, _ = judge("distributed", STEPS, {**STEPS, "loss_0": []}, tensors=(tensors, tensors), details=RANKS)
+    assert verdicts["loss_0"][0] == "FAIL"
+
+
+ACCURACY = {"acc_top1": np.array([50.0], np.float32)}
+CURVE = np.array([1.0, 0.9, 0.8, 0.7])
+
+
+def curves(port, wide=0.0, reference=CURVE):
+    envelope = np.stack([reference + 1e-7, reference - 1e-7]) + np.array([0, 0, wide, wide])
+    return {"loss": reference, "envelope": envelope}, {"loss": np.asarray(port)}
+
+
+@pytest.mark.parametrize("value", [NAN, INF])
+def test_a_port_that_is_lost_behind_the_envelopes_end_fails(judge, value):
+    verdicts, _ = judge("train", ACCURACY, ACCURACY, tensors=curves([1.0, 0.9, 0.8, value], wide=0.1))
+    outcome, reason = verdicts["loss_curve"]
+    assert outcome == "FAIL"
+    assert "at step 3: expected 0.7, actual" in reason
+    verdicts, _ = judge("train", ACCURACY, ACCURACY, tensors=curves([1.0, 0.9, 0.5, 0.9], wide=0.1))
+    assert verdicts["loss_curve"][0] == "PASS", "what is finite is not judged there"
+
+
+def test_a_port_may_be_lost_where_the_reference_is_in_some_run(judge):
+    tensors = curves([1.0, 0.9, 0.8, NAN], wide=0.1)
+    tensors[0]["envelope"][0, 3] = NAN
+    assert judge("train", ACCURACY, ACCURACY, tensors=tensors)[0]["loss_curve"][0] == "PASS"
+
+
+def test_losses_of_zero_prove_nothing(judge):
+    tensors = curves(np.zeros(4), reference=np.zeros(4))
+    outcome, reason = judge("train", ACCURACY, ACCURACY, tensors=tensors)[0]["loss_curve"]
+    assert outcome == "ERROR"
+    assert "proves nothing" in reason
+
+
+def draws(values):
+    return {"length": [4], "draw/scale": np.asarray(values, np.float64)[:, None]}
+
+
+def test_draws_that_differ_by_rounding_alone_are_equal(judge):
+    single, choice = float(np.float32(0.1)), np.tile([0.1, 0.2, 0.3], 100)
+    assert judge("train_data", draws([0.1] * 300), draws([single] * 300))[0]["scale"][0] == "PASS"
+    rounded = choice.astype(np.float32)
+    assert judge("train_data", draws(choice), draws(rounded))[0]["scale"][0] == "PASS"
+    assert judge("train_data", draws(choice), draws(choice * 1.00001))[0]["scale"][0] == "FAIL"
+
+
+def test_no_draws_are_an_error(judge):
+    verdicts, _ = judge("train_data", draws([]), draws([]))
+    assert verdicts["scale"] == ("ERROR", "nothing was compared: no draws")
+
+
+def test_a_port_that_repeats_a_later_epoch_is_named(judge):
+    def loader(*seeds):
+        orders = [np.random.default_rng(seed).permutation(10) for seed in seeds]
+        arrays = {f"order_{epoch}": order for epoch, order in enumerate(orders)}
+        arrays |= {f"sizes_{epoch}": [5, 5] for epoch in range(len(seeds))}
+        return {"length": [10], "repeat": orders[0], **arrays}
+
+    assert judge("train_data", loader(0, 1, 2), loader(3, 4, 5))[0]["shuffle"][0] == "PASS"
+    assert judge("train_data", loader(0, 1, 2), loader(3, 4, 4))[0]["shuffle"][0] == "FAIL"

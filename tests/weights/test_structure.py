@@ -1,0 +1,183 @@
+"""Tensors are matched by content, names and, last, order of declaration; what these do not settle is told."""
+
+from __future__ import annotations
+
+from tipchain.weights.structure import Leaf, match_by_structure
+
+
+def leaf(path, kind="Linear", shape=(4, 4), name="weight", **more):
+    whole = (*path.split("."), name)
+    return Leaf(path=whole, own_path=whole, kind=kind, shape=shape, text=f"{path}.{name} {list(shape)}", **more)
+
+
+def match(torch, paddle):
+    """Return the layers matched, the layers that are in doubt, and what was decided by order."""
+    found = match_by_structure(torch, paddle)
+    pairs = {layer(pair.expected.name): layer(pair.actual.name) for pair in found.pairs}
+    return pairs, found
+
+
+def layer(name):
+    return name.removesuffix(".weight")
+
+
+def doubtful(found):
+    return [tuple(map(layer, doubt.expected)) for doubt in found.doubts]
+
+
+def test_order_decides_where_no_name_agrees_and_is_marked():
+    pairs, found = match([leaf("a"), leaf("b"), leaf("c")], [leaf("x"), leaf("y"), leaf("z")])
+    assert pairs == {"a": "x", "b": "y", "c": "z"}
+    assert found.by_order == [("a", "x"), ("b", "y"), ("c", "z")]
+    assert {pair.evidence for pair in found.pairs} == {"order"}
+
+
+def test_names_decide_whatever_the_order():
+    """Query, key and value are alike; ports declare them in another order, and shorten them."""
+    torch = [leaf(f"attn.{name}") for name in ("k_proj", "v_proj", "q_proj", "out_proj")]
+    for names in (("q_proj", "k_proj", "v_proj", "out_proj"), ("out", "query", "key", "value")):
+        pairs, found = match(torch, [leaf(f"self_attention.{name}") for name in names])
+        assert {one[5]: other.rpartition(".")[2][0] for one, other in pairs.items()} == {
+            "k": "k",
+            "v": "v",
+            "q": "q",
+            "o": "o",
+        }
+        assert not found.by_order
+        assert not found.doubts
+
+
+def test_numbers_are_ranks_where_names_differ():
+    torch = [leaf("blocks.fc2"), leaf("blocks.fc1")]
+    pairs, _ = match(torch, [leaf("body.linear_0"), leaf("body.linear_1")])
+    assert pairs == {"blocks.fc1": "body.linear_0", "blocks.fc2": "body.linear_1"}
+
+
+def test_kinds_are_kept_apart_and_may_be_declared_between_each_other():
+    torch = [leaf("conv1", "Conv"), leaf("conv2", "Conv"), leaf("bn1", "BatchNorm"), leaf("bn2", "BatchNorm")]
+    paddle = [leaf("c.0", "Conv"), leaf("n.0", "BatchNorm"), leaf("c.1", "Conv"), leaf("n.1", "BatchNorm")]
+    pairs, found = match(torch, paddle)
+    assert pairs == {"conv1": "c.0", "conv2": "c.1", "bn1": "n.0", "bn2": "n.1"}
+    assert not found.doubts
+
+
+def test_alike_layers_in_another_order_are_ambiguous():
+    torch = [leaf("a"), leaf("mid", shape=(8, 4)), leaf("b")]
+    pairs, found = match(torch, [leaf("m", shape=(8, 4)), leaf("x"), leaf("y")])
+    assert pairs == {"mid": "m"}, "the only one of its shape needs no order"
+    assert doubtful(found) == [("a", "b")]
+
+
+def test_one_kind_out_of_order_makes_the_order_of_what_lies_between_doubtful():
+    """A residual block whose port declares the shortcut first: the BatchNorms alone look alike in any order."""
+    torch, paddle = (
+        [leaf(f"{side}{name}", kind, shape) for name, kind, shape in layers]
+        for side, layers in (
+            ("t", [("x", "Conv", (8, 8, 3, 3)), ("nx", "BN", (8,)), ("s", "Conv", (8, 8, 1, 1)), ("ns", "BN", (8,))]),
+            ("p", [("s", "Conv", (8, 8, 1, 1)), ("ms", "BN", (8,)), ("x", "Conv", (8, 8, 3, 3)), ("mx", "BN", (8,))]),
+        )
+    )
+    pairs, found = match(torch, paddle)
+    assert pairs == {"tx": "px", "ts": "ps"}
+    assert doubtful(found) == [("tnx", "tns")]
+
+
+def test_what_lies_elsewhere_does_not_make_it_doubtful():
+    torch = [leaf("k"), leaf("q"), leaf("before", "LN", (4,)), leaf("behind", "LN", (4,))]
+    paddle = [leaf("q"), leaf("k"), leaf("norm_a", "LN", (4,)), leaf("norm_b", "LN", (4,))]
+    assert match(torch, paddle)[0] == {"k": "k", "q": "q", "before": "norm_a", "behind": "norm_b"}
+
+
+def test_leaves_of_a_container_stay_together():
+    """The shortcut's BatchNorm follows its convolution, which its name tells, against the order of declaration."""
+    torch = [
+        leaf("conv3", "Conv", (8, 4)), leaf("bn3", "BN", (8,)), leaf("down.proj", "Conv", (8, 4)), leaf("down.bn", "BN", (8,)),
+    ]  # fmt: skip
+    paddle = [
+        leaf("short.proj", "Conv", (8, 4)),
+        leaf("short.norm", "BN", (8,)),
+        leaf("conv2.conv", "Conv", (8, 4)),
+        leaf("conv2.norm", "BN", (8,)),
+    ]
+    pairs, found = match(torch, paddle)
+    assert pairs == {"conv3": "conv2.conv", "bn3": "conv2.norm", "down.proj": "short.proj", "down.bn": "short.norm"}
+    assert not found.by_order
+
+
+def test_alike_containers_are_not_torn():
+    torch = [leaf("a.x"), leaf("a.y", "LN", (4,)), leaf("b.x"), leaf("b.y", "LN", (4,)), leaf("more")]
+    paddle = [leaf("c.p"), leaf("c.q", "LN", (4,)), leaf("d.p"), leaf("d.q", "LN", (4,)), leaf("rest")]
+    pairs, _ = match(torch, paddle)
+    assert pairs == {"a.x": "c.p", "a.y": "c.q", "b.x": "d.p", "b.y": "d.q", "more": "rest"}
+
+
+def test_what_one_side_has_more_is_listed_from_both():
+    torch = [leaf("a"), leaf("aux", shape=(2, 4))]
+    pairs, found = match(torch, [leaf("x"), leaf("more", "Conv", (1, 1))])
+    assert pairs == {"a": "x"}
+    assert [one.text for one in found.missing] == ["more.weight [1, 1]"]
+    assert [one.text for one in found.unknown] == ["aux.weight [2, 4]"]
+
+
+def test_a_shift_of_names_is_not_guessed():
+    _, found = match([leaf("conv0"), leaf("conv1")], [leaf("conv1"), leaf("conv2")])
+    assert doubtful(found) == [("conv0", "conv1")]
+    pairs, found = match([leaf("a.x"), leaf("b.x")], [leaf("b.x"), leaf("c.x")])
+    assert pairs == {"b.x": "b.x"}
+    assert len(found.doubts) == 1, "likewise of the layers that hold them"
+
+
+def test_a_shift_of_numbers_is_one_of_positions():
+    pairs, found = match([leaf("body.0"), leaf("body.1")], [leaf("body.1"), leaf("body.2")])
+    assert pairs == {"body.0": "body.1", "body.1": "body.2"}
+    assert not found.doubts
+
+
+def test_equal_numbers_are_names():
+    torch = [leaf("layers.0"), leaf("layers.1"), leaf("head")]
+    pairs, found = match(torch, [leaf("layers.0"), leaf("layers.1"), leaf("fc")])
+    assert pairs == {"layers.0": "layers.0", "layers.1": "layers.1", "head": "fc"}
+    assert not found.doubts
+    pairs, found = match(torch, [leaf("fc"), leaf("layers.0"), leaf("layers.1")])
+    assert doubtful(found) == [("head",)], "declared elsewhere, it may be another's"
+
+
+def test_layers_below_a_name_that_both_have_stay_there():
+    torch = [leaf("enc.a"), leaf("dec.b")]
+    pairs, found = match(torch, [leaf("dec.y"), leaf("enc.x")])
+    assert pairs == {"enc.a": "enc.x", "dec.b": "dec.y"}
+    assert not found.doubts
+    pairs, found = match([leaf("enc.a"), leaf("dec.b"), leaf("dec.c")], [leaf("dec.y"), leaf("enc.x"), leaf("enc.z")])
+    assert not pairs, "not moved from one to the other"
+    assert len(found.doubts) == 2
+
+
+def test_a_given_scope_is_matched_by_itself():
+    torch = [leaf("h.a", scope="h"), leaf("h.b", shape=(9, 9), scope="h"), leaf("c")]
+    paddle = [leaf("x", scope=""), leaf("h.y", shape=(9, 9), scope="h"), leaf("h.z", scope="h")]
+    assert match(torch, paddle)[0] == {"h.a": "h.z", "h.b": "h.y", "c": "x"}
+
+
+def test_own_classes_match_layers_by_shape_whichever_way_their_matrices_lie():
+    """``fc`` and ``proj`` keep what the port's layers keep; a shape that fits as it lies is no evidence between kinds."""
+    torch = [
+        leaf("fc", "own", (4, 9)),
+        leaf("fc", "own", (9,), "bias"),
+        leaf("proj", "own", (9, 4)),
+        leaf("proj", "own", (4,), "bias"),
+    ]
+    paddle = [
+        leaf("l1", shape=(9, 4)),
+        leaf("l1", shape=(9,), name="bias"),
+        leaf("l2", shape=(4, 9)),
+        leaf("l2", shape=(4,), name="bias"),
+    ]
+    pairs, _ = match(torch, paddle)
+    assert pairs == {"fc": "l1", "fc.bias": "l1.bias", "proj": "l2", "proj.bias": "l2.bias"}
+
+
+def test_tensors_that_one_side_shares_and_the_other_does_not_have_again():
+    torch = [leaf("embed", "Embedding"), leaf("head", again=True)]
+    pairs, found = match(torch, [leaf("words", "Embedding")])
+    assert pairs == {"embed": "words"}
+    assert not found.unknown

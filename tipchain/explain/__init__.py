@@ -1,0 +1,1 @@
+"""Where and why a port differs: which layer, and the causes found by trying."""

@@ -1,0 +1,579 @@
+"""Two sources of data, held sample by sample, and what makes them differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError
+from tipchain.explain.causes.data_images import explain_images
+from tipchain.explain.causes.data_order import (
+    explain_clips,
+    explain_counts,
+    explain_frames,
+    explain_labels,
+    explain_order,
+    explain_tokens,
+)
+from tipchain.explain.causes.data_pipeline import Method, explain_pipelines, explain_reruns, resize, spy
+from tipchain.explain.causes.data_sources import (
+    DATA,
+    DataCause,
+    DataSource,
+    ReadSamples,
+    Sample,
+    TensorReader,
+    channel_axis,
+    differing,
+    pair_fields,
+    places_of,
+    same_array,
+    same_sample,
+    transformed,
+)
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.outcome import Outcome
+
+# From samples that differ to causes: labels over all samples, images over some, raw images where they are at hand.
+
+
+Array = npt.NDArray[Any]
+TRIED = 6
+"""Samples on which hypotheses are tried."""
+RAW = 8
+"""Raw images on which pipelines are held; what they are is found out on the first few of them."""
+BLOCKS = 6
+"""Rows and columns of the small grey image by which samples are recognized."""
+ALIKE, CLEAR = 0.9, 0.02
+"""Correlation of small images that are the same sample, and how far the next must be behind: 36 independent cells correlate by 0.9 once
+in 10^13."""
+ORDER = "sample-order"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SamplePair:
+    """Samples of both sides that differ.
+
+    Attributes:
+        ours: the reference's.
+        theirs: the port's.
+        off: numbers of those that differ.
+        fields: the port's field by the reference's.
+        raws: raw samples, where transforms are compared.
+        transforms: both sides', likewise.
+        datasets: both sides' data sets, None where there are none.
+        tensors: the frameworks whose tensors may come.
+        path: what diagnoses call the piece.
+    """
+
+    ours: Sequence[Sample]
+    theirs: Sequence[Sample]
+    off: Sequence[int]
+    fields: Mapping[str, str]
+    raws: Sequence[Any] | None
+    transforms: tuple[Any, Any] | None
+    datasets: tuple[Any, Any]
+    tensors: Sequence[TensorReader]
+    path: str
+
+    def values(self, name: str, numbers: Sequence[int]) -> tuple[list[Array], list[Array]]:
+        """Return a field of samples, of both sides."""
+        other = self.fields[name]
+        return [self.ours[one].fields[name] for one in numbers], [self.theirs[one].fields[other] for one in numbers]
+
+    def raw_arrays(self, numbers: Sequence[int]) -> list[Array] | None:
+        """Return raw samples that are one array of numbers each; None where one is several, such as an image and its mask."""
+        if self.raws is None:
+            return None
+        try:
+            arrays = [np.asarray(self.raws[one]) for one in numbers]
+        except ValueError:  # arrays of different shapes
+            return None
+        several = any(
+            isinstance(self.raws[one], (tuple, list))
+            and any(np.ndim(part) for part in self.raws[one] if isinstance(part, np.ndarray))
+            for one in numbers
+        )
+        return None if several or any(one.dtype.kind not in "biuf" for one in arrays) else arrays
+
+
+def explain(pair: SamplePair) -> Iterator[Diagnosis]:
+    """Yield the causes of every field that differs, images before labels."""
+    names = sorted(pair.fields, key=lambda name: -pair.ours[0].fields[name].size)
+    for name in names:
+        off = [
+            one
+            for one in pair.off
+            if not same_array(pair.ours[one].fields[name], pair.theirs[one].fields[pair.fields[name]])
+        ]
+        found = list(_explain_field(pair, name, off)) if off else []
+        yield from found
+        if any(one.code == ORDER for one in found):
+            return  # other samples have other labels
+
+
+def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[Diagnosis]:
+    where, count = _where(pair, name, off), min(len(pair.ours), len(pair.theirs))
+    es, acts = pair.values(name, off[:TRIED])
+    kinds = f"{es[0].dtype} expected, {acts[0].dtype} actual"
+    if all(one.size == 1 or (one.ndim == 1 and one.dtype.kind in "biu") for one in es):
+        all_es, all_acts = pair.values(name, range(count))
+        cause = explain_labels(all_es, all_acts)
+        if cause is not None:
+            first = f"{_shown(es[0])} expected, {_shown(acts[0])} actual"
+            yield cause.diagnosis(where, f"{first}; held against all {count} labels", pair.path)
+            return
+    sequence = _explain_sequence(pair, name, off)
+    if sequence is not None:
+        yield sequence.diagnosis(where, f"held against all {count} samples, {kinds}", pair.path)
+        return
+    if any(one.dtype.kind == "c" for one in (*es, *acts)):
+        es, acts = [one.view(np.float64) for one in es], [one.view(np.float64) for one in acts]
+    causes, evidence = explain_images(es, acts), f"tried on {len(es)} samples, {kinds}"
+    if not causes:
+        causes = [
+            DataCause(
+                code="dtype", message=f"dtype: {kinds}", fix=f"convert the port's to {es[0].dtype}", explained=1.0
+            )
+        ]
+    if len(causes) > 1 or causes[0].explained is None:
+        causes, evidence = _explain_further(pair, name, off, causes, evidence)
+    for cause in causes:
+        share = "" if cause.explained is None else f": {cause.explained:.2%} of the difference is gone"
+        together = f" with the {len(causes)} causes together" if len(causes) > 1 else ""
+        yield cause.diagnosis(where, f"{evidence}{share}{together if share else ''}", pair.path)
+
+
+def _explain_sequence(pair: SamplePair, name: str, off: Sequence[int]) -> DataCause | None:
+    """Return what makes sequences differ: tokens over all samples, frames of some videos."""
+    tokens = explain_tokens(*pair.values(name, range(min(len(pair.ours), len(pair.theirs)))))
+    if tokens is not None:
+        return tokens
+    es, acts = pair.values(name, off[:RAW])
+    raws = pair.raw_arrays(off[:RAW])
+    if raws is not None and pair.transforms is not None:
+        found = explain_frames((_runs(pair, 0, name), _runs(pair, 1, pair.fields[name])), raws, es, acts)
+        if found is not None:
+            return found
+    return explain_clips(es, acts)
+
+
+def _runs(pair: SamplePair, number: int, field: str) -> Callable[[Array], Array]:
+    """Return a side's transform of one raw sample, and of what it makes one field."""
+
+    def run(raw: Array) -> Array:
+        assert pair.transforms is not None
+        source = transformed(pair.transforms[number], [raw], pair.tensors, "reference")
+        return source.read().samples[0].fields[field]
+
+    return run
+
+
+def _explain_further(
+    pair: SamplePair, name: str, off: Sequence[int], causes: list[DataCause], evidence: str
+) -> tuple[list[DataCause], str]:
+    """Return better causes than those of finished images, where raw images, another order or one sample give any."""
+    raw, words = _explain_raw(pair, name, off)
+    evidence = f"{evidence}; {words}" if words else evidence
+    if raw and (causes[0].explained is None or len(raw) < len(causes)):
+        return raw, evidence
+    if causes[0].explained is not None:
+        return causes, evidence
+    ordered = _explain_in_order(pair, name)
+    if ordered:
+        return ordered, f"{evidence}; samples were recognized by small grey images"
+    es, acts = pair.values(name, off[:1])
+    alone = explain_images(es, acts) if len(off) > 1 else []
+    if alone and alone[0].code != "unknown" and alone[0].explained is not None:
+        words = f"of the first of {len(off)} samples that differ, not of all: {evidence}"
+        return [replace(one, message=f"{one.message} (not in all samples)") for one in alone], words
+    return causes, evidence
+
+
+def _explain_raw(pair: SamplePair, name: str, off: Sequence[int]) -> tuple[list[DataCause], str]:
+    """Return causes found by trying both sides' transforms on raw images, and what the pipelines are."""
+    chosen = _uneven(pair, off)
+    es, acts = pair.values(name, chosen)
+    if pair.raws is not None and pair.transforms is not None:
+        raws = pair.raw_arrays(chosen)
+        if raws is None:
+            return [], ""
+        run = _runs(pair, 0, name)
+        found = explain_reruns(run, raws, es, acts)
+        if found:
+            return found, "the reference's transforms were run on changed raw images"
+        return explain_pipelines((raws, raws), es, acts)
+    seen = [None if one is None else spy(one, [pair.ours[n].number for n in chosen]) for one in pair.datasets]
+    known = [[raw for raw, _ in one] for one in seen if one is not None]
+    if not known:
+        return [], ""
+    # Where one side alone shows what it reads, the other is taken to read the same, which trying then proves.
+    raws_of = [known[0], known[-1]]
+    read = explain_images(*raws_of)
+    if read:
+        return [replace(one, message=f"{one.message}, as it is read, before the transform") for one in read], ""
+    return explain_pipelines((raws_of[0], raws_of[1]), es, acts)
+
+
+def _uneven(pair: SamplePair, off: Sequence[int]) -> list[int]:
+    """Return a few samples that differ, of different shapes where raw images have such."""
+    raws = pair.raw_arrays(off)
+    if raws is None:
+        return list(off[:RAW])
+    shapes: dict[tuple[int, ...], int] = {}
+    for one, raw in zip(off, raws, strict=True):
+        shapes.setdefault(raw.shape, one)
+    rest = [one for one in off if one not in shapes.values()]
+    return [*shapes.values(), *rest][:RAW]
+
+
+def _explain_in_order(pair: SamplePair, name: str) -> list[DataCause]:
+    """Return causes of images that are also in another order: the same ones are found by what they show, roughly."""
+    count = min(len(pair.ours), len(pair.theirs))
+    es, acts = pair.values(name, range(count))
+    small = [[_small(one) for one in side] for side in (es, acts)]
+    if count < TRIED or any(one is None for side in small for one in side):
+        return []
+    ours, theirs = (np.stack([one for one in side if one is not None]) for side in small)
+    alike = theirs @ ours.T
+    places = alike.argmax(axis=1)
+    ranked = np.sort(alike, axis=1)
+    if (ranked[:, -1] < ALIKE).any() or (ranked[:, -1] - ranked[:, -2] < CLEAR).any():
+        return []
+    order = explain_order([int(one) for one in places], count)
+    if order is None:
+        return []
+    chosen = range(min(TRIED, count))
+    causes = explain_images([es[int(places[one])] for one in chosen], [acts[one] for one in chosen])
+    if causes and causes[0].explained is None:
+        return []
+    share = min([one.explained for one in causes if one.explained is not None], default=1.0)
+    return [replace(order, explained=share), *causes]
+
+
+def _small(image: Array) -> Array | None:
+    """Return a small grey image of mean 0 and length 1, None of what is no image."""
+    if image.ndim not in (2, 3) or image.dtype.kind not in "biuf":
+        return None
+    axis = channel_axis(image.shape)
+    grey = image.astype(np.float64) if axis is None else image.astype(np.float64).mean(axis=axis)
+    if grey.ndim != 2:
+        return None
+    little = resize(grey[..., None], (BLOCKS, BLOCKS), Method(kernel="adaptive")).reshape(-1)
+    little -= little.mean()
+    length = float(np.linalg.norm(little))
+    return little / length if length else None
+
+
+def _where(pair: SamplePair, name: str, off: Sequence[int]) -> str:
+    first, count = pair.ours[off[0]], min(len(pair.ours), len(pair.theirs))
+    named = f" ({first.names[0]})" if first.names else ""
+    field = f", {name}" if name else ""
+    every = (
+        f"all {count} samples" if len(off) == count else f"{len(off)} of {count} samples, first {first.number}{named}"
+    )
+    return f"{every}{field}"
+
+
+def _shown(label: Array) -> str:
+    flat = label.reshape(-1)
+    return (
+        f"{flat[0]:g}"
+        if flat.size == 1
+        else "[" + ", ".join(f"{one:g}" for one in flat[:6]) + (", …]" if flat.size > 6 else "]")
+    )
+
+
+# Two sources of data, held sample by sample, and what makes them differ.
+
+
+SIDES = ("reference", "port")
+EXTRA = 64
+"""Samples that the port is read further than the reference, to see whether it goes on."""
+AGAIN = 8
+"""Samples that are read once more, to see whether they are random."""
+
+
+def check_data(
+    sides: Sequence[LiveSide],
+    data: tuple[Any, Any],
+    *,
+    samples: Sequence[Any] | None = None,
+    seed: int = 0,
+    path: str = DATA,
+) -> PieceCheck:
+    """Hold two sources of data against each other, sample by sample.
+
+    Floats may differ by rounding (a hundred-thousandth of the image's size), whole numbers not at all. Labels ``[n, 1]`` and
+    ``[n]``, integer types and float64 against float32 are no difference. Strings (file names) are not compared. Of large
+    sources some hundred samples are compared, spread over data sets that can be indexed.
+
+    Args:
+        sides: the frameworks whose tensors the data may hold.
+        data: the reference's and the port's: iterables of samples or batches, data sets, loaders, or callables without
+            arguments that return one. A sample or batch is an array or tensor, or a tuple or mapping of such. With
+            ``samples``: two callables instead, the transforms of one raw sample.
+        samples: raw samples, such as uint8 images ``[h, w, c]``, that both transforms are given.
+        seed: of all random numbers, set before each source is read.
+        path: what diagnoses call the piece.
+
+    Returns:
+        FAIL with what differs and its causes; SKIP where both sides are random; ERROR where a source raises or is empty.
+    """
+    opened: list[DataSource] = []
+    read: list[ReadSamples] = []
+    for number, side in enumerate(SIDES):
+        found = _take(opened, read, data[number], samples, sides, side, seed)
+        if found is not None:
+            return found
+    if not _same_numbers(opened, read):
+        _seed(sides, seed)
+        read = _spread(opened, len(read[0].samples))
+    for side, one in zip(SIDES, read, strict=True):
+        if not one.samples:
+            return PieceCheck(outcome=Outcome.ERROR, reason=f"nothing was compared: the {side}'s data has no samples")
+    transforms = data if samples is not None else None
+    return _judge(
+        _Pairing(opened, read, samples, transforms),
+        path,
+        seed,
+        lambda: check_data(sides, _inner(opened), seed=seed, path=path),
+    )
+
+
+def _take(
+    opened: list[DataSource],
+    read: list[ReadSamples],
+    given: Any,
+    samples: Sequence[Any] | None,
+    sides: Sequence[LiveSide],
+    side: str,
+    seed: int,
+) -> PieceCheck | None:
+    """Open and read one side's data; return the ERROR of what cannot be read."""
+    _seed(sides, seed)
+    try:
+        opened.append(_open(given, samples, sides, side))
+        read.append(_read(opened, read))
+    except UsageError as error:
+        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
+        return failed_to_run(f"the {side}'s data", error)
+    return None
+
+
+def _open(given: Any, samples: Sequence[Any] | None, sides: Sequence[LiveSide], side: str) -> DataSource:
+    if samples is None:
+        return DataSource(given, sides, side)
+    if not callable(given):
+        raise UsageError(
+            f"data: the {side}'s is a {type(given).__name__}\n  expected: with samples, a transform: a callable of one raw sample"
+        )
+    return transformed(given, samples, sides, side)
+
+
+def _seed(sides: Sequence[Any], seed: int) -> None:
+    for side in sides:
+        side.seed(seed)
+
+
+def _read(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> ReadSamples:
+    """Read the source opened last: as far as the one before it, and a little on where that one ended."""
+    if not read:
+        return opened[0].read()
+    return opened[1].read(len(read[0].samples) + (EXTRA if read[0].whole else 0))
+
+
+def _same_numbers(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> bool:
+    """Tell whether the first samples will do: the whole was read, or it cannot be read elsewhere."""
+    return read[0].whole or not all(one.is_dataset and one.dataset is one.opened for one in opened)
+
+
+def _spread(opened: Sequence[DataSource], count: int) -> list[ReadSamples]:
+    """Read the first samples of large data sets, and others spread over them."""
+    length = min(len(one.opened) for one in opened)
+    half = min(count, length) // 2
+    rest = np.unique(np.linspace(half, length - 1, max(1, min(count, length) - half)).astype(int))
+    numbers = [*range(half), *map(int, rest)]
+    return [one.read(len(numbers), numbers) for one in opened]
+
+
+def _inner(opened: Sequence[DataSource]) -> tuple[Any, Any]:
+    return opened[0].dataset, opened[1].dataset
+
+
+class _Pairing:
+    """What was read of both sides."""
+
+    def __init__(
+        self, opened: Sequence[DataSource], read: Sequence[ReadSamples], raws: Sequence[Any] | None, transforms: Any
+    ) -> None:
+        self.opened, self.read, self.raws, self.transforms = opened, read, raws, transforms
+        self.ours, self.theirs = read[0].samples, read[1].samples
+
+    @property
+    def counts(self) -> tuple[int | None, int | None]:
+        """Samples of each side, None where it is not known."""
+        return self.read[0].total, self.read[1].total
+
+    def random(self, seed: int) -> list[bool]:
+        """Tell of each side whether it gives something else when it is read once more, after another seed."""
+        _seed(self.opened[0].tensors, seed + 1)
+        if self.transforms is not None and self.raws is not None:
+            again = [
+                transformed(one, list(self.raws)[:AGAIN], source.tensors, source.side).read().samples
+                for one, source in zip(self.transforms, self.opened, strict=True)
+            ]
+        else:
+            again = [source.again(AGAIN) or [] for source in self.opened]
+        return [
+            any(not same_sample(one, other) for one, other in zip(before.samples, after, strict=False))
+            for before, after in zip(self.read, again, strict=True)
+        ]
+
+
+def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCheck]) -> PieceCheck:
+    ours, theirs = pairing.ours, pairing.theirs
+    numbers = {f"{path}/reference_samples": float(len(ours)), f"{path}/port_samples": float(len(theirs))}
+    try:
+        fields = pair_fields(ours[0], theirs[0])
+    except ValueError as error:
+        cause = Diagnosis(
+            code="fields",
+            port_path=path,
+            message=str(error),
+            evidence="the first sample of each side",
+            explained=None,
+            fix="return the fields that the reference returns",
+        )
+        return PieceCheck(outcome=Outcome.FAIL, reason=str(error), numbers=numbers, diagnoses=(cause,))
+    off = [number for number, pair in enumerate(zip(ours, theirs, strict=False)) if differing(*pair, fields)]
+    counts = pairing.counts
+    if not off and (counts[0] == counts[1] or None in counts) and _as_many(pairing):
+        return PieceCheck(outcome=Outcome.PASS, reason=_equal(pairing), numbers=numbers)
+    random = pairing.random(seed)
+    places = places_of(ours, theirs, fields)
+    if any(random):
+        found = _judge_random(pairing, random, places, path, inside)
+        if found is not None:
+            return found
+    numbers[f"{path}/differing_samples"] = float(len(off))
+    reason = _reason(pairing, off, fields)
+    order = (
+        explain_order(places, len(ours), batches=(pairing.read[0].batch, pairing.read[1].batch))
+        if _complete(pairing)
+        else None
+    )
+    if order is None and not off:
+        counts = pairing.counts
+        order = explain_counts(counts, (len(ours), len(theirs)), (pairing.read[0].batch, pairing.read[1].batch))
+    if order is not None:
+        evidence = f"{sum(one is not None for one in places)} of the port's {len(theirs)} samples are among the reference's {len(ours)}"
+        return PieceCheck(
+            outcome=Outcome.FAIL,
+            reason=f"{order.message}; {reason}",
+            numbers=numbers,
+            diagnoses=(order.diagnosis("", evidence, path),),
+        )
+    pair = SamplePair(
+        ours=ours,
+        theirs=theirs,
+        off=off,
+        fields=fields,
+        raws=pairing.raws,
+        transforms=pairing.transforms,
+        datasets=_inner(pairing.opened),
+        tensors=pairing.opened[0].tensors,
+        path=path,
+    )
+    causes = tuple(explain(pair))
+    return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=causes)
+
+
+def _as_many(pairing: _Pairing) -> bool:
+    """Tell whether neither side goes on where the other ends."""
+    ours, theirs = pairing.read
+    if len(ours.samples) == len(theirs.samples):
+        return True
+    return not (ours.whole if len(theirs.samples) > len(ours.samples) else theirs.whole)
+
+
+def _complete(pairing: _Pairing) -> bool:
+    """Tell whether an order can be told: of all samples, or at least as many of both sides."""
+    return all(one.whole for one in pairing.read) or len(pairing.ours) == len(pairing.theirs) or pairing.read[0].whole
+
+
+def _judge_random(
+    pairing: _Pairing, random: Sequence[bool], places: Sequence[int | None], path: str, inside: Callable[[], PieceCheck]
+) -> PieceCheck | None:
+    """Judge sources of which at least one gives something else at every read."""
+    shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(len(pairing.ours)))
+    if all(random):
+        if shuffled:
+            return PieceCheck(
+                outcome=Outcome.PASS,
+                reason=f"the same {len(places)} samples, shuffled anew at every read on both sides",
+            )
+        loaders = all(one.dataset is not None and one.dataset is not one.opened for one in pairing.opened)
+        if loaders:
+            found = inside()
+            return PieceCheck(
+                outcome=found.outcome,
+                reason=f"both loaders shuffle, so their data sets were compared: {found.reason}",
+                numbers=found.numbers,
+                diagnoses=found.diagnoses,
+            )
+        reason = "both sides give something else at every read (shuffling, augmentation): compare them without"
+        return PieceCheck(outcome=Outcome.SKIP, reason=reason)
+    which, other = ("port", "reference") if random[1] else ("reference", "port")
+    what = "shuffles" if shuffled else "gives something else at every read (augmentation, shuffling)"
+    fix = f"{'remove' if which == 'port' else 'add'} {'shuffle=True' if shuffled else 'the random transforms'} {'from' if which == 'port' else 'to'} the port"
+    message = (
+        f"order: only the {which} {what}, the {other} does not"
+        if shuffled
+        else f"values: only the {which} {what}, the {other} does not"
+    )
+    cause = Diagnosis(
+        code="shuffle" if shuffled else "random",
+        port_path=path,
+        message=message,
+        evidence="read twice",
+        explained=1.0 if shuffled else None,
+        fix=fix,
+    )
+    return PieceCheck(outcome=Outcome.FAIL, reason=message, diagnoses=(cause,))
+
+
+def _equal(pairing: _Pairing) -> str:
+    compared = min(len(pairing.ours), len(pairing.theirs))
+    whole = all(one.whole for one in pairing.read)
+    total = pairing.counts[0]
+    of = "" if whole else f" of {total}" if total else ", the first"
+    return f"{compared}{of} samples are equal{'; '.join(['', *_notes(pairing)])}"
+
+
+def _notes(pairing: _Pairing) -> Iterator[str]:
+    """Yield what differs and does not matter."""
+    ours, theirs = pairing.ours[0], pairing.theirs[0]
+    for name, other in pair_fields(ours, theirs).items():
+        one, two = ours.fields[name], theirs.fields[other]
+        if one.dtype != two.dtype:
+            yield f"{name or 'their dtype'}: {one.dtype} expected, {two.dtype} actual"
+    sizes = [one.batch for one in pairing.read]
+    if None not in sizes and sizes[0] != sizes[1]:
+        yield f"batches of {sizes[0]} expected, of {sizes[1]} actual"
+
+
+def _reason(pairing: _Pairing, off: Sequence[int], fields: Any) -> str:
+    ours, theirs = pairing.ours, pairing.theirs
+    if not off:
+        return f"the first {min(len(ours), len(theirs))} samples are equal, but one side has more"
+    first = off[0]
+    which = ", ".join(filter(None, (str(one) for one in sorted(differing(ours[first], theirs[first], fields)))))
+    named = f" ({ours[first].names[0]})" if ours[first].names else ""
+    return f"{len(off)} of {min(len(ours), len(theirs))} samples differ, first sample {ours[first].number}{named}{f' in {which}' if which else ''}"

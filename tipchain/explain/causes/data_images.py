@@ -1,0 +1,809 @@
+"""What makes two finished images differ: layout, channel order, scale, mean and std, crop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import permutations
+
+import numpy as np
+
+from tipchain.explain.causes.data_pipeline import OPPOSITE, constants, name_both
+from tipchain.explain.causes.data_sources import (
+    Array,
+    Arrays,
+    DataCause,
+    apart,
+    apply,
+    channel_axis,
+    fit,
+    overlap,
+    plane,
+    rounding,
+    rows_of,
+    shifts,
+    size,
+    size_of,
+)
+from tipchain.numbers.rounding import EXPLAINED, FEW, NOISE, REMAINDER, ROUGH, SAME_ENLARGED, TINY
+
+# What makes images of different shapes differ: layout, an axis of size 1, another crop, another size.
+
+
+Explain = Callable[[Arrays, Arrays], list[DataCause]]
+
+
+def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[DataCause]:
+    """Return the causes of different shapes, then what ``explain`` says of the values under them."""
+    e, a = next(pair for pair in zip(expected, actual, strict=True) if pair[0].shape != pair[1].shape)
+    shapes = f"{e.shape} expected, {a.shape} actual"
+    turned = _turned(expected, actual, explain)
+    if turned is not None:
+        axes, rest = turned
+        if rest and rest[0].code == "unknown" and axes == tuple(range(e.ndim)):
+            return rest
+        layout = DataCause(
+            code="layout",
+            message=f"layout: {shapes}{_order_of(e.shape, axes)}",
+            fix=_transpose(e, a, axes),
+            explained=1.0 if not rest else rest[-1].explained,
+        )
+        return [layout, *rest]
+    if all(
+        [n for n in one.shape if n > 1] == [n for n in other.shape if n > 1]
+        for one, other in zip(expected, actual, strict=True)
+    ):
+        rest = explain([one.reshape(other.shape) for one, other in zip(expected, actual, strict=True)], actual)
+        axis = DataCause(
+            code="layout",
+            message=f"layout: {shapes}: an axis of size 1",
+            fix=f"reshape the port's to {e.shape}",
+            explained=1.0 if not rest else rest[-1].explained,
+        )
+        return [axis, *rest]
+    return [_size(e, a, shapes, expected, actual)]
+
+
+def _turned(expected: Arrays, actual: Arrays, explain: Explain) -> tuple[tuple[int, ...], list[DataCause]] | None:
+    """Return the order of axes that makes all shapes alike and leaves least to explain, with what it leaves."""
+    e = expected[0]
+    if e.ndim > 5 or any(one.ndim != e.ndim for one in (*expected, *actual)):
+        return None
+    fitting = [
+        axes
+        for axes in permutations(range(e.ndim))
+        if all(one.transpose(axes).shape == other.shape for one, other in zip(expected, actual, strict=True))
+    ]
+    if not fitting:
+        return None
+    found = [(explain([one.transpose(axes) for one in expected], actual), axes) for axes in fitting]
+    rest, axes = min(found, key=lambda one: (len(one[0]), bool(one[0]) and one[0][0].code == "unknown"))
+    return axes, rest
+
+
+def _order_of(shape: tuple[int, ...], axes: tuple[int, ...]) -> str:
+    """Return ": HWC in place of CHW" where that is what was done to the last three axes."""
+    rest = len(shape) - 3
+    if rest < 0 or axes[:rest] != tuple(range(rest)):
+        return f": axes in the order {axes}"
+    last = tuple(axis - rest for axis in axes[rest:])
+    names = {(1, 2, 0): "HWC in place of CHW", (2, 0, 1): "CHW in place of HWC"}
+    return f": {names[last]}" if last in names else f": axes in the order {axes}"
+
+
+def _transpose(expected: Array, actual: Array, axes: tuple[int, ...]) -> str:
+    back = tuple(axes.index(axis) for axis in range(len(axes)))
+    return f"transpose the port's image by {back}: {actual.shape} becomes {expected.shape}"
+
+
+def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> DataCause:
+    fix = "resize and crop to the reference's size"
+    if e.ndim != a.ndim:
+        return DataCause(code="size", message=f"size: {shapes}: another number of axes", fix=fix, explained=None)
+    if e.ndim == 1:
+        fix = f"cut or pad the port's samples to the reference's {len(e)} values"
+        return DataCause(code="size", message=f"size: {shapes}", fix=fix, explained=None)
+    axes = channel_axis(e.shape), channel_axis(a.shape)
+    if None not in axes and axes[0] != axes[1]:
+        return DataCause(code="size", message=f"layout and size: {shapes}", fix=fix, explained=None)
+    if axes[0] is not None and e.shape[axes[0]] != a.shape[axes[0]]:
+        return DataCause(
+            code="channels",
+            message=f"size: {shapes}: another number of channels",
+            fix="convert images to the reference's mode (RGB or grey) as they are read",
+            explained=None,
+        )
+    return _cropped(shapes, expected, actual) or _resized(e, a, shapes)
+
+
+def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
+    """Recognize images of which one is the middle of the other."""
+    high, wide = plane(expected[0].shape)
+    cut = []
+    for pair in zip(expected, actual, strict=True):
+        gaps = [pair[0].shape[axis] - pair[1].shape[axis] for axis in (high, wide)]
+        if min(gaps) < 0 < max(gaps):
+            return None
+        large, small = pair if max(gaps) > 0 else pair[::-1]
+        for axis, gap in zip((high, wide), map(abs, gaps), strict=True):
+            begin = gap // 2
+            place = [slice(None)] * large.ndim
+            place[axis % large.ndim] = slice(begin, large.shape[axis] - gap + begin)
+            large = large[tuple(place)]
+        cut.append((large, small))
+    larges, smalls = [one for one, _ in cut], [one for _, one in cut]
+    if apart(larges, smalls) > rounding(larges, smalls):
+        return None
+    return DataCause(
+        code="crop-size",
+        message=f"size: {shapes}: one is the middle of the other",
+        fix="crop to the reference's size",
+        explained=1.0,
+    )
+
+
+def _resized(e: Array, a: Array, shapes: str) -> DataCause:
+    """Name sizes of which one keeps the shape of the image, and the other does not."""
+    high, wide = plane(e.shape)
+    sides = [(one.shape[high], one.shape[wide]) for one in (e, a)]
+    square = [one[0] == one[1] for one in sides]
+    same = min(sides[0]) == min(sides[1])
+    cause = DataCause(
+        code="size", message=f"size: {shapes}", fix="resize and crop to the reference's size", explained=None
+    )
+    if square[0] != square[1] and same:
+        kept, exact = ("reference", "port") if square[1] else ("port", "reference")
+        words = f"size: {shapes}: the {kept} resizes the short side to {min(sides[0])}, the {exact} both sides"
+        ours = f"Resize({min(sides[0])})" if square[1] else f"Resize(({sides[0][0]}, {sides[0][1]}))"
+        return replace(cause, code="resize-size", message=words, fix=f"resize as the reference does: {ours}")
+    return cause
+
+
+# Hypotheses about the values of images of one shape: scale, mean and std, whole numbers, a narrower type.
+
+
+BYTE = 255.0
+"""The largest value of a byte."""
+REVERSED = "normalization-order"
+"""The code of mean and std that stand in the opposite order of channels."""
+
+
+def value_steps(
+    expected: Arrays, actual: Arrays, bound: float, *, affine_only: bool = False
+) -> Iterator[tuple[DataCause, float]]:
+    """Yield what may have been done to the values, with the root mean square that it leaves.
+
+    Args:
+        expected: the reference's arrays.
+        actual: the port's, of equal shapes.
+        bound: what leaves more is none.
+        affine_only: leave out what only the values themselves show.
+    """
+    if any(one.shape != other.shape for one, other in zip(expected, actual, strict=True)):
+        return
+    if not affine_only:
+        yield from (one for one in _rounded(expected, actual) if one[1] <= bound)
+    e, a = rows_of(expected, None), rows_of(actual, None)
+    factor, shift = fit(e, a)
+    left = apart([factor[0] * e + shift[0]], [a])
+    if left <= bound:
+        yield _affine(factor, shift, a, channels=0), left
+    axes = {channel_axis(one.shape) for one in expected}
+    axis = axes.pop() if len(axes) == 1 else None
+    if axis is None or len({one.shape[axis] for one in expected}) != 1 or expected[0].shape[axis] < 2:
+        return
+    e, a = rows_of(expected, axis), rows_of(actual, axis)
+    factor, shift = fit(e, a)
+    moved = [apply(one, axis, factor, shift) for one in expected]
+    left = apart(moved, actual)
+    if left <= bound:
+        yield _affine(factor, shift, a, channels=len(factor)), left
+
+
+CURVES: tuple[tuple[str, Callable[[Array], Array], Callable[[Array], Array]], ...] = (
+    ("logarithm", np.log, np.exp),
+    ("square root", np.sqrt, np.square),
+    ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), lambda x: np.log(x / (1 - x))),
+    ("tanh", np.tanh, np.arctanh),
+)
+"""Functions of single values that one side may take, with their inverses."""
+
+
+def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[DataCause, float]]:
+    """Yield a function that one side takes of each value and the other does not, up to a factor and a shift."""
+    a = rows_of(actual, None)
+    for name, forward, back in CURVES:
+        for function, extra in ((forward, True), (back, False)):
+            with np.errstate(all="ignore"):
+                e = np.asarray(function(rows_of(expected, None)))
+            if not np.abs(e).max(initial=0.0) < 1e100:  # NaN, or squares that are not finite
+                continue
+            factor, shift = fit(e, a)
+            left = apart([factor[0] * e + shift[0]], [a])
+            if left <= bound:
+                what = (
+                    "takes the {} of each value, the reference does not"
+                    if extra
+                    else "does not take the {} of each value, the reference does"
+                )
+                yield (
+                    DataCause(
+                        code="value-function",
+                        message=f"values: the port {what.format(name)}",
+                        fix=f"{'leave out' if extra else 'take'} the {name}, as the reference does",
+                        explained=None,
+                    ),
+                    left,
+                )
+
+
+def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
+    """Yield conversions that lose something."""
+    whole = all((one == np.rint(one)).all() for one in actual)
+    yield from _levels(expected, actual)
+    levels = "divide by 255 and normalize in floating point; convert to uint8 only what is in 0..255"
+    if whole:
+        for name, change in (("rounds", np.rint), ("cuts", np.trunc), ("rounds down", np.floor)):
+            cause = DataCause(
+                code="dtype", message=f"dtype: the port {name} to whole numbers", fix=levels, explained=None
+            )
+            yield cause, apart([change(one) for one in expected], actual)
+        if all((one >= 0).all() and (one <= BYTE).all() for one in actual):
+            for change in (np.trunc, np.floor, np.rint):
+                cause = DataCause(
+                    code="uint8-overflow",
+                    message="dtype: the port's values wrap around in uint8 (modulo 256)",
+                    fix="convert to float32 before arithmetic: uint8 wraps around at 256",
+                    explained=None,
+                )
+                yield cause, apart([change(one) % 256 for one in expected], actual)
+    (low, high), beyond = _ends(actual), _ends(expected)
+    if low < high and (beyond[0] < low or beyond[1] > high):
+        cause = DataCause(
+            code="clipped",
+            message=f"values: the port clips them to {low:.4g}..{high:.4g}",
+            fix="do not clip what the reference does not",
+            explained=None,
+        )
+        yield cause, apart([one.clip(low, high) for one in expected], actual)
+    half = [one.astype(np.float16).astype(np.float64) for one in expected] if max(map(abs, beyond)) < 6e4 else None
+    if half is not None:
+        cause = DataCause(
+            code="dtype",
+            message="dtype: the port's values went through float16",
+            fix="keep the image in float32",
+            explained=None,
+        )
+        yield cause, apart(half, actual)
+
+
+def _levels(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
+    """Yield that pixels became whole grey levels before they were divided by 255 and normalized, where constants are known."""
+    axes = {channel_axis(one.shape) for one in expected}
+    axis = axes.pop() if len(axes) == 1 else None
+    count = expected[0].shape[axis] if axis is not None else 1
+    for known in constants(count):
+        factor, shift = (one / BYTE if at == 0 else one for at, one in enumerate(known.line))
+        if known.rank or not factor.all():
+            continue
+        grey = [[apply(one, axis, 1 / factor, -shift / factor) for one in side] for side in (expected, actual)]
+        whole_levels = [all(np.abs(one - np.rint(one)).max() <= ROUGH for one in side) for side in grey]
+        if whole_levels != [False, True]:
+            continue
+        whole = [np.rint(one) for one in grey[1]]
+        for name, change in (("cuts", np.floor), ("rounds", np.rint)):
+            # What lies between two levels but for float32's error may have become either.
+            each = [(change(one - ROUGH), change(one + ROUGH), own) for one, own in zip(grey[0], whole, strict=True)]
+            made = [apply(np.where(own == high, high, low), axis, factor, shift) for low, high, own in each]
+            cause = DataCause(
+                code="rounding",
+                message=f"values: the port {name} pixels to whole grey levels before they are normalized, the reference does not",
+                fix="keep pixels in floating point until they are normalized",
+                explained=None,
+            )
+            yield cause, apart(made, actual)
+
+
+def _ends(arrays: Arrays) -> tuple[float, float]:
+    return min(float(one.min()) for one in arrays), max(float(one.max()) for one in arrays)
+
+
+def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCause:
+    """Return the cause of ``actual = factor * expected + shift``."""
+    spread = size_of([actual])
+    if (np.abs(factor) < NOISE).all():
+        return DataCause(
+            code="constant",
+            message="values: the same everywhere",
+            fix="the port's image is empty: look where it is read",
+            explained=None,
+        )
+    alike = bool(np.ptp(factor) <= ROUGH * np.abs(factor).max())
+    if alike and np.abs(shift).max() <= ROUGH * spread:
+        return _scale(float(factor.mean()))
+    if alike and channels <= 1 and abs(factor[0] + 1) < ROUGH:
+        return DataCause(
+            code="inverted",
+            message=f"values: inverted: actual = {shift[0]:.4g} - expected",
+            fix="remove the inversion (white is the largest value)",
+            explained=None,
+        )
+    each = 3 if channels == 0 else channels
+    both = name_both(np.resize(factor, each), np.resize(shift, each), spread)
+    named = f": the reference's normalization is {both[0].name}, the port's {both[1].name}" if both else ""
+    kept = _kept(factor)
+    odd = both is None or max(both[0].rank, both[1].rank) > 0
+    fix = (
+        "normalize with the reference's mean and std" if both is None else _fix(both[0].mean, both[0].std, both[0].name)
+    )
+    if kept and odd:
+        if both is None or not _only_bytes(both[1].name):
+            how = "a division by 255 missing" if kept > 1 else "it divided by 255 twice"
+            named, fix = (f": is {how} before the normalization?", "divide by 255 once, before the normalization")
+        return DataCause(code="scale", message=_line(factor, shift) + named, fix=fix, explained=None)
+    if both and {both[0].name, both[1].name} == {both[0].plain, f"{both[0].plain}{OPPOSITE}"}:
+        fix = "give mean and std in the order of the image's channels"
+        return DataCause(code=REVERSED, message=_line(factor, shift) + named, fix=fix, explained=None)
+    return DataCause(code="normalization", message=_line(factor, shift) + named, fix=fix, explained=None)
+
+
+def _only_bytes(name: str) -> bool:
+    return name.endswith(("of pixels in 0..255", "divided by 255 twice"))
+
+
+def _kept(factor: Array) -> float:
+    """Return 255 or 1/255 where that is the factor of every channel, else 0."""
+    return next((one for one in (BYTE, 1 / BYTE) if np.abs(factor / one - 1).max() < ROUGH), 0.0)
+
+
+def _scale(scale: float) -> DataCause:
+    fix = "scale the image as the reference does"
+    words = f"scale: {scale:.6g} times the reference's"
+    if abs(scale / BYTE - 1) < ROUGH:
+        words, fix = ("scale: 255 times the reference's: is a division by 255 missing?", "divide the image by 255")
+    elif abs(scale * BYTE - 1) < ROUGH:
+        words = "scale: a 255th of the reference's: is it divided by 255 once too often?"
+        fix = "divide the image by 255 once only: ToTensor does it too"
+    return DataCause(code="scale", message=words, fix=fix, explained=None)
+
+
+def _line(factor: Array, shift: Array) -> str:
+    if len(factor) == 1:
+        pairs = f"{factor[0]:.4g} * expected {shift[0]:+.4g}"
+    else:
+        pairs = ", ".join(
+            f"channel {n}: {a:.4g} * expected {b:+.4g}" for n, (a, b) in enumerate(zip(factor, shift, strict=True))
+        )
+    return f"{'mean' if np.abs(factor - 1).max() <= ROUGH else 'mean/std'}: actual = {pairs}"
+
+
+def _fix(mean: Array, std: Array, name: str) -> str:
+    if name.startswith("none"):
+        return "remove the port's normalization: the reference has none"
+    shown = ["[" + ", ".join(f"{one:.4g}" for one in values) + "]" for values in (mean, std)]
+    return f"pass mean={shown[0]}, std={shown[1]} (of pixels in 0..1) to the port's Normalize"
+
+
+# What makes two finished images differ: layout, channel order, scale, mean and std, dtype, place, padding.
+#
+# Every cause is a hypothesis: what should happen to the reference's images if it held is done to them, and the result is
+# compared with the port's. One that leaves rounding alone is taken before one that leaves up to a hundredth.
+
+
+LEFT = 1 - EXPLAINED
+"""A cause holds if at most this share of the difference is left."""
+MOST_COMPARED = 1 << 24
+"""Differences that are made at most to find an order."""
+MOST_SLICES = 64
+"""Places along an axis up to which their order is looked at: channels, coordinates and features, not pixels."""
+ALIKE = 0.9
+"""Correlation from which on two images show the same: it leaves a fifth of the variance, which interpolation and decoding may make."""
+Change = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageStep:
+    """What a hypothesis does to images, with its name."""
+
+    cause: DataCause
+    images: Arrays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """Steps that together leave ``left``, a share of the difference."""
+
+    causes: tuple[DataCause, ...]
+    left: float
+
+
+def explain_images(expected: Arrays, actual: Arrays) -> list[DataCause]:
+    """Return what makes the port's images of the reference's, in the order in which it is done; nothing if nothing does.
+
+    Args:
+        expected: the reference's images (channels first or last, or clips of them), or any other arrays of numbers.
+        actual: the port's, as many.
+
+    Returns:
+        One cause, or several that only together explain at least 99 % of the difference; one of code ``unknown`` where
+        none do.
+    """
+    es, acts = [one.astype(np.float64) for one in expected], [one.astype(np.float64) for one in actual]
+    if any(one.shape != other.shape for one, other in zip(es, acts, strict=True)):
+        return explain_shapes(es, acts, _explain_values)
+    return _explain_values(es, acts)
+
+
+def _explain_values(expected: Arrays, actual: Arrays) -> list[DataCause]:
+    """Explain arrays of equal shapes."""
+    if any(np.isnan(one).any() for one in (*expected, *actual)):
+        return _explain_nan(expected, actual)
+    raw, noise = apart(expected, actual), rounding(expected, actual)
+    if raw <= noise:
+        return []
+    if sum(one.size for one in expected) >= FEW:
+        found = _search(expected, actual, raw, noise)
+        if found is not None:
+            share = 1 - found.left
+            return [replace(one, explained=min(1.0, share)) for one in found.causes]
+        level = _one_level(expected, actual)
+        if level is not None:
+            return [level]
+    return [_unknown(expected, actual)]
+
+
+def _explain_nan(expected: Arrays, actual: Arrays) -> list[DataCause]:
+    if all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected, actual, strict=True)):
+        return []
+    counts = [sum(int(np.isnan(one).sum()) for one in side) for side in (expected, actual)]
+    return [
+        DataCause(
+            code="nan",
+            message=f"values: {counts[0]} NaN expected, {counts[1]} actual",
+            fix="look for a division by zero: a standard deviation of 0, an empty crop",
+            explained=None,
+        )
+    ]
+
+
+def _search(expected: Arrays, actual: Arrays, raw: float, noise: float) -> _Found | None:
+    """Return the first hypothesis that leaves rounding alone, else the first that leaves at most a hundredth."""
+    good: _Found | None = None
+    for causes, left in _hypotheses(expected, actual, max(noise, LEFT * raw)):
+        if left <= max(noise, REMAINDER * raw):
+            return _Found(causes=causes, left=left / raw)
+        if good is None and left <= LEFT * raw:
+            good = _Found(causes=causes, left=left / raw)
+    return good
+
+
+def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[tuple[DataCause, ...], float]]:
+    """Yield causes with the difference that they leave, simple ones first."""
+    turned = list(_rearranged(expected, actual))
+    for step in turned:
+        yield (step.cause,), apart(step.images, actual)
+    for cause, left in value_steps(expected, actual, bound):
+        yield (cause,), left
+    for step in turned:
+        for cause, left in value_steps(step.images, actual, bound):
+            if step.cause.code == "channel-order" and cause.code == REVERSED:
+                # Constants that stay where they were while the channels change places are no fault of their own.
+                before = f"{step.cause.message}, before the normalization"
+                yield (replace(step.cause, message=before),), left
+            else:
+                # Of images with exchanged channels the constants are named as they stand, not as they were exchanged.
+                named = replace(cause, message=cause.message.replace(OPPOSITE, ""))
+                yield (step.cause, named if step.cause.code == "channel-order" else cause), left
+    for cause, left in curve_steps(expected, actual, bound):
+        yield (cause,), left
+    yield from _moved(expected, actual, bound, (), near=True)
+    yield from _padded(expected, actual)
+    for step in turned:
+        yield from _moved(step.images, actual, bound, (step.cause,), near=False)
+
+
+def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
+    """Yield images with channels in another order, axes exchanged, or mirrored."""
+    first = expected[0]
+    if any(one.ndim != first.ndim for one in expected):
+        return
+    channels = channel_axis(first.shape)
+    if channels is not None and 1 < first.shape[channels] <= 4:
+        yield from _reordered(expected, channels)
+    if not 2 <= first.ndim <= 5:
+        return
+    for axes in permutations(range(first.ndim)):
+        if axes != tuple(range(first.ndim)) and all(one.transpose(axes).shape == one.shape for one in expected):
+            swapped = _swapped(axes, channels)
+            yield _step(
+                "height-width" if swapped else "layout",
+                f"layout: axes in the order {axes}{swapped}",
+                "exchange height and width back: (h, w), not (w, h)" if swapped else "transpose the image back",
+                expected,
+                partial(np.transpose, axes=axes),
+            )
+    yield from _reshaped(expected)
+    high, wide = plane(first.shape)
+    for code, words, axes in (
+        ("flip", "values: mirrored left to right", (wide,)),
+        ("flip", "values: mirrored upside down", (high,)),
+        ("flip", "values: turned by half a turn", (high, wide)),
+    ):
+        yield _step(
+            code,
+            words,
+            "remove the flip (or its probability of 1) from the port's transforms",
+            expected,
+            partial(np.flip, axis=axes),
+        )
+    yield from _permuted(expected, actual)
+
+
+def _permuted(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
+    """Yield arrays with what stands along one axis in the order in which the port has it, as the first sample tells."""
+    first, other = expected[0], actual[0]
+    for axis, count in enumerate(first.shape if first.shape == other.shape else ()):
+        if (
+            not 1 < count <= MOST_SLICES
+            or first.size * count > MOST_COMPARED
+            or any(one.shape[axis] != count for one in expected)
+        ):
+            continue
+        ours, theirs = (np.moveaxis(one, axis, 0).reshape(count, -1) for one in (first, other))
+        apart = np.abs(theirs[:, None] - ours[None]).max(axis=2)
+        order = tuple(int(one) for one in apart.argmin(axis=1))
+        near = apart.min(axis=1) <= SAME_ENLARGED * max(float(np.abs(ours).max()), TINY)
+        if near.all() and sorted(order) == list(range(count)) != list(order):
+            yield _step(
+                "axis-permutation",
+                f"the values along axis {axis} stand in another order: {list(order)} of the reference's",
+                f"put axis {axis} in the reference's order: undo {list(order)}",
+                expected,
+                partial(np.take, indices=order, axis=axis),
+            )
+
+
+def _reshaped(expected: Arrays) -> Iterator[ImageStep]:
+    """Yield images whose axes were reshaped where they are to be transposed, also before they were normalized by channel."""
+    shape = expected[0].shape
+    if len(shape) < 3 or len({one.shape for one in expected}) > 1:
+        return
+    rest = len(shape) - 3
+    lead = tuple(range(rest))
+    before = {"(h, w, c)": (1, 2, 0), "(w, h, c)": (2, 1, 0)} if channel_axis(shape) == -3 else {"(c, h, w)": (2, 0, 1)}
+    for form, axes in before.items() if channel_axis(shape) is not None else ():
+        turned = (*lead, *(axis + rest for axis in axes))
+        message = f"layout: {form} was reshaped to {shape}, not transposed: pixels are mixed up"
+        fix = "transpose the axes, image.transpose(2, 0, 1), in place of reshape"
+
+        def change(image: Array, turned: tuple[int, ...] = turned) -> Array:
+            return np.ascontiguousarray(image.transpose(turned)).reshape(image.shape)
+
+        yield _step("layout", message, fix, expected, change)
+        axis = channel_axis(shape) or 0
+        for known in constants(shape[axis]):
+            if not known.rank and (np.ptp(known.mean) or np.ptp(known.std)):
+                again = partial(_between, change=change, axis=axis, line=known.line)
+                yield _step("layout", f"{message}, before the normalization", fix, expected, again)
+
+
+def _between(image: Array, change: Change, axis: int, line: tuple[Array, Array]) -> Array:
+    """Return an image that was changed before it was normalized by ``line``."""
+    factor, shift = line
+    return apply(change(apply(image, axis, 1 / factor, -shift / factor)), axis, factor, shift)
+
+
+def _reordered(expected: Arrays, channels: int) -> Iterator[ImageStep]:
+    count = expected[0].shape[channels]
+    backwards = tuple(reversed(range(count)))
+    for order in sorted(permutations(range(count)), key=lambda one: one != backwards):
+        if order == tuple(range(count)):
+            continue
+        how = "reversed (RGB against BGR)" if order == backwards else f"in the order {order}"
+        yield _step(
+            "channel-order",
+            f"channel order: {how}, axis {channels % expected[0].ndim}",
+            "read images in the reference's order of channels: `image[..., ::-1]`, or convert BGR to RGB"
+            if order == backwards
+            else f"put the channels in the reference's order: undo {order}",
+            expected,
+            partial(np.take, indices=order, axis=channels),
+        )
+
+
+def _step(code: str, message: str, fix: str, expected: Arrays, change: Change) -> ImageStep:
+    cause = DataCause(code=code, message=message, fix=fix, explained=None)
+    return ImageStep(cause=cause, images=[change(one) for one in expected])
+
+
+def _swapped(axes: tuple[int, ...], channels: int | None) -> str:
+    """Return words where only height and width have changed places."""
+    high, wide = (-2, -1) if channels in (None, -3) else (-3, -2)
+    plain = list(range(len(axes)))
+    plain[high], plain[wide] = plain[wide], plain[high]
+    return " (height and width exchanged)" if axes == tuple(plain) else ""
+
+
+def _moved(
+    expected: Arrays, actual: Arrays, bound: float, before: tuple[DataCause, ...], *, near: bool
+) -> Iterator[tuple[tuple[DataCause, ...], float]]:
+    """Yield the same pictures some pixels to the side, as another crop gives them, also normalized otherwise."""
+    if expected[0].ndim < 2 or any(one.shape != other.shape for one, other in zip(expected, actual, strict=True)):
+        return
+    for down, right in shifts(expected[0], actual[0], near=near):
+        if any(min(one.shape[axis] for axis in plane(one.shape)) <= 2 * max(abs(down), abs(right)) for one in expected):
+            continue
+        parts = [overlap(one, other, down, right) for one, other in zip(expected, actual, strict=True)]
+        es, acts = [one for one, _ in parts], [other for _, other in parts]
+        crop = _crop(down, right)
+        # What the crops do not share cannot be predicted; the rest stands for the whole.
+        yield (*before, crop), apart(es, acts)
+        for cause, left in value_steps(es, acts, bound, affine_only=True):
+            yield (*before, crop, cause), left
+
+
+def _crop(down: int, right: int) -> DataCause:
+    moves = ", ".join(filter(None, (_pixels(down, "down", "up"), _pixels(right, "to the right", "to the left"))))
+    small = max(abs(down), abs(right)) == 1
+    return DataCause(
+        code="crop-offset",
+        message=f"size: the same picture, {moves}: is it another crop?",
+        fix="round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
+        if small
+        else "cut the same part as the reference: centre crop or top left, from an image resized alike",
+        explained=None,
+    )
+
+
+def _pixels(count: int, plus: str, minus: str) -> str:
+    return f"{abs(count)} px {plus if count > 0 else minus}" if count else ""
+
+
+MODES = ("edge", "reflect", "symmetric")
+
+
+def _padded(expected: Arrays, actual: Arrays) -> Iterator[tuple[tuple[DataCause, ...], float]]:
+    """Yield images that differ in a frame only, which the port fills otherwise."""
+    frames = {_frame(one, other) for one, other in zip(expected, actual, strict=True)}
+    if len(frames) != 1 or None in frames or expected[0].ndim < 2:
+        return
+    (frame,) = frames
+    assert frame is not None
+    predicted, words = [], []
+    for images in (expected, actual):
+        found = _filling(images, frame)
+        if found is None:
+            return
+        words.append(found[0])
+        predicted.append(found[1])
+    message = f"padding: the reference fills {'/'.join(map(str, frame))} px (top/bottom/left/right) with {words[0]}, the port with {words[1]}"
+    yield (
+        (DataCause(code="padding-value", message=message, fix=f"pad with {words[0]}", explained=None),),
+        apart(predicted[1], actual),
+    )
+
+
+def _frame(expected: Array, actual: Array) -> tuple[int, int, int, int] | None:
+    """Return how many rows and columns at top, bottom, left and right differ if all within is equal, else None."""
+    if expected.ndim < 2:
+        return None
+    high, wide = (axis % expected.ndim for axis in plane(expected.shape))
+    others = tuple(axis for axis in range(expected.ndim) if axis not in (high, wide))
+    apart_by = np.abs(expected - actual)
+    off = (apart_by.max(axis=others) if others else apart_by) > SAME_ENLARGED * max(size(expected), size(actual))
+    same = np.argwhere(~off)
+    if not len(same) or not off.any():
+        return None
+    # Rows that are equal in most places are within; a filling may equal the picture here and there.
+    rows, columns = (np.flatnonzero((~off).mean(axis=axis) > 0.3) for axis in (1, 0))
+    if not len(rows) or not len(columns):
+        return None
+    top, bottom, left, right = rows[0], rows[-1], columns[0], columns[-1]
+    if off[top : bottom + 1, left : right + 1].any():
+        return None
+    height, width = off.shape
+    return int(top), int(height - 1 - bottom), int(left), int(width - 1 - right)
+
+
+def _filling(images: Arrays, frame: tuple[int, int, int, int]) -> tuple[str, list[Array]] | None:
+    """Return what the frame of images is filled with, and the images so filled, None where it is something else."""
+    top, bottom, left, right = frame
+    high, wide = (axis % images[0].ndim for axis in plane(images[0].shape))
+    pads = [(0, 0)] * images[0].ndim
+    pads[high], pads[wide] = (top, bottom), (left, right)
+    inner = [one[_inside(one, frame)] for one in images]
+    for mode in MODES:
+        if mode == "reflect" and any(max(pads[axis]) >= one.shape[axis] for one in inner for axis in (high, wide)):
+            continue
+        filled = [np.pad(one, pads, mode=mode) for one in inner]  # type: ignore[call-overload]
+        if apart(filled, images) <= SAME_ENLARGED * size_of(images):
+            return f"mode {mode!r}", filled
+    channels = channel_axis(images[0].shape)
+    corner = [0] * images[0].ndim
+    if bottom and not top:
+        corner[high] = -1
+    if right and not left:
+        corner[wide] = -1
+    place = tuple(
+        slice(None)
+        if channels is not None and axis == channels % images[0].ndim
+        else (slice(at, at + 1) if at == 0 else slice(-1, None))
+        for axis, at in enumerate(corner)
+    )
+    constant = images[0][place]
+    filled = []
+    for one, within in zip(images, inner, strict=True):
+        whole = np.broadcast_to(constant, one.shape).copy()
+        whole[_inside(one, frame)] = within
+        filled.append(whole)
+    if apart(filled, images) > SAME_ENLARGED * size_of(images):
+        return None
+    return "value " + ", ".join(f"{value:.4g}" for value in np.unique(constant.round(6))), filled
+
+
+def _inside(image: Array, frame: tuple[int, int, int, int]) -> tuple[slice, ...]:
+    top, bottom, left, right = frame
+    high, wide = (axis % image.ndim for axis in plane(image.shape))
+    found = [slice(None)] * image.ndim
+    found[high] = slice(top, image.shape[high] - bottom)
+    found[wide] = slice(left, image.shape[wide] - right)
+    return tuple(found)
+
+
+def _one_level(expected: Arrays, actual: Arrays) -> DataCause | None:
+    """Recognize images of which one is lower by one grey level here and there, never higher: it was cut, not rounded."""
+    axes = {channel_axis(one.shape) for one in expected}
+    axis = axes.pop() if len(axes) == 1 else None
+    signs = set()
+    for e, a in zip(rows_of(expected, axis), rows_of(actual, axis), strict=True):
+        gap = a - e
+        off = np.abs(gap) > SAME_ENLARGED * max(size(e), size(a))
+        steps = gap[off]
+        if not len(steps) or np.ptp(steps) > ROUGH * np.abs(steps).max():
+            return None
+        levels = (e - e.min()) / np.abs(steps[0])
+        if np.abs(levels - np.rint(levels)).max() > ROUGH:
+            return None  # the reference's own values are no whole levels of that size
+        signs.add(float(np.sign(steps[0])))
+    if len(signs) != 1:
+        return None
+    cuts, rounds = ("port", "reference") if signs == {-1.0} else ("reference", "port")
+    return DataCause(
+        code="rounding",
+        message=f"values: one grey level apart here and there, always to the same side: the {cuts} cuts to whole levels, the {rounds} rounds",
+        fix="round before converting to uint8: np.rint(image).astype(np.uint8)"
+        if cuts == "port"
+        else "convert to uint8 without rounding, as the reference does",
+        explained=None,
+    )
+
+
+def _unknown(expected: Arrays, actual: Arrays) -> DataCause:
+    """Say how much arrays without a simple cause have in common."""
+    e, a = expected[0], actual[0]
+    for one, other in zip(expected, actual, strict=True):
+        if apart([one], [other]) > rounding([one], [other]):
+            e, a = one, other
+            break
+    difference = np.abs(e - a)
+    worst = tuple(int(n) for n in np.unravel_index(int(difference.argmax()), difference.shape))
+    said = f"{int((difference > SAME_ENLARGED * max(size(a), size(e))).sum())} of {difference.size} differ, "
+    said += f"by {difference.mean():.3g} on average, most at {worst}: expected {e[worst]:.6g}, actual {a[worst]:.6g}"
+    spread = e.std() * a.std()
+    fix = "compare the two sides' transforms one after another"
+    if spread > 0 and e.ndim > 1:  # of a row of numbers nothing is a picture
+        alike = float(((e - e.mean()) * (a - a.mean())).mean() / spread)
+        said += (
+            f"; alike (correlation {alike:.4f}): is it the interpolation or the decoding?"
+            if alike > ALIKE
+            else (f"; another picture (correlation {alike:.2f})")
+        )
+        if alike > ALIKE:
+            fix = "compare the interpolation, antialiasing and size of both sides' resizing, and what decodes the files"
+    return DataCause(code="unknown", message=f"values: {said}", fix=fix, explained=None)
+
+
+def words_of(causes: Sequence[DataCause]) -> str:
+    """Return causes as one line."""
+    return "; ".join(one.message for one in causes)

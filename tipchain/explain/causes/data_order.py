@@ -1,0 +1,690 @@
+"""What makes the order, the labels or the items of samples differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tipchain.explain.causes.data_sources import Array, DataCause, channel_axis, same_array
+from tipchain.numbers.rounding import SAME_ENLARGED
+
+# What makes the order or the number of samples differ: reversed, shifted, sorted, shuffled, missing, repeated.
+
+
+SHOWN_PLACES = 5
+"""Places that a message shows."""
+
+
+def explain_order(
+    places: Sequence[int | None], count: int, *, batches: tuple[int | None, int | None] = (None, None)
+) -> DataCause | None:
+    """Return what makes the port's order of the reference's; None where the order is the same, or nothing known.
+
+    Args:
+        places: of each of the port's samples the number of the reference's sample that it is, None of one it has not.
+        count: the reference's samples.
+        batches: samples of the reference's and of the port's batches, where known.
+    """
+    known = [place for place in places if place is not None]
+    foreign = len(places) - len(known)
+    if not foreign and known == list(range(count)):
+        return None
+    seen = Counter(known)
+    twice = sorted(place for place, times in seen.items() if times > 1)
+    missing = [place for place in range(count) if place not in seen]
+    if foreign:
+        return _goes_on(places, known, count, foreign, batches[0]) if not twice and not missing else None
+    if twice:
+        return _repeated(known, count, twice, missing)
+    if missing:
+        return _missing(known, count, missing, batches[1])
+    return _permuted(known, count)
+
+
+def _permuted(known: Sequence[int], count: int) -> DataCause:
+    as_text = sorted(range(count), key=str)
+    inverse = [0] * count
+    for place, number in enumerate(known):
+        inverse[number] = place
+    fix = "read samples in the reference's order"
+    if list(known) == list(range(count))[::-1]:
+        how = "the whole set is in reverse order"
+    elif count > 10 and list(known) == as_text:
+        how, fix = (
+            "the port has them sorted as text (10 before 2)",
+            "sort file names by their numbers, as the reference does",
+        )
+    elif count > 10 and inverse == as_text:
+        how, fix = (
+            "the reference has them sorted as text (10 before 2)",
+            "sort file names as the reference does, as text",
+        )
+    elif all(number == (known[0] + place) % count for place, number in enumerate(known)):
+        how = f"the port begins {known[0]} later and ends with what it left out"
+    else:
+        how = "the same samples in another order"
+        fix = "read samples in the reference's order: shuffle=False, or the same sorted list of files"
+    return DataCause(code="sample-order", message=f"order: {how}", fix=fix, explained=1.0)
+
+
+def _missing(known: Sequence[int], count: int, missing: Sequence[int], batch: int | None) -> DataCause | None:
+    said = f"{some(missing)} of the reference's {count} missing in the port"
+    if list(known) != sorted(known):
+        return DataCause(
+            code="missing-samples",
+            message=f"order: {said}, and the order is another",
+            fix="read every sample once, in the reference's order",
+            explained=1.0,
+        )
+    tail = list(missing) == list(range(count - len(missing), count))
+    if tail and batch and len(known) % batch == 0 and len(missing) < batch:
+        return DataCause(
+            code="drop-last",
+            message=f"order: the port leaves out the smaller last batch: {said}",
+            fix="pass drop_last=False to the port's DataLoader",
+            explained=1.0,
+        )
+    if tail:
+        said = f"the last {len(missing)} of the reference's {count} samples are missing in the port: is the last batch dropped?"
+        return DataCause(
+            code="missing-samples", message=f"order: {said}", fix="read to the end: drop_last=False", explained=1.0
+        )
+    if list(missing) == list(range(len(missing))):
+        said = f"the port begins {len(missing)} later: {said}"
+    return DataCause(
+        code="missing-samples", message=f"order: {said}", fix="read every sample of the reference's list", explained=1.0
+    )
+
+
+def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: Sequence[int]) -> DataCause:
+    extra = len(known) - count
+    if (
+        not missing
+        and extra > 0
+        and list(known[:count]) == list(range(count))
+        and list(known[count:]) == [n % count for n in range(extra)]
+    ):
+        return DataCause(
+            code="repeated-samples",
+            message=f"order: after the reference's {count} samples the port has the first {extra} again: does a sampler fill up the last batch?",
+            fix="do not fill up the last batch (DistributedBatchSampler does) when evaluating",
+            explained=1.0,
+        )
+    lacks = f", and lacks {some(missing)}" if missing else ""
+    return DataCause(
+        code="repeated-samples",
+        message=f"order: the port has {some(twice)} more than once{lacks}",
+        fix="read every sample once",
+        explained=1.0,
+    )
+
+
+def _goes_on(
+    places: Sequence[int | None], known: Sequence[int], count: int, foreign: int, batch: int | None
+) -> DataCause | None:
+    """Recognize a port that goes on where the reference ends."""
+    if list(known) != list(range(count)):
+        return None
+    if all(place is None for place in places[count:]):
+        if batch and count % batch == 0 and foreign < batch:
+            return DataCause(
+                code="drop-last",
+                message=f"order: the port keeps a smaller last batch of {foreign} that the reference leaves out",
+                fix="pass drop_last=True to the port's DataLoader",
+                explained=1.0,
+            )
+        said = f"after the reference's {count} samples the port has {foreign} more"
+    elif all(place is None for place in places[:foreign]):
+        said = f"the port begins {foreign} earlier"
+    else:
+        said = f"the port has {foreign} samples that the reference has not"
+    return DataCause(
+        code="extra-samples", message=f"order: {said}", fix="read the reference's list of samples", explained=1.0
+    )
+
+
+def explain_counts(
+    counts: tuple[int | None, int | None], read: tuple[int, int], batches: tuple[int | None, int | None]
+) -> DataCause:
+    """Return the cause of sources of which one goes on where the other ends, all before that being equal.
+
+    Args:
+        counts: samples of the reference and of the port, None where it is not known.
+        read: samples that were read.
+        batches: samples of a batch, where known.
+    """
+    ours, theirs = counts
+    said = ", ".join(
+        f"{known or f'more than {seen}'} {word}"
+        for known, seen, word in zip(counts, read, ("expected", "actual"), strict=True)
+    )
+    if ours is not None and theirs is not None:
+        port = theirs < ours
+        less, more, batch = (theirs, ours, batches[1]) if port else (ours, theirs, batches[0])
+        if batch and less == more // batch * batch:
+            which = "port" if port else "reference"
+            return DataCause(
+                code="drop-last",
+                message=f"order: the {which} leaves out the smaller last batch: samples: {said}",
+                fix=f"pass drop_last={not port} to the port's DataLoader",
+                explained=1.0,
+            )
+    more_there = ours is not None and (theirs is None or theirs > ours)
+    return DataCause(
+        code="extra-samples" if more_there else "missing-samples",
+        message=f"order: samples: {said}",
+        fix="read the reference's list of samples",
+        explained=1.0,
+    )
+
+
+def some(numbers: Sequence[int]) -> str:
+    """Return sample numbers in words, the first few of many."""
+    shown = ", ".join(str(number) for number in numbers[:SHOWN_PLACES])
+    more = f" and {len(numbers) - SHOWN_PLACES} more" if len(numbers) > SHOWN_PLACES else ""
+    return f"sample{'s' if len(numbers) > 1 else ''} {shown}{more}"
+
+
+# What makes the labels of two sides differ: shifted, numbered otherwise, one-hot, smoothed, out of step with the images.
+
+
+SHOWN_LABELS = 4
+"""Labels that a message shows."""
+SMOOTH = SAME_ENLARGED
+"""Difference of labels up to which they are the same: smoothed and mixed ones are results of divisions."""
+FEWEST = 2
+"""Labels of at least so many classes show how they are numbered."""
+
+
+def explain_labels(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
+    """Return what makes the port's labels of the reference's, one of each sample; None where nothing known does."""
+    es, acts = [one.reshape(-1) for one in expected], [one.reshape(-1) for one in actual]
+    if all(np.array_equal(one, other) for one, other in zip(es, acts, strict=True)):
+        return None
+    for one, other, words in ((es, acts, "the port's labels are"), (acts, es, "the reference's labels are")):
+        if all(label.size == 1 for label in one) and all(label.size > 1 for label in other):
+            return _one_hot(one, other, words)
+    if not all(label.size == 1 and label.dtype.kind in "biuf" for label in (*es, *acts)):
+        return None
+    ours, theirs = (np.array([label[0] for label in side], dtype=np.float64) for side in (es, acts))
+    if not np.isfinite(ours).all() or not np.isfinite(theirs).all():
+        return None
+    return _renumbered_classes(ours, theirs) or _out_of_step(ours, theirs)
+
+
+def _one_hot(numbers: Sequence[Array], vectors: Sequence[Array], words: str) -> DataCause | None:
+    if len({label.size for label in vectors}) != 1 or any(label.dtype.kind not in "biu" for label in numbers):
+        return None
+    stacked = np.stack(vectors).astype(np.float64)
+    classes = np.array([int(label[0]) for label in numbers])
+    count = stacked.shape[1]
+    offset = int(stacked[0].argmax()) - int(classes[0])
+    places = classes + offset
+    if (places < 0).any() or (places >= count).any() or (stacked.argmax(axis=1) != places).any():
+        return None
+    rest = np.sort(stacked, axis=1)[:, :-1]
+    low = float(rest.mean())
+    if np.abs(rest - low).max() > SMOOTH or np.ptp(stacked[np.arange(len(places)), places]) > SMOOTH:
+        return None
+    smooth = f", smoothed by {low * count:.3g}" if low > SMOOTH else ""
+    shifted = f", with class {-offset} at place 0" if offset else ""
+    return DataCause(
+        code="one-hot",
+        message=f"label: {words} one-hot vectors of {count} classes{smooth}{shifted}, the other side's are class numbers",
+        fix="give the port's loss and metric class numbers, as the reference's get"
+        if words.startswith("the port")
+        else "make the port's labels one-hot, as the reference's are",
+        explained=1.0,
+    )
+
+
+def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
+    """Recognize class numbers that are all shifted alike, or exchanged consistently."""
+    pairs = sorted(set(zip(ours.tolist(), theirs.tolist(), strict=True)))
+    mapping = dict(pairs)
+    steps = {other - one for one, other in pairs}
+    if len(steps) == 1:
+        step = steps.pop()
+        return DataCause(
+            code="label-shift",
+            message=f"label: all class numbers are shifted by {step:+g}",
+            fix=f"{'subtract' if step > 0 else 'add'} {abs(step):g} {'from' if step > 0 else 'to'} the port's labels",
+            explained=1.0,
+        )
+    if len(mapping) < max(FEWEST, len(pairs)) or len(set(mapping.values())) < len(mapping):
+        return None
+    if len(mapping) == len(ours) and len(mapping) > FEWEST:
+        return None  # every label comes once: any order would do
+    moved = [f"{one:g} → {other:g}" for one, other in pairs if one != other]
+    shown = f"{', '.join(moved[:SHOWN_LABELS])}{', …' if len(moved) > SHOWN_LABELS else ''}"
+    classes = sorted(mapping)
+    as_text = [float(one) for one in sorted(f"{one:g}" for one in classes)]
+    if all(mapping[name] == place for place, name in enumerate(as_text)):
+        how, fix = (
+            ": the port sorts class names as text (10 before 2)",
+            "sort class names as the reference does, as numbers",
+        )
+    elif all(name == mapping[place] for place, name in zip(classes, as_text, strict=True)):
+        how, fix = (
+            ": the reference sorts class names as text (10 before 2)",
+            "sort class names as the reference does, as text",
+        )
+    else:
+        how, fix = "", "number the classes as the reference does: from the same sorted list of names"
+    return DataCause(
+        code="class-order",
+        message=f"label: classes are numbered otherwise throughout ({shown}){how}",
+        fix=fix,
+        explained=1.0,
+    )
+
+
+def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
+    """Recognize labels that belong to other images: moved along, reversed, or shuffled."""
+    if np.ptp(theirs) == 0 and np.ptp(ours) > 0:
+        return DataCause(
+            code="label-constant",
+            message=f"label: the port's is {theirs[0]:g} for every sample",
+            fix="look where the port's labels come from",
+            explained=None,
+        )
+    size = len(ours)
+    for step in (1, -1, 2, -2):
+        if size > 2 * abs(step) + 1 and np.array_equal(
+            np.roll(ours, step)[abs(step) : size - abs(step)], theirs[abs(step) : size - abs(step)]
+        ):
+            which = "before" if step > 0 else "after"
+            return DataCause(
+                code="label-order",
+                message=f"label: each image has the label of the image {abs(step)} {which} it",
+                fix="keep images and labels in step: index both with the same number",
+                explained=1.0,
+            )
+    if size > 1 and np.array_equal(ours[::-1], theirs):
+        return DataCause(
+            code="label-order",
+            message="label: the labels are in reverse order, the images are not",
+            fix="keep images and labels in step: index both with the same number",
+            explained=1.0,
+        )
+    if size > FEWEST and np.array_equal(np.sort(ours), np.sort(theirs)):
+        return DataCause(
+            code="label-order",
+            message="label: the same labels, but of other images: shuffled apart from the images",
+            fix="shuffle images and labels together",
+            explained=1.0,
+        )
+    return None
+
+
+# Which items of a sequence a side takes: frames of a video, tokens of a text; and what makes two sides take others.
+#
+# Frames are told by transforming marked videos, in which every frame is black or white by one bit of its number: whatever
+# is done to pixels, what comes out tells which frames went in.
+#
+# Sources: L. Wang et al., Temporal segment networks, arXiv:1608.00859, and PaddleVideo's and mmaction2's samplers;
+# ``truncation_side``, ``padding_side``, ``max_length`` and ``add_special_tokens`` of the usual tokenizers.
+
+
+Run = Callable[[Array], Array]
+STRIDES = 16
+"""Steps between frames that are tried."""
+ENDS = 2
+"""Special tokens at an end that one side may lack."""
+SHOWN_TOKENS = 8
+"""Tokens that a message shows."""
+
+
+def explain_frames(
+    runs: tuple[Run, Run], raws: Sequence[Any], expected: Sequence[Array], actual: Sequence[Array]
+) -> DataCause | None:
+    """Return which frames the sides take, where these differ; None of what is no video, or where they do not.
+
+    Args:
+        runs: both transforms of one raw video ``[frames, h, w, c]``.
+        raws: videos of bytes.
+        expected: what the reference makes of them.
+        actual: what the port makes.
+    """
+    known = []
+    for raw, one, other in zip(raws, expected, actual, strict=True):
+        if raw.ndim != 4 or raw.dtype != np.uint8 or one.ndim < 4 or other.ndim < 4:
+            return None
+        found = [_frames(run, raw) for run in runs]
+        if None in found or not found[0] or not found[1]:
+            return None
+        known.append((len(raw), found[0], found[1]))
+    if all(ours == theirs for _, ours, theirs in known):
+        return None
+    count, ours, theirs = next(one for one in known if one[1] != one[2])
+    names = [_rule([(total, taken[at]) for total, *taken in known]) for at in (0, 1)]
+    shown = [
+        f"{_list(frames)}{f' ({name})' if name else ''}" for frames, name in zip((ours, theirs), names, strict=True)
+    ]
+    fix = (
+        f"take frames as the reference does: {names[0]}"
+        if names[0]
+        else f"take the reference's frames: {_list(ours)} of {count}"
+    )
+    return DataCause(
+        code="frame-sampling",
+        message=f"frames: of {count} the reference takes {shown[0]}, the port {shown[1]}",
+        fix=fix,
+        explained=None,
+    )
+
+
+def _frames(run: Run, raw: Array) -> list[int] | None:
+    """Return the numbers of the frames that a transform takes, None where what comes out does not tell."""
+    try:
+        black, white = (np.asarray(run(np.full_like(raw, level)), np.float64) for level in (0, 255))
+        numbers = np.arange(len(raw))
+        bits = []
+        for bit in range(max(1, (len(raw) - 1).bit_length())):
+            marked = np.zeros_like(raw)
+            marked[(numbers >> bit) & 1 == 1] = 255
+            bits.append(np.asarray(run(marked), np.float64))
+    except Exception:  # noqa: BLE001  (a transform that does not take such a video)
+        return None
+    if black.shape != white.shape or any(one.shape != black.shape for one in bits):
+        return None
+    lit = [(one - black) / np.where(white == black, 1.0, white - black) > 0.5 for one in bits]
+    axis = next((at for at in (0, 1) if black.ndim > at and _is_time(lit, at)), None)
+    if axis is None:
+        return None
+    flat = [np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1)[:, 0] for one in lit]
+    return [int(sum(int(one[at]) << bit for bit, one in enumerate(flat))) for at in range(len(flat[0]))]
+
+
+def _is_time(lit: Sequence[Array], axis: int) -> bool:
+    """Tell whether every slice along an axis is of one frame."""
+    whole = [np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1) for one in lit]
+    return (
+        all((one == one[:, :1]).all() for one in whole)
+        and channel_axis(np.moveaxis(lit[0], axis, 0).shape[1:]) is not None
+    )
+
+
+def _rule(known: Sequence[tuple[int, list[int]]]) -> str:
+    """Return the rule by which frames are taken of all videos, "" where none is known."""
+    rules = [dict(_rules(total, len(frames))) for total, frames in known]
+    return next(
+        (
+            name
+            for name in rules[0]
+            if all(rule.get(name) == frames for rule, (_, frames) in zip(rules, known, strict=True))
+        ),
+        "",
+    )
+
+
+def _rules(total: int, count: int) -> Iterator[tuple[str, list[int]]]:
+    """Yield the usual ways to take so many frames of a video, with what they take."""
+    at = np.arange(count)
+    mean, whole = total / count, total // count
+    named: list[tuple[str, Array]] = [
+        ("the middle of each of as many segments, int(average / 2 + average * i)", (mean / 2 + mean * at).astype(int)),
+        ("the middle of each segment of whole length, average // 2 + average * i", whole // 2 + whole * at),
+        ("the beginning of each segment, int(average * i)", (mean * at).astype(int)),
+        ("the beginning of each segment of whole length, average * i", whole * at),
+        ("evenly from the first to the last, round(linspace)", np.rint(np.linspace(0, total - 1, count)).astype(int)),
+        ("evenly from the first to the last, int(linspace)", np.linspace(0, total - 1, count).astype(int)),
+    ]
+    for stride in range(1, STRIDES + 1):
+        span, long = count * stride, (count - 1) * stride + 1
+        every = f"every {_ordinal(stride)}" if stride > 1 else "every frame"
+        named.append((f"{every} from the first", stride * at))
+        named.append((f"{every} from the second", 1 + stride * at))
+        named.append(
+            (f"{every} in the middle, from (frames - count * stride) // 2", max(0, total - span) // 2 + stride * at)
+        )
+        named.append((f"{every} in the middle, from (frames - span) // 2", max(0, total - long) // 2 + stride * at))
+        named.append((f"{every} to the last", total - long + stride * at))
+    for name, frames in named:
+        yield name, [int(one) for one in np.clip(frames, 0, total - 1)]
+        if (frames >= total).any():
+            yield f"{name}, beginning anew at the end", [int(one) for one in frames % total]
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return "[" + ", ".join(map(str, numbers[:SHOWN_TOKENS])) + (", …]" if len(numbers) > SHOWN_TOKENS else "]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Padded:
+    """Sequences without their padding: what it was filled with, on which side, None without any."""
+
+    cores: list[Array]
+    value: int | None
+    side: str
+
+    @property
+    def longest(self) -> int:
+        return max(map(len, self.cores))
+
+
+def explain_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
+    """Return what makes one side's sequences of whole numbers of the other's: tokens, masks; None where nothing known does."""
+    if any(one.ndim != 1 or one.dtype.kind not in "iub" or len(one) < 2 for one in (*expected, *actual)):
+        return None
+    whole = [[np.asarray(one).astype(np.int64) for one in side] for side in (expected, actual)]
+    ours, theirs = (_strip(side) for side in whole)
+    if all(map(np.array_equal, ours.cores, theirs.cores)):
+        return _padded_otherwise(ours, theirs, whole)
+    return (
+        _ends(ours, theirs)
+        or _longest(ours, theirs)
+        or _truncated(ours, theirs)
+        or _renumbered_tokens(*whole)
+        or _renumbered_tokens(ours.cores, theirs.cores)
+    )
+
+
+def _strip(sequences: Sequence[Array]) -> _Padded:
+    """Take the padding off: a number that is repeated at the same end of some sequences of equal lengths."""
+    for side in ("right", "left"):
+        for sequence in sequences:
+            turned = sequence[::-1] if side == "right" else sequence
+            value = int(turned[0])
+            if len(turned) > 1 and turned[1] == value and (sequence != value).any():
+                cores = []
+                for one in sequences:
+                    kept = np.flatnonzero(one != value)
+                    end = (
+                        (0, int(kept[-1]) + 1)
+                        if side == "right" and len(kept)
+                        else (int(kept[0]) if len(kept) else 0, len(one))
+                    )
+                    cores.append(one[end[0] : end[1]])
+                return _Padded(cores, value, side)
+    return _Padded(list(sequences), None, "")
+
+
+def _padded_otherwise(ours: _Padded, theirs: _Padded, whole: Sequence[Sequence[Array]]) -> DataCause:
+    lengths = [max(map(len, side)) for side in whole]
+    if ours.value is not None and theirs.value is not None and ours.side != theirs.side:
+        return DataCause(
+            code="padding-side",
+            message=f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
+            fix=f"pass padding_side={ours.side!r}",
+            explained=1.0,
+        )
+    if ours.value is not None and theirs.value is not None and ours.value != theirs.value:
+        return DataCause(
+            code="padding-value",
+            message=f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
+            fix=f"pad with {ours.value}",
+            explained=1.0,
+        )
+    return DataCause(
+        code="max-length",
+        message=f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
+        fix="pad as the reference does: to the same length",
+        explained=1.0,
+    )
+
+
+def _ends(ours: _Padded, theirs: _Padded) -> DataCause | None:
+    """Recognize special tokens at the ends that one side has and the other lacks."""
+    for long, short, who, whom in (
+        (ours, theirs, "port lacks", "reference has"),
+        (theirs, ours, "port has", "reference lacks"),
+    ):
+        for first in range(ENDS + 1):
+            for last in range(ENDS + 1):
+                cut = [one[first : len(one) - last] for one in long.cores]
+                # Where a text is cut, words stand in the place of tokens that are lacking.
+                if not first + last or not all(
+                    np.array_equal(one, other)
+                    or (len(other) == short.longest and np.array_equal(one, other[: len(one)]))
+                    for one, other in zip(cut, short.cores, strict=True)
+                ):
+                    continue
+                heads = {tuple(one[:first].tolist()) for one in long.cores}
+                tails = {tuple(one[len(one) - last :].tolist()) for one in long.cores}
+                if len(heads) > 1 or len(tails) > 1:
+                    continue  # words that are cut off, no special tokens
+                where = [f"at the beginning {', '.join(map(str, next(iter(heads))))}"] if first else []
+                where += [f"at the end {', '.join(map(str, next(iter(tails))))}"] if last else []
+                fix = "add the special tokens as the reference does: add_special_tokens=" + str(long is ours)
+                return DataCause(
+                    code="special-tokens",
+                    message=f"tokens: the {who} special tokens that the {whom}: {' and '.join(where)}",
+                    fix=fix,
+                    explained=1.0,
+                )
+    return None
+
+
+def _longest(ours: _Padded, theirs: _Padded) -> DataCause | None:
+    """Recognize another largest length: the longer sequences are cut, the last tokens kept where they are special."""
+    lengths = ours.longest, theirs.longest
+    if lengths[0] == lengths[1]:
+        return None
+    short, long = (ours, theirs) if lengths[0] < lengths[1] else (theirs, ours)
+    most = short.longest
+    for kept in range(ENDS + 1):
+        cut = [
+            np.concatenate([one[: most - kept], one[len(one) - kept :]]) if len(one) > most else one
+            for one in long.cores
+        ]
+        if all(map(np.array_equal, cut, short.cores)):
+            return DataCause(
+                code="max-length",
+                message=f"tokens: the port keeps {lengths[1]} tokens at most, the reference {lengths[0]}",
+                fix=f"pass max_length={lengths[0]}",
+                explained=1.0,
+            )
+    return None
+
+
+def _truncated(ours: _Padded, theirs: _Padded) -> DataCause | None:
+    """Recognize long sequences of which one side keeps the beginning, the other the end."""
+    most = ours.longest
+    if most != theirs.longest:
+        return None
+    pairs = list(zip(ours.cores, theirs.cores, strict=True))
+    off = [pair for pair in pairs if not np.array_equal(*pair)]
+    if len(off) == len(pairs) or any(len(one) != most or len(other) != most for one, other in off):
+        return None  # what is cut differs in long texts alone
+    ways = {_overlaps(*pair) for pair in off} - {0}
+    if len(ways) != 1:
+        words, fix = ("the port keeps another part", "truncation_side='right' keeps the beginning, 'left' the end")
+    else:
+        kept, side = (("beginning", "end"), "right") if ways == {1} else (("end", "beginning"), "left")
+        words, fix = (f"the port keeps the {kept[1]}, the reference the {kept[0]}", f"pass truncation_side={side!r}")
+    return DataCause(code="truncation-side", message=f"tokens: of long texts {words}", fix=fix, explained=None)
+
+
+def _overlaps(one: Array, other: Array) -> int:
+    """Return 1 where the second goes on with what the first has in its later part, -1 the other way round, else 0."""
+    for ends in range(ENDS + 1):
+        a, b = one[ends : len(one) - ends], other[ends : len(other) - ends]
+        for step in range(1, len(a) - 2):
+            if np.array_equal(a[step:], b[: len(b) - step]):
+                return 1
+            if np.array_equal(b[step:], a[: len(a) - step]):
+                return -1
+    return 0
+
+
+def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
+    """Recognize tokens that have other numbers throughout, or of which a few have."""
+    if any(len(one) != len(other) for one, other in zip(expected, actual, strict=True)):
+        return None
+    if all(np.array_equal(one, other[::-1]) for one, other in zip(expected, actual, strict=True)):
+        return DataCause(
+            code="token-order",
+            message="tokens: the port's are in reverse order",
+            fix="do not reverse the tokens",
+            explained=1.0,
+        )
+    pairs = sorted(
+        {(int(a), int(b)) for one, other in zip(expected, actual, strict=True) for a, b in zip(one, other, strict=True)}
+    )
+    if len(pairs) != len({a for a, _ in pairs}) or len(pairs) != len({b for _, b in pairs}) or len(pairs) < 3:
+        return None
+    moved = [(a, b) for a, b in pairs if a != b]
+    steps = {b - a for a, b in moved}
+    shown = ", ".join(f"{a} → {b}" for a, b in moved[:4]) + (", …" if len(moved) > 4 else "")
+    if len(steps) == 1 and len(moved) > len(pairs) // 2:
+        return DataCause(
+            code="token-shift",
+            message=f"tokens: the port's numbers are {next(iter(steps)):+d} ({shown})",
+            fix="take the reference's vocabulary, with the same offset",
+            explained=1.0,
+        )
+    return DataCause(
+        code="vocabulary",
+        message=f"tokens: the port numbers tokens otherwise ({shown})",
+        fix="take the reference's vocabulary and special tokens",
+        explained=1.0,
+    )
+
+
+def explain_clips(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
+    """Return what makes the frames of finished clips differ, where both have frames in common; None where they have none."""
+    if any(one.ndim < 4 or one.shape != other.shape for one, other in zip(expected, actual, strict=True)):
+        return None
+    for axis in (0, 1):
+        if channel_axis(tuple(size for at, size in enumerate(expected[0].shape) if at != axis)) is None:
+            continue
+        found = {
+            tuple(_matched(np.moveaxis(one, axis, 0), np.moveaxis(other, axis, 0)))
+            for one, other in zip(expected, actual, strict=True)
+        }
+        if len(found) != 1:
+            continue
+        places = list(found.pop())
+        count = len(places)
+        shared = [(at, place) for at, place in enumerate(places) if place is not None]
+        if len(shared) * 2 < count or all(at == place for at, place in shared):
+            continue
+        whole = len(shared) == count
+        if [place for _, place in shared] == [count - 1 - at for at, _ in shared]:
+            words = "the clip is in reverse order"
+        elif len({place - at for at, place in shared}) == 1:
+            words = f"the port's clip begins {shared[0][1] - shared[0][0]:+d} frames from the reference's"
+        else:
+            words = f"the port's frames are the reference's {_list([place for _, place in shared])}"
+        return DataCause(
+            code="frame-sampling",
+            message=f"frames: {words}",
+            fix="take the frames that the reference takes, in its order",
+            explained=1.0 if whole else None,
+        )
+    return None
+
+
+def _matched(ours: Array, theirs: Array) -> list[int | None]:
+    return [next((at for at, other in enumerate(ours) if same_array(other, one)), None) for one in theirs]
+
+
+def _ordinal(number: int) -> str:
+    """Return a number as one says which: 2nd, 11th."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending if number // 10 != 1 else 'th'}"

@@ -1,0 +1,553 @@
+"""Samples of a data source, and whether two samples are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError
+from tipchain.explain.findings import Diagnosis
+from tipchain.numbers.rounding import NOISE, SAME_ENLARGED
+
+# What hypotheses about samples are made of: axes, sizes of differences, straight lines through them, shifts.
+
+
+Array = npt.NDArray[Any]
+Arrays = Sequence[Array]
+DATA = "data"
+REACH = 3
+"""Shifts of up to this many pixels are tried one by one, larger ones where the spectra say so."""
+PEAKS = 4
+"""Shifts that the spectra of two images propose."""
+LEAST_SHOWN = 0.2
+"""Share of an image that two crops of it must have in common: torchvision's random crops keep 0.08 and more, centre crops 0.5."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataCause:
+    """A hypothesis about samples that holds, or ``unknown``.
+
+    Attributes:
+        code: a slug: ``"channel-order"``, ``"scale"``, ``"label-shift"``, ``"unknown"``.
+        message: what differs, without where.
+        fix: what to change in the port.
+        explained: the share of the difference that is gone under it, from 0 to 1; None where none can be told.
+    """
+
+    code: str
+    message: str
+    fix: str
+    explained: float | None
+
+    def diagnosis(self, where: str, evidence: str, path: str = DATA) -> Diagnosis:
+        """Return it as a diagnosis of the data.
+
+        Args:
+            where: put before the message: which sample, which field.
+            evidence: what was tried.
+            path: the piece.
+        """
+        message = f"{where}: {self.message}" if where else self.message
+        return Diagnosis(
+            code=self.code, port_path=path, message=message, evidence=evidence, explained=self.explained, fix=self.fix
+        )
+
+
+def channel_axis(shape: tuple[int, ...]) -> int | None:
+    """Return -3 or -1, the axis that has 1, 3 or 4 channels; None where there is none."""
+    return next((axis for axis in (-3, -1) if len(shape) >= 3 and shape[axis] in (1, 3, 4)), None)
+
+
+def plane(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the axes of height and width."""
+    return (-3, -2) if channel_axis(shape) == -1 else (-2, -1)
+
+
+def size(array: Array) -> float:
+    """Return the root of the mean square, 0 of nothing."""
+    return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
+
+
+def size_of(arrays: Arrays) -> float:
+    """Return the root of the mean square of several arrays together."""
+    count = sum(one.size for one in arrays)
+    return float(np.sqrt(sum(float(np.square(one).sum()) for one in arrays) / count)) if count else 0.0
+
+
+def apart(expected: Arrays, actual: Arrays) -> float:
+    """Return the root of the mean squared difference; inf where shapes differ."""
+    if any(one.shape != other.shape for one, other in zip(expected, actual, strict=True)):
+        return float("inf")
+    return size_of([one - other for one, other in zip(expected, actual, strict=True)])
+
+
+def rounding(expected: Arrays, actual: Arrays) -> float:
+    """Return the difference that is rounding."""
+    return SAME_ENLARGED * max(size_of(expected), size_of(actual))
+
+
+def rows_of(arrays: Arrays, axis: int | None) -> Array:
+    """Return all values of several arrays as ``[channels, n]``, or ``[1, n]`` without an axis of channels."""
+    if axis is None:
+        return np.concatenate([one.reshape(1, -1) for one in arrays], axis=1)
+    return np.concatenate([np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1) for one in arrays], axis=1)
+
+
+def fit(expected: Array, actual: Array) -> tuple[Array, Array]:
+    """Return a and b of each row with the least squares of ``a * expected + b - actual``; a is 1 where nothing tells."""
+    centred = expected - expected.mean(axis=1, keepdims=True)
+    spread = (centred**2).sum(axis=1)
+    products = (centred * actual).sum(axis=1)
+    factor = np.divide(products, spread, out=np.ones_like(spread), where=spread > NOISE**2)
+    return factor, actual.mean(axis=1) - factor * expected.mean(axis=1)
+
+
+def apply(array: Array, axis: int | None, factor: Array, shift: Array) -> Array:
+    """Return ``factor * array + shift``, by channel where there is an axis of them."""
+    if axis is None or len(factor) == 1:
+        moved: Array = factor[0] * array + shift[0]
+        return moved
+    shape = [1] * array.ndim
+    shape[axis] = -1
+    result: Array = array * factor.reshape(shape) + shift.reshape(shape)
+    return result
+
+
+def overlap(expected: Array, actual: Array, down: int, right: int) -> tuple[Array, Array]:
+    """Return the parts of two images that show the same if the second is the first moved by so many pixels."""
+    for axis, shift in zip(plane(expected.shape), (down, right), strict=True):
+        length = expected.shape[axis]
+        places = np.arange(max(0, shift), length + min(0, shift))
+        expected, actual = (np.take(expected, places - shift, axis=axis), np.take(actual, places, axis=axis))
+    return expected, actual
+
+
+def shifts(expected: Array, actual: Array, *, near: bool = True) -> Iterator[tuple[int, int]]:
+    """Yield the shifts, down and to the right, that one image may have been moved by, likely ones first.
+
+    Args:
+        expected: the image.
+        actual: the image that may be a moved one.
+        near: whether to yield all small shifts first.
+    """
+    high, wide = plane(expected.shape)
+    height, width = expected.shape[high], expected.shape[wide]
+    if min(height, width) <= 2 * REACH:
+        return
+    steps = range(-REACH, REACH + 1)
+    seen: set[tuple[int, int]] = {(0, 0)}
+    if near:
+        for pair in sorted(product(steps, steps), key=lambda one: abs(one[0]) + abs(one[1])):
+            if pair not in seen:
+                seen.add(pair)
+                yield pair
+    for down, right in _peaks(_grey(expected), _grey(actual)):
+        shown = (height - abs(down)) * (width - abs(right))
+        if (down, right) not in seen and shown >= LEAST_SHOWN * height * width:
+            seen.add((down, right))
+            yield down, right
+
+
+def _grey(image: Array) -> Array:
+    """Return one image ``[h, w]``: the mean over all other axes."""
+    high, wide = (axis % image.ndim for axis in plane(image.shape))
+    others = tuple(axis for axis in range(image.ndim) if axis not in (high, wide))
+    flat: Array = image.mean(axis=others) if others else image
+    centred: Array = flat - flat.mean()
+    return centred
+
+
+def _peaks(expected: Array, actual: Array) -> Iterator[tuple[int, int]]:
+    """Yield the largest peaks of the phase correlation (C. Kuglin, D. Hines, 1975) of two images."""
+    spectrum = np.fft.rfft2(actual) * np.conj(np.fft.rfft2(expected))
+    length = np.abs(spectrum)
+    if not length.any():
+        return
+    found = np.fft.irfft2(spectrum / np.maximum(length, NOISE * length.max()), s=expected.shape)
+    for place in np.argsort(-found, axis=None)[:PEAKS]:
+        down, right = (int(one) for one in np.unravel_index(int(place), found.shape))
+        height, width = found.shape
+        yield ((down - height if down > height // 2 else down), (right - width if right > width // 2 else right))
+
+
+# Samples of a data source, whatever it is: an array, a list, a generator, a data set or a loader of torch or Paddle.
+
+
+MOST = 512
+"""Samples that are compared at most."""
+BUDGET = 64 << 20
+"""Bytes of one side's samples that are kept at most."""
+LEAST = 8
+"""Samples that are kept all the same."""
+
+
+class TensorReader(Protocol):
+    """What tells a framework's tensors and makes arrays of them."""
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a tensor."""
+
+    def array(self, tensor: Any) -> Array:
+        """Return its values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sample:
+    """One sample.
+
+    Attributes:
+        fields: its arrays by name: a key of a mapping, or the place in a tuple.
+        names: its strings: names of files.
+        number: its place in the source.
+    """
+
+    fields: Mapping[str, Array]
+    names: tuple[str, ...] = ()
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReadSamples:
+    """What was read of a source.
+
+    Attributes:
+        samples: in order.
+        total: samples in the source, None where it does not say.
+        whole: whether these are all of them.
+        batch: samples of its batches, None of a source of single samples.
+    """
+
+    samples: list[Sample]
+    total: int | None
+    whole: bool
+    batch: int | None = None
+
+
+@dataclass(slots=True)
+class DataSource:
+    """One side's data.
+
+    Args:
+        given: an iterable of samples or batches, a data set (``__len__`` and ``__getitem__``), a loader, or a callable
+            without arguments that returns one of these.
+        tensors: the frameworks whose tensors it may hold.
+        side: what messages call it.
+        batched: whether an iterable gives batches; None: its first element tells.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+
+    given: Any
+    tensors: Sequence[TensorReader]
+    side: str
+    batched: bool | None = None
+    opened: Any = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.opened = self._open()
+
+    def _open(self) -> Any:
+        found = self.given
+        if callable(found) and not _is_source(found):
+            found = found()
+        if not _is_source(found):
+            raise UsageError(
+                f"data: the {self.side}'s is a {type(found).__name__}\n"
+                "  expected: an iterable of samples or batches, a data set, a loader, or a callable that returns one"
+            )
+        return found
+
+    @property
+    def is_dataset(self) -> bool:
+        """Whether samples are read by their numbers."""
+        indexed = hasattr(self.opened, "__getitem__") and hasattr(self.opened, "__len__")
+        return indexed and not isinstance(self.opened, Mapping | str | bytes)
+
+    @property
+    def dataset(self) -> Any:
+        """The data set of a loader, or the source itself; None where there is none."""
+        if self.is_dataset:
+            return self.opened
+        inner = getattr(self.opened, "dataset", None)
+        return inner if hasattr(inner, "__getitem__") and hasattr(inner, "__len__") else None
+
+    def length(self) -> int | None:
+        """Return the number of samples, or None where the source does not say."""
+        if self.is_dataset:
+            return len(self.opened) if not _is_batches(self.opened) else None
+        size, inner = self.batch_size(), self.dataset
+        if size is None or inner is None or not hasattr(self.opened, "__len__"):
+            return None
+        return min(len(self.opened) * size, len(inner))
+
+    def batch_size(self) -> int | None:
+        """Return the size of a loader's batches, None where it does not say or gives single samples."""
+        sampler = getattr(self.opened, "batch_sampler", None)
+        found = getattr(self.opened, "batch_size", None) or getattr(sampler, "batch_size", None)
+        return int(found) if found and hasattr(self.opened, "dataset") else None
+
+    def read(self, most: int | None = None, numbers: Sequence[int] | None = None) -> ReadSamples:
+        """Return the first samples, as many as memory allows, or those of the given numbers of a data set.
+
+        Raises:
+            UsageError: a sample holds nothing that is an array, a tensor or a number.
+            Exception: whatever the source raises.
+        """
+        samples: list[Sample] = []
+        limit, whole, sizes = most or MOST, True, []
+        for size, one in self._elements(numbers):
+            if len(samples) >= limit:
+                whole = False
+                break
+            samples.append(one)
+            sizes.append(size)
+            if len(samples) == 1 and most is None:
+                bytes_each = sum(array.nbytes for array in one.fields.values())
+                limit = min(MOST, max(LEAST, BUDGET // max(bytes_each, 1)))
+        batched = max((size for size in sizes if size is not None), default=None)
+        total = self.length()
+        return ReadSamples(
+            samples=samples,
+            total=len(samples) if whole and numbers is None else total,
+            whole=whole and numbers is None,
+            batch=self.batch_size() or batched,
+        )
+
+    def again(self, most: int) -> list[Sample] | None:
+        """Return the first samples read once more; None of what can be read once only."""
+        if isinstance(self.opened, Iterator):
+            if not callable(self.given) or _is_source(self.given):
+                return None
+            self.opened = self._open()
+        return self.read(most).samples
+
+    def _elements(self, numbers: Sequence[int] | None) -> Iterator[tuple[int | None, Sample]]:
+        """Yield samples with the size of the batch they came in, None of single ones."""
+        if self.is_dataset and not _is_batches(self.opened):
+            for number in range(len(self.opened)) if numbers is None else numbers:
+                yield None, self._sample(self.opened[number], number)
+            return
+        loader = hasattr(self.opened, "dataset") and hasattr(self.opened, "batch_sampler")
+        batched = self.batch_size() is not None if loader else self.batched
+        count = 0
+        for element in self.opened if hasattr(self.opened, "__iter__") else _indexed(self.opened):
+            whole = self._sample(element, count)
+            if batched is None:
+                batched = _is_batch(list(whole.fields.values()))
+            if not batched:
+                yield None, whole
+                count += 1
+                continue
+            size = len(next(iter(whole.fields.values())))
+            for row in range(size):
+                yield size, _row(whole, row, size, count)
+                count += 1
+
+    def _sample(self, element: Any, number: int) -> Sample:
+        fields: dict[str, Array] = {}
+        names: list[str] = []
+        self._take(element, "", fields, names)
+        if not fields:
+            raise UsageError(
+                f"data: sample {number} of the {self.side}'s is a {type(element).__name__} without arrays\n"
+                "  expected: an array or tensor, or a tuple or mapping of such"
+            )
+        return Sample(fields=fields, names=tuple(names), number=number)
+
+    def _take(self, value: Any, name: str, fields: dict[str, Array], names: list[str]) -> None:
+        """Collect the arrays of one element."""
+        if value is None:
+            return
+        if isinstance(value, str | bytes):
+            names.append(value if isinstance(value, str) else value.decode(errors="replace"))
+            return
+        if isinstance(value, Mapping):
+            for key, one in value.items():
+                self._take(one, f"{name}.{key}".lstrip("."), fields, names)
+            return
+        if isinstance(value, tuple) or (isinstance(value, list) and not _is_numbers(value)):
+            for key, one in enumerate(value):
+                self._take(one, f"{name}.{key}".lstrip("."), fields, names)
+            return
+        tensor = next((one for one in self.tensors if one.is_tensor(value)), None)
+        array = np.array(value) if tensor is None else tensor.array(value)
+        if array.dtype.kind in "US":
+            names.extend(map(str, array.reshape(-1)))
+        elif array.dtype.kind not in "biufc":
+            raise UsageError(
+                f"data: {name or 'a sample'} of the {self.side}'s is a {type(value).__name__}\n  expected: an array of numbers"
+            )
+        else:
+            fields[name] = array
+
+
+def _is_source(value: Any) -> bool:
+    if isinstance(value, type):
+        return False
+    return hasattr(value, "__iter__") or (hasattr(value, "__getitem__") and hasattr(value, "__len__"))
+
+
+def _is_batches(source: Any) -> bool:
+    """Tell whether something indexed is a plain sequence or array, whose elements may be batches."""
+    return isinstance(source, list | tuple | np.ndarray)
+
+
+def _indexed(source: Any) -> Iterable[Any]:
+    return (source[number] for number in range(len(source)))
+
+
+def _is_numbers(value: list[Any]) -> bool:
+    return bool(value) and all(isinstance(one, int | float | bool | np.number) for one in value)
+
+
+def _is_batch(arrays: Sequence[Array]) -> bool:
+    """Guess whether what an iterable gives is a batch: by the axes of its first array, and as many labels."""
+    first = arrays[0]
+    if first.ndim >= 4:
+        return True
+    same = len(arrays) > 1 and all(one.ndim and one.shape[0] == first.shape[0] for one in arrays[1:])
+    if first.ndim == 3:
+        return same and channel_axis(first.shape) is None
+    return same and first.ndim >= 1
+
+
+def _row(whole: Sample, row: int, size: int, number: int) -> Sample:
+    """Return one sample of a batch."""
+    fields = {name: array[row] if array.ndim and len(array) == size else array for name, array in whole.fields.items()}
+    each = len(whole.names) // size
+    names = whole.names[row::size] if each and len(whole.names) == each * size else ()
+    return Sample(fields=fields, names=names, number=number)
+
+
+def transformed(
+    transform: Callable[[Any], Any], raws: Sequence[Any], tensors: Sequence[TensorReader], side: str
+) -> DataSource:
+    """Return a source of what a transform makes of raw samples; each is handed over as a copy.
+
+    A transform that does not take arrays is given Pillow's images, where they are installed.
+    """
+    return DataSource([call_with_raw(transform, raw) for raw in raws], tensors, side, batched=False)
+
+
+def call_with_raw(transform: Callable[[Any], Any], raw: Any) -> Any:
+    """Return what a transform makes of a copy of a raw sample, or of Pillow's image where it takes no array."""
+    try:
+        return transform(raw.copy() if hasattr(raw, "copy") else raw)
+    except Exception:
+        image = _as_image(raw)
+        if image is None:
+            raise
+        return transform(image)
+
+
+def _as_image(raw: Any) -> Any:
+    if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or raw.ndim not in (2, 3):
+        return None
+    try:
+        from PIL import Image
+    except ImportError:
+        return None
+    return Image.fromarray(raw)
+
+
+# Whether two samples are the same, and which sample of one side is which of the other.
+
+
+LARGEST = 1e-4
+"""Difference of a single value that is rounding, as a share of the largest."""
+
+
+def pair_fields(ours: Sample, theirs: Sample) -> dict[str, str]:
+    """Return the port's field by the reference's: by name, or by place where names differ.
+
+    Raises:
+        ValueError: there are more on one side.
+    """
+    if len(ours.fields) != len(theirs.fields):
+        counts = [", ".join(one.fields) or "one array" for one in (ours, theirs)]
+        raise ValueError(
+            f"samples have other fields: {len(ours.fields)} ({counts[0]}) expected, {len(theirs.fields)} ({counts[1]}) actual"
+        )
+    if set(ours.fields) == set(theirs.fields):
+        return {name: name for name in ours.fields}
+    return dict(zip(ours.fields, theirs.fields, strict=True))
+
+
+def differing(ours: Sample, theirs: Sample, fields: Mapping[str, str]) -> set[str]:
+    """Return the reference's names of the fields that differ."""
+    return {
+        name
+        for name, other in fields.items()
+        if name not in ours.fields
+        or other not in theirs.fields
+        or not same_array(ours.fields[name], theirs.fields[other])
+    }
+
+
+def same_sample(ours: Sample, theirs: Sample) -> bool:
+    """Tell whether two samples of one source are the same."""
+    return set(ours.fields) == set(theirs.fields) and not differing(ours, theirs, {name: name for name in ours.fields})
+
+
+def same_array(expected: Array, actual: Array) -> bool:
+    """Tell whether two arrays are the same but for rounding, axes of size 1 of labels, and the width of their type."""
+    if expected.shape != actual.shape:
+        if expected.size == actual.size == 1:
+            actual = actual.reshape(expected.shape)
+        else:
+            return False
+    kinds = [_kind(one) for one in (expected, actual)]
+    if kinds[0] != kinds[1] and expected.size > 1:
+        return False
+    if kinds == ["whole", "whole"]:
+        return bool(np.array_equal(expected.astype(np.int64), actual.astype(np.int64)))
+    e, a = (one.astype(np.complex128 if "complex" in kinds else np.float64) for one in (expected, actual))
+    usual = np.isfinite(e)
+    if not np.array_equal(usual, np.isfinite(a)) or not np.array_equal(e[~usual], a[~usual], equal_nan=True):
+        return False
+    e, a = e[usual], a[usual]
+    off = np.abs(e - a)
+    if not off.any():
+        return True
+    largest = max(float(np.abs(e).max()), float(np.abs(a).max()))
+    return size(off) <= SAME_ENLARGED * max(size(np.abs(e)), size(np.abs(a))) and float(off.max()) <= LARGEST * largest
+
+
+def _kind(array: Array) -> str:
+    return {"f": "float", "c": "complex"}.get(array.dtype.kind, "whole")
+
+
+def places_of(ours: Sequence[Sample], theirs: Sequence[Sample], fields: Mapping[str, str]) -> list[int | None]:
+    """Return of each of the port's samples which of the reference's it is, None of one that it has not.
+
+    Where samples repeat, the one in the same place is taken, else the first not yet taken.
+    """
+    keys = np.array([_key(one, fields) for one in ours])
+    taken: set[int] = set()
+    found: list[int | None] = []
+    for number, sample in enumerate(theirs):
+        key = _key(sample, {other: other for other in fields.values()})
+        near = np.flatnonzero((np.abs(keys - key) <= LARGEST * (1 + np.abs(key))).all(axis=1))
+        order = sorted(map(int, near), key=lambda one: (one != number, one in taken, one))
+        place = next((one for one in order if not differing(ours[one], sample, fields)), None)
+        if place is not None:
+            taken.add(place)
+        found.append(place)
+    return found
+
+
+def _key(sample: Sample, fields: Mapping[str, str]) -> list[float]:
+    """Return a few numbers that equal samples have in common."""
+    key: list[float] = []
+    for name in fields:
+        values = sample.fields.get(name, np.zeros(1)).reshape(-1)
+        values = values.real.astype(np.float64) if values.size else np.zeros(1)
+        values = np.nan_to_num(values, nan=0.5, posinf=1.5, neginf=-1.5)
+        key += [float(values.mean()), float(values.std())]
+    return key

@@ -1,0 +1,941 @@
+"""Functions and arguments as causes: left out, added, mistaken for each other, or set otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+from tipchain.explain.causes.hypotheses import Hypothesis, attributes
+from tipchain.explain.causes.piece import Piece
+from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then, with_argument
+from tipchain.explain.causes.program import argument as argument_of
+
+# Constructor arguments of Paddle's layers as causes: set to the reference's values first, then to usual ones.
+
+
+EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-4, 1e-8, 1e-2, 1e-7, 1e-10, 0.0)
+"""Epsilons that are tried where neither side tells one, likeliest first: the defaults of both frameworks' norms, of
+TensorFlow's (1e-3), BERT's (1e-12) and the powers of ten between."""
+RATES = (0.0, 0.1, 0.2, 0.5, 0.3, 0.25, 0.4, 0.6, 0.7, 0.8, 0.05, 0.15, 0.9)
+"""Dropout rates that are tried where neither side tells one: those of papers, in steps of 0.05 and 0.1; 0: none."""
+MODES = ("nearest", "bilinear", "bicubic", "linear", "trilinear", "area")
+PAD_MODES = ("constant", "reflect", "replicate", "circular")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """An argument of a layer's constructor.
+
+    Attributes:
+        code: the cause's slug.
+        attribute: where Paddle's layer keeps it.
+        argument: what Paddle's constructor calls it.
+        torch: where torch's module keeps it; empty if it has none.
+        usual: values that are common.
+        read: turns torch's value into Paddle's.
+    """
+
+    code: str
+    attribute: str
+    argument: str
+    torch: str = ""
+    usual: Sequence[Any] = ()
+    read: Callable[[Any], Any] | None = None
+
+
+def _opposite(value: Any) -> Any:
+    return not value
+
+
+_EPSILON = Knob(code="epsilon", attribute="_epsilon", argument="epsilon", torch="eps", usual=EPSILONS)
+_FLAGS = (True, False)
+_POOL = (
+    Knob(code="ceil-mode", attribute="ceil_mode", argument="ceil_mode", torch="ceil_mode", usual=_FLAGS),
+    Knob(
+        code="exclusive",
+        attribute="exclusive",
+        argument="exclusive",
+        torch="count_include_pad",
+        usual=_FLAGS,
+        read=_opposite,
+    ),
+    Knob(code="padding", attribute="padding", argument="padding", torch="padding", usual=(0, 1, 2, 3)),
+    Knob(code="stride", attribute="stride", argument="stride", torch="stride", usual=(1, 2, 3, 4)),
+    Knob(code="kernel-size", attribute="ksize", argument="kernel_size", torch="kernel_size", usual=(2, 3, 4, 5)),
+    Knob(code="kernel-size", attribute="kernel_size", argument="kernel_size", torch="kernel_size", usual=(2, 3, 4, 5)),
+    Knob(code="divisor", attribute="divisor", argument="divisor_override", torch="divisor_override"),
+)
+SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.02, 0.15, 0.0)
+"""Slopes of leaky ReLUs that are tried where neither side tells one: the default 0.01, DarkNet's 0.1, GANs' 0.2 and 0.02, RReLU's; 0: none."""
+KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
+    (("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "SyncBatchNorm"), (_EPSILON,)),
+    (
+        ("GroupNorm",),
+        (
+            Knob(
+                code="num-groups",
+                attribute="_num_groups",
+                argument="num_groups",
+                torch="num_groups",
+                usual=(1, 2, 4, 8, 16, 32),
+            ),
+        ),
+    ),
+    (
+        ("LeakyReLU",),
+        (
+            Knob(
+                code="negative-slope",
+                attribute="_negative_slope",
+                argument="negative_slope",
+                torch="negative_slope",
+                usual=SLOPES,
+            ),
+        ),
+    ),
+    (
+        ("ELU", "CELU", "SELU"),
+        (Knob(code="alpha", attribute="_alpha", argument="alpha", torch="alpha", usual=(1.0, 0.1, 0.2, 0.5, 2.0)),),
+    ),
+    (
+        ("GELU",),
+        (
+            Knob(
+                code="gelu-form",
+                attribute="_approximate",
+                argument="approximate",
+                torch="approximate",
+                usual=_FLAGS,
+                read=lambda value: value == "tanh",
+            ),
+        ),
+    ),
+    (
+        ("Hardtanh",),
+        (
+            Knob(code="bounds", attribute="_min", argument="min", torch="min_val", usual=(-1.0, 0.0, -2.0)),
+            Knob(code="bounds", attribute="_max", argument="max", torch="max_val", usual=(1.0, 6.0, 2.0)),
+        ),
+    ),
+    (
+        ("Softplus",),
+        (
+            Knob(code="beta", attribute="_beta", argument="beta", torch="beta", usual=(1, 2, 0.5)),
+            Knob(code="threshold", attribute="_threshold", argument="threshold", torch="threshold", usual=(20, 10)),
+        ),
+    ),
+    (
+        ("Hardshrink", "Softshrink", "ThresholdedReLU"),
+        (Knob(code="threshold", attribute="_threshold", argument="threshold", torch="lambd", usual=(0.5, 1.0, 0.1)),),
+    ),
+    (
+        ("Softmax", "LogSoftmax"),
+        (Knob(code="softmax-axis", attribute="_axis", argument="axis", torch="dim", usual=(-1, 1, 0, 2, 3)),),
+    ),
+    (("GLU",), (Knob(code="axis", attribute="_axis", argument="axis", torch="dim", usual=(-1, 1, 2)),)),
+    (("MaxPool", "AvgPool", "LPPool"), _POOL),
+    (
+        ("AdaptiveAvgPool", "AdaptiveMaxPool"),
+        (Knob(code="output-size", attribute="_output_size", argument="output_size", torch="output_size"),),
+    ),
+    (
+        ("Upsample",),
+        (
+            Knob(
+                code="align-corners",
+                attribute="align_corners",
+                argument="align_corners",
+                torch="align_corners",
+                usual=_FLAGS,
+                read=bool,
+            ),
+            Knob(code="interpolation-mode", attribute="mode", argument="mode", torch="mode", usual=MODES),
+            Knob(code="align-mode", attribute="align_mode", argument="align_mode", usual=(0, 1)),
+            Knob(code="output-size", attribute="size", argument="size", torch="size"),
+            Knob(code="scale-factor", attribute="scale_factor", argument="scale_factor", torch="scale_factor"),
+        ),
+    ),
+    (
+        ("Dropout", "AlphaDropout"),
+        (
+            Knob(code="dropout-p", attribute="p", argument="p", torch="p", usual=RATES),
+            Knob(
+                code="dropout-mode",
+                attribute="mode",
+                argument="mode",
+                usual=("upscale_in_train", "downscale_in_infer"),
+                torch="p",
+                read=lambda _: "upscale_in_train",
+            ),
+            Knob(code="dropout-axis", attribute="axis", argument="axis", usual=(None, [0, 1])),
+        ),
+    ),
+    (
+        ("Pad", "ConstantPad", "ReflectionPad", "ReplicationPad", "ZeroPad", "CircularPad"),
+        (
+            Knob(code="padding-mode", attribute="_mode", argument="mode", usual=PAD_MODES),
+            Knob(code="padding-value", attribute="value", argument="value", torch="value", usual=(0.0, 1.0, -1.0)),
+            Knob(code="padding", attribute="padding", argument="padding", torch="padding", read=list),
+        ),
+    ),
+    (
+        ("LSTM", "GRU", "SimpleRNN"),
+        (
+            Knob(
+                code="time-major",
+                attribute="time_major",
+                argument="time_major",
+                torch="batch_first",
+                usual=_FLAGS,
+                read=_opposite,
+            ),
+            Knob(code="dropout-p", attribute="dropout", argument="dropout", torch="dropout", usual=RATES),
+        ),
+    ),
+    (
+        ("PixelShuffle", "PixelUnshuffle"),
+        (
+            Knob(
+                code="upscale-factor",
+                attribute="_upscale_factor",
+                argument="upscale_factor",
+                torch="upscale_factor",
+                usual=(2, 3, 4),
+            ),
+        ),
+    ),
+    (
+        ("ChannelShuffle",),
+        (Knob(code="groups", attribute="_groups", argument="groups", torch="groups", usual=(2, 3, 4)),),
+    ),
+    (
+        ("Flatten",),
+        (
+            Knob(
+                code="flatten-axes", attribute="start_axis", argument="start_axis", torch="start_dim", usual=(0, 1, 2)
+            ),
+            Knob(code="flatten-axes", attribute="stop_axis", argument="stop_axis", torch="end_dim", usual=(-1, -2)),
+        ),
+    ),
+    (
+        ("Embedding",),
+        (
+            Knob(
+                code="padding-idx",
+                attribute="_padding_idx",
+                argument="padding_idx",
+                torch="padding_idx",
+                usual=(-1, 0),
+                read=lambda value: -1 if value is None else value,
+            ),
+        ),
+    ),
+    (
+        ("LocalResponseNorm",),
+        (
+            Knob(code="size", attribute="size", argument="size", torch="size", usual=(2, 3, 5)),
+            Knob(code="alpha", attribute="alpha", argument="alpha", torch="alpha", usual=(1e-4, 1e-3, 1e-5)),
+            Knob(code="beta", attribute="beta", argument="beta", torch="beta", usual=(0.75, 0.5)),
+            Knob(code="k", attribute="k", argument="k", torch="k", usual=(1.0, 2.0)),
+        ),
+    ),
+    (
+        ("TransformerEncoderLayer", "TransformerDecoderLayer"),
+        (
+            Knob(
+                code="norm-order",
+                attribute="normalize_before",
+                argument="normalize_before",
+                torch="norm_first",
+                usual=_FLAGS,
+            ),
+        ),
+    ),
+    (
+        ("MultiHeadAttention",),
+        (Knob(code="num-heads", attribute="num_heads", argument="num_heads", torch="num_heads", usual=(1, 2, 4, 8)),),
+    ),
+)
+
+
+def by_arguments(layer: Any, reference: Any, path: str) -> Iterator[Hypothesis]:
+    """Yield a layer with each constructor argument changed, the reference's value first; then its mode.
+
+    Args:
+        layer: the port's.
+        reference: torch's module at its place, or None.
+        path: what the layer is called in messages.
+    """
+    kind = kind_of(layer)
+    for names, knobs in KNOBS:
+        if any(kind == name or kind[:-2] == name for name in names):
+            for knob in knobs:
+                if hasattr(layer, knob.attribute):
+                    yield from _values(layer, reference, path, knob)
+    if "Norm" in kind or "Dropout" in kind:
+        yield from _modes(layer, reference, path)
+
+
+def _values(layer: Any, reference: Any, path: str, knob: Knob) -> Iterator[Hypothesis]:
+    present = getattr(layer, knob.attribute)
+    told: list[Any] = []
+    if knob.torch and hasattr(reference, knob.torch):
+        given = getattr(reference, knob.torch)
+        told.append(given if knob.read is None else knob.read(given))
+    for number, value in enumerate([*told, *knob.usual]):
+        if _same(value, present) or any(_same(value, one) for one in [*told, *knob.usual][:number]):
+            continue
+        changes = {knob.attribute: value}
+        if knob.attribute == "num_heads":
+            if layer.embed_dim % value:
+                continue
+            changes["head_dim"] = layer.embed_dim // value
+        confirmed = number < len(told)
+        yield Hypothesis(
+            code=knob.code,
+            message=f"its `{knob.argument}` is {present!r}, the reference's {'' if confirmed else 'behaves like '}{value!r}",
+            fix=f"pass `{knob.argument}={value!r}` to `{path}`",
+            confirmed=confirmed,
+            within=partial(attributes, layer, **changes),
+        )
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return list(one) == list(other)
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _modes(layer: Any, reference: Any, path: str) -> Iterator[Hypothesis]:
+    """Yield the layer in the other of train and eval mode."""
+    training = not layer.training
+    confirmed = reference is not None and getattr(reference, "training", None) == training
+    if "Dropout" in kind_of(layer):
+        code = "dropout-in-eval" if layer.training else "dropout-off"
+    else:
+        code = "batch-norm-mode"
+    modes = ("train", "eval") if training else ("eval", "train")
+    yield Hypothesis(
+        code=code,
+        message=f"it is in {modes[1]} mode, the reference is in {modes[0]} mode",
+        confirmed=confirmed,
+        fix=f"call `{path}.{modes[0]}()` before the model runs",
+        within=partial(attributes, layer, training=training),
+    )
+    if hasattr(layer, "_use_global_stats"):
+        for value in (None, True, False):
+            if value is not layer._use_global_stats:  # noqa: SLF001
+                yield Hypothesis(
+                    code="use-global-stats",
+                    message=f"its `use_global_stats` is {layer._use_global_stats}, the reference behaves like {value}",  # noqa: SLF001
+                    fix=f"pass `use_global_stats={value}` to `{path}`",
+                    within=partial(attributes, layer, _use_global_stats=value),
+                )
+
+
+def by_geometry(op: Op, reference: Any, paddle: Any, path: str) -> Iterator[Hypothesis]:
+    """Yield a convolution with other padding, stride, dilation or groups.
+
+    Args:
+        op: the call of the port's convolution.
+        reference: torch's module at its place, or None; then usual values are tried too.
+        paddle: the framework.
+        path: what the layer is called in messages.
+    """
+    layer, kind = op.layer, kind_of(op.layer)
+    if not kind.startswith("Conv") or not hasattr(layer, "_padding"):
+        return
+    dims = len(layer._kernel_size)  # noqa: SLF001
+    convolve = getattr(paddle.nn.functional, f"conv{dims}d" + ("_transpose" if "Transpose" in kind else ""))
+    present = _present(layer, kind)
+
+    def variant(code: str, values: Mapping[str, Any], *, confirmed: bool = False) -> Hypothesis:
+        act: Act = lambda _, args, __: convolve(args[0], layer.weight, layer.bias, **{**present, **values})  # noqa: E731
+        how = "" if confirmed else "behaves like "
+        told = [f"`{name}` is {present[name]!r}, the reference's {how}{value!r}" for name, value in values.items()]
+        return Hypothesis(
+            code=code,
+            message=f"its {', '.join(told)}",
+            acts={op.number: act},
+            confirmed=confirmed,
+            fix=f"pass {', '.join(f'`{name}={value!r}`' for name, value in values.items())} to `{path}`",
+        )
+
+    wanted = _wanted(reference, present, dims)
+    for name, value in wanted.items():
+        yield variant(name.replace("_", "-"), {name: value}, confirmed=True)
+    if len(wanted) > 1:
+        yield variant(next(iter(wanted)).replace("_", "-"), wanted, confirmed=True)
+    yield from _padding_modes(op, reference, paddle, path, convolve)
+    for name, value in _usual(present, dims) if reference is None else ():
+        yield variant(name, {name: value})
+    if "Transpose" in kind:
+        for number in (0, 1, 2):
+            yield variant("output-padding", {"output_padding": number})
+        return
+    sizes = layer._kernel_size  # noqa: SLF001
+    for sides in product(
+        *[((size - 1, 0), (0, size - 1), ((size - 1) // 2, size // 2), (size // 2, (size - 1) // 2)) for size in sizes]
+    ):
+        flat = [one for side in sides for one in side]
+        if _pairs(flat, dims) != [
+            (one, one) if isinstance(one, int) else one for one in _pairs(present["padding"], dims)
+        ]:
+            yield variant("padding-side", {"padding": flat if dims > 1 else list(sides[0])})
+    yield from _leading(op, paddle, path, convolve, sizes)
+
+
+def _usual(present: Mapping[str, Any], dims: int) -> Iterator[tuple[str, int]]:
+    """Yield usual values of a convolution's arguments, those that it does not have."""
+    for number in range(4):
+        for name in ("padding", *(("stride", "dilation") if number else ())):
+            if _pairs(present[name], dims) != [number] * dims:
+                yield name, number
+
+
+def _present(layer: Any, kind: str) -> dict[str, Any]:
+    """Return the arguments that a Paddle convolution has, those first that name a cause best."""
+    found = {name: getattr(layer, f"_{name}") for name in ("stride", "dilation", "groups", "padding")}
+    return {**found, "output_padding": layer.output_padding} if "Transpose" in kind else found
+
+
+def _wanted(reference: Any, present: Mapping[str, Any], dims: int) -> dict[str, Any]:
+    """Return the arguments that torch's module has otherwise, as Paddle writes them."""
+    found = {}
+    for name, value in present.items():
+        given = getattr(reference, name, None)
+        if given is None:
+            continue
+        told = given.upper() if isinstance(given, str) else list(given) if isinstance(given, tuple) else given
+        if (told != value) if name == "groups" else (_pairs(told, dims) != _pairs(value, dims)):
+            found[name] = told
+    return found
+
+
+def _convolved(layer: Any, padded: Any, convolve: Any) -> Any:
+    sizes = {"stride": layer._stride, "dilation": layer._dilation, "groups": layer._groups}  # noqa: SLF001
+    return convolve(padded, layer.weight, layer.bias, padding=0, **sizes)
+
+
+def _leading(op: Op, paddle: Any, path: str, convolve: Any, sizes: Sequence[int]) -> Iterator[Hypothesis]:
+    """Yield the same padding in all, but on one side of each axis."""
+    layer = op.layer
+    padded = _pairs(layer._padding, len(sizes))  # noqa: SLF001
+    whole = [2 * one if isinstance(one, int) else sum(one) if isinstance(one, tuple) else 0 for one in padded]
+    pad = getattr(paddle.nn.functional.pad, "__wrapped__", paddle.nn.functional.pad)
+    for side in ("before", "after"):
+        amounts = [one for size in reversed(whole) for one in ((size, 0) if side == "before" else (0, size))]
+        layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[len(sizes)]
+
+        def act(_: Any, args: Any, __: Any, amounts: Any = amounts, layout: str = layout) -> Any:
+            padded = pad(args[0], amounts, mode="constant", value=0.0, data_format=layout)
+            return _convolved(layer, padded, convolve)
+
+        yield Hypothesis(
+            code="padding-side",
+            message=f"its padding stands on both sides, the reference's {side} the data",
+            fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it",
+            acts={op.number: act},
+        )
+
+
+def _pairs(padding: Any, dims: int) -> list[Any]:
+    if isinstance(padding, str):
+        return [padding.upper()] * dims
+    if isinstance(padding, int):
+        return [padding] * dims
+    if isinstance(padding, list | tuple) and len(padding) == dims:
+        return list(padding)
+    if isinstance(padding, list | tuple) and len(padding) == 2 * dims:
+        return [tuple(padding[2 * number : 2 * number + 2]) for number in range(dims)]
+    return [0] * dims
+
+
+def _padding_modes(op: Op, reference: Any, paddle: Any, path: str, convolve: Any) -> Iterator[Hypothesis]:
+    """Yield a convolution whose input is padded with other values."""
+    layer = op.layer
+    dims = len(layer._kernel_size)  # noqa: SLF001
+    pad = getattr(paddle.nn.functional.pad, "__wrapped__", paddle.nn.functional.pad)
+    wanted = getattr(reference, "padding_mode", "")
+    given = getattr(reference, "padding", None)
+    told = given if isinstance(given, int | tuple | list) else layer._padding  # noqa: SLF001
+    amounts = [
+        one
+        for size in reversed(_pairs(told, dims))
+        for one in (size if isinstance(size, tuple) else (0, 0) if isinstance(size, str) else (size, size))
+    ]
+    layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[dims]
+    for mode in PAD_MODES:
+        shown = "zeros" if mode == "constant" else mode
+        if shown == layer._padding_mode:  # noqa: SLF001
+            continue
+
+        def act(_: Any, args: Any, __: Any, mode: str = mode) -> Any:
+            padded = pad(args[0], amounts, mode=mode, data_format=layout)
+            return _convolved(layer, padded, convolve)
+
+        yield Hypothesis(
+            code="padding-mode",
+            message=f"its `padding_mode` is {layer._padding_mode!r}, the reference's {shown!r}",  # noqa: SLF001
+            fix=f"pass `padding_mode={shown!r}` to `{path}`",
+            acts={op.number: act},
+            confirmed=shown == wanted,
+        )
+
+
+def kind_of(layer: Any) -> str:
+    """Return the name of the layer's class, or of Paddle's class that the user's is derived from."""
+    for one in type(layer).__mro__:
+        if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer":
+            return str(one.__name__)
+    return type(layer).__name__
+
+
+# Functions that ports leave out, add or mistake for each other, and the arguments of functions that they get wrong.
+
+
+ACTIVATIONS = frozenset(
+    [
+        "relu",
+        "relu6",
+        "leaky_relu",
+        "elu",
+        "celu",
+        "selu",
+        "gelu",
+        "silu",
+        "swish",
+        "hardswish",
+        "hardsigmoid",
+        "sigmoid",
+        "tanh",
+        "softplus",
+        "mish",
+        "softmax",
+        "log_softmax",
+        "hardtanh",
+        "softsign",
+        "log_sigmoid",
+        "tanhshrink",
+        "hardshrink",
+        "softshrink",
+        "thresholded_relu",
+        "prelu",
+        "rrelu",
+    ]
+)
+LAYER_ACTIVATIONS = frozenset(
+    [
+        "ReLU",
+        "ReLU6",
+        "LeakyReLU",
+        "ELU",
+        "CELU",
+        "SELU",
+        "GELU",
+        "Silu",
+        "Swish",
+        "Hardswish",
+        "Hardsigmoid",
+        "Sigmoid",
+        "Tanh",
+        "Softplus",
+        "Mish",
+        "Softmax",
+        "LogSoftmax",
+        "Hardtanh",
+        "Softsign",
+        "LogSigmoid",
+        "Tanhshrink",
+        "Hardshrink",
+        "Softshrink",
+        "ThresholdedReLU",
+        "PReLU",
+        "RReLU",
+    ]
+)
+
+
+RANK = 4
+"""Axes of images: samples, channels, rows, columns."""
+RARE: Mapping[str, frozenset[str]] = {
+    "normalize": frozenset({"normalize", "norm", "vector_norm", "linalg_vector_norm"}),
+    "exp": frozenset({"exp"}),
+    "abs": frozenset({"abs", "absolute"}),
+    "square": frozenset({"square", "pow"}),
+}
+"""Functions that are tried only where the reference calls something of the kind, by torch's names."""
+
+
+def activations(paddle: Any, *, shape: Sequence[int]) -> Iterator[tuple[str, str, Unary]]:
+    """Yield activations: torch's name, how Paddle's code writes it, and the function; the usual ones first."""
+    f = paddle.nn.functional
+    axes = [axis for axis in (-1, *range(len(shape) - 1)) if shape and shape[axis] > 1]
+    yield "relu", "F.relu", f.relu
+    yield "gelu", "F.gelu", f.gelu
+    yield "silu", "F.silu", f.silu
+    yield "relu6", "F.relu6", f.relu6
+    yield "sigmoid", "F.sigmoid", f.sigmoid
+    yield "tanh", "paddle.tanh", f.tanh
+    for axis in axes:
+        yield "softmax", f"F.softmax(axis={axis})", partial(f.softmax, axis=axis)
+    yield "leaky_relu", "F.leaky_relu", f.leaky_relu
+    yield "hardswish", "F.hardswish", f.hardswish
+    yield "hardsigmoid", "F.hardsigmoid", f.hardsigmoid
+    yield "elu", "F.elu", f.elu
+    yield "gelu", "F.gelu(approximate=True)", partial(f.gelu, approximate=True)
+    yield "mish", "F.mish", f.mish
+    yield "softplus", "F.softplus", f.softplus
+    for slope in filter(None, SLOPES):
+        yield ("leaky_relu", f"F.leaky_relu(negative_slope={slope})", partial(f.leaky_relu, negative_slope=slope))
+    for axis in axes:
+        yield "log_softmax", f"F.log_softmax(axis={axis})", partial(f.log_softmax, axis=axis)
+    yield "hardsigmoid", "F.hardsigmoid(slope=0.2)", partial(f.hardsigmoid, slope=0.2)
+    yield "selu", "F.selu", f.selu
+    yield "hardtanh", "F.hardtanh", f.hardtanh
+    yield "softsign", "F.softsign", f.softsign
+    yield "logsigmoid", "F.log_sigmoid", f.log_sigmoid
+    yield "quick_gelu", "x * F.sigmoid(1.702 * x)", lambda x: x * f.sigmoid(1.702 * x)
+    yield "exp", "paddle.exp", paddle.exp
+    yield "abs", "paddle.abs", paddle.abs
+    yield "square", "paddle.square", paddle.square
+    yield ("squared relu", "F.relu(x) ** 2", lambda x: f.relu(x) ** 2)  # of what is not negative the square, too
+    if -1 in axes:  # Paddle's norm reads beyond a number without axes
+        yield "normalize", "F.normalize(axis=-1)", partial(f.normalize, axis=-1)
+
+
+def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
+    """Yield a call followed by an activation, or with another one in its place, or without it.
+
+    Args:
+        op: the call.
+        piece: the piece it is in.
+        first: the first tensor that it returned.
+    """
+    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    kind = type(op.layer).__name__ if op.name == LAYER else op.name
+    is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)
+    where = place_of(op, piece)
+    if is_one:
+        skip = argument_of(0)
+        yield Hypothesis(
+            code="extra-activation",
+            acts={op.number: skip},
+            message=f"it applies `{kind}`{where}, the reference doesn't",
+            fix=f"remove `{kind}`{where}",
+        )
+    for name, written, function in activations(paddle, shape=first.shape):
+        rare = name in RARE
+        if rare and not RARE[name] & set(piece.truth.names):
+            continue
+        confirmed = not rare and any(one.rstrip("_") == name for one in piece.truth.names)
+        if is_one and not _is_same(kind, name, written):  # its settings are looked at elsewhere
+            replace = instead(function)
+            code = "other-activation"
+            if name == "leaky_relu" and kind in ("leaky_relu", "LeakyReLU"):
+                code = "negative-slope"
+            elif name == "gelu" and kind in ("gelu", "GELU"):
+                code = "gelu-form"
+            elif name == "softmax" and kind in ("softmax", "Softmax"):
+                code = "softmax-axis"
+            yield Hypothesis(
+                code=code,
+                acts={op.number: replace},
+                confirmed=confirmed,
+                message=f"it applies `{kind}`{where}, the reference `{written}`",
+                fix=f"write `{written}` for `{kind}`{where}",
+                place=op.path if op.name == LAYER else None,
+            )
+        append = then(function)
+        yield Hypothesis(
+            code="missing-activation",
+            acts={op.number: append},
+            confirmed=confirmed,
+            message=f"it lacks `{written}` after {called(op)}{where}",
+            fix=f"apply `{written}` after {called(op)}{where}",
+            place=op.path if op.layer is not None and op.result is op.args[0] else None,
+        )
+
+
+def _is_same(kind: str, name: str, written: str) -> bool:
+    """Tell whether an activation is the one that is called, without settings of its own."""
+    return kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
+
+
+def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield resizing to one row or column as torch does it: Paddle takes the first, torch the middle.
+
+    Source: Paddle's ``interpolate`` has a ratio of 0 wherever the result has one pixel, whatever ``align_corners`` is.
+    """
+    made = op.result
+    if op.name not in ("interpolate", "upsample") or len(getattr(made, "shape", ())) != RANK or 1 not in made.shape[2:]:
+        return
+    sizes, where = list(made.shape[2:]), place_of(op, piece)
+    yield Hypothesis(
+        code="resize-to-one",
+        acts={op.number: instead(partial(_sampled, piece, sizes))},
+        message=f"`{op.name}`{where} reduces an axis to one pixel: Paddle takes the first, the reference the middle one",
+        fix=f"write `F.grid_sample` at the pixels' middles, `padding_mode='border'`, for `{op.name}`{where}: `{op.line}`",
+    )
+
+
+def _sampled(piece: Piece, sizes: Sequence[int], tensor: Any) -> Any:
+    """Return a tensor resized with bilinear weights between pixels' middles."""
+    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    rows, columns = ((2 * paddle.arange(size, dtype=tensor.dtype) + 1) / size - 1 for size in sizes)
+    grid = paddle.stack(paddle.meshgrid(columns, rows), axis=-1).transpose([1, 0, 2])
+    grid = grid.unsqueeze(0).expand([tensor.shape[0], -1, -1, -1])
+    return paddle.nn.functional.grid_sample(tensor, grid, padding_mode="border", align_corners=False)
+
+
+def by_other_direction(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a temporal shift the other way round: Paddle's first channels come from the step before, TSM's from the next."""
+    if op.name != "temporal_shift":
+        return
+    where = place_of(op, piece)
+    yield Hypothesis(
+        code="shift-direction",
+        acts={op.number: _backwards},
+        message=f"`temporal_shift`{where} shifts the first channels from the step before and the next from the step after, the reference the other way round",
+        fix=f"shift by slices as the reference does, for `temporal_shift`{where}: `{op.line}`",
+    )
+
+
+def _backwards(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what a function of [samples times steps, ...] makes of the steps in reversed order, in theirs."""
+    steps = kwargs.get("seg_num", args[1] if len(args) > 1 else 1)
+    turned = [one.reshape([-1, steps, *one.shape[1:]]).flip(1).reshape(one.shape) for one in args[:1]]
+    made = original(*turned, *args[1:], **kwargs)
+    return made.reshape([-1, steps, *made.shape[1:]]).flip(1).reshape(made.shape)
+
+
+def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a call followed by dropout, where the reference drops: torch's probabilities first."""
+    if not piece.reference.training:
+        return
+    functional = piece.sides[1].framework.paddle.nn.functional  # type: ignore[attr-defined]
+    layers = [one for _, one in piece.sides[0].layers(piece.reference)]
+    told = [one.p for one in layers if "Dropout" in type(one).__name__]
+    for probability in dict.fromkeys([*told, *RATES]):
+        act = then(partial(functional.dropout, p=probability, training=True))
+        yield Hypothesis(
+            code="missing-dropout",
+            acts={op.number: act},
+            confirmed=probability in told,
+            message=f"it lacks `dropout` with p={probability} after {called(op)}{place_of(op, piece)}",
+            fix=f"apply `F.dropout(p={probability}, training=self.training)` after {called(op)}{place_of(op, piece)}",
+        )
+
+
+def called(op: Op) -> str:
+    """Return what a call is called in messages."""
+    return f"`{op.path}`" if op.name == LAYER and op.path else f"`{op.name}`" if op.name != LAYER else "the layer"
+
+
+def place_of(op: Op, piece: Piece) -> str:
+    """Return where a call stands, for messages."""
+    return f" at {op.place}" if op.place and not (op.name == LAYER and not op.path) else f" in {piece.shown}"
+
+
+# Arguments of functions as the cause: a flag, an axis, a slope or an epsilon that a call does not get.
+
+
+MOST_EPSILON = max(EPSILONS)
+"""Largest number that is added to be taken for an epsilon: the largest of ``EPSILONS``."""
+_AXES = (-1, 1, 0, 2, 3)
+"""Axes that are tried, likeliest first: the last one, the channels', the others of a tensor with four."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """An argument of a function.
+
+    Attributes:
+        code: the cause's slug.
+        name: the argument's name.
+        place: its position.
+        usual: values to try.
+    """
+
+    code: str
+    name: str
+    place: int
+    usual: Sequence[Any]
+
+
+_POOL_PLACES = (
+    Argument(code="padding", name="padding", place=3, usual=(0, 1, 2, 3)),
+    Argument(code="stride", name="stride", place=2, usual=(1, 2, 3)),
+    Argument(code="kernel-size", name="kernel_size", place=1, usual=(2, 3, 4, 5)),
+)
+_AVERAGE = (
+    Argument(code="exclusive", name="exclusive", place=5, usual=_FLAGS),
+    Argument(code="ceil-mode", name="ceil_mode", place=4, usual=_FLAGS),
+    *_POOL_PLACES,
+)
+_MAX = (Argument(code="ceil-mode", name="ceil_mode", place=5, usual=_FLAGS), *_POOL_PLACES)
+_REDUCED = (Argument(code="axis", name="axis", place=1, usual=(*_AXES, [2, 3], [-2, -1], [1, 2])),)
+_RESIZE = (
+    Argument(code="align-corners", name="align_corners", place=4, usual=_FLAGS),
+    Argument(code="interpolation-mode", name="mode", place=3, usual=MODES),
+    Argument(code="align-mode", name="align_mode", place=5, usual=(0, 1)),
+)
+ARGUMENTS: Mapping[str, Sequence[Argument]] = {
+    "softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=_AXES),),
+    "log_softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=_AXES),),
+    "gelu": (Argument(code="gelu-form", name="approximate", place=1, usual=_FLAGS),),
+    "leaky_relu": (Argument(code="negative-slope", name="negative_slope", place=1, usual=SLOPES),),
+    "elu": (Argument(code="alpha", name="alpha", place=1, usual=(1.0, 0.1, 0.2, 0.5, 2.0)),),
+    "celu": (Argument(code="alpha", name="alpha", place=1, usual=(1.0, 0.1, 0.2, 0.5, 2.0)),),
+    "softplus": (Argument(code="beta", name="beta", place=1, usual=(1, 2, 0.5)),),
+    "hardsigmoid": (Argument(code="slope", name="slope", place=1, usual=(1 / 6, 0.2)),),
+    "glu": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
+    "avg_pool1d": _AVERAGE,
+    "avg_pool2d": _AVERAGE,
+    "avg_pool3d": _AVERAGE,
+    "max_pool1d": _MAX,
+    "max_pool2d": _MAX,
+    "max_pool3d": _MAX,
+    "interpolate": _RESIZE,
+    "upsample": _RESIZE,
+    "pad": (
+        Argument(code="padding-mode", name="mode", place=2, usual=PAD_MODES),
+        Argument(code="padding-value", name="value", place=3, usual=(0.0, 1.0, -1.0)),
+    ),
+    "smooth_l1_loss": (
+        Argument(code="huber", name="is_huber", place=4, usual=_FLAGS),
+        Argument(code="beta", name="delta", place=3, usual=(1.0,)),
+    ),
+    "dropout": (
+        Argument(code="dropout-p", name="p", place=1, usual=RATES),
+        Argument(code="dropout-mode", name="mode", place=4, usual=("upscale_in_train", "downscale_in_infer")),
+        Argument(code="dropout-in-eval", name="training", place=3, usual=_FLAGS),
+    ),
+    "dropout2d": (Argument(code="dropout-p", name="p", place=1, usual=RATES),),
+    "layer_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
+    "batch_norm": (
+        Argument(code="epsilon", name="epsilon", place=7, usual=EPSILONS),
+        Argument(code="batch-norm-mode", name="training", place=5, usual=_FLAGS),
+    ),
+    "group_norm": (
+        Argument(code="epsilon", name="epsilon", place=2, usual=EPSILONS),
+        Argument(code="num-groups", name="num_groups", place=1, usual=(1, 2, 4, 8, 16, 32)),
+    ),
+    "instance_norm": (Argument(code="epsilon", name="eps", place=7, usual=EPSILONS),),
+    "rms_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
+    "normalize": (
+        Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
+        Argument(code="axis", name="axis", place=2, usual=_AXES),
+        Argument(code="epsilon", name="epsilon", place=3, usual=EPSILONS),
+    ),
+    "norm": (
+        Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
+        Argument(code="axis", name="axis", place=2, usual=_AXES),
+    ),
+    "scaled_dot_product_attention": (
+        Argument(code="causal-mask", name="is_causal", place=5, usual=_FLAGS),
+        Argument(code="mask", name="attn_mask", place=3, usual=(None,)),
+        Argument(code="dropout-p", name="dropout_p", place=4, usual=RATES),
+    ),
+    "mean": _REDUCED,
+    "sum": _REDUCED,
+    "max": _REDUCED,
+    "min": _REDUCED,
+    "logsumexp": _REDUCED,
+    "prod": _REDUCED,
+    "cumsum": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
+    "concat": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
+    "stack": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
+    "split": (Argument(code="axis", name="axis", place=2, usual=_AXES),),
+    "chunk": (Argument(code="axis", name="axis", place=2, usual=_AXES),),
+    "std": (
+        Argument(code="unbiased-variance", name="unbiased", place=2, usual=_FLAGS),
+        Argument(code="axis", name="axis", place=1, usual=_AXES),
+    ),
+    "var": (
+        Argument(code="unbiased-variance", name="unbiased", place=2, usual=_FLAGS),
+        Argument(code="axis", name="axis", place=1, usual=_AXES),
+    ),
+    "matmul": (
+        Argument(code="transposed-operand", name="transpose_y", place=3, usual=_FLAGS),
+        Argument(code="transposed-operand", name="transpose_x", place=2, usual=_FLAGS),
+    ),
+    "roll": (Argument(code="shift", name="shifts", place=1, usual=(1, -1, 2, -2)),),
+    "pixel_shuffle": (Argument(code="upscale-factor", name="upscale_factor", place=1, usual=(2, 3, 4)),),
+    "temporal_shift": (Argument(code="shift-ratio", name="shift_ratio", place=2, usual=(0.25, 0.125)),),
+    "channel_shuffle": (Argument(code="groups", name="groups", place=1, usual=(2, 3, 4, 8)),),
+    "tril": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
+    "triu": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
+    "flip": (Argument(code="axis", name="axis", place=1, usual=(0, 1, 2, 3, -1)),),
+}
+
+
+def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a call with each of its arguments changed; numbers that the reference's code has come first."""
+    for argument in (*ARGUMENTS.get(op.name, ()), *_small(op)):
+        if op.name == "avg_pool1d" and argument.code in (
+            "exclusive",
+            "ceil-mode",
+        ):  # (x, k, s, p, exclusive, ceil_mode)
+            place = 4 if argument.code == "exclusive" else 5
+        else:
+            place = argument.place
+        given = op.kwargs.get(argument.name, op.args[place] if place < len(op.args) else None)
+        told = [
+            value
+            for name in _TORCH_NAMES.get(op.name, (op.name,))
+            for value in piece.truth.constants.get(name, ())
+            if _of_kind(value, argument.usual)
+        ]
+        tried: list[Any] = [] if given is None else [given]
+        for number, value in enumerate([*told, *argument.usual]):
+            if any(type(value) is type(one) and value == one for one in tried):
+                continue
+            tried.append(value)
+            if argument.name == "axis" and not has_axis(op, value):
+                continue
+            confirmed = number < len(told)
+
+            act = with_argument(place, value, argument.name)
+
+            yield Hypothesis(
+                code=argument.code,
+                acts={op.number: act},
+                confirmed=confirmed,
+                message=f"`{argument.name}` of `{op.name}` at {op.place} is {'the default' if given is None else repr(given)}, the reference's behaves like {value!r}",
+                fix=f"pass `{argument.name}={value!r}` to `{op.name}` at {op.place}: `{op.line}`",
+            )
+
+
+def has_axis(op: Op, axis: Any) -> bool:
+    """Tell whether the first tensor of a call has some axes: some of Paddle's kernels read beyond it where not."""
+    given = op.args[0] if op.args else op.kwargs.get("x")
+    given = given[0] if isinstance(given, list | tuple) and given else given
+    rank = len(getattr(given, "shape", ())) + (op.name == "stack")
+    axes = axis if isinstance(axis, list | tuple) else (axis,)
+    return all(-rank <= one < rank for one in axes if isinstance(one, int))
+
+
+def _small(op: Op) -> Sequence[Argument]:
+    """Return the constant that a call adds, where it is as small as those that keep roots and divisions finite."""
+    value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
+    if not isinstance(value, float) or not 0 < value <= MOST_EPSILON:
+        return ()
+    return (Argument(code="epsilon", name="y", place=1, usual=EPSILONS),)
+
+
+_TORCH_NAMES = {
+    "hardsigmoid": ("hardsigmoid",),
+    "concat": ("cat", "concat"),
+    "astype": ("to", "type"),
+    "interpolate": ("interpolate", "upsample"),
+    "upsample": ("interpolate", "upsample"),
+}
+
+
+def _of_kind(value: Any, usual: Sequence[Any]) -> bool:
+    """Tell whether a constant of the reference's code can be a value of this argument."""
+    return any(type(value) is type(one) for one in usual) and not isinstance(value, bool)

@@ -1,0 +1,358 @@
+"""Causes as they are tried, and what is told about those that explain an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import takewhile
+from math import inf, isfinite, sqrt
+from typing import Any
+
+import numpy as np
+
+from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
+from tipchain.explain.causes.program import Act, Op
+from tipchain.explain.findings import Diagnosis
+from tipchain.explain.locate.differences import arrange, relative, rms
+from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
+from tipchain.numbers.rounding import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.progress import Pace
+
+# Causes as they are tried, and what is told about those that explain an error.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothesis:
+    """One thing changed in the port's piece.
+
+    Attributes:
+        code: a slug.
+        message: what is wrong; the layer's name comes before it.
+        fix: the line to change.
+        acts: what stands in place of calls, by number.
+        edits: what is done to the piece's tensors.
+        within: a context in which the layer is changed; it takes the change back.
+        confirmed: the reference has just this, as its construction or its code tells.
+        changes: how many settings or places are changed at once.
+        evidence: what is known beside the numbers.
+        place: the path within the piece of the layer that is wrong; None: the layer whose code makes the calls.
+    """
+
+    code: str
+    message: str
+    fix: str
+    acts: Mapping[int, Act] = field(default_factory=dict)
+    edits: Mapping[int, Edit] = field(default_factory=dict)
+    within: Callable[[], AbstractContextManager[None]] | None = None
+    confirmed: bool = False
+    changes: int = 1
+    evidence: str = ""
+    place: str | None = None
+
+    def placed(self, ops: Sequence[Op], piece: Piece) -> str:
+        """Return the path within the piece of the innermost layer that holds all that is changed, of the piece's calls."""
+        if self.place is not None:
+            return self.place
+        return holder_of([op for op in ops if op.number in self.acts], piece)
+
+
+def holder_of(ops: Iterable[Op], piece: Piece) -> str:
+    """Return the path within a piece of the innermost layer whose code, or code inside, makes some calls.
+
+    What stands in a layer that is known to be right belongs to the code around it; a list of layers has no code.
+    """
+    place = common_path(op.holder for op in ops)
+    right = [one for one in piece.cleared if place == one or place.startswith(f"{one}.")]
+    place = min(right, key=len).rpartition(".")[0] if right else place
+    layers = dict(piece.sides[1].layers(piece.port))
+    base = piece.sides[1].framework.paddle.nn.Layer  # type: ignore[attr-defined]
+    while place and type(layers[place]).forward is base.forward:
+        place = place.rpartition(".")[0]
+    return place
+
+
+def common_path(paths: Iterable[str]) -> str:
+    """Return the path of the innermost layer that some layers are inside of, or are."""
+    parts = [one.split(".") if one else [] for one in paths]
+    shared = takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
+    return ".".join(each[0] for each in shared)
+
+
+def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
+    """Return several changes made at once."""
+    within = [one.within for one in hypotheses if one.within is not None]
+
+    @contextmanager
+    def every() -> Iterator[None]:
+        with ExitStack() as stack:
+            for enter in within:
+                stack.enter_context(enter())
+            yield
+
+    return Hypothesis(
+        code=hypotheses[0].code,
+        message="; ".join(one.message for one in hypotheses),
+        fix="; ".join(one.fix for one in hypotheses),
+        acts={number: act for one in hypotheses for number, act in one.acts.items()},
+        within=every if within else None,
+        confirmed=all(one.confirmed for one in hypotheses),
+        changes=len(hypotheses),
+        place=common_path(one.place or "" for one in hypotheses),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A hypothesis that was run.
+
+    Attributes:
+        hypothesis: which.
+        explained: the fraction of the error that it takes away.
+        whole: nothing but rounding is left.
+        end: it was measured at the piece's outputs, not at what a layer inside is given.
+        left: the relative error that is left.
+        number: when it was tried.
+    """
+
+    hypothesis: Hypothesis
+    explained: float
+    whole: bool
+    end: bool
+    left: float
+    number: int
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Return what sorts trials.
+
+        What leaves only rounding comes first, then what explains most; of equal ones what mends the end, what the
+        reference has, what changes least, and what was tried first: settings and functions before steps, steps before
+        places, and numbers that are fitted last.
+        """
+        found = self.hypothesis
+        share = 0.0 if self.whole else -self.explained
+        return not self.whole, share, not self.end, not found.confirmed, found.changes, self.number
+
+
+class Trials:
+    """Runs hypotheses, up to a number of runs, and keeps how they did."""
+
+    def __init__(self, piece: Piece, most: int, pace: Pace | None = None) -> None:
+        self.piece, self.most, self.pace = piece, most, pace or Pace()
+        self.base = piece.run(keep=True)
+        self.before = piece.error(self.base)
+        self.trials: list[Trial] = []
+        self.reserve: Sequence[Hypothesis] = ()
+        self.failed = 0
+
+    @property
+    def left(self) -> int:
+        """How many runs are left."""
+        return 0 if self.pace.over else self.most - self.piece.runs
+
+    def run(self, hypotheses: Iterable[Hypothesis]) -> None:
+        """Try hypotheses until the runs are spent."""
+        for one in hypotheses:
+            if self.left <= 0:
+                return
+            outcome = self._outcome(one)
+            if outcome is None:
+                continue
+            after = self.piece.error(outcome)
+            if outcome.outputs:
+                trial = self._judged(one, after)
+                self.trials += [] if trial is None else [trial]
+            else:  # given up
+                share = explained(self.before[1], after[1])
+                self.trials.append(
+                    Trial(
+                        hypothesis=one,
+                        explained=min(share, EXPLAINED**2),
+                        whole=False,
+                        end=False,
+                        left=after[1],
+                        number=len(self.trials),
+                    )
+                )
+
+    def explains(self, one: Hypothesis) -> bool:
+        """Tell whether a hypothesis explains the error, without keeping it."""
+        outcome = self._outcome(one)
+        if outcome is None or not outcome.outputs:
+            return False
+        trial = self._judged(one, self.piece.error(outcome))
+        return trial is not None and trial.explained >= EXPLAINED
+
+    def found(self) -> list[Trial]:
+        """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""
+        good = sorted((one for one in self.trials if one.explained >= EXPLAINED), key=lambda one: one.rank)
+        if good and good[0].whole:
+            good = [one for one in good if one.whole]
+        if good and good[0].end:
+            good = [one for one in good if one.end]
+        by_code = {one.hypothesis.code: one for one in reversed(good)}
+        return [one for one in good if by_code[one.hypothesis.code] is one]
+
+    def settled(self) -> bool:
+        """Whether something explains the error to rounding, at the piece's end."""
+        return any(one.whole and one.end for one in self.trials)
+
+    def best(self) -> Trial | None:
+        """Return the trial that explains most."""
+        return max(self.trials, key=lambda one: one.explained, default=None)
+
+    def _outcome(self, one: Hypothesis) -> PieceOutcome | None:
+        try:
+            if one.within is None:
+                return self.piece.run(one.acts, one.edits)
+            with one.within():
+                return self.piece.run(one.acts, one.edits, within=True)
+        except Exception:  # noqa: BLE001  (a change that cannot be run explains nothing; it is counted)
+            self.failed += 1
+            return None
+
+    def _judged(self, one: Hypothesis, after: tuple[float, float]) -> Trial | None:
+        """Return how a hypothesis did; None if it makes the end worse and mends nothing there."""
+        places = [
+            (number == 0, explained(before, left), left, before)
+            for number, (before, left) in enumerate(zip(self.before, after, strict=True))
+            if before > NOISE
+        ]
+        if not places:
+            return None
+        worse = places[0][0] and places[0][2] > places[0][3] * (1 + SAME_DOUBLE)
+        end, share, left, before = max(places, key=lambda place: (place[1] >= EXPLAINED, place[0], place[1]))
+        if worse and not end:  # what makes the end worse is no cause
+            return None
+        whole = share >= EXPLAINED and left <= max(REMAINDER * min(before, 1.0), NOISE)
+        return Trial(hypothesis=one, explained=share, whole=whole, end=end, left=left, number=len(self.trials))
+
+
+def explained(before: float, after: float) -> float:
+    """Return the fraction of an error that is gone; an error without size counts as one of the truth's own size."""
+    before = before if isfinite(before) else 1.0
+    return max(0.0, 1 - after / before) if isfinite(after) and before else 0.0
+
+
+@contextmanager
+def attributes(layer: Any, **values: Any) -> Iterator[None]:
+    """Set attributes of a layer for a while."""
+    held = {name: getattr(layer, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(layer, name, value)
+        yield
+    finally:
+        for name, value in held.items():
+            setattr(layer, name, value)
+
+
+def known_numbers(sizes: Sequence[int]) -> dict[float, str]:
+    """Return factors that models multiply by, with their names; ``sizes`` are those of the tensors' axes."""
+    found = {
+        2.0: "2",
+        0.5: "1/2",
+        -1.0: "-1",
+        4.0: "4",
+        0.25: "1/4",
+        255.0: "255",
+        1 / 255: "1/255",
+        10.0: "10",
+        0.1: "0.1",
+        sqrt(2): "sqrt(2)",
+        sqrt(0.5): "1/sqrt(2)",
+    }
+    for size in sorted(set(sizes)):
+        if size > 1:
+            for value, told in (
+                (size**-0.5, f"1/sqrt({size})"),
+                (size**0.5, f"sqrt({size})"),
+                (1.0 / size, f"1/{size}"),
+                (float(size), str(size)),
+            ):
+                found.setdefault(value, told)
+    return found
+
+
+def name_number(value: float, sizes: Sequence[int]) -> str:
+    """Return a number as a model's code would write it: ``1/sqrt(64)``."""
+    for known, told in known_numbers(sizes).items():
+        if abs(value - known) <= SAME_SINGLE * abs(known):
+            return told
+    return f"{value:.6g}" if value != inf else "inf"
+
+
+# A layer that computes with fewer bits than float32 has.
+
+
+FORMATS = ((8.0, "bfloat16"), (11.0, "float16 or TF32"))
+"""Significant bits, the implicit one counted, and the format that has them (IEEE 754; NVIDIA A100 whitepaper)."""
+
+
+def lower_precision(verdict: LayerVerdict) -> Diagnosis:
+    """Return what is told about a layer whose float64 result is right and whose float32 result is not."""
+    bits = effective_bits(verdict.own or 0.0)
+    _, name = min(FORMATS, key=lambda known: abs(known[0] - bits))
+    shown = f"`{verdict.port_path}`" if verdict.port_path else "the model itself"
+    fix = (
+        f"run {shown} in float32: leave out `paddle.amp.auto_cast` or a cast to {name}"
+        if name == "bfloat16"
+        else f"run {shown} in float32: switch TF32 off (`FLAGS_cudnn_allow_tf32`, `NVIDIA_TF32_OVERRIDE=0`), or leave out a cast to float16"
+    )
+    return Diagnosis(
+        code="lower-precision",
+        port_path=verdict.port_path,
+        message=f"{shown} computes with about {bits:.0f} significant bits ({name}), float32 has 24",
+        evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
+        explained=None,
+        fix=fix,
+    )
+
+
+# What gradients tell by themselves: parameters that get none, and factors.
+
+
+def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
+    """Return the cause where some parameters get no gradient, or all gradients are one multiple of the truth's."""
+    truth = {name: one for name, one in piece.truth.gradients.items() if rms(one)}
+    scale = max((rms(one) for one in truth.values()), default=0.0)
+    truth = {name: one for name, one in truth.items() if rms(one) > SAME_DOUBLE * scale}
+    missing, factors = [], {}
+    for name, expected in truth.items():
+        actual = outcome.gradients.get(name)
+        if actual is None or not rms(actual):
+            missing.append(name)
+            continue
+        axes = arrange(expected, actual)
+        if axes is None:
+            return None
+        turned = expected.transpose(axes)
+        factor = float(np.sum(turned * actual) / np.sum(turned * turned))
+        if relative(turned * factor, actual) > CONSTANT:
+            return None
+        factors[name] = factor
+    values = list(factors.values())
+    if missing and all(abs(one - 1) < CONSTANT for one in values):
+        if len(missing) == len(truth) or any(name.startswith("input ") for name in missing):
+            return None  # the code tells where
+        names = ", ".join(missing)
+        return Diagnosis(
+            code="stop-gradient",
+            port_path=piece.paths[1],
+            message=f"{piece.shown}: {names} gets no gradient, the reference's does",
+            evidence=f"the other {len(values)} gradients are the reference's",
+            explained=1.0,
+            fix=f"let {names} of {piece.shown} be trained: set `stop_gradient = False`",
+        )
+    if not missing and values and max(values) - min(values) < CONSTANT and abs(values[0] - 1) > CONSTANT:
+        told = name_number(values[0], ())
+        return Diagnosis(
+            code="scaled-gradient",
+            port_path=piece.paths[1],
+            message=f"{piece.shown}: its gradients are {told} times the reference's",
+            evidence=f"one factor, {values[0]:.9g}, explains all {len(values)} gradients",
+            explained=1.0,
+            fix=f"remove what multiplies the gradient by {told} in the forward or backward of {piece.shown}",
+        )
+    return None

@@ -1,0 +1,544 @@
+"""Two losses, compared by their values and gradients on the reference's outputs; and why they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib import import_module
+from itertools import chain
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import TipchainError, UsageError
+from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, families
+from tipchain.explain.causes.loss_hypotheses import factors, functions, reruns, settings, terms
+from tipchain.explain.causes.piece import Piece
+from tipchain.explain.causes.search import diagnose_loss
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.locate.differences import arrange, distance, rms
+from tipchain.explain.locate.runs import as_float, in_double
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.trace import Call, put_back, take_out
+from tipchain.explain.locate.verdicts import Closeness, Measured, classify
+from tipchain.frameworks.randomness import Draws
+from tipchain.numbers.rounding import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
+from tipchain.outcome import Outcome
+
+# Two losses as programs: where the code of one parts from the other's, line by line.
+
+
+Array = npt.NDArray[Any]
+Loss = Callable[[Any, Any], Any]
+LOSS = "loss"
+
+
+def cause_in_code(
+    sides: tuple[LiveSide, LiveSide],
+    losses: tuple[Loss, Loss],
+    outputs: tuple[Any, Any],
+    labels: Any,
+    links: Sequence[tuple[int, int]],
+    opened: Callable[[Any], Any],
+    seed: int,
+) -> Diagnosis | None:
+    """Return what the code of the port's loss does otherwise than the reference's; None if that is not found.
+
+    Both are taken as models of two inputs, the output and the labels, and diagnosed as such, in value and gradient.
+
+    Args:
+        sides: torch's and Paddle's.
+        losses: ``(output, labels) -> scalar`` of each.
+        outputs: the reference's output, and the port's with the same values.
+        labels: an array or arrays, nested, or None.
+        links: numbers of the arrays of both outputs that belong together.
+        opened: gives mappings attributes, as losses may use them.
+        seed: of random numbers.
+    """
+    calls, inputs = zip(*(_called(output, labels) for output in outputs), strict=True)
+
+    def build(backward: bool) -> Piece:
+        layers = [_as_layer(side, in_double(side, loss), opened) for side, loss in zip(sides, losses, strict=True)]
+        return Piece(
+            sides=sides,
+            calls=(calls[0], calls[1]),
+            layers=(layers[0], layers[1]),
+            inputs=(inputs[0], inputs[1]),
+            backward=backward,
+            consumer=None,
+            atomic=frozenset(),
+            seed=seed,
+            paths=(LOSS, LOSS),
+            links=tuple(links),
+            loss=True,
+        )
+
+    try:
+        return diagnose_loss(build)
+    except Exception:  # noqa: BLE001  (user code that runs only as it is called)
+        return None
+
+
+def _called(output: Any, labels: Any) -> tuple[Call, tuple[Array, ...]]:
+    """Return a call with an output and labels, and the arrays in them."""
+    arguments, arrays, names = take_out(((output, labels), {}), lambda one: isinstance(one, np.ndarray))
+    call = Call(
+        number=0,
+        path=LOSS,
+        type=LOSS,
+        layer=None,
+        turn=0,
+        parent=None,
+        arguments=arguments,
+        inputs=(),
+        input_names=tuple(names),
+    )
+    return call, tuple(arrays)
+
+
+def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[Any], Any]) -> Any:
+    """Return a layer of the side's framework that calls a loss; its class is in the loss's module, whose imports count."""
+
+    def forward(_: Any, output: Any, labels: Any) -> Any:
+        value = loss(opened(output), opened(labels))
+        return value if not tuple(value.shape) else value.sum()
+
+    framework = import_module(side.name)
+    base = framework.nn.Module if side.name == "torch" else framework.nn.Layer
+    module = getattr(loss, "__module__", None) or type(loss).__module__
+    made = type("Loss", (base,), {"forward": forward, "__module__": module})()
+    made.eval()
+    return made
+
+
+# Why two losses differ: each hypothesis is tried, and the one that explains value and gradient is told.
+
+
+def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
+    """Return what explains the difference of two losses; one of code ``unknown`` where nothing reaches 99 %."""
+    best: tuple[float, Guess] | None = None
+    for guess in chain(
+        settings(problem), factors(problem), functions(problem), families(problem), reruns(problem), terms(problem)
+    ):
+        share = problem.explained(guess)
+        if share >= WHOLE:
+            return (_told(guess, share),)
+        if best is None or share > best[0]:
+            best = share, guess
+    if best is not None and best[0] >= EXPLAINED:
+        return (_told(best[1], best[0]),)
+    return (_unknown(problem),)
+
+
+def ignored_only(
+    expected: Evaluated, outputs: Sequence[Array], labels: Any, port: Callable[[Sequence[Array], Any], Evaluated | None]
+) -> Diagnosis | None:
+    """Return the diagnosis of a port that cannot take a label which the reference ignores, None if that is not why."""
+    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.ndim < 1:
+        return None
+    for label in np.unique(labels):
+        keep = (labels != label).reshape(len(labels), -1).all(axis=1)
+        if not keep.any() or keep.all() or any(len(one) != len(labels) for one in outputs):
+            continue
+        found = port([one[keep] for one in outputs], labels[keep])
+        if found is None or abs(found.value - expected.value) > SAME_SINGLE * abs(expected.value):
+            continue
+        return Diagnosis(
+            code="ignore-index",
+            port_path=LOSS,
+            message=f"the reference ignores samples of label {label}, the port's loss cannot take them",
+            evidence=f"without these samples the port's loss is {found.value:.9g}, the reference's {expected.value:.9g}",
+            explained=1.0,
+            fix=f"pass ignore_index={label}",
+        )
+    return None
+
+
+def clamped(problem: Problem) -> bool:
+    """Tell whether the losses differ only by Paddle's softmax, which takes low logits for 64 below the largest."""
+    for axis in (1, -1):
+        moved = []
+        for one in problem.outputs:
+            usable = one.ndim > 1 and one.dtype.kind == "f"
+            moved.append(np.maximum(one, one.max(axis=axis, keepdims=True) - LOGIT_FLOOR) if usable else one)
+        if all(np.array_equal(one, other) for one, other in zip(moved, problem.outputs, strict=True)):
+            return False
+        found = problem.run(0, moved, problem.labels)
+        if found is not None and abs(found.value - problem.actual.value) <= SAME_SINGLE * abs(problem.actual.value):
+            return True
+    return False
+
+
+def _told(guess: Guess, explained: float) -> Diagnosis:
+    what = "gradient's difference" if guess.gradient_only else "difference of value and gradient"
+    return Diagnosis(
+        code=guess.code,
+        port_path=LOSS,
+        message=guess.message,
+        evidence=f"{guess.evidence}: {explained:.2%} of the {what} is gone",
+        explained=explained,
+        fix=guess.fix,
+    )
+
+
+def _unknown(problem: Problem) -> Diagnosis:
+    one, other = (
+        np.concatenate([gradient.reshape(-1) for gradient in loss.gradients] or [np.zeros(0)])
+        for loss in (problem.expected, problem.actual)
+    )
+    sizes = float(np.linalg.norm(one)), float(np.linalg.norm(other))
+    words = "one gradient is zero"
+    if sizes[0] and sizes[1]:
+        cosine = float(one @ other) / (sizes[0] * sizes[1])
+        words = f"the port's gradient is {sizes[1] / sizes[0]:.4g} times as large, with a cosine of {cosine:.4f}"
+    return Diagnosis(
+        code="unknown",
+        port_path=LOSS,
+        message=f"the losses differ, the cause is unknown: {words}",
+        evidence="no factor, setting, missing step or term explains 99 % of the difference",
+        explained=None,
+        fix="compare the two losses' code and arguments",
+    )
+
+
+# Two losses, compared by their values and gradients on the reference's outputs.
+
+
+DESCRIBING = frozenset({"unknown", "loss-scale", "term-weight"})
+"""Causes that say by how much losses differ, and not why: their code is looked at then."""
+HELD: Mapping[str, tuple[str, ...]] = {
+    "label-smoothing": ("label_smoothing",),
+    "ignore-index": ("ignore_index",),
+    "focal-gamma": ("gamma",),
+    "focal-alpha": ("alpha",),
+    "margin": ("margin",),
+    "reduction": ("reduction",),
+    "beta": ("beta", "delta"),
+    "smoothing-constant": ("smooth", "eps"),
+}
+"""Attributes of losses by what a diagnosis is about."""
+
+
+class NotScalarError(UsageError):
+    """A loss that is no scalar."""
+
+
+class Fields(dict[str, Any]):
+    """A mapping whose items are attributes too, as outputs of some models are."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def check_loss(
+    sides: tuple[LiveSide, LiveSide],
+    losses: tuple[Loss, Loss],
+    outputs: Any,
+    labels: Any = None,
+    seed: int = 0,
+    port_outputs: Any = None,
+) -> PieceCheck:
+    """Give both losses the reference's outputs, and compare their values and gradients in float64.
+
+    Where a loss does not run in float64, float32 results are compared, against what one rounding of the outputs changes.
+
+    Args:
+        sides: torch's and Paddle's.
+        losses: ``(output, labels) -> scalar`` of each; modules and layers are copied, not changed.
+        outputs: the reference's output: an array, or arrays in the tuples, lists and mappings that its model returns.
+        labels: an array or arrays nested likewise, or None; floats are given in the precision of the outputs.
+        seed: of random numbers and dropout in a loss.
+        port_outputs: the port's output, where its structure or order of axes is another; only those are used.
+
+    Returns:
+        FAIL with both values; ERROR where a loss raises, is no scalar, or both loss and gradient are zero.
+    """
+    structure, arrays, _ = take_out(outputs, _is_array)
+    try:
+        theirs = _arranged(structure, arrays, port_outputs)
+    except UsageError as error:
+        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+    structures = structure, theirs.structure
+
+    def run(number: int, given: Sequence[Array], target: Any, *, double: bool = True) -> Evaluated:
+        moved = given if number == 0 else theirs.given(given)
+        found = evaluate(sides[number], losses[number], structures[number], moved, target, seed=seed, double=double)
+        if number == 0:
+            return found
+        return Evaluated(value=found.value, gradients=theirs.back(found.gradients))
+
+    doubles = [_attempt(run, number, arrays, labels, double=True) for number in (0, 1)]
+    singles = [_attempt(run, number, arrays, labels, double=False) for number in (0, 1)]
+    for number, where in enumerate(("reference", "port")):
+        both = doubles[number], singles[number]
+        if not any(isinstance(one, Evaluated) for one in both):
+            return _raised(where, number, both[1], arrays, labels, run, doubles[0])
+    precise = all(isinstance(one, Evaluated) for one in doubles)
+    expected, actual = (
+        one if isinstance(one, Evaluated) else other for one, other in zip(doubles, singles, strict=True)
+    )
+    assert isinstance(expected, Evaluated)
+    assert isinstance(actual, Evaluated)
+    floor = _floor(expected, singles[0]) if precise else _noise(run, arrays, labels, doubles)
+    problem = Problem(
+        expected=expected,
+        actual=actual,
+        outputs=tuple(arrays),
+        labels=labels,
+        run=lambda number, given, target: _again(run, number, given, target, precise=precise),
+    )
+    found = _judge(problem, floor, precise=precise)
+    if precise and any(one.code in DESCRIBING for one in found.diagnoses):
+        given = put_back(structure, list(arrays)), put_back(theirs.structure, theirs.given(arrays))
+        links = [(number, place[0]) for number, place in enumerate(theirs.places) if place is not None]
+        in_code = cause_in_code(sides, losses, given, labels, links, open_fields, seed)
+        found = found if in_code is None else replace(found, diagnoses=(in_code,))
+    return replace(found, diagnoses=tuple(_unless_held(one, losses) for one in found.diagnoses))
+
+
+def _unless_held(diagnosis: Diagnosis, losses: tuple[Loss, Loss]) -> Diagnosis:
+    """Return a diagnosis; where both losses say that they have what it would have the port pass, with another fix."""
+    for name in HELD.get(diagnosis.code, ()):
+        values = [getattr(one, name, None) for one in losses]
+        if isinstance(values[0], int | float | str) and values[0] == values[1]:
+            return replace(
+                diagnosis,
+                fix=f"the port's loss says that it has {name}={values[1]!r} already: look at what its forward makes of it",
+            )
+    return diagnosis
+
+
+def evaluate(
+    side: LiveSide, loss: Loss, structure: Any, outputs: Sequence[Array], labels: Any, *, seed: int, double: bool
+) -> Evaluated:
+    """Return a loss and its gradients with respect to each output, zeros for those it does not use.
+
+    Raises:
+        UsageError: the loss is no scalar.
+        Exception: whatever the loss raises.
+    """
+    if double:
+        loss = in_double(side, loss)
+    elif hasattr(loss, "state_dict") and hasattr(loss, "parameters"):
+        loss = side.copied(loss, double=False)
+    side.seed(seed)
+    with side.precision(double=double), side.randomness(Draws(seed)), side.recording(gradient=True):
+        leaves = [side.tensor(as_float(np.asarray(one), double=double), gradient=True) for one in outputs]
+        # A loss may write to what it is given, which a leaf does not allow.
+        given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
+        shape, targets, _ = take_out(labels, _is_array)
+        tensors = [side.tensor(as_float(one, double=double), gradient=False) for one in targets]
+        value = loss(open_fields(put_back(structure, given)), open_fields(put_back(shape, tensors)))
+        if not side.is_tensor(value):
+            raise UsageError(f"the {side.name} loss returned a {type(value).__name__}, expected a scalar tensor")
+        if int(np.prod(tuple(value.shape))) != 1:
+            raise NotScalarError(
+                f"the {side.name} loss has shape {list(value.shape)}, expected a scalar: is reduction 'none'?"
+            )
+        if side.takes_gradient(value):
+            side.backward(value.sum())
+        gradients = tuple(
+            np.zeros(np.shape(array))
+            if not side.takes_gradient(leaf) or leaf.grad is None
+            else side.array(leaf.grad).astype(np.float64)
+            for leaf, array in zip(leaves, outputs, strict=True)
+        )
+        return Evaluated(value=float(side.array(value).reshape(())), gradients=gradients)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def open_fields(structure: Any) -> Any:
+    """Return a structure whose mappings have attributes."""
+    if isinstance(structure, Mapping):
+        return Fields({key: open_fields(one) for key, one in structure.items()})
+    if is_dataclass(structure) and not isinstance(structure, type):
+        return Fields({one.name: open_fields(getattr(structure, one.name)) for one in fields(structure)})
+    if isinstance(structure, list) or type(structure) is tuple:
+        return type(structure)(open_fields(one) for one in structure)
+    return structure
+
+
+@dataclass(frozen=True, slots=True)
+class _Arranged:
+    """The reference's outputs as the port's loss takes them.
+
+    Attributes:
+        structure: of the port's output.
+        places: where each of the reference's arrays stands among the port's, and the order of its axes there; None of one
+            that the port does not return.
+        arrays: the port's own; those that the reference does not have are given as they are.
+    """
+
+    structure: Any
+    places: tuple[tuple[int, tuple[int, ...]] | None, ...]
+    arrays: tuple[Array, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def given(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return what the port's loss is given for arrays of the reference's."""
+        found = list(self.arrays)
+        for place, array in zip(self.places, arrays, strict=True):
+            if place is not None:
+                found[place[0]] = array.transpose(place[1])
+        return found
+
+    def back(self, gradients: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the gradients of the reference's arrays; zeros of those that the port does not return."""
+        return tuple(
+            np.zeros(shape) if place is None else gradients[place[0]].transpose(np.argsort(place[1]))
+            for place, shape in zip(self.places, self.shapes, strict=True)
+        )
+
+
+def _arranged(structure: Any, arrays: Sequence[Array], port: Any) -> _Arranged:
+    """Return how the reference's outputs stand in the port's output, in the order of both; either may have more.
+
+    Raises:
+        UsageError: the port has no output of an array's shape, though it returns as many.
+    """
+    shapes = tuple(one.shape for one in arrays)
+    if port is None:
+        places = tuple((number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
+        return _Arranged(structure, places, tuple(arrays), shapes)
+    theirs, others, _ = take_out(port, _is_array)
+    found: list[tuple[int, tuple[int, ...]] | None] = []
+    start, more = 0, len(arrays) - len(others)
+    for one in arrays:
+        fitting = ((at, arrange(one, others[at])) for at in range(start, len(others)))
+        if len(arrays) == len(others):
+            fitting = ((at, axes) for at, axes in fitting if at == start)
+        place = next(((at, axes) for at, axes in fitting if axes is not None), None)
+        if place is None and found.count(None) >= more:
+            listed = [[list(each.shape) for each in side] for side in (arrays, others)]
+            raise UsageError(f"the models' outputs have other shapes: expected {listed[0]}, actual {listed[1]}")
+        found.append(place)
+        start = start if place is None else place[0] + 1
+    return _Arranged(theirs, tuple(found), tuple(others), shapes)
+
+
+def _attempt(run: Any, number: int, arrays: Sequence[Array], labels: Any, *, double: bool) -> Evaluated | Exception:
+    try:
+        found: Evaluated = run(number, arrays, labels, double=double)
+    except Exception as error:  # noqa: BLE001  (user code)
+        return error
+    return found
+
+
+def _again(run: Any, number: int, given: Sequence[Array], labels: Any, *, precise: bool) -> Evaluated | None:
+    """Return a loss of other outputs or labels, None where it raises: the hypothesis does not apply."""
+    found = _attempt(run, number, given, labels, double=precise)
+    return found if isinstance(found, Evaluated) else None
+
+
+def _floor(exact: Evaluated, single: Evaluated | Exception) -> list[float]:
+    """Return the reference's own float32 errors: of the value, then of each gradient."""
+    if isinstance(single, Exception):
+        return [0.0] * (1 + len(exact.gradients))
+    return _errors(exact, single, ())
+
+
+def _noise(run: Any, arrays: Sequence[Array], labels: Any, doubles: Sequence[Any]) -> list[float]:
+    """Return what one rounding of the outputs changes in a loss that runs in float32 only."""
+    number = next((at for at, one in enumerate(doubles) if not isinstance(one, Evaluated)), 0)
+    base = run(number, arrays, labels, double=False)
+    generator = np.random.default_rng(0)
+    found = [64 * UNIT] * (1 + len(arrays))
+    for _ in range(3):
+        moved = [
+            one * (1 + 2 * UNIT * generator.standard_normal(one.shape)) if one.dtype.kind == "f" else one
+            for one in arrays
+        ]
+        other = run(number, moved, labels, double=False)
+        found = [max(pair) for pair in zip(found, _errors(base, other, arrays), strict=True)]
+    return found
+
+
+def _errors(expected: Evaluated, actual: Evaluated, outputs: Sequence[Array]) -> list[float]:
+    """Return the relative error of the value, then of each gradient."""
+    terms = sum(float(np.abs(one * gradient).sum()) for one, gradient in zip(outputs, expected.gradients, strict=False))
+    scale = max(abs(expected.value), SAME_SINGLE * terms if isfinite(terms) else 0.0)
+    apart = distance(np.array([expected.value]), np.array([actual.value]))
+    found = [0.0 if not apart else apart / scale if scale else np.inf]
+    largest = max((rms(one) for one in expected.gradients), default=0.0)
+    for one, other in zip(expected.gradients, actual.gradients, strict=True):
+        size, off = max(rms(one), SAME_DOUBLE * largest), distance(one, other)
+        found.append(0.0 if not off else off / size if size else np.inf)
+    return found
+
+
+def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceCheck:
+    expected, actual = problem.expected, problem.actual
+    errors = _errors(expected, actual, problem.outputs)
+    names = ["the loss", *(f"the gradient of output {number}" for number in range(len(expected.gradients)))]
+    limits = [max(one, CONSTANT) if precise else 2 * one for one in floor]
+    measured = [
+        Measured(exact=error, port=None, reference=limit, bitwise=not error, what=name)
+        for error, limit, name in zip(errors, limits, names, strict=True)
+    ]
+    closeness, worst = classify(measured)
+    numbers = {
+        "reference_loss": expected.value,
+        "port_loss": actual.value,
+        "loss_difference": errors[0],
+        "gradient_difference": max(errors[1:], default=0.0),
+    }
+    values = f"expected {expected.value:.9g}, actual {actual.value:.9g}"
+    if (
+        not expected.value
+        and not actual.value
+        and not any(one.any() for one in (*expected.gradients, *actual.gradients))
+    ):
+        reason = "proves nothing: the loss and its gradient are zero on both sides"
+        return PieceCheck(outcome=Outcome.ERROR, reason=reason, numbers=numbers)
+    method = "" if precise else "; in float32, for a loss does not run in float64"
+    if closeness is not Closeness.DIFFERS:
+        flat = "" if any(one.any() for one in expected.gradients) else "; neither depends on the outputs"
+        reason = f"{values}, gradients apart by {numbers['gradient_difference']:.1e}{flat}{method}"
+        return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers)
+    if all(error <= 2 * limit for error, limit in zip(errors[1:], limits[1:], strict=True)) and clamped(problem):
+        reason = (
+            f"gradients agree; the losses ({values}) do not, only because Paddle's softmax clips outputs at "
+            "64 below the largest"
+        )
+        return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers, excused=True)
+    what = "" if worst is None or worst is measured[0] else f"; {worst.what} is apart by {worst.exact:.1e} of its size"
+    return PieceCheck(
+        outcome=Outcome.FAIL,
+        reason=f"the losses of equal outputs differ: {values}{what}{method}",
+        numbers=numbers,
+        diagnoses=loss_causes(problem),
+    )
+
+
+def _raised(
+    where: str, number: int, error: Any, arrays: Sequence[Array], labels: Any, run: Any, reference: Any
+) -> PieceCheck:
+    """Return the ERROR of a loss that raises, or the FAIL where it takes other labels than the reference's."""
+    failed = failed_to_run(f"the {where}'s loss", error)
+    if isinstance(error, TipchainError):
+        failed = PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+    if number == 0 or not isinstance(reference, Evaluated):
+        return failed
+    if isinstance(error, NotScalarError):
+        unreduced = Diagnosis(
+            code="reduction",
+            port_path="loss",
+            message="the port's loss is not reduced to a scalar, the reference's is",
+            evidence=str(error),
+            explained=None,
+            fix="pass the reference's reduction: 'mean' or 'sum'",
+        )
+        return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(unreduced,))
+    found = ignored_only(reference, arrays, labels, lambda given, target: _again(run, 1, given, target, precise=True))
+    if found is None:
+        return failed
+    reason = f"the port's loss cannot take the reference's labels: {failed.reason}"
+    return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=(found,))

@@ -1,0 +1,771 @@
+"""Two metrics, called with equal outputs and labels; and why they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError
+from tipchain.explain.causes.metric_probes import (
+    Batch,
+    MetricMeter,
+    Probe,
+    Values,
+    given_probe,
+    join,
+    kinds_of,
+    make_probes,
+    square,
+    with_ignored,
+)
+from tipchain.explain.causes.metric_ways import UNITS, Way, differences, ways
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
+from tipchain.outcome import Outcome
+
+# Why two metrics differ: what way of counting each is, and what the reference gives when it is called otherwise.
+
+
+Array = npt.NDArray[Any]
+METRIC = "metric"
+CHUNKS = 16
+"""Batches of up to so many samples that a callable may have made by itself are tried."""
+BINS = (
+    9,
+    10,
+    15,
+    16,
+    19,
+    20,
+    25,
+    31,
+    32,
+    49,
+    50,
+    63,
+    64,
+    99,
+    100,
+    127,
+    128,
+    199,
+    200,
+    255,
+    256,
+    499,
+    500,
+    511,
+    512,
+    999,
+    1000,
+    1023,
+    1024,
+    4095,
+)
+"""Numbers of bins that are usual, and those of as many thresholds from 0 to 1."""
+TINY = 1e-12
+"""What a share of 0 is taken for where its logit is wanted."""
+CODES = {
+    "metric": "other-metric",
+    "k": "top-k",
+    "average": "class-average",
+    "over": "batch-average",
+    "threshold": "threshold",
+    "axis": "argmax-axis",
+    "unit": "unit",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MetricPair:
+    """Two metrics and what they say.
+
+    Attributes:
+        meters: the reference's and the port's.
+        probes: what both were called with.
+        values: what they said, by probe.
+    """
+
+    meters: tuple[MetricMeter, MetricMeter]
+    probes: Sequence[Probe]
+    values: Sequence[tuple[Values, Values]]
+
+    def vectors(self, name: str, other: str) -> tuple[Array, Array]:
+        """Return one value of both sides over all probes; NaN where there is none."""
+        return (
+            np.array([one.get(name, np.nan) for one, _ in self.values]),
+            np.array([two.get(other, np.nan) for _, two in self.values]),
+        )
+
+
+def why(case: MetricPair, name: str, other: str) -> list[Diagnosis]:
+    """Return what makes one value of the port's metric of the reference's; one of code ``unknown`` where nothing does."""
+    ours, theirs = case.vectors(name, other)
+    which = f"{name}: " if name else ""
+    found = ways_apart(case, ours, theirs)
+    if len(found) != 1:  # one thing called otherwise explains more than two ways of counting that only look alike
+        found = _related(case, ours, theirs) or _called_otherwise(case, name, other, ours, theirs) or found
+    if not found:
+        values = f"reference {_shown_values(ours)}, port {_shown_values(theirs)}"
+        found = [
+            Diagnosis(
+                code="unknown",
+                port_path=METRIC,
+                message="the metrics differ, the cause is unknown",
+                evidence=f"{values}: no way of counting, unit, batch or label explains 99 % of the difference",
+                explained=None,
+                fix="compare the two metrics' code and arguments",
+            )
+        ]
+    return [replace(one, message=f"{which}{one.message}") for one in found]
+
+
+def _explained(expected: Array, actual: Array, predicted: Array) -> float:
+    """Return the share of the difference that is gone if ``predicted`` stands in place of what was expected."""
+    known = np.isfinite(expected) & np.isfinite(actual)
+    if (
+        not known.any()
+        or not np.isfinite(predicted[known]).all()
+        or not np.array_equal(np.isnan(predicted), np.isnan(actual))
+    ):
+        return 0.0
+    off, left = np.abs(expected - actual)[known], np.abs(predicted - actual)[known]
+    left = np.where(left <= SAME_ENLARGED * np.abs(actual[known]) + SAME_SINGLE, 0.0, left)
+    return float(max(0.0, 1 - left.sum() / off.sum())) if off.sum() else 0.0
+
+
+def ways_apart(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize both sides' ways of counting, and name what sets them apart."""
+    known = [[way for way, values in _table(case) if _fits(values, side)] for side in (ours, theirs)]
+    pairs = [(differences(one, other), one, other) for one in known[0] for other in known[1]]
+    if not pairs:
+        return []
+    names, one, other = min(pairs, key=lambda pair: (len(pair[0]), _oddity(pair[1]) + _oddity(pair[2])))
+    if "metric" in names:  # of another metric the rest is another too
+        names = [one for one in names if one in ("metric", "over", "unit")]
+    evidence = f"on {len(case.probes)} sets of outputs the reference is {one.words}, the port {other.words}"
+    return [
+        Diagnosis(
+            code=_code(name, one, other),
+            port_path=METRIC,
+            message=f"{_what(name, one, other)}: expected {one.words}, actual {other.words}",
+            evidence=evidence,
+            explained=1.0,
+            fix=_fix(name, one),
+        )
+        for name in names
+    ]
+
+
+def _table(case: MetricPair) -> list[tuple[Way, Array]]:
+    """Return every way with what it gives over the probes, NaN where it cannot be counted so."""
+    plain = [probe.batches if all(are_arrays(one) for one in probe.batches) else None for probe in case.probes]
+    classes = next((batches[0][0].shape[1] for batches in plain if batches is not None and batches[0][0].ndim > 1), 2)
+    table = []
+    for way in ways(classes):
+        given = [None if batches is None else way.value([_squeezed(one) for one in batches]) for batches in plain]
+        values = np.array([np.nan if one is None else one for one in given], dtype=float)
+        if np.isnan(values).all():
+            continue
+        for unit in UNITS:
+            if unit and way.metric in ("mse", "rmse", "mae"):
+                continue
+            shares = {"": values, "percent": 100 * values, "error": 1 - values, "percent error": 100 * (1 - values)}[
+                unit
+            ]
+            table.append((replace(way, unit=unit), shares))
+    return table
+
+
+def are_arrays(batch: Batch) -> bool:
+    """Tell whether outputs and labels are single arrays."""
+    return all(isinstance(one, np.ndarray) for one in batch)
+
+
+def _squeezed(batch: Batch) -> Batch:
+    outputs, labels = batch
+    column = labels.ndim == 2 and labels.shape[1] == 1 and outputs.ndim == 2 and outputs.shape[1] > 1
+    return outputs, labels[:, 0] if column else labels
+
+
+def _fits(values: Array, wanted: Array) -> bool:
+    known = np.isfinite(values)
+    if known.sum() < min(2, len(values)):
+        return False
+    return bool((np.abs(values - wanted)[known] <= SAME_ENLARGED * np.abs(wanted[known]) + SAME_SINGLE).all())
+
+
+def _oddity(way: Way) -> int:
+    """Return how unusual a way is, to choose among several that give the same."""
+    odd = {"accuracy": 0, "f1": 1, "precision": 2, "recall": 2, "iou": 2}.get(way.metric, 1)
+    return odd + (way.average in ("all classes", "but the first")) + (way.threshold == 0.5)
+
+
+def _code(name: str, one: Way, other: Way) -> str:
+    if name != "unit":
+        return CODES[name]
+    kinds = {unit.partition(" ")[0] for unit in (one.unit, other.unit)}
+    return (
+        "error-rate"
+        if "error" in one.unit + other.unit and ("percent" in one.unit) == ("percent" in other.unit) and kinds
+        else "percentage"
+    )
+
+
+def _what(name: str, one: Way, other: Way) -> str:
+    return {
+        "metric": "another metric",
+        "k": f"top-{other.k} in place of top-{one.k}",
+        "average": "another average over classes",
+        "over": "the mean of batches against that of samples",
+        "threshold": "another threshold",
+        "axis": "the largest is looked for along another axis",
+        "unit": "another unit",
+    }[name]
+
+
+def _fix(name: str, one: Way) -> str:
+    names = {
+        "classes": "macro",
+        "all classes": "macro, classes without samples as 0",
+        "but the first": "macro, without class 0",
+        "": "none, over samples",
+    }
+    if name == "over":
+        return (
+            "sum hits and samples over all batches and divide once at the end"
+            if one.over == "samples"
+            else "average the values of the batches, as the reference does"
+        )
+    return {
+        "metric": f"compute {one.words}",
+        "k": f"pass topk=({one.k},)",
+        "average": f"average as the reference does: {names.get(one.average, one.average)}",
+        "threshold": f"use the reference's threshold: {'the largest output' if one.threshold is None else f'outputs above {one.threshold:g}'}",
+        "axis": f"pass axis={one.axis}",
+        "unit": f"return {one.words}",
+    }[name]
+
+
+def _related(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize values that are a plain function of the reference's, whatever that counts."""
+    guesses: list[tuple[str, str, str, Array]] = [
+        ("percentage", "the port's value is a percentage, the reference's a fraction", "divide by 100", 100 * ours),
+        ("percentage", "the port's value is a fraction, the reference's a percentage", "multiply by 100", ours / 100),
+        ("error-rate", "the port's value is 1 minus the reference's", "return 1 - value", 1 - ours),
+        ("error-rate", "the port's value is 100 minus the reference's", "return 100 - value", 100 - ours),
+        ("sign", "the port's value has the opposite sign", "change the sign", -ours),
+        (
+            "root",
+            "the port's value is the square root of the reference's",
+            "do not take the root",
+            np.sqrt(np.abs(ours)),
+        ),
+        ("root", "the port's value is the square of the reference's", "take the square root", ours**2),
+    ]
+    return _first(case, ours, theirs, iter(guesses))
+
+
+def _called_otherwise(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Call one metric with something changed: the last batch alone, batch by batch, other outputs, other labels."""
+    apart = case, name, other, ours, theirs
+    return (
+        _of_one_batch(*apart)
+        or _binned(*apart)
+        or _first(case, ours, theirs, _guesses(case, name))
+        or _counted_by_port(case, other, ours, theirs)
+    )
+
+
+def _of_one_batch(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize a metric that keeps one batch of several: what the other gives for that batch alone."""
+    if all(len(probe.batches) < 2 for probe in case.probes):
+        return []
+    for which, at in (("last", slice(-1, None)), ("first", slice(0, 1))):
+        for side, (key, expected, actual) in enumerate(((name, ours, theirs), (other, theirs, ours))):
+            values = _reruns(case, side, key, itemgetter(at))
+            share = 0.0 if values is None else _explained(expected, actual, values)
+            if share >= EXPLAINED:
+                who, whom = ("port", "reference") if side == 0 else ("reference", "port")
+                return [
+                    Diagnosis(
+                        code=f"{which}-batch",
+                        port_path=METRIC,
+                        message=f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
+                        evidence=f"the {whom}'s metric was given the {which} batch alone: {share:.2%} of the difference is gone",
+                        explained=share,
+                        fix="sum over all batches in update() and divide once at the end"
+                        if side == 0
+                        else f"keep the {which} batch's value, as the reference does",
+                    )
+                ]
+    return []
+
+
+def _binned(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize a metric that counts scores in bins: what the other gives for scores that are rounded down to them."""
+    for squashed, bins in product((False, True), BINS):
+        for side, (key, expected, actual) in enumerate(((name, ours, theirs), (other, theirs, ours))):
+            values = _rerun(case, key, partial(_into_bins, bins=bins, squashed=squashed), side)
+            share = 0.0 if values is None else _explained(expected, actual, values)
+            if share >= EXPLAINED:
+                who, whom = ("port", "reference") if side == 0 else ("reference", "port")
+                return [
+                    Diagnosis(
+                        code="bins",
+                        port_path=METRIC,
+                        message=f"the {who} counts scores in {bins} bins, the {whom} each score",
+                        evidence=f"the {whom}'s metric was given scores rounded down to 1/{bins}: {share:.2%} of the difference is gone",
+                        explained=share,
+                        fix="compute from sorted scores, or pass num_thresholds=4095 or more"
+                        if side == 0
+                        else f"pass num_thresholds={bins}",
+                    )
+                ]
+    return []
+
+
+def _into_bins(batch: Batch, bins: int, *, squashed: bool) -> Sequence[Batch]:
+    outputs, labels = batch
+    scores = np.asarray(outputs, np.float64)
+    if squashed:
+        scores = 1 / (1 + np.exp(-scores))
+    elif scores.min() < 0 or scores.max() > 1:
+        return [batch]  # no shares: nothing changes, and nothing is explained
+    made = np.floor(scores * bins) / bins
+    return [(np.log(np.maximum(made, TINY) / np.maximum(1 - made, TINY)) if squashed else made, labels)]
+
+
+def _guesses(case: MetricPair, name: str) -> Iterator[tuple[str, str, str, Array]]:
+    """Yield code, message and fix of calling the reference otherwise, with the values that come of it."""
+    for size in range(CHUNKS + 1):
+        means = _by_batches(case, name, size)
+        if means is not None:
+            which = f"batches of {size}" if size else "each batch"
+            message = f"the port's value is the mean of the reference's values of {which}"
+            yield ("batch-average", message, "sum hits and samples over all batches and divide once at the end", means)
+    for code, message, fix, change in CHANGES:
+        values = _rerun(case, name, change)
+        if values is not None:
+            yield code, message, fix, values
+    for label in _labels(case):
+        values = _rerun(case, name, partial(without, label=label))
+        if values is not None:
+            message = f"the port leaves out samples of label {label}, the reference counts them"
+            yield "ignored-label", message, f"count label {label} too", values
+
+
+def _rerun(case: MetricPair, name: str, change: Callable[[Batch], Sequence[Batch]], side: int = 0) -> Array | None:
+    """Return what a side's metric says of changed batches, None where it does not take them."""
+    return _reruns(case, side, name, lambda batches: [made for one in batches for made in change(one)])
+
+
+def _reruns(
+    case: MetricPair, side: int, name: str, change: Callable[[Sequence[Batch]], Sequence[Batch]]
+) -> Array | None:
+    try:
+        return np.array([case.meters[side].values(change(probe.batches)).get(name, np.nan) for probe in case.probes])
+    except Exception:  # noqa: BLE001  (a metric that does not take such batches: the hypothesis does not apply)
+        return None
+
+
+def _first(
+    case: MetricPair, ours: Array, theirs: Array, guesses: Iterator[tuple[str, str, str, Array]]
+) -> list[Diagnosis]:
+    for code, message, fix, values in guesses:
+        share = _explained(ours, theirs, values)
+        if share >= EXPLAINED:
+            evidence = f"tried on {len(case.probes)} sets of outputs: {share:.2%} of the difference is gone"
+            return [
+                Diagnosis(code=code, port_path=METRIC, message=message, evidence=evidence, explained=share, fix=fix)
+            ]
+    return []
+
+
+def _by_batches(case: MetricPair, name: str, size: int) -> Array | None:
+    """Return the mean of the reference's values of each batch, or of batches of ``size`` samples."""
+    found = []
+    for probe in case.probes:
+        batches: Sequence[Batch] = probe.batches
+        if size:
+            if not all(are_arrays(one) for one in batches):
+                return None
+            outputs, labels = join(batches)
+            batches = [(outputs[at : at + size], labels[at : at + size]) for at in range(0, len(outputs), size)]
+        try:
+            found.append(float(np.mean([case.meters[0].values([one]).get(name, np.nan) for one in batches])))
+        except Exception:  # noqa: BLE001  (as above)
+            return None
+    return np.array(found)
+
+
+def _softmax(x: Array) -> Array:
+    made: Array = np.exp(x - x.max(axis=1, keepdims=True)) if x.ndim > 1 else x
+    return (made / made.sum(axis=1, keepdims=True)).astype(x.dtype) if x.ndim > 1 else x
+
+
+CHANGES: tuple[tuple[str, str, str, Callable[[Batch], Sequence[Batch]]], ...] = (
+    (
+        "softmax",
+        "the port takes the softmax of the outputs first",
+        "give the metric the raw outputs",
+        lambda one: [(_softmax(one[0]), one[1])],
+    ),
+    (
+        "sigmoid",
+        "the port takes the sigmoid of the outputs first",
+        "give the metric the raw outputs",
+        lambda one: [((1 / (1 + np.exp(-one[0].astype(np.float64)))).astype(one[0].dtype), one[1])],
+    ),
+    (
+        "argmin",
+        "the port ranks outputs upside down",
+        "take the largest outputs, not the smallest",
+        lambda one: [(-one[0], one[1])],
+    ),
+    (
+        "label-shift",
+        "the port's labels are one larger",
+        "compare with the labels as they are",
+        lambda one: [(one[0], one[1] + 1)],
+    ),
+    (
+        "label-shift",
+        "the port's labels are one smaller",
+        "compare with the labels as they are",
+        lambda one: [(one[0], one[1] - 1)],
+    ),
+)
+
+
+def _labels(case: MetricPair) -> list[int]:
+    """Return the labels of the probes, few of them."""
+    found: set[int] = set()
+    for probe in case.probes:
+        for _, labels in probe.batches:
+            if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+                found |= {int(one) for one in np.unique(labels)[:20]}
+    return sorted(found)[:20]
+
+
+def without(batch: Batch, label: int) -> Sequence[Batch]:
+    """Return a batch without its samples (or places) of one label; nothing where no other is left."""
+    outputs, labels = batch
+    if not are_arrays(batch):
+        return [batch]
+    if labels.ndim == outputs.ndim - 1 and outputs.ndim > 2:  # one output for each place
+        last = outputs.ndim - 1
+        axis = next((one for one in (1, last) if np.delete(outputs.shape, one).tolist() == list(labels.shape)), None)
+        if axis is None:
+            return [batch]
+        flat = np.moveaxis(outputs, axis, -1).reshape(-1, outputs.shape[axis])
+        keep = labels.reshape(-1) != label
+        return [(flat[keep], labels.reshape(-1)[keep])]
+    keep = (labels != label).reshape(len(labels), -1).all(axis=1)
+    return [(outputs[keep], labels[keep])] if keep.any() else []
+
+
+def _counted_by_port(case: MetricPair, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
+    """Recognize a label that the reference leaves out and the port counts: without it the port gives the reference's value."""
+    for label in _labels(case):
+        found = []
+        for probe in case.probes:
+            batches = [made for one in probe.batches for made in without(one, label)]
+            try:
+                found.append(case.meters[1].values(batches).get(other, np.nan) if batches else np.nan)
+            except Exception:  # noqa: BLE001  (as above)
+                found.append(np.nan)
+        share = _explained(theirs, ours, np.array(found))
+        if share >= EXPLAINED:
+            return [
+                Diagnosis(
+                    code="ignored-label",
+                    port_path=METRIC,
+                    message=f"the port counts samples of label {label}, the reference leaves them out",
+                    evidence=f"without them the port gives the reference's values: {share:.2%} of the difference is gone",
+                    explained=share,
+                    fix=f"leave out samples of label {label}: ignore_index={label}",
+                )
+            ]
+    return []
+
+
+def _shown_values(values: Array) -> str:
+    return ", ".join(f"{one:.6g}" for one in values[:4]) + (", …" if len(values) > 4 else "")
+
+
+# What two metrics do beside counting: pass over a label, go on counting, look along another axis.
+
+
+IGNORED = (255, -100, -1)
+"""Labels that losses and metrics usually pass over."""
+OTHER = 254
+"""A label that nobody passes over on purpose."""
+Same = Callable[[float | None, float | None], bool]
+
+
+def ignored(case: MetricPair) -> Diagnosis | None:
+    """Return the cause of metrics of which one alone passes over a label on purpose, though none of the labels is such."""
+    probe = next(
+        (
+            one
+            for one in case.probes
+            if not one.given and all(are_arrays(batch) and batch[1].dtype.kind in "iu" for batch in one.batches)
+        ),
+        None,
+    )
+    if probe is None:
+        return None
+    for label in IGNORED:
+        skips = [_skips(meter, probe, label) for meter in case.meters]
+        if skips not in ([True, False], [False, True]):
+            continue
+        which, other = ("reference", "port") if skips[0] else ("port", "reference")
+        return Diagnosis(
+            code="ignored-label",
+            port_path=METRIC,
+            message=f"the {which} leaves out samples of label {label}, the {other} counts them",
+            evidence="labels were replaced by it, and by another that is no class, which both count",
+            explained=1.0,
+            fix=f"{'leave out' if skips[0] else 'count'} samples of label {label}",
+        )
+    return None
+
+
+def _skips(meter: MetricMeter, probe: Probe, label: int) -> bool | None:
+    """Tell whether a metric leaves out a label, and no other that is no class; None where it does not take it."""
+    return _passes_over(meter, probe, label) if _passes_over(meter, probe, OTHER) is not True else None
+
+
+def _passes_over(meter: MetricMeter, probe: Probe, label: int) -> bool | None:
+    changed = with_ignored(probe, label)
+    if changed is None:
+        return None
+    rest = [made for batch in changed.batches for made in without(batch, label)]
+    try:
+        values, others = meter.values(changed.batches), meter.values(rest)
+    except Exception:  # noqa: BLE001  (a metric that does not take such a label)
+        return None
+    return all(abs(values[name] - others.get(name, np.inf)) < SAME_SINGLE for name in values)
+
+
+def not_reset(case: MetricPair, same: Same) -> Diagnosis | None:
+    """Return the cause of a metric that goes on counting where the other starts anew."""
+    probes = [one.batches for one in case.probes]
+    first, between = probes[0], probes[-1] if len(probes) > 1 else probes[0]
+    lasting, after = [], []
+    for meter in case.meters:
+        try:
+            before, again = meter.repeated(first, between)
+        except Exception:  # noqa: BLE001  (as above)
+            return None
+        lasting.append(any(not same(before[name], again.get(name)) for name in before))
+        after.append(again)
+    if lasting[0] == lasting[1]:
+        return None
+    which, other = ("port", "reference") if lasting[1] else ("reference", "port")
+    predicted = None
+    try:
+        predicted = case.meters[1 - int(lasting[1])].values([*first, *between, *first])
+    except Exception:  # noqa: BLE001  (as above)
+        predicted = None
+    values = list(after[int(lasting[1])].values())
+    exact = predicted is not None and len(predicted) == len(values) and all(map(same, predicted.values(), values))
+    return Diagnosis(
+        code="not-reset",
+        port_path=METRIC,
+        message=f"the {which}'s metric goes on counting from one evaluation to the next, the {other}'s starts anew",
+        evidence="called for the same outputs again after others"
+        + (": it gives what all of them together give" if exact else ""),
+        explained=1.0 if exact else None,
+        fix="reset the metric before each evaluation"
+        if lasting[1]
+        else "do not reset the metric, as the reference does not",
+    )
+
+
+def mistaken_axis(meters: tuple[MetricMeter, MetricMeter], outputs: Any, labels: Any) -> Diagnosis | None:
+    """Return the cause of a port's metric that raises, if it looks for the largest output along another axis."""
+    probe = square(
+        outputs if isinstance(outputs, np.ndarray) else None, labels if isinstance(labels, np.ndarray) else None
+    )
+    if probe is None:
+        return None
+    try:
+        values = [meter.values(probe.batches) for meter in meters]
+    except Exception:  # noqa: BLE001  (as above)
+        return None
+    case = MetricPair(meters=meters, probes=[probe], values=[(values[0], values[1])])
+    for name, other in zip(*values, strict=False):
+        found = ways_apart(case, *case.vectors(name, other))
+        axis = next((one for one in found if one.code == "argmax-axis"), None)
+        if axis is not None:
+            return axis
+    return None
+
+
+# Two metrics, called with equal outputs and labels.
+
+
+SIDES = ("reference", "port")
+RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
+"""Differences of two values that are rounding: a metric in float32 has as much."""
+
+
+def check_metrics(
+    sides: tuple[LiveSide, LiveSide], metrics: tuple[Any, Any], outputs: Any = None, labels: Any = None
+) -> PieceCheck:
+    """Give both metrics equal outputs and labels: the models' own, and such as tell ways of counting apart.
+
+    Args:
+        sides: torch's and Paddle's.
+        metrics: of each side a callable ``(outputs, labels) -> number`` (or numbers by name, or a sequence), which is given
+            numpy arrays, and its framework's tensors if it does not take them; or an object with the protocol of
+            `paddle.metric.Metric` (compute, update, accumulate, reset) or of torchmetrics (update, compute, reset), which is
+            given tensors batch by batch; or a class of these. They are copied, not changed.
+        outputs: the reference's: an array, or arrays in tuples, lists and mappings; None if there are none.
+        labels: likewise.
+
+    Returns:
+        FAIL with both values and the causes; ERROR where a metric does not run.
+    """
+    try:
+        meters = MetricMeter.of(sides[0], metrics[0]), MetricMeter.of(sides[1], metrics[1])
+    except UsageError as error:
+        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
+        return failed_to_run("a metric", error)
+    case = _measure(meters, outputs, labels)
+    if isinstance(case, PieceCheck):
+        return case
+    return _judge(case)
+
+
+def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Any, labels: Any) -> MetricPair | PieceCheck:
+    """Return what both metrics say about every probe that both take, or the ERROR of those that take none."""
+    probes: list[Probe] = []
+    found: list[tuple[Values, Values]] = []
+    errors: dict[str, Exception] = {}
+    if outputs is not None and labels is not None:
+        probe = given_probe(outputs, labels)
+        pair, raised = _both(meters, probe)
+        if pair is None:
+            side, error = next(iter(raised.items()))
+            if side == SIDES[1] and SIDES[0] not in raised:
+                cause = mistaken_axis(meters, outputs, labels)
+                if cause is not None:
+                    return PieceCheck(
+                        outcome=Outcome.FAIL,
+                        reason=f"the port's metric raised {type(error).__name__}: {cause.message}",
+                        diagnoses=(cause,),
+                    )
+            return failed_to_run(f"the {side}'s metric", error)
+        probes.append(probe)
+        found.append(pair)
+    for kind in kinds_of(outputs, labels):
+        for probe in make_probes(kind, outputs, labels):
+            pair, raised = _both(meters, probe)
+            errors |= raised
+            if pair is not None:
+                probes.append(probe)
+                found.append(pair)
+        if probes:
+            break
+    if not probes:
+        side, error = next(iter(errors.items()), ("reference", ValueError("nothing to call it with")))
+        return failed_to_run(f"the {side}'s metric", error)
+    return MetricPair(meters=meters, probes=probes, values=found)
+
+
+def _both(
+    meters: tuple[MetricMeter, MetricMeter], probe: Probe
+) -> tuple[tuple[Values, Values] | None, dict[str, Exception]]:
+    found: list[Values] = []
+    raised: dict[str, Exception] = {}
+    for side, meter in zip(SIDES, meters, strict=True):
+        try:
+            found.append(meter.values(probe.batches))
+        except Exception as error:  # noqa: BLE001, PERF203  (user code)
+            raised[side] = error
+    return ((found[0], found[1]) if not raised else None), raised
+
+
+def _judge(case: MetricPair) -> PieceCheck:
+    ours, theirs = case.values[0]
+    try:
+        names = pair_names(ours, theirs)
+    except ValueError as error:
+        return PieceCheck(outcome=Outcome.FAIL, reason=str(error))
+    numbers = _numbers(case, names)
+    lasting = not_reset(case, same)
+    off = [
+        (name, other)
+        for name, other in names.items()
+        if any(not same(one.get(name), two.get(other)) for one, two in case.values)
+    ]
+    if lasting is not None and not off:
+        return PieceCheck(outcome=Outcome.FAIL, reason=lasting.message, numbers=numbers, diagnoses=(lasting,))
+    if not off:
+        hidden = ignored(case)
+        if hidden is not None:
+            return PieceCheck(outcome=Outcome.FAIL, reason=hidden.message, numbers=numbers, diagnoses=(hidden,))
+        shown = ", ".join(f"{name or 'value'} {value:.6g}" for name, value in list(ours.items())[:3])
+        return PieceCheck(
+            outcome=Outcome.PASS,
+            numbers=numbers,
+            reason=f"equal on {len(case.probes)} sets of outputs and labels; of the first: {shown}",
+        )
+    name, other = off[0]
+    at = next(n for n, (one, two) in enumerate(case.values) if not same(one.get(name), two.get(other)))
+    one, two = case.values[at][0].get(name), case.values[at][1].get(other)
+    which = f" {name}" if name else ""
+    reason = f"the metrics differ{which}: expected {_shown(one)}, actual {_shown(two)} for {case.probes[at].name}"
+    causes = [] if lasting is None else [lasting]
+    for pair in off if lasting is None else ():
+        causes += [one for one in why(case, *pair) if one not in causes]
+    return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=tuple(causes))
+
+
+def pair_names(ours: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, str]:
+    """Return the port's value by the reference's: by name, or by place where no name is alike.
+
+    Raises:
+        ValueError: one side has values that the other has not.
+    """
+    if len(ours) == len(theirs) and (set(ours) == set(theirs) or not set(ours) & set(theirs)):
+        return {name: name for name in ours} if set(ours) == set(theirs) else dict(zip(ours, theirs, strict=True))
+    left, right = ([name or "one number" for name in side] for side in (ours, theirs))
+    raise ValueError(f"the metrics have other values: {', '.join(left)} expected, {', '.join(right)} actual")
+
+
+def same(one: float | None, other: float | None) -> bool:
+    """Tell whether two values are equal but for rounding; NaN equals NaN."""
+    if one is None or other is None:
+        return one is other
+    if np.isnan(one) or np.isnan(other) or np.isinf(one) or np.isinf(other):
+        return bool(one == other or (np.isnan(one) and np.isnan(other)))
+    return bool(abs(one - other) <= RELATIVE * max(abs(one), abs(other)) + ABSOLUTE)
+
+
+def _numbers(case: MetricPair, names: Mapping[str, str]) -> dict[str, float]:
+    ours, theirs = case.values[0]
+    return dict(_pairs(ours, theirs, names))
+
+
+def _pairs(ours: Values, theirs: Values, names: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+    for name, other in names.items():
+        label = f"{METRIC}/{name}" if name else METRIC
+        yield f"{label}/reference", ours[name]
+        yield f"{label}/port", theirs[other]
+
+
+def _shown(value: float | None) -> str:
+    return "nothing" if value is None else f"{value:.9g}"

@@ -1,0 +1,601 @@
+"""Both sides' optimizers, built over copies of the models as the builders ask for it."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError, WeightsError
+from tipchain.explain.locate.matching import pair_layers
+from tipchain.explain.locate.sides import LiveSide, name_alike
+from tipchain.frameworks.builders import rate_factor
+from tipchain.weights.layouts import TensorSlot, assemble, divide
+from tipchain.weights.matching import match_models
+from tipchain.weights.paddle_side import paddle_layers, torch_view
+
+# Calling a user's builder of an optimizer or a schedule, whatever it asks for.
+
+
+Builder = Callable[..., Any]
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "parameters": ("parameters", "params", "parameter_list", "parameters_list", "param_list", "ps"),
+    "model": ("model", "net", "network", "module", "layer"),
+    "rate": ("learning_rate", "lr", "rate", "base_lr", "initial_lr", "init_lr"),
+    "optimizer": ("optimizer", "optim", "opt"),
+}
+"""What a builder's parameters are called, by what they are given."""
+
+
+def roles(builder: Builder) -> dict[str, inspect.Parameter]:
+    """Return a builder's parameters by what their names ask for; those bound by ``functools.partial`` are left out."""
+    found = {}
+    for name, one in _parameters(builder).items():
+        role = next((role for role, names in NAMES.items() if name in names), None)
+        if role is not None and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
+            found[role] = one
+    return found
+
+
+def call_builder(builder: Builder, offers: Mapping[str, Any], first: tuple[str, ...]) -> Any:
+    """Call a builder with what it asks for.
+
+    Args:
+        builder: a function, a class or a partial of one.
+        offers: what there is, by role (`NAMES`); callables are called for the value.
+        first: roles that a parameter without a telling name may stand for, the likeliest first.
+
+    Raises:
+        UsageError: a required parameter that nothing is known for.
+        Exception: whatever the builder raises.
+    """
+    unclear = [one for one in _parameters(builder).values() if _required(one) and _role(one) is None]
+    named = {role: one for role, one in roles(builder).items() if role in offers}
+    if not unclear:
+        if not named and not _parameters(builder):
+            return builder()
+        return _call(builder, {one.name: role for role, one in named.items()}, offers)
+    free = [role for role in first if role not in named and role in offers]
+    if len(unclear) > 1 or not free:
+        names = ", ".join(one.name for one in unclear)
+        raise UsageError(f"builder {_name(builder)} asks for {names}: nothing to give it")
+    chosen = {one.name: role for role, one in named.items()}
+    for role in free[:-1]:
+        with suppress(AttributeError, TypeError):  # a list of parameters is no model
+            return _call(builder, {**chosen, unclear[0].name: role}, offers)
+    return _call(builder, {**chosen, unclear[0].name: free[-1]}, offers)
+
+
+def _call(builder: Builder, chosen: Mapping[str, str], offers: Mapping[str, Any]) -> Any:
+    args, kwargs = [], {}
+    for name, one in _parameters(builder).items():
+        if name in chosen:
+            value = offers[chosen[name]]
+            if one.kind is one.POSITIONAL_ONLY:
+                args.append(value)
+            else:
+                kwargs[name] = value
+    return builder(*args, **kwargs)
+
+
+def _parameters(builder: Builder) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters that can still be given: not those that a partial has bound by name."""
+    bound = getattr(builder, "keywords", {}) if hasattr(builder, "func") else {}
+    found = inspect.signature(builder).parameters
+    return {
+        name: one
+        for name, one in found.items()
+        if name not in bound and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    }
+
+
+def _role(one: inspect.Parameter) -> str | None:
+    return next((role for role, names in NAMES.items() if one.name in names), None)
+
+
+def _required(one: inspect.Parameter) -> bool:
+    return one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+
+
+def _name(builder: Builder) -> str:
+    return getattr(builder, "__qualname__", type(builder).__name__)
+
+
+# Parameters cut down after their optimizers were built: what updates element by element needs but some elements.
+#
+# Gradients come from outside, so that both optimizers can as well be given smaller tensors: rules that go element by
+# element do the same to each, and norms (of a tensor, of all, of a group) are those of what is left, on both sides alike.
+# Builders have seen the whole tensors, so that what they decide by shape or size is decided as ever.
+
+
+MOST = 4096
+"""Elements of a parameter that are kept at most, roughly."""
+Picks = list[npt.NDArray[np.int64]]
+
+
+def shrink(
+    parameters: Mapping[str, Any], optimizer: Any, slots: Mapping[str, TensorSlot], paddle: Any
+) -> dict[str, TensorSlot]:
+    """Cut large parameters of both sides down to the same elements, in place, and what torch's optimizer keeps of them.
+
+    Args:
+        parameters: torch's, by name.
+        optimizer: torch's, built over them.
+        slots: where Paddle's model keeps each; its optimizer keeps nothing before the first step.
+        paddle: the module.
+
+    Returns:
+        The slots with their new shapes.
+    """
+    held = Counter(id(part.tensor) for slot in slots.values() for part in slot.parts)
+    found = dict(slots)
+    for name, slot in slots.items():
+        shapes = [part.shape for part in slot.parts]
+        whole = (sum(shape[0] for shape in shapes), *shapes[0][1:]) if shapes[0] else ()
+        shared = any(held[id(part.tensor)] > 1 for part in slot.parts)
+        if int(np.prod(slot.shape)) <= MOST or whole != tuple(slot.shape) or shared:
+            continue
+        steps = _steps(whole)
+        _shrink_torch(parameters[name], optimizer, _joined(shapes, steps))
+        for part in slot.parts:
+            every = tuple(slice(None, None, step) for step in (steps[::-1] if part.transpose else steps))
+            with paddle.no_grad():
+                array = part.tensor[every].numpy()
+            # A tensor of dygraph has no other way to take another shape.
+            part.tensor.get_tensor().set(np.ascontiguousarray(array), _place(part.tensor, paddle))
+        kept = (sum(part.shape[0] for part in slot.parts), *slot.parts[0].shape[1:])
+        found[name] = replace(slot, shape=kept)
+    return found
+
+
+def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return of which elements along each axis one is kept: the longest axes are thinned first."""
+    steps, left = [1] * len(shape), list(shape)
+    while int(np.prod(left)) > MOST:
+        axis = int(np.argmax(left))
+        steps[axis] *= 2
+        left[axis] = -(-shape[axis] // steps[axis])
+    return tuple(steps)
+
+
+def _picks(shape: tuple[int, ...], steps: tuple[int, ...]) -> Picks:
+    return [np.arange(0, size, step) for size, step in zip(shape, steps, strict=True)]
+
+
+def _joined(shapes: list[tuple[int, ...]], steps: tuple[int, ...]) -> Picks:
+    """Return the elements that are kept of parts that stand one below the other."""
+    starts = np.cumsum([0, *(shape[0] for shape in shapes[:-1])])
+    first = [start + _picks(shape, steps)[0] for start, shape in zip(starts, shapes, strict=True)]
+    return [np.concatenate(first), *_picks(shapes[0], steps)[1:]]
+
+
+def _shrink_torch(parameter: Any, optimizer: Any, picks: Picks) -> None:
+    """Cut a parameter and the tensors of its size that an optimizer holds from the start, as Adagrad does."""
+    import torch
+
+    whole = parameter.shape
+    state = optimizer.state.get(parameter, {})
+    states = {key: value for key, value in state.items() if torch.is_tensor(value) and value.shape == whole}
+
+    def cut(tensor: Any) -> Any:
+        for axis, pick in enumerate(picks):
+            tensor = tensor.index_select(axis, torch.as_tensor(pick, device=tensor.device))
+        return tensor.contiguous()
+
+    parameter.data = cut(parameter.data)
+    state.update((key, cut(value)) for key, value in states.items())
+
+
+def _place(tensor: Any, paddle: Any) -> Any:
+    place = tensor.place
+    return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
+
+
+# Parameters of live models under their optimizers, with gradients from outside.
+
+
+Array = npt.NDArray[Any]
+
+
+class TrainedParameters(Protocol):
+    """One side's parameters, by torch's names and in torch's layout, and what updates them."""
+
+    optimizer: Any
+
+    def values(self, name: str) -> Array:
+        """Return a copy of a parameter."""
+
+    def assign(self, name: str, value: Array) -> None:
+        """Set a parameter."""
+
+    def add_gradient(self, name: str, gradient: Array) -> None:
+        """Add to a parameter's gradient, as backward does; a frozen parameter gets none."""
+
+    def step(self) -> None:
+        """Update, then clear the gradients, as a training loop does."""
+
+    def rates(self) -> dict[str, float]:
+        """Return the present learning rate of each parameter that the optimizer holds."""
+
+    def multiply_rate(self, factor: float) -> None:
+        """Set the learning rates to ``factor`` times those of the start."""
+
+    def tensor(self, name: str) -> Any:
+        """Return the first tensor of a parameter."""
+
+
+class TorchTrained:
+    """A torch optimizer over a copy of a module; ``clip`` is called before each update, as a training loop does."""
+
+    def __init__(self, side: LiveSide, model: Any, optimizer: Any, clip: Callable[[], Any] | None = None) -> None:
+        self.side, self.optimizer, self.clip = side, optimizer, clip
+        self.parameters = dict(model.named_parameters())
+        self.first = [group["lr"] for group in optimizer.param_groups]
+
+    def values(self, name: str) -> Array:
+        """Return a copy of a parameter."""
+        return self.side.array(self.parameters[name])
+
+    def assign(self, name: str, value: Array) -> None:
+        """Set a parameter."""
+        self.parameters[name].data.copy_(self.side.tensor(value, gradient=False))
+
+    def add_gradient(self, name: str, gradient: Array) -> None:
+        """Add to a parameter's gradient."""
+        one = self.parameters[name]
+        if one.requires_grad:
+            given = self.side.tensor(gradient, gradient=False).to(one.dtype)
+            one.grad = given if one.grad is None else one.grad + given
+
+    def step(self) -> None:
+        """Update, then clear the gradients."""
+        if self.clip is not None:
+            self.clip()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def rates(self) -> dict[str, float]:
+        """Return the rate of each parameter: its group's."""
+        known = {id(one): float(group["lr"]) for group in self.optimizer.param_groups for one in group["params"]}
+        return {name: known[id(one)] for name, one in self.parameters.items() if id(one) in known}
+
+    def multiply_rate(self, factor: float) -> None:
+        """Set each group's rate to ``factor`` times its first."""
+        for group, rate in zip(self.optimizer.param_groups, self.first, strict=True):
+            group["lr"] = rate * factor
+
+    def tensor(self, name: str) -> Any:
+        """Return a parameter."""
+        return self.parameters[name]
+
+
+class PaddleTrained:
+    """A Paddle optimizer over a copy of a layer; ``clip`` is called before each update, as a training loop does."""
+
+    def __init__(
+        self, side: LiveSide, optimizer: Any, slots: Mapping[str, TensorSlot], clip: Callable[[], Any] | None = None
+    ) -> None:
+        self.side, self.optimizer, self.slots, self.clip = side, optimizer, slots, clip
+        self.first = float(optimizer.get_lr())
+        self._share = 1.0
+        self._schedule: Any = None
+
+    def values(self, name: str) -> Array:
+        """Return a copy of a parameter, in torch's layout."""
+        slot = self.slots[name]
+        return assemble([self.side.array(part.tensor) for part in slot.parts], slot)
+
+    def assign(self, name: str, value: Array) -> None:
+        """Set a parameter."""
+        slot = self.slots[name]
+        for part, array in zip(slot.parts, divide(value, slot), strict=True):
+            part.tensor.set_value(array.astype(str(part.tensor.dtype).rpartition(".")[2]))
+
+    def add_gradient(self, name: str, gradient: Array) -> None:
+        """Add to a parameter's gradient."""
+        slot = self.slots[name]
+        for part, array in zip(slot.parts, divide(gradient, slot), strict=True):
+            one = part.tensor
+            if not one.stop_gradient:
+                given = self.side.tensor(array, gradient=False).astype(one.dtype)
+                one.grad = given if one.grad is None else one.grad + given
+
+    def step(self) -> None:
+        """Update, then clear the gradients."""
+        if self.clip is not None:
+            self.clip()
+        with any_precision(self.side.framework.paddle):  # type: ignore[attr-defined]
+            self.optimizer.step()
+        self.optimizer.clear_grad()
+
+    def rates(self) -> dict[str, float]:
+        """Return the rate of each parameter: the optimizer's times its own factor."""
+        rate = float(self.optimizer.get_lr())
+        held = {id(one) for one in held_parameters(self.optimizer)}
+        return {name: rate * self.factor(name) for name, slot in self.slots.items() if id(slot.parts[0].tensor) in held}
+
+    def factor(self, name: str) -> float:
+        """Return the factor of the learning rate that a parameter has."""
+        return rate_factor(self.optimizer, self.tensor(name))
+
+    def hold_rate(self, rate: float) -> None:
+        """Replace the schedule by one that stays at a rate."""
+        lr: Any = self.side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
+        self._schedule = lr.LambdaDecay(rate, lambda _: self._share)
+        self.optimizer.set_lr_scheduler(self._schedule)
+
+    def multiply_rate(self, factor: float) -> None:
+        """Set the rate to ``factor`` times the first."""
+        if self._schedule is None:
+            self.optimizer.set_lr(self.first * factor)
+        else:
+            self._share = factor
+            self._schedule.step()
+
+    def tensor(self, name: str) -> Any:
+        """Return the first part of a parameter."""
+        return self.slots[name].parts[0].tensor
+
+
+@contextmanager
+def any_precision(paddle: Any) -> Iterator[None]:
+    """Let Paddle's clipping by norm take float64, which its kernel on a CPU does not."""
+    clip = paddle.nn.clip
+    usual = clip.clip_by_norm
+
+    def clip_by_norm(x: Any, max_norm: float, name: str | None = None) -> Any:
+        if x.dtype == paddle.float32:
+            return usual(x, max_norm, name)
+        norm = paddle.linalg.norm(x)
+        return x * (max_norm / paddle.maximum(norm, paddle.full_like(norm, max_norm)))
+
+    clip.clip_by_norm = clip_by_norm
+    try:
+        yield
+    finally:
+        clip.clip_by_norm = usual
+
+
+def held_parameters(optimizer: Any) -> list[Any]:
+    """Return the tensors that a Paddle optimizer updates."""
+    found: list[Any] = []
+    groups = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None)
+    for one in groups or ():
+        found += one["params"] if isinstance(one, dict) else [one]
+    return found
+
+
+# Both sides' optimizers, built over copies of the models as the builders ask for it.
+
+
+RATE = 0.01
+"""The learning rate that builders are given which ask for one."""
+Clips = tuple[Builder | None, Builder | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """Both sides, ready to step.
+
+    Attributes:
+        sides: the reference's and the port's.
+        names: torch's names of the parameters that both have.
+        left_out: those that could not be matched.
+        rate_given: why both have one learning rate whatever the builders say, or "".
+        elements: of all parameters that both have.
+        whole: no parameter was cut down.
+    """
+
+    sides: tuple[TrainedParameters, TrainedParameters]
+    names: tuple[str, ...]
+    left_out: tuple[str, ...]
+    rate_given: str = ""
+    elements: int = 0
+    whole: bool = True
+
+
+def copied(side: LiveSide, model: Any, *, double: bool = True) -> Any:
+    """Return a copy whose parameters have the names that the model's have: rules of optimizers read them."""
+    made = side.copied(model, double=double)
+    if side.name == "paddle":
+        name_alike(model, made)
+    return made
+
+
+def slots_of(reference: Any, port: Any, names: Mapping[str, str] | None) -> tuple[dict[str, TensorSlot], list[str]]:
+    """Return where the port keeps each of the reference's parameters, by torch's name; and those it is not known of.
+
+    Where the models as a whole cannot be matched, the layers that can be are.
+    """
+    ours = {name: tuple(one.shape) for name, one in reference.named_parameters()}
+    try:
+        match = match_models(reference, port, names)
+        found = {slot.name: slot for slot in torch_view(port, match.names) if slot.kind == "parameter"}
+    except WeightsError:
+        pairs = {pair.reference: pair.port for pair in pair_layers(reference, port, names)}
+        layers = paddle_layers(port, {**pairs, **(names or {})})
+        found = {slot.name: slot for layer in layers for slot in layer.slots if slot.kind == "parameter"}
+    fits = {name: found[name] for name, shape in ours.items() if name in found and tuple(found[name].shape) == shape}
+    return fits, [name for name in ours if name not in fits]
+
+
+def open_both(
+    sides: tuple[LiveSide, LiveSide],
+    models: tuple[Any, Any],
+    builders: tuple[Builder, Builder],
+    schedulers: tuple[Builder | None, Builder | None] | None,
+    names: Mapping[str, str] | None,
+    *,
+    double: bool = True,
+    whole: bool = True,
+    clips: Clips = (None, None),
+) -> Opened:
+    """Copy both models, in float64 if ``double``, build the optimizers over the copies, and give both the reference's parameters.
+
+    Unless ``whole``, large parameters are cut down to some of their elements once the optimizers are built. ``clips`` are
+    what each side's training loop does to gradients before an update.
+
+    Raises:
+        UsageError: no parameter of both could be matched, or a builder whose optimizer holds none of those that it
+            was given.
+    """
+    reference, port = (copied(side, model, double=double) for side, model in zip(sides, models, strict=True))
+    slots, left = slots_of(reference, port, names)
+    if not slots:
+        raise UsageError("none of the reference's parameters could be matched with one of the port's")
+    ours, theirs, schedule = build_both(sides, builders, (reference, port), schedulers)
+    _check_held(ours, theirs, reference, slots)
+    bound = [clipping(clip, *pair) for clip, pair in zip(clips, ((reference, ours), (port, theirs)), strict=True)]
+    one = TorchTrained(sides[0], reference, ours, bound[0])
+    given = ""
+    if schedule is not None:
+        theirs.set_lr_scheduler(schedule)
+        # What the schedules start from is theirs to be compared; here both sides have one rate.
+        given = "the schedules are compared by themselves"
+    kept = slots if whole else shrink(one.parameters, ours, slots, sides[1].framework.paddle)  # type: ignore[attr-defined]
+    other = PaddleTrained(sides[1], theirs, kept, bound[1])
+    if given:
+        _same_rate(one, other)
+    for name in slots:
+        other.assign(name, one.values(name))
+    return Opened(
+        sides=(one, other),
+        names=tuple(slots),
+        left_out=tuple(left),
+        rate_given=given,
+        elements=sum(int(np.prod(slot.shape)) for slot in kept.values()),
+        whole=all(kept[name] is slot for name, slot in slots.items()),
+    )
+
+
+def build_both(
+    sides: tuple[LiveSide, LiveSide],
+    builders: tuple[Builder, Builder],
+    models: tuple[Any, Any],
+    schedulers: tuple[Builder | None, Builder | None] | None,
+) -> tuple[Any, Any, Any]:
+    """Return torch's optimizer, Paddle's, and the schedule that Paddle's follows, None without one.
+
+    A builder that must have a learning rate is given the other side's, or `RATE` where both must. Paddle's may have made
+    its schedule itself.
+    """
+    scheduler = schedulers[1] if schedulers else None
+    if _must_have_rate(builders[0]) and not _must_have_rate(builders[1]):
+        theirs, schedule = _build_paddle(sides[1], builders[1], models[1], scheduler, RATE)
+        return _build_torch(builders[0], models[0], float(theirs.get_lr())), theirs, schedule
+    ours = _build_torch(builders[0], models[0], RATE)
+    if not hasattr(ours, "param_groups"):
+        raise UsageError(
+            f"optimizers: the reference's builder returned {_a(ours)}\n  expected: a torch.optim.Optimizer; the pair is (torch's builder, Paddle's)"
+        )
+    rate = float(ours.param_groups[0]["lr"])
+    return ours, *_build_paddle(sides[1], builders[1], models[1], scheduler, rate)
+
+
+def _a(made: Any) -> str:
+    return f"a {type(made).__module__.partition('.')[0]} {type(made).__name__}"
+
+
+def clipping(clip: Builder | None, model: Any, optimizer: Any) -> Callable[[], Any] | None:
+    """Return what clips the gradients of a model's parameters, None without any.
+
+    ``clip`` is called as builders are: with the parameters, or ``model`` or ``optimizer`` where it asks for them.
+    """
+    if clip is None:
+        return None
+    offers = {"parameters": list(model.parameters()), "model": model, "optimizer": optimizer}
+    return partial(call_builder, clip, offers, ("parameters", "model"))
+
+
+def _must_have_rate(builder: Builder) -> bool:
+    asked = roles(builder).get("rate")
+    return asked is not None and asked.default is asked.empty
+
+
+def _build_torch(builder: Builder, model: Any, rate: float) -> Any:
+    offers = {"parameters": list(model.parameters()), "model": model}
+    return call_builder(builder, {**offers, **_rate(builder, rate, always=False)}, ("parameters", "model", "rate"))
+
+
+def _build_paddle(
+    side: LiveSide, builder: Builder, model: Any, scheduler: Builder | None, rate: float
+) -> tuple[Any, Any]:
+    """Return Paddle's optimizer over a layer, and the schedule that it follows, None without one.
+
+    A builder that asks for a learning rate is given the schedule.
+    """
+    offers = {"parameters": list(model.parameters()), "model": model}
+    first = ("parameters", "model", "rate")
+    asked = roles(builder).get("rate")
+    schedule = None
+    if scheduler is not None and asked is not None:
+        rate = asked.default if isinstance(asked.default, float) else rate
+        # A builder of schedules may need the optimizer first.
+        with suppress(AttributeError, TypeError):
+            schedule = _schedule(side, scheduler, None, rate)
+    given = rate if schedule is None else schedule
+    optimizer = call_builder(builder, {**offers, **_rate(builder, given, always=schedule is not None)}, first)
+    if scheduler is not None and schedule is None:
+        schedule = _schedule(side, scheduler, optimizer, float(optimizer.get_lr()))
+    return optimizer, schedule or (optimizer._learning_rate if _scheduled(optimizer) else None)  # noqa: SLF001
+
+
+def build_torch_schedule(builder: Builder | None, optimizer: Any) -> Any:
+    """Return torch's schedule over an optimizer, None without a builder."""
+    if builder is None:
+        return None
+    rate = float(optimizer.param_groups[0]["lr"])
+    return call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
+
+
+def _schedule(side: LiveSide, builder: Builder, optimizer: Any, rate: float) -> Any:
+    lr: Any = side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
+    made = call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
+    if made is None and optimizer is not None and _scheduled(optimizer):
+        return optimizer._learning_rate  # noqa: SLF001
+    if not isinstance(made, lr.LRScheduler):
+        raise UsageError(f"the port's scheduler builder returned a {type(made).__name__}, expected an LRScheduler")
+    return made
+
+
+def _rate(builder: Builder, rate: Any, *, always: bool) -> dict[str, Any]:
+    """Return the learning rate if the builder must have one; a default of its own is left alone."""
+    asked = roles(builder).get("rate")
+    if asked is None:
+        return {"rate": rate}
+    return {"rate": rate} if always or asked.default is asked.empty else {}
+
+
+def _scheduled(optimizer: Any) -> bool:
+    return not isinstance(getattr(optimizer, "_learning_rate", 0.0), float)
+
+
+def _check_held(ours: Any, theirs: Any, reference: Any, slots: Mapping[str, TensorSlot]) -> None:
+    parameters = {id(one) for one in reference.parameters()}
+    ids = {id(part.tensor) for slot in slots.values() for part in slot.parts}
+    held: Sequence[tuple[str, list[Any], set[int]]] = (
+        ("reference", [one for group in ours.param_groups for one in group["params"]], parameters),
+        ("port", held_parameters(theirs), ids),
+    )
+    for where, tensors, known in held:
+        if not any(id(one) in known for one in tensors):
+            raise UsageError(
+                f"the {where}'s optimizer holds none of the parameters that its builder was given: builders are called "
+                "with those of a copy, so `lambda parameters: Adam(parameters)` and not `lambda _: Adam(model.parameters())`"
+            )
+
+
+def _same_rate(one: TorchTrained, other: PaddleTrained) -> None:
+    """Let the port start from the reference's learning rates; factors of parameters stay its own."""
+    ours = one.rates()
+    factors = {name: other.factor(name) for name in other.rates() if name in ours}
+    ratios = [ours[name] / factor for name, factor in factors.items() if factor]
+    rate = float(np.median(ratios)) if ratios else 0.0
+    other.hold_rate(rate if rate > 0 else RATE)

@@ -1,0 +1,684 @@
+"""The layer at fault and its reference, apart from their models, with what both are given and what they give."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import WeightsError
+from tipchain.explain.causes.program import (
+    LAYER,
+    OF_TORCH,
+    Act,
+    HopelessError,
+    Op,
+    Recorder,
+    Tap,
+    caller,
+    floats_of,
+    numpy_of,
+)
+from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative, rms
+from tipchain.explain.locate.replay import drawn_again
+from tipchain.explain.locate.runs import as_float
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.trace import Call, put_back, take_out
+from tipchain.frameworks.randomness import Draws
+from tipchain.numbers.rounding import EXPLAINED
+from tipchain.weights.paddle_side import torch_view
+
+# What the reference's code calls while it runs: functions, their settings, and what they are given and return.
+
+
+Array = npt.NDArray[Any]
+MOST_ELEMENTS = 1 << 22
+"""Elements of a tensor beyond which it is not looked at."""
+KEPT = 1 << 23
+"""Elements of all tensors that are kept as they are: 64 MiB of float64; of later ones a sketch remains."""
+Plain = int | float | str | bool | list[Any] | tuple[Any, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReferenceCall:
+    """One call that the reference's own code made.
+
+    Attributes:
+        number: its number, from 0.
+        name: what the port's calls of this function are named; `LAYER` where a module was called.
+        said: what torch calls it; a module's path.
+        settings: its arguments that are no tensors, by name, or by number where torch does not tell names.
+        given: numbers of the values that it was given.
+        named: those of them that have a name, by it.
+        made: numbers of the values that it returned.
+        place: ``file:line`` of the user's code.
+        line: that line.
+        scope: the user's function that it stands in.
+    """
+
+    number: int
+    name: str
+    said: str
+    settings: Mapping[str, Any]
+    given: tuple[int, ...]
+    made: tuple[int, ...]
+    place: str
+    line: str
+    scope: str
+    named: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordedTensor:
+    """A tensor as it was when a call was given it or returned it.
+
+    Attributes:
+        sketch: a few numbers about it.
+        array: its values; None where there was no room.
+    """
+
+    sketch: Sketch
+    array: Array | None
+
+
+class CallRecord:
+    """A record of the calls that torch code makes; made by `over`."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.names: list[str] = []
+        self.sketches: list[Sketch] = []
+        self.constants: dict[str, tuple[Any, ...]] = defaultdict(tuple)
+        self.steps: list[ReferenceCall] = []
+        self.values: list[RecordedTensor] = []
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._room = KEPT
+        self._depth = 0
+        self._live = True
+
+    @classmethod
+    @contextmanager
+    def over(cls, inner: Mapping[str, Any]) -> Iterator[CallRecord]:
+        """Watch everything that torch is called for while the context is open.
+
+        Args:
+            inner: modules by path that are one step each: their own calls are none.
+        """
+        import torch
+        from torch.overrides import TorchFunctionMode
+
+        watch = cls(torch)
+
+        class Mode(TorchFunctionMode):  # type: ignore[misc]
+            """Hands each call on, and tells the watch about it."""
+
+            def __torch_function__(
+                self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+            ) -> Any:
+                del types
+                watch.enter(func, args, kwargs or {})
+                result = func(*args, **(kwargs or {}))
+                watch.take(func, args, kwargs or {}, result)
+                return result
+
+        with ExitStack() as stack:
+            for path, module in inner.items():
+                stack.callback(module.register_forward_pre_hook(watch.deeper, with_kwargs=True).remove)
+                back = partial(watch.back, path)
+                stack.callback(module.register_forward_hook(back, with_kwargs=True, always_call=True).remove)
+            stack.enter_context(Mode())
+            yield watch
+
+    def deeper(self, _: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Note that a module runs that is one step."""
+        self._keep_given(args, kwargs)
+        self._depth += 1
+
+    def back(self, path: str, _: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
+        """Note that such a module has returned."""
+        self._depth -= 1
+        if self._live and not self._depth:
+            self._live = False
+            self._note(LAYER, path, kwargs, (args, kwargs), take_out(output, self.torch.is_tensor)[1])
+            self._live = True
+
+    def end(self) -> None:
+        """Take no further calls."""
+        self._live = False
+        self._alive.clear()
+        self._numbers.clear()
+
+    def enter(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Keep what a call is given that no call before it has made, before the call may write to it."""
+        if _name_of(function) not in ("get", "set"):
+            self._keep_given(args, kwargs)
+
+    def _keep_given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self._live and not self._depth:
+            self._live = False
+            for tensor in take_out((args, dict(kwargs)), self.torch.is_tensor)[1]:
+                if id(tensor) not in self._numbers:
+                    self._hold(tensor)
+            self._live = True
+
+    def take(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note a call and what it returned."""
+        name = _name_of(function)
+        if not self._live or name in ("get", "set") or result is NotImplemented:
+            return
+        self._live = False  # what is done here is not the model's
+        try:
+            self.names.append(name)
+            self.constants[name] += tuple(
+                one for one in (*args[1:], *kwargs.values()) if isinstance(one, int | float | str | tuple | list)
+            )
+            tensors = take_out(args[0] if name == "setitem" else result, self.torch.is_tensor)[1]
+            number = self._numbers.get(id(args[0])) if name == "detach" and args else None
+            if number is not None:  # the same tensor
+                self._alive.append(result)
+                self._numbers[id(result)] = number
+            elif self._depth:
+                self.sketches += [
+                    Sketch(_array(one))
+                    for one in tensors
+                    if one.is_floating_point() and 0 < one.numel() <= MOST_ELEMENTS
+                ]
+            elif tensors:
+                self._note(OF_TORCH.get(name, name), name, _bound(function, args, kwargs), (args, kwargs), tensors)
+        finally:
+            self._live = True
+
+    def _note(
+        self, name: str, said: str, arguments: Mapping[str, Any], given: tuple[Any, Any], tensors: Sequence[Any]
+    ) -> None:
+        settings = {key: one for key, one in arguments.items() if is_plain(one)}
+        named = {key: self._numbers[id(one)] for key, one in arguments.items() if id(one) in self._numbers}
+        place, line, scope = caller("torch")
+        known = [self._numbers.get(id(one)) for one in take_out(given, self.torch.is_tensor)[1]]
+        made = tuple(self._hold(one) for one in tensors)
+        self.sketches += [
+            self.values[number].sketch
+            for number, one in zip(made, tensors, strict=True)
+            if number >= 0 and one.is_floating_point()
+        ]
+        if place or name == LAYER:
+            self.steps.append(
+                ReferenceCall(
+                    number=len(self.steps),
+                    name=name,
+                    said=said,
+                    settings=settings,
+                    given=tuple(one for one in known if one is not None),
+                    made=tuple(one for one in made if one >= 0),
+                    place=place,
+                    line=line,
+                    scope=scope,
+                    named=named,
+                )
+            )
+
+    def _hold(self, tensor: Any) -> int:
+        """Keep a tensor as it is now; return its number, -1 where it is empty or too large."""
+        if not 0 < tensor.numel() <= MOST_ELEMENTS:
+            return -1
+        array = np.array(_array(tensor))
+        self._room -= array.size
+        self.values.append(RecordedTensor(sketch=Sketch(array), array=array if self._room > 0 else None))
+        if self._room > 0:
+            self._alive.append(tensor)
+            self._numbers[id(tensor)] = len(self.values) - 1
+        return len(self.values) - 1
+
+
+def _bound(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments by name, those left out too where torch tells its defaults, else by number."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+    except (TypeError, ValueError):  # functions written in C++ tell no names
+        return {**{str(number): one for number, one in enumerate(args)}, **kwargs}
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is a number, a text, None, or a list of such."""
+    if isinstance(value, list | tuple):
+        return all(is_plain(one) for one in value)
+    return value is None or isinstance(value, int | float | str | slice) or value is Ellipsis
+
+
+def _name_of(function: Any) -> str:
+    """Return a function's name without underscores; of a property that gives a tensor the property's."""
+    name = getattr(function, "__name__", "").strip("_")
+    held = getattr(getattr(function, "__self__", None), "__name__", "")
+    return held if name == "get" and held in ("T", "mT", "H", "mH") else name
+
+
+def _array(tensor: Any) -> Array:
+    return np.asarray(tensor.detach().resolve_conj().resolve_neg().numpy())
+
+
+# What runs of a piece give, the port's and the reference's, and where inside it they are compared.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """A layer inside the piece that is given something else than the reference's.
+
+    Attributes:
+        path: within the port's piece.
+        turn: which call of it in the piece.
+        number: which of its tensors.
+        reference: the reference's path within its piece.
+        reference_turn: likewise.
+        reference_number: likewise.
+    """
+
+    path: str
+    turn: int
+    number: int
+    reference: str
+    reference_turn: int
+    reference_number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PieceOutcome:
+    """What a run of the port's piece gave.
+
+    Attributes:
+        outputs: its float and integer tensors.
+        consumed: what the consumer was given; None without one, or if it was not called.
+        gradients: by name, of inputs and parameters; empty without backward.
+        ops: what was called, if that was asked for.
+    """
+
+    outputs: tuple[Array, ...]
+    consumed: Array | None
+    gradients: Mapping[str, Array]
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Truth:
+    """What the reference's piece gave.
+
+    Attributes:
+        outputs: its outputs.
+        consumed: what the reference's layer at the consumer's place was given.
+        gradients: by the port's name.
+        sketches: of every tensor that its code made.
+        names: the functions that its code called, torch's names.
+        constants: numbers among their arguments, by function.
+        steps: the calls of its own code, with what they were given and returned.
+        values: the tensors of these, by number.
+    """
+
+    outputs: tuple[Array, ...]
+    consumed: Array | None
+    gradients: Mapping[str, Array]
+    sketches: tuple[Sketch, ...]
+    names: tuple[str, ...]
+    constants: Mapping[str, tuple[Any, ...]]
+    steps: tuple[ReferenceCall, ...] = ()
+    values: tuple[RecordedTensor, ...] = ()
+
+
+# The layer at fault and its reference, apart from their models, with what both are given and should give.
+
+
+INPUT, OUTPUT = -1, -2
+"""Numbers of what is done to the tensors that go into a piece, and to those that come out of it."""
+Edit = Callable[[list[Any]], list[Any]]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Piece:
+    """One layer of the port and the reference's, both copied.
+
+    Attributes:
+        sides: torch's and Paddle's.
+        calls: the reference's call and the port's, whose arguments are used.
+        layers: copies of the layers.
+        inputs: what each is given, in float64.
+        backward: whether gradients are what is compared.
+        consumer: the layer inside that is given something else, or None.
+        atomic: paths of the port's layers inside (and of itself, ``""``) that are taken as a whole.
+        seed: of random numbers.
+        paths: both layers' paths in their models.
+        links: numbers of inputs that belong together.
+        ends: which output of the reference's is which of the port's; None: they come in one order.
+        mended: links whose tensors differ in the models' runs: the piece is given the reference's.
+        partners: the reference's path within its piece by the port's, of layers inside that belong together.
+        idle: likewise, of the port's layers inside that are never called though the reference calls theirs.
+        cleared: paths of the port's containers inside that return what the reference's do, or are given something else.
+        judged: paths of the port's layers inside that were found to do what the reference's do.
+        reference_judged: the paths of these in the reference's.
+        double: whether both run in float64; in float32 where code between layers does not run so.
+        loss: whether it is a loss, whose value counts beside its gradients.
+    """
+
+    sides: tuple[LiveSide, LiveSide]
+    calls: tuple[Call, Call]
+    layers: tuple[Any, Any]
+    inputs: tuple[tuple[Array, ...], tuple[Array, ...]]
+    backward: bool
+    consumer: Consumer | None
+    atomic: frozenset[str]
+    seed: int
+    paths: tuple[str, str]
+    links: tuple[tuple[int, int], ...] = ()
+    mended: tuple[tuple[int, int], ...] = ()
+    ends: tuple[tuple[int, int], ...] | None = None
+    partners: Mapping[str, str] = field(default_factory=dict)
+    idle: Mapping[str, str] = field(default_factory=dict)
+    cleared: frozenset[str] = frozenset()
+    judged: frozenset[str] = frozenset()
+    reference_judged: frozenset[str] = frozenset()
+    double: bool = True
+    loss: bool = False
+    runs: int = 0
+    truth: Truth = field(init=False)
+    _tap: Tap | None = None
+    _draws: Draws | None = None
+    _cotangents: tuple[Array, ...] = ()
+    _known: tuple[Any, ...] = ()
+    _stop: int = -1
+    _unmended: float = inf
+    _statistics: tuple[tuple[Any, Array], ...] = ()
+
+    @property
+    def port(self) -> Any:
+        """The port's layer."""
+        return self.layers[1]
+
+    @property
+    def reference(self) -> Any:
+        """The reference's."""
+        return self.layers[0]
+
+    @property
+    def shown(self) -> str:
+        """The port's path as messages have it."""
+        return f"`{self.paths[1]}`" if self.paths[1] else "the model itself"
+
+    @contextmanager
+    def open(self) -> Iterator[Piece]:
+        """Run the reference's piece, then stand between the port's and Paddle's functions until the context ends."""
+        with ExitStack() as stack, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what odd variants warn about is no news
+            self.truth = self._run_reference()
+            self._drop_unnamed()
+            self._draws = drawn_again(self.calls[1], self.seed)
+            side: Any = self.sides[1]
+            stack.enter_context(side.precision(double=self.double))
+            stack.enter_context(side.randomness(self._draws))
+            stack.enter_context(side.recording(gradient=self.backward))
+            layers = dict(side.layers(self.port))
+            self._statistics = tuple(
+                (one, one.numpy())
+                for layer in layers.values()
+                if getattr(layer, "_mean", None) is not None and hasattr(layer, "_variance")
+                for one in (layer._mean, layer._variance)  # noqa: SLF001
+            )
+            self._tap = stack.enter_context(Tap(side.paddle).open(layers, self.atomic.__contains__))
+            yield self
+            self._tap = None
+
+    def run(
+        self,
+        acts: Mapping[int, Act] | None = None,
+        edits: Mapping[int, Edit] | None = None,
+        *,
+        keep: bool = False,
+        within: bool = False,
+    ) -> PieceOutcome:
+        """Run the port's piece with some calls replaced; the piece must be open.
+
+        Args:
+            acts: what stands in place of a call, by the call's number.
+            edits: what is done to the tensors that go in (`INPUT`) and come out (`OUTPUT`).
+            keep: whether to return the calls.
+            within: layers were changed, so that no call gives what it gave before.
+        """
+        assert self._tap is not None
+        assert self._draws is not None
+        self.runs += 1
+        side, edits = self.sides[1], edits or {}
+        side.seed(self.seed)
+        self._draws.rewind()
+        leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[1]]
+        given = [one.clone() for one in leaves]  # a layer may write to what it is given
+        given = edits[INPUT](given) if INPUT in edits else given
+        args, kwargs = put_back(self.calls[1].arguments, given)
+        known = () if within or INPUT in edits or not acts else self._known[: min(acts)]
+        recorder = Recorder(
+            acts=acts or {},
+            is_tensor=side.is_tensor,
+            keep=keep,
+            known=known,
+            watched=None if self.consumer is None else self.consumer.path,
+        )
+        self._tap.recorder = recorder
+        if acts and len(acts) == 1 and not edits and not within and min(acts) < self._stop:
+            recorder.stop, recorder.hopeless = self._stop, self._hopeless
+        try:
+            result = self.port(*args, **kwargs)
+        except HopelessError:
+            return PieceOutcome(outputs=(), consumed=self._consumed(recorder), gradients={}, ops=())
+        finally:
+            self._tap.recorder = None
+            self._restore()
+        if keep and not self._unrepeatable(recorder):
+            self._known = tuple(op.result for op in recorder.ops)
+        self._stop = self._consumer_call(recorder) if keep else self._stop
+        outputs = self._ends(1, take_out(result, side.is_tensor)[1])
+        outputs = edits[OUTPUT](outputs) if OUTPUT in edits else outputs
+        return PieceOutcome(
+            outputs=tuple(numpy_of(one) for one in outputs),
+            consumed=self._consumed(recorder),
+            gradients=self._gradients(outputs, leaves) if self.backward else {},
+            ops=tuple(recorder.ops),
+        )
+
+    @property
+    def consumer_call(self) -> int:
+        """The number of the call that is given something else than the reference's; -1 if there is none."""
+        return self._stop
+
+    def _consumer_call(self, recorder: Recorder) -> int:
+        if self.consumer is None:
+            return -1
+        found = [op.number for op in recorder.ops if op.name == LAYER and op.path == self.consumer.path]
+        return found[self.consumer.turn] if len(found) > self.consumer.turn else -1
+
+    def _hopeless(self, tensors: Sequence[Any]) -> bool:
+        """Tell whether the consumer still is given something else; whatever makes the port right must mend that."""
+        wanted = self.truth.consumed
+        if self.consumer is None or wanted is None or len(tensors) <= self.consumer.number:
+            return False
+        return _apart(wanted, numpy_of(tensors[self.consumer.number])) > (1 - EXPLAINED) * self._unmended
+
+    def _unrepeatable(self, recorder: Recorder) -> bool:
+        """Tell whether calls must all be run each time: they write to tensors, draw numbers, or record gradients."""
+        drawn = self._draws is not None and bool(self._draws.made)
+        return self.backward or recorder.writes or drawn
+
+    def _restore(self) -> None:
+        """Give BatchNorm back the running statistics that a run in train mode changed."""
+        if any(one.training for _, one in self.sides[1].layers(self.port)):
+            for tensor, values in self._statistics:
+                tensor.set_value(values)
+
+    def error(self, outcome: PieceOutcome) -> tuple[float, float]:
+        """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
+        gradients = _gradients_apart(self.truth.gradients, outcome.gradients) if self.backward else 0.0
+        if self.backward and not self.loss:
+            return gradients, inf
+        ours, theirs = self.truth.outputs, outcome.outputs
+        end = sqrt(sum(_apart(one, other) ** 2 for one, other in zip(ours, theirs, strict=False)))
+        if len(ours) > len(theirs) or not ours:
+            end = inf
+        end = sqrt(end**2 + gradients**2)
+        wanted = self.truth.consumed
+        apart = inf if wanted is None or outcome.consumed is None else _apart(wanted, outcome.consumed)
+        if outcome.ops:  # the piece as it is
+            self._unmended = apart
+        return end, apart
+
+    def _consumed(self, recorder: Recorder) -> Array | None:
+        if self.consumer is None:
+            return None
+        entered = recorder.entered.get(self.consumer.path, [])
+        if len(entered) <= self.consumer.turn or len(entered[self.consumer.turn]) <= self.consumer.number:
+            return None
+        return numpy_of(entered[self.consumer.turn][self.consumer.number])
+
+    def _gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
+        return self._gradients_of(1, self.port, outputs, leaves)
+
+    def _gradients_of(self, number: int, layer: Any, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
+        """Return the gradients of one side's inputs, called as the port's are, and of its parameters."""
+        side = self.sides[number]
+        side.clear_gradients(layer)
+        _backward(side, outputs, self._cotangents)
+        given = {link[1]: leaves[link[number]] for link in self.links}
+        found = {
+            f"input {theirs}": side.array(leaf.grad)
+            for theirs, leaf in given.items()
+            if side.takes_gradient(leaf) and leaf.grad is not None
+        }
+        return {**found, **(side.parameter_gradients(layer) or {})}
+
+    def _run_reference(self) -> Truth:
+
+        side = self.sides[0]
+        side.seed(self.seed)
+        seen: list[list[Array]] = []
+        with ExitStack() as stack:
+            stack.enter_context(side.precision(double=self.double))
+            stack.enter_context(side.randomness(drawn_again(self.calls[0], self.seed)))
+            stack.enter_context(side.recording(gradient=self.backward))
+            if self.consumer is not None:
+                consumer = dict(side.layers(self.reference))[self.consumer.reference]
+                take = partial(_note, seen, side.is_tensor)  # copies: the layer may write to what it is given
+                stack.callback(side.watch(consumer, take, lambda *_: None))
+            leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[0]]
+            given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
+            args, kwargs = put_back(self.calls[0].arguments, given)
+            inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
+            watch = stack.enter_context(CallRecord.over(inner))
+            result = self.reference(*args, **kwargs)
+            watch.end()
+            outputs = self._ends(0, take_out(result, side.is_tensor)[1])
+            gradients: dict[str, Array] = {}
+            if self.backward:
+                gradients = self._true_gradients(outputs, leaves)
+        consumed = None
+        if self.consumer is not None and len(seen) > self.consumer.reference_turn:
+            consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
+        return Truth(
+            outputs=tuple(numpy_of(one) for one in outputs),
+            consumed=consumed,
+            gradients=gradients,
+            sketches=tuple(watch.sketches),
+            names=tuple(watch.names),
+            constants=watch.constants,
+            steps=tuple(watch.steps),
+            values=tuple(watch.values),
+        )
+
+    def _ends(self, number: int, outputs: list[Any]) -> list[Any]:
+        """Return the outputs that both sides have, in one order."""
+        chosen = self.ends or ()
+        fit = chosen and len(outputs) > max(each[number] for each in chosen)
+        return [outputs[each[number]] for each in chosen] if fit else outputs
+
+    def _drop_unnamed(self) -> None:
+        """Forget the gradients of parameters that the port has under another name, or not at all."""
+        try:
+            names = {slot.name for slot in torch_view(self.port)}
+        except WeightsError:
+            names = set()
+        kept = {name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names}
+        self.truth = replace(self.truth, gradients=kept)
+
+    def _true_gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
+        generator = np.random.default_rng([self.seed, 5])
+        self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
+        return self._gradients_of(0, self.reference, outputs, leaves)
+
+
+def _note(
+    seen: list[list[Array]], is_tensor: Callable[[Any], bool], _: Any, args: Any, kwargs: Mapping[str, Any]
+) -> None:
+    """Copy the tensors that a layer is given."""
+    seen.append([np.array(numpy_of(one)) for one in take_out((args, dict(kwargs)), is_tensor)[1]])
+
+
+def _backward(side: LiveSide, outputs: Sequence[Any], cotangents: Sequence[Array]) -> None:
+    parts = []
+    for one, drawn in zip(outputs, cotangents, strict=False):
+        if side.takes_gradient(one):
+            axes = arrange(drawn, np.empty(tuple(one.shape)))
+            if axes is not None:
+                parts.append((one * side.tensor(drawn.transpose(axes), gradient=False)).sum())
+    if parts:
+        side.backward(sum(parts[1:], parts[0]))
+
+
+def _apart(expected: Array, actual: Array) -> float:
+    """Return the relative RMS of the difference, in whatever order the port has its axes."""
+    axes = arrange(expected, actual)
+    return inf if axes is None else relative(expected.transpose(axes), actual)
+
+
+def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> float:
+    """Return how far gradients are apart, relative to the largest of their RMS; a missing one is zero."""
+    scale = max((rms(one) for one in expected.values()), default=0.0)
+    total = 0.0
+    for name, one in expected.items():
+        other = actual.get(name, np.zeros(one.shape))
+        axes = arrange(one, other)
+        if axes is None:
+            return inf
+        total += distance(one.transpose(axes), other) ** 2
+    return sqrt(total) / scale if scale else 0.0
+
+
+# Small things that several groups of causes ask about a piece.
+
+
+def is_tensor(piece: Piece) -> Callable[[Any], bool]:
+    """Return what tells the port's tensors."""
+    return piece.sides[1].is_tensor
+
+
+def paddle_of(piece: Piece) -> Any:
+    """Return the port's framework."""
+    return piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+
+
+def first_tensor(op: Op, piece: Piece) -> Any:
+    """Return the first floating-point tensor that a call was given."""
+    found = floats_of((op.args, dict(op.kwargs)), is_tensor(piece))
+    return found[0] if found else None
+
+
+def is_mask(value: Any, piece: Piece) -> bool:
+    """Tell whether a value hides others: booleans, or large negative numbers."""
+    if not is_tensor(piece)(value) or not value.size:
+        return False
+    if "float" not in str(value.dtype):
+        return "bool" in str(value.dtype)
+    return bool((value <= HIDING).any())

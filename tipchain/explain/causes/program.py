@@ -1,0 +1,777 @@
+"""What a layer of a Paddle model calls while it runs, and the same run with some of these calls changed."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.explain.locate.trace import take_out
+
+# Paddle's operators, functions and methods that a model's code may call, and one name for each.
+
+
+SPECIAL = {
+    "__add__": "add",
+    "__radd__": "add",
+    "__sub__": "subtract",
+    "__rsub__": "rsub",
+    "__mul__": "multiply",
+    "__rmul__": "multiply",
+    "__truediv__": "divide",
+    "__rtruediv__": "rdiv",
+    "__div__": "divide",
+    "__matmul__": "matmul",
+    "__neg__": "neg",
+    "__pow__": "pow",
+    "__getitem__": "getitem",
+    "__iadd__": "add",
+    "__isub__": "subtract",
+    "__imul__": "multiply",
+    "__itruediv__": "divide",
+    "__rpow__": "rpow",
+    "__rmatmul__": "matmul",
+    "__floordiv__": "floor_divide",
+    "__mod__": "remainder",
+    "__lt__": "less",
+    "__le__": "less_equal",
+    "__gt__": "greater",
+    "__ge__": "greater_equal",
+    "__and__": "logical_and",
+    "__or__": "logical_or",
+    "__invert__": "logical_not",
+    "__setitem__": "setitem",
+}
+"""Operators by the name they have here."""
+INPLACE = frozenset({"__iadd__", "__isub__", "__imul__", "__itruediv__"})
+PLAIN = (
+    "abs",
+    "add",
+    "addmm",
+    "astype",
+    "baddbmm",
+    "bmm",
+    "broadcast_to",
+    "cast",
+    "chunk",
+    "clip",
+    "clone",
+    "concat",
+    "cos",
+    "cumsum",
+    "detach",
+    "divide",
+    "einsum",
+    "erf",
+    "exp",
+    "expand",
+    "expand_as",
+    "flatten",
+    "flip",
+    "gather",
+    "gather_nd",
+    "index_select",
+    "log",
+    "log1p",
+    "logsumexp",
+    "masked_fill",
+    "masked_select",
+    "matmul",
+    "max",
+    "maximum",
+    "mean",
+    "min",
+    "minimum",
+    "mm",
+    "mod",
+    "moveaxis",
+    "multiply",
+    "neg",
+    "norm",
+    "outer",
+    "pow",
+    "prod",
+    "reciprocal",
+    "reshape",
+    "repeat_interleave",
+    "roll",
+    "rot90",
+    "rsqrt",
+    "scale",
+    "sigmoid",
+    "sign",
+    "sin",
+    "softmax",
+    "split",
+    "sqrt",
+    "square",
+    "squeeze",
+    "stack",
+    "std",
+    "strided_slice",
+    "subtract",
+    "sum",
+    "swapaxes",
+    "t",
+    "take_along_axis",
+    "tanh",
+    "tensordot",
+    "tile",
+    "topk",
+    "transpose",
+    "tril",
+    "triu",
+    "unbind",
+    "unflatten",
+    "unsqueeze",
+    "unstack",
+    "var",
+    "view",
+    "where",
+    "amax",
+    "amin",
+    "permute",
+    "sub",
+    "mul",
+    "div",
+    "negative",
+    "float",
+    "half",
+    "bfloat16",
+    "double",
+    "slice",
+    "concatenate",
+    "cat",
+    "add_",
+    "subtract_",
+    "multiply_",
+    "divide_",
+    "scale_",
+    "clip_",
+    "exp_",
+    "sqrt_",
+    "rsqrt_",
+    "reshape_",
+    "flatten_",
+    "squeeze_",
+    "unsqueeze_",
+    "sigmoid_",
+    "tanh_",
+    "add_n",
+    "kron",
+    "arange",
+    "linspace",
+    "full",
+    "zeros",
+    "ones",
+    "eye",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "meshgrid",
+    "argmax",
+    "argmin",
+    "argsort",
+    "sort",
+    "median",
+    "cumprod",
+    "less_than",
+    "less_equal",
+    "greater_than",
+    "greater_equal",
+    "floor_divide",
+    "remainder",
+    "logical_not",
+    "logical_and",
+    "logical_or",
+    "scatter",
+    "scatter_nd",
+    "put_along_axis",
+    "index_put",
+    "index_sample",
+    "index_add",
+    "diag",
+    "lerp",
+    "floor",
+    "ceil",
+    "round",
+    "crop",
+    "diff",
+    "cdist",
+    "trunc",
+    "searchsorted",
+    "rsub",
+    "stft",
+    "istft",
+    "expm1",
+    "log2",
+    "log10",
+    "erfinv",
+    "atan2",
+    "multiplex",
+)
+"""Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
+ALIASES = {
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "negative": "neg",
+    "permute": "transpose",
+    "cat": "concat",
+    "concatenate": "concat",
+    "view": "reshape",
+    "mm": "matmul",
+    "bmm": "matmul",
+    "amax": "max",
+    "amin": "min",
+    "cast": "astype",
+    "less_than": "less",
+    "greater_than": "greater",
+    "mod": "remainder",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+}
+CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye"})
+"""Functions that make tensors of plain numbers."""
+LIKES = frozenset({"zeros_like", "ones_like", "full_like"})
+"""Functions that make tensors of one number, of another tensor's shape."""
+FUSED = {
+    "scaled_dot_product_attention": ("matmul", "multiply", "softmax", "matmul"),
+    "linear": ("matmul", "add"),
+    "addmm": ("matmul", "add"),
+    "baddbmm": ("matmul", "add"),
+    "layer_norm": ("mean", "var", "sqrt", "multiply", "add"),
+}
+"""What a function does that other code does in several calls."""
+OF_TORCH = {
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "truediv": "divide",
+    "true_divide": "divide",
+    "rtruediv": "rdiv",
+    "rdiv": "rdiv",
+    "rmul": "multiply",
+    "radd": "add",
+    "iadd": "add",
+    "isub": "subtract",
+    "imul": "multiply",
+    "itruediv": "divide",
+    "negative": "neg",
+    "permute": "transpose",
+    "cat": "concat",
+    "view": "reshape",
+    "reshape": "reshape",
+    "mm": "matmul",
+    "bmm": "matmul",
+    "rmatmul": "matmul",
+    "amax": "max",
+    "amin": "min",
+    "to": "astype",
+    "type": "astype",
+    "float": "astype",
+    "double": "astype",
+    "half": "astype",
+    "type_as": "astype",
+    "clamp": "clip",
+    "repeat": "tile",
+    "gather": "take_along_axis",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "fmod": "remainder",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "and": "logical_and",
+    "or": "logical_or",
+    "invert": "logical_not",
+    "bitwise_not": "logical_not",
+    "upsample": "interpolate",
+    "T": "transpose",
+    "mT": "transpose",
+    "swapaxes": "transpose",
+    "absolute": "abs",
+    "linalg_vector_norm": "norm",
+    "vector_norm": "norm",
+    "concatenate": "concat",
+    "scatter": "put_along_axis",
+}
+"""Torch's functions, methods and properties, without underscores, by the name that Paddle's have here; others are called alike."""
+
+
+# What a layer of a Paddle model calls while it runs, and the same run with some of these calls replaced.
+
+
+Array = npt.NDArray[Any]
+Original = Callable[..., Any]
+Act = Callable[[Original, tuple[Any, ...], dict[str, Any]], Any]
+"""What is done in place of a call: it is given the function, and its arguments."""
+LAYER = "layer"
+_OWN, _HERE, _PYTHON = Path(__file__).parent, Path(__file__).parents[2], Path(os.__file__).parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Op:
+    """One call that the code of a layer made.
+
+    Attributes:
+        number: its number, from 0.
+        name: the function's name without a trailing underscore; `LAYER` where a layer was called.
+        args: its arguments, a layer's too.
+        kwargs: those given by name.
+        result: what it returned.
+        place: ``file:line`` of the user's code.
+        line: that line.
+        scope: the user's function that it stands in.
+        layer: the layer that was called.
+        path: its path within the piece.
+        holder: the path within the piece of the layer whose own code made the call.
+        helpers: the functions of the user's inside which it was made, the innermost first, each with where it was called.
+        function: what was called.
+        written: the tensor that the call wrote to; its first argument is then a copy of what that was.
+    """
+
+    number: int
+    name: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    result: Any
+    place: str
+    line: str
+    scope: str = ""
+    layer: Any = None
+    path: str = ""
+    holder: str = ""
+    helpers: tuple[tuple[str, str], ...] = ()
+    function: Any = None
+    written: Any = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Recorder:
+    """Hands every outermost call of one run to what stands in its place, and remembers it if asked to.
+
+    Attributes:
+        acts: what stands in place of calls, by number.
+        is_tensor: tells tensors.
+        keep: whether calls are remembered.
+        known: what the first calls return, which are not run again.
+        watched: the path of the layer whose inputs are kept as they were.
+        ops: what was remembered.
+        count: how many calls there were.
+        depth: how deep inside of a call the run is.
+        stop: the number of a layer's call in front of which the run may end.
+        hopeless: tells from what that layer is given whether it does.
+        writes: whether a function wrote to its argument.
+        entered: the tensors that layers were given, by path.
+        inside: the paths of the layers whose own code is running, the innermost last.
+    """
+
+    acts: Mapping[int, Act]
+    is_tensor: Callable[[Any], bool]
+    keep: bool
+    known: Sequence[Any] = ()
+    watched: str | None = None
+    ops: list[Op] = field(default_factory=list)
+    count: int = 0
+    depth: int = 0
+    writes: bool = False
+    stop: int = -1
+    hopeless: Callable[[Sequence[Any]], bool] = bool
+    entered: dict[str, list[Sequence[Any]]] = field(default_factory=dict)
+    inside: list[str] = field(default_factory=list)
+
+    def _has_tensor(self, values: Iterable[Any]) -> bool:
+        """Tell whether there is a tensor among some values, or in a list or tuple of them."""
+        return any(self._has_tensor(one) if isinstance(one, list | tuple) else self.is_tensor(one) for one in values)
+
+    def call(
+        self,
+        name: str,
+        original: Original,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        layer: Any = None,
+        path: str = "",
+        *,
+        writes: bool = False,
+    ) -> Any:
+        """Run one call, or what stands in its place; calls inside it are not seen."""
+        if name not in CREATORS and not self._has_tensor(args) and not self._has_tensor(kwargs.values()):
+            return original(*args, **kwargs)
+        if layer is not None:
+            tensors = take_out((args, kwargs), self.is_tensor)[1]
+            if path == self.watched:
+                self.depth += 1
+                tensors = [one.clone() for one in tensors]  # the layer may write to what it is given
+                self.depth -= 1
+            self.entered.setdefault(path, []).append(tensors)
+            if self.count == self.stop and self.hopeless(tensors):
+                raise HopelessError
+        number, self.count = self.count, self.count + 1
+        if number < len(self.known):
+            return self.known[number]
+        self.depth += 1
+        written = args[0] if writes and self.keep and args and self.is_tensor(args[0]) else None
+        try:
+            before = args if written is None else (written.clone(), *args[1:])
+            act = self.acts.get(number)
+            result = original(*args, **kwargs) if act is None else act(original, args, kwargs)
+            made = result if written is None else written.clone()
+        finally:
+            self.depth -= 1
+        if self.keep:
+            place, line, scope = caller()
+            self.ops.append(
+                Op(
+                    number=number,
+                    name=name,
+                    args=before,
+                    kwargs=kwargs,
+                    result=made,
+                    place=place,
+                    line=line,
+                    scope=scope,
+                    layer=layer,
+                    path=path,
+                    holder=self.inside[-1] if self.inside else "",
+                    helpers=helpers(),
+                    function=original,
+                    written=written,
+                )
+            )
+        return result
+
+
+class HopelessError(Exception):
+    """A run ended early: what was changed did not help."""
+
+
+class Tap:
+    """Stands between a model's code and Paddle's functions while its context is open."""
+
+    def __init__(self, paddle: Any) -> None:
+        self.paddle = paddle
+        self.recorder: Recorder | None = None
+        self._undo: list[tuple[Any, str, Any]] = []
+        self._wrapped: dict[int, Any] = {}
+
+    @contextmanager
+    def open(self, layers: Mapping[str, Any], atomic: Callable[[str], bool]) -> Iterator[Tap]:
+        """Watch Paddle's functions, its tensors' methods, and the calls of the layers that are ``atomic``."""
+        tensor = type(self.paddle.to_tensor(0.0))
+        functional = self.paddle.nn.functional
+        names = {one.rstrip("_") for one in dir(functional) if one[0] != "_"}
+        try:
+            for holder in (functional, self.paddle, tensor, self.paddle.signal):
+                for name in sorted({*PLAIN, *names, *(f"{one}_" for one in names)}):
+                    self._wrap(holder, name, name)
+            for name, told in SPECIAL.items():
+                self._wrap(tensor, name, f"{told}_" if name in INPLACE else told)
+            self._wrap_held(layers.values())
+            for path, layer in layers.items():
+                wrap = self._wrap_layer if atomic(path) else self._wrap_code
+                wrap(layer, path)
+            yield self
+        finally:
+            for holder, name, original in reversed(self._undo):
+                if isinstance(holder, dict):
+                    holder[name] = original
+                elif original is None:
+                    delattr(holder, name)
+                else:
+                    setattr(holder, name, original)
+            self._undo.clear()
+
+    def _wrap(self, holder: Any, name: str, told: str) -> None:
+        original = getattr(holder, name, None)
+        if original is None or not callable(original) or isinstance(original, type):
+            return
+        if id(original) not in self._wrapped:
+            self._wrapped[id(original)] = self._wrapper(original, told)
+        self._undo.append((holder, name, original))
+        setattr(holder, name, self._wrapped[id(original)])
+
+    def _wrapper(self, original: Original, told: str) -> Original:
+        bare = told.rstrip("_")
+        shown = ALIASES.get(bare, bare)
+        writes = told.endswith("_") or told == "setitem"
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            recorder = self.recorder
+            if recorder is None or recorder.depth:
+                return original(*args, **kwargs)
+            recorder.writes = recorder.writes or writes
+            return recorder.call(shown, original, args, kwargs, writes=writes)
+
+        vars(wrapper)["__wrapped__"] = original  # what inspect.signature follows
+        return wrapper
+
+    def _wrap_held(self, layers: Any) -> None:
+        """Wrap what layers keep (``self.activation = F.relu``) and what their modules imported by name."""
+        modules = {type(layer).__module__ for layer in layers}
+        users = [sys.modules.get(one) for one in modules if one.partition(".")[0] != "paddle"]
+        for holder in (*layers, *(one for one in users if one is not None)):
+            for name, value in list(vars(holder).items()):
+                if id(value) in self._wrapped and callable(value):
+                    self._undo.append((holder, name, value))
+                    setattr(holder, name, self._wrapped[id(value)])
+                elif isinstance(value, dict) and name != "__builtins__":
+                    self._wrap_table(value)
+
+    def _wrap_table(self, table: dict[Any, Any]) -> None:
+        """Wrap the functions of a table that user code looks them up in."""
+        for name, value in list(table.items()):
+            if callable(value) and id(value) in self._wrapped:
+                self._undo.append((table, name, value))
+                table[name] = self._wrapped[id(value)]
+
+    def _wrap_layer(self, layer: Any, path: str) -> None:
+        original = layer.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            recorder = self.recorder
+            if recorder is None or recorder.depth:
+                return original(*args, **kwargs)
+            return recorder.call(LAYER, original, args, kwargs, layer, path)
+
+        object.__setattr__(layer, "forward", forward)
+        self._undo.append((layer, "forward", None))
+
+    def _wrap_code(self, layer: Any, path: str) -> None:
+        """Note while the own code of a layer runs, so that calls can be told by where they stand."""
+        original = layer.forward
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            recorder = self.recorder
+            if recorder is None or recorder.depth:
+                return original(*args, **kwargs)
+            recorder.inside.append(path)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                recorder.inside.pop()
+
+        vars(forward)["__wrapped__"] = original  # what inspect.signature follows
+        object.__setattr__(layer, "forward", forward)
+        self._undo.append((layer, "forward", None))
+
+
+def caller(framework: str = "paddle") -> tuple[str, str, str]:
+    """Return ``file:line``, the line and the function of the innermost code that is not the framework's."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if Path(file).parent == _OWN or f"{os.sep}{framework}{os.sep}" in file or Path(file).parent == _PYTHON:
+            frame = frame.f_back
+        elif Path(file).is_relative_to(_HERE):
+            break
+        else:
+            line = linecache.getline(file, frame.f_lineno).strip()
+            return f"{Path(file).name}:{frame.f_lineno}", line, frame.f_code.co_name
+    return "", "", ""
+
+
+def helpers(framework: str = "paddle") -> tuple[tuple[str, str], ...]:
+    """Return the user's functions that are running inside of a layer's forward, each with ``file:line`` of its call."""
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001
+    found: list[tuple[str, str]] = []
+    inner: str | None = None
+    while frame is not None:
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        own = Path(file).is_relative_to(_HERE)
+        if not own and f"{os.sep}{framework}{os.sep}" not in file:
+            if inner is not None:
+                found.append((inner, f"{Path(file).name}:{frame.f_lineno}"))
+            if name == "forward":
+                break
+            inner = name
+        elif own and Path(file).parent != _OWN:
+            break
+        frame = frame.f_back
+    return tuple(found)
+
+
+def tensors_of(value: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:
+    """Return the tensors in a nested value."""
+    return take_out(value, is_tensor)[1]
+
+
+def floats_of(value: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:
+    """Return the floating-point tensors in a nested value."""
+    return [one for one in tensors_of(value, is_tensor) if "float" in str(one.dtype)]
+
+
+def numpy_of(tensor: Any) -> Array:
+    """Return a tensor's values in float64, or as they are if they are no floats."""
+    array = np.asarray(tensor.detach().numpy())
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+# What can stand in the place of a call: another function, the same one and more, its arguments changed.
+
+
+Unary = Callable[[Any], Any]
+
+
+def then(change: Unary) -> Act:
+    """Return what changes the result of a call."""
+    return lambda original, args, kwargs: change(original(*args, **kwargs))
+
+
+def then_first(change: Unary) -> Act:
+    """Return what changes the result of a call, or the first of its results."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = original(*args, **kwargs)
+        many = isinstance(result, tuple | list)
+        return type(result)([change(result[0]), *result[1:]]) if many else change(result)
+
+    return act
+
+
+def instead(change: Unary) -> Act:
+    """Return what does something else with the first argument."""
+    return lambda _original, args, _kwargs: change(args[0])
+
+
+def argument(number: int) -> Act:
+    """Return what gives back one of the arguments."""
+    return lambda _original, args, _kwargs: args[number]
+
+
+def on_input(change: Unary) -> Act:
+    """Return what changes the first argument of a call."""
+    return lambda original, args, kwargs: original(change(args[0]), *args[1:], **kwargs)
+
+
+def with_argument(number: int, value: Any, name: str = "") -> Act:
+    """Return a call with another value for one argument, by its position or else by its name."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if number < len(args):
+            return original(*args[:number], value, *args[number + 1 :], **kwargs)
+        return original(*args, **{**kwargs, name: value})
+
+    return act
+
+
+def with_arguments(values: Mapping[int | str, Any]) -> Act:
+    """Return a call with other values for some arguments, by position or name."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = [values.get(number, one) for number, one in enumerate(args)]
+        named = {name: one for name, one in values.items() if isinstance(name, str)}
+        return original(*changed, **{**kwargs, **named})
+
+    return act
+
+
+def exchanged(one: int, other: int) -> Act:
+    """Return a call with two of its arguments in each other's place."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = list(args)
+        changed[one], changed[other] = changed[other], changed[one]
+        return original(*changed, **kwargs)
+
+    return act
+
+
+def of_both(function: Callable[[Any, Any], Any]) -> Act:
+    """Return what does something else with the first two arguments."""
+    return lambda _original, args, _kwargs: function(args[0], args[1])
+
+
+def called_as(
+    function: Callable[..., Any], *, most: int | None = None, without: Sequence[str] = (), **more: Any
+) -> Act:
+    """Return another function called with the same arguments, at most the first ``most``, and some changed."""
+
+    def act(_original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        kept = {name: value for name, value in kwargs.items() if name not in without}
+        return function(*args[:most], **{**kept, **more})
+
+    return act
+
+
+def constant(result: Any) -> Act:
+    """Return what gives back a known result."""
+    return lambda _original, _args, _kwargs: result
+
+
+def in_order(order: Sequence[int], name: str = "x") -> Act:
+    """Return a call whose list of tensors is in another order."""
+
+    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = args[0] if args else kwargs[name]
+        turned = [given[number] for number in order]
+        return original(turned, *args[1:], **kwargs) if args else original(**{**kwargs, name: turned})
+
+    return act
+
+
+def with_tensor(args: Sequence[Any], old: int, new: Any) -> Act:
+    """Return a call with another tensor in the places of one, also in lists among the arguments.
+
+    Args:
+        args: the arguments as they were.
+        old: the identity of the tensor there.
+        new: what stands in its place.
+    """
+    return with_tensors(args, {old: new})
+
+
+def with_tensors(args: Sequence[Any], changes: Mapping[int, Any]) -> Act:
+    """Return a call with other tensors in the places of some, as `with_tensor` does, by the identities of these."""
+    places = [
+        (number, None, changes[id(one)]) if id(one) in changes else (number, place, changes[id(each)])
+        for number, one in enumerate(args)
+        for place, each in enumerate(one if isinstance(one, list | tuple) else [one])
+        if id(each) in changes
+    ]
+
+    def act(original: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        changed = list(given)
+        for number, place, new in places:
+            if place is None:
+                changed[number] = new
+            else:
+                changed[number] = [*changed[number][:place], new, *changed[number][place + 1 :]]
+        return original(*changed, **kwargs)
+
+    return act
+
+
+def passed_through(taker: int, place: int, maker: int) -> dict[int, Act]:
+    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given.
+
+    Args:
+        taker: the number of the call that is given the tensor.
+        place: which of its arguments it is.
+        maker: the number of the call that makes the result.
+    """
+    seen: list[Any] = []
+
+    def take(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        seen[:] = [args[place]]
+        return original(*args, **kwargs)
+
+    def give(result: Any) -> Any:
+        kept = seen[0].reshape(result.shape)
+        return kept + (result - kept).detach()
+
+    def both(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return give(take(original, args, kwargs))
+
+    return {taker: both} if taker == maker else {taker: take, maker: then_first(give)}

@@ -1,0 +1,689 @@
+"""Two schedules, compared by the learning rates they give, step by step; and why they differ."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from math import log
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.blame import one_line
+from tipchain.errors import TipchainError
+from tipchain.explain.causes.optimizer_builders import (
+    Builder,
+    PaddleTrained,
+    TorchTrained,
+    TrainedParameters,
+    build_both,
+    build_torch_schedule,
+    copied,
+    slots_of,
+)
+from tipchain.explain.causes.schedule_shapes import Shape, as_pieces, close, draw, first_apart, same, shape_of
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.numbers.rounding import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.outcome import Outcome
+
+# Why two schedules differ.
+
+
+Array = npt.NDArray[Any]
+SCHEDULER = "scheduler"
+CODES: Mapping[str, str] = {
+    "rate": "learning-rate",
+    "warmup_steps": "warmup-steps",
+    "warmup_start": "warmup-start",
+    "gamma": "gamma",
+    "milestones": "milestones",
+    "values": "values",
+    "times": "period-factor",
+    "step_size": "step-size",
+    "length": "period",
+    "end": "end-rate",
+    "power": "power",
+    "start": "start-rate",
+    "pct_start": "pct-start",
+}
+WORDS: Mapping[str, str] = {
+    "rate": "first learning rate",
+    "warmup_steps": "warm-up's number of steps",
+    "warmup_start": "warm-up's first rate",
+    "gamma": "gamma",
+    "milestones": "milestones",
+    "step_size": "step size",
+    "values": "values (as shares of the first)",
+    "times": "factor of each next period (T_mult)",
+    "length": "period (T_max, decay_steps)",
+    "end": "last rate (eta_min, end_lr)",
+    "power": "power",
+    "start": "first rate (peak over divide_factor)",
+    "pct_start": "share of steps that rise (phase_pct)",
+}
+FIXES: Mapping[str, str] = {
+    "rate": "learning_rate",
+    "warmup_steps": "warmup_steps",
+    "warmup_start": "start_lr",
+    "gamma": "gamma",
+    "milestones": "milestones",
+    "step_size": "step_size",
+    "values": "values",
+    "times": "T_mult",
+    "length": "T_max (decay_steps)",
+    "end": "eta_min (end_lr)",
+    "power": "power",
+    "pct_start": "phase_pct",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """A change of the reference's curve that may give the port's."""
+
+    code: str
+    message: str
+    fix: str
+    curve: Array
+    steps: slice
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tried:
+    """What setting knobs of the port's own schedule came to.
+
+    Attributes:
+        attributes: that were set, with their values.
+        curve: its rates then.
+        held: whether it had just these values already.
+    """
+
+    attributes: Mapping[str, Any]
+    curve: Array
+    held: bool
+
+
+Trial = Callable[[Mapping[str, Any]], Tried | None]
+"""Sets knobs of the port's own schedule; None where it has no such attributes."""
+
+
+def schedule_causes(expected: Array, actual: Array, trial: Trial = lambda _: None) -> tuple[Diagnosis, ...]:
+    """Return what makes one curve of the other, the likeliest first; one of code ``unknown`` where nothing does.
+
+    Args:
+        expected: the reference's learning rates, ``[steps]``.
+        actual: the port's.
+        trial: tries a fix on the port's schedule; what does not give the reference's rates is not told to be passed.
+    """
+    shapes = _alike(shape_of(expected), shape_of(actual), len(expected))
+    for guess in _guesses(expected, actual, shapes):
+        explained = _explained(expected, actual, guess)
+        if explained >= EXPLAINED:
+            return _proved((_told(guess, explained, len(expected)),), guess.knobs, shapes[0], expected, trial)
+    several = _several(expected, actual, *shapes)
+    if several and shapes[0] is not None and shapes[1] is not None and shapes[0].family == shapes[1].family:
+        differ = {name: value for name, value in shapes[0].knobs.items() if shapes[1].knobs.get(name) != value}
+        return _proved(several, differ, shapes[0], expected, trial)
+    return several or (_unknown(expected, actual, *shapes),)
+
+
+def _proved(
+    told: tuple[Diagnosis, ...], knobs: Mapping[str, Any], shape: Shape | None, expected: Array, trial: Trial
+) -> tuple[Diagnosis, ...]:
+    """Return diagnoses whose fixes were tried on the port's own schedule: told as its arguments, or not to be passed."""
+    tried = trial(knobs) if knobs else None
+    if tried is None:
+        return told
+    if len(tried.curve) == len(expected) and same(expected, tried.curve):
+        words = ", ".join(f"{name}={_short(value)}" for name, value in tried.attributes.items())
+        proof = f"; with {words} the port's own schedule gives the reference's rates"
+        return tuple(replace(one, evidence=one.evidence + proof, fix=f"pass {words}") for one in told)
+    if tried.held:  # it passes what the reference passes: it is another schedule
+        kind = f": {_named(shape)}" if shape is not None else ""
+        return (
+            replace(
+                told[0],
+                code="schedule-type",
+                fix=f"use the reference's schedule{kind}; the port's has its arguments already",
+            ),
+        )
+    wanted = [f"its {WORDS[name]} becomes {_short(value)}" for name, value in knobs.items() if name in WORDS]
+    return tuple(replace(one, fix=f"change the port's schedule so that {' and '.join(wanted)}") for one in told)
+
+
+def cycled_momentum(momentum: Array) -> Diagnosis:
+    """Return the diagnosis of a reference whose schedule moves the momentum, which no schedule of Paddle's does."""
+    low, high = float(momentum.min()), float(momentum.max())
+    return Diagnosis(
+        code="cycle-momentum",
+        port_path=SCHEDULER,
+        message=f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
+        evidence="OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
+        explained=None,
+        fix="pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
+    )
+
+
+def _alike(one: Shape | None, other: Shape | None, count: int) -> tuple[Shape | None, Shape | None]:
+    """Return both shapes, one of even steps as one of single values where the other is such; a single step is even."""
+    if one is not None and other is not None and one.family == other.family == "steps":
+        return _even(one, other, count), _even(other, one, count)
+    families = tuple(None if shape is None else shape.family for shape in (one, other))
+    if one is not None and families == ("steps", "pieces"):
+        return as_pieces(one, count) or one, other
+    if other is not None and families == ("pieces", "steps"):
+        return one, as_pieces(other, count) or other
+    return one, other
+
+
+def _even(shape: Shape, other: Shape, count: int) -> Shape:
+    """Return a shape with one jump as one of even steps, where the other is such and the second step is not seen."""
+    jumps = shape.knobs.get("milestones", ())
+    warmup = int(shape.knobs["warmup_steps"])
+    if "step_size" not in other.knobs or len(jumps) != 1 or warmup + 2 * jumps[0] < count:
+        return shape
+    knobs = {name: value for name, value in shape.knobs.items() if name != "milestones"}
+    return replace(shape, knobs={**knobs, "step_size": int(jumps[0])})
+
+
+def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> Iterator[_Guess]:
+    """Yield that one side's schedule counts the steps of its warm-up too, where the other's begins after it."""
+    count = len(expected)
+    for shape, curve, who, whom in ((one, actual, "port", "reference"), (other, expected, "reference", "port")):
+        steps = 0 if shape is None or shape.family == "noam" else int(shape.knobs["warmup_steps"])
+        if shape is None or not 0 < steps < count:
+            continue
+        main = draw(replace(shape, knobs={**shape.knobs, "warmup_steps": 0}), count)
+        end = min(count, int(shape.knobs.get("length", count)) + 1)
+        if end - steps > 2 and np.ptp(main[steps:end]) > 0 and same(main[steps:end], curve[steps:end]):
+            words = f"the {who}'s schedule counts the {steps} steps of its warm-up, the {whom}'s begins after them"
+            moved = np.concatenate([actual[:steps], main[steps:end], actual[end:]]) if who == "port" else actual
+            fix = "let the schedule behind the warm-up begin where the reference's does"
+            yield _Guess("schedule-shift", words, fix, moved, slice(None))
+
+
+def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape | None]) -> Iterator[_Guess]:
+    """Yield changes, the simplest first."""
+    whole = slice(None)
+    one, other = shapes
+    if np.ptp(actual) == 0 and np.ptp(expected) > 0:
+        words = f"the port's learning rate stays at {actual[0]:.6g}: its schedule is missing or never stepped"
+        yield _Guess(
+            "missing-schedule", words, "attach the schedule and step it", np.full_like(expected, actual[0]), whole
+        )
+    if one is not None and other is not None and one.family == other.family:
+        yield from _missing_warmup(one, other, len(expected))
+        if one.family != "exponential":
+            yield from _one_knob(one, other, len(expected))
+    yield from _counted(expected, actual, one, other)
+    yield from _factors(expected, actual, one)
+    yield from _shifts(expected, actual, scaled=False)
+    yield from _stretches(expected, actual)
+    yield from _stairs(expected, actual)
+    if one is None or one.family != "exponential":
+        yield from _shifts(expected, actual, scaled=True)
+    if one is not None and other is not None and one.family == other.family == "exponential":
+        yield from _one_knob(one, other, len(expected))
+
+
+def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
+    ours, theirs = (int(shape.knobs["warmup_steps"]) for shape in (one, other))
+    if bool(ours) == bool(theirs):
+        return
+    if ours:
+        changed = replace(one, knobs={**one.knobs, "warmup_steps": 0})
+        words = f"the port has no warm-up; the reference's rises for {ours} steps from {one.knobs['warmup_start']:.6g}"
+        yield _Guess(
+            "missing-warmup",
+            words,
+            f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})",
+            draw(changed, count),
+            slice(None),
+        )
+        shifted = _dropped(one, ours)
+        if shifted is not None:
+            yield _Guess(
+                "missing-warmup",
+                f"{words}, whose steps the schedule counts",
+                f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})",
+                draw(shifted, count),
+                slice(None),
+            )
+    else:
+        start = other.knobs["warmup_start"]
+        changed = replace(one, knobs={**one.knobs, "warmup_steps": theirs, "warmup_start": start})
+        words = f"the port warms up for {theirs} steps from {start:.6g}, the reference does not"
+        yield _Guess("extra-warmup", words, "leave LinearWarmup out", draw(changed, count), slice(None))
+
+
+def _dropped(shape: Shape, steps: int) -> Shape | None:
+    """Return a shape whose schedule counted the warm-up's steps too, for those whose milestones say when it moves."""
+    knobs = dict(shape.knobs)
+    if "milestones" not in knobs:
+        return None
+    knobs |= {"warmup_steps": 0, "milestones": tuple(one + steps for one in knobs["milestones"])}
+    return replace(shape, knobs=knobs)
+
+
+def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
+    for name, value in other.knobs.items():
+        if name in one.knobs and one.knobs[name] != value:
+            changed = replace(one, knobs={**one.knobs, name: value})
+            yield _Guess(
+                CODES[name],
+                _words(name, one.knobs[name], value),
+                _fix(name, one.knobs[name]),
+                draw(changed, count),
+                slice(None),
+                {name: one.knobs[name]},
+            )
+
+
+def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_Guess]:
+    counts = np.abs(expected) > SAME_SINGLE * np.abs(expected).max()
+    factor = float(np.median(actual[counts] / expected[counts])) if counts.any() else 0.0
+    if not factor or abs(factor - 1) < SAME_DOUBLE:
+        return
+    if shape is not None and shape.family == "exponential":
+        steps = log(factor) / log(shape.knobs["gamma"]) if factor > 0 else 0.5
+        if abs(steps - round(steps)) < REMAINDER and 0 < abs(round(steps)) <= 5:
+            return  # a shift, which of an exponential is a factor
+    words = f"the port's learning rate is {factor:.6g} times the reference's at every step"
+    yield _Guess(
+        "learning-rate", words, f"multiply the port's learning rate by {1 / factor:.6g}", expected * factor, slice(None)
+    )
+
+
+def _shifts(expected: Array, actual: Array, *, scaled: bool) -> Iterator[_Guess]:
+    """Yield shifts; ``scaled``: with a factor besides, which a formula by recursion makes of an odd start."""
+    count = len(expected)
+    for steps in range(1, count // 2 + 1):
+        plural = "step" if steps == 1 else "steps"
+        behind, ahead = slice(steps, None), slice(None, count - steps)
+        pairs = (("behind", behind, expected[:-steps]), ("ahead of", ahead, expected[steps:]))
+        for where, places, moved in pairs:
+            factor = (
+                float(np.median(actual[places][moved > 0] / moved[moved > 0])) if scaled and (moved > 0).any() else 1.0
+            )
+            moved = moved * factor  # noqa: PLW2901
+            if np.ptp(moved) > 0 and same(moved, actual[places]):
+                curve = actual.copy()
+                curve[places] = moved
+                words = f"the port's schedule is {steps} {plural} {where} the reference's"
+                words += f", and {factor:.6g} times it" if scaled else ""
+                fix = "step the schedule after each optimizer step, and start both at the same epoch (last_epoch)"
+                yield _Guess("schedule-shift", words, fix, curve, places)
+
+
+def _stretches(expected: Array, actual: Array) -> Iterator[_Guess]:
+    for times in range(2, len(expected)):
+        slow = np.arange(len(expected)) // times
+        if np.ptp(expected[slow]) > 0 and same(expected[slow], actual):
+            words = (
+                f"the port's schedule moves once in {times} steps: per epoch, where the reference's moves per iteration"
+            )
+            yield _Guess(
+                "schedule-per-epoch", words, "step the schedule at every iteration", expected[slow], slice(None)
+            )
+        elif np.ptp(actual[slow]) > 0 and same(expected, actual[slow]):
+            words = f"the port's schedule moves {times} times as often: per iteration, where the reference's moves per epoch"
+            yield _Guess("schedule-per-iteration", words, "step the schedule once an epoch", actual, slice(None))
+
+
+def _stairs(expected: Array, actual: Array) -> Iterator[_Guess]:
+    """Yield curves that stand still for some steps, and then are where the other one is."""
+    for times in range(2, len(expected) // 2 + 1):
+        held = np.arange(len(expected)) // times * times
+        if np.ptp(expected[held]) > 0 and same(expected[held], actual):
+            words = f"the port's schedule is a staircase: it is constant for {times} steps at a time, the reference's moves at every step"
+            fix = f"divide the step by {times} as a float, not as an integer (staircase=False)"
+            yield _Guess("staircase", words, fix, expected[held], slice(None))
+        elif np.ptp(actual[held]) > 0 and same(expected, actual[held]):
+            words = f"the port's schedule moves at every step, the reference's is a staircase: it is constant for {times} steps at a time"
+            yield _Guess("staircase", words, f"divide the step by {times} as an integer", actual, slice(None))
+
+
+def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> tuple[Diagnosis, ...]:
+    """Return every knob that differs, where one is not enough."""
+    if one is None or other is None:
+        return ()
+    if one.family != other.family:
+        words = f"the port's schedule is {_named(other)}, the reference's {_named(one)}"
+        guess = _Guess(
+            "schedule-type",
+            words,
+            f"use the schedule of the reference: {_named(one)}",
+            draw(other, len(expected)),
+            slice(None),
+        )
+        return (_told(guess, _explained(expected, actual, guess), len(expected)),)
+    curve, found = draw(other, len(expected)), []
+    for name in CODES:
+        ours, theirs = (shape.knobs.get(name) for shape in (one, other))
+        if ours != theirs and not (
+            isinstance(ours, float) and isinstance(theirs, float) and np.isclose(ours, theirs, SAME_SINGLE, 0)
+        ):
+            guess = _Guess(CODES[name], _words(name, ours, theirs), _fix(name, ours), curve, slice(None))
+            found.append(_told(guess, _explained(expected, actual, guess), len(expected), together=True))
+    return tuple(found)
+
+
+def _fix(name: str, value: Any) -> str:
+    if name == "start":
+        return f"pass a divide_factor with which the first rate is {_short(value)}"
+    return f"pass {FIXES[name]}={_short(value)}"
+
+
+def _explained(expected: Array, actual: Array, guess: _Guess) -> float:
+    apart = float(np.linalg.norm(actual - expected))
+    left = float(np.linalg.norm((actual - guess.curve)[guess.steps]))
+    return max(0.0, 1 - left / apart) if apart else 0.0
+
+
+def _told(guess: _Guess, explained: float, count: int, *, together: bool = False) -> Diagnosis:
+    how = "with all the settings that differ" if together else "with this one change"
+    return Diagnosis(
+        code=guess.code,
+        port_path=SCHEDULER,
+        message=guess.message,
+        evidence=f"{how} the reference's curve gives the port's: {explained:.2%} of the difference over {count} steps is gone",
+        explained=explained,
+        fix=guess.fix,
+    )
+
+
+def _unknown(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> Diagnosis:
+    known = [f"{side} {_named(shape)}" for side, shape in (("the reference's is", one), ("the port's", other)) if shape]
+    peaks = ", ".join(
+        f"{side} {curve[0]:.6g} to {curve.max():.6g} at step {int(curve.argmax())}, {curve[-1]:.6g} at the end"
+        for side, curve in (("reference", expected), ("port", actual))
+    )
+    return Diagnosis(
+        code="unknown",
+        port_path=SCHEDULER,
+        message=f"the schedules differ, the cause is unknown: {peaks}",
+        evidence=f"no shift, stretch, factor or single setting gives the port's curve; {'; '.join(known) or 'both of unknown shape'}",
+        explained=None,
+        fix="compare the arguments of the two schedules",
+    )
+
+
+def _named(shape: Shape) -> str:
+    settings = ", ".join(f"{name} {_short(value)}" for name, value in shape.knobs.items() if value != 0)
+    return f"{shape.family} ({settings})"
+
+
+def _words(name: str, expected: Any, actual: Any) -> str:
+    return f"the port's {WORDS[name]} is {_short(actual)}, the reference's {_short(expected)}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(str(one) for one in value)}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# Two schedules, compared by the learning rates they really give, step by step.
+
+
+STEPS = 200
+"""Steps of a schedule that does not say how long it is."""
+MOST_STEPS = 20_000
+"""Steps of a schedule that are looked at at most: a limit on the time."""
+LENGTHS = ("T_max", "total_steps", "total_iters", "decay_steps", "total_epochs")
+"""Attributes of schedules that say when they end."""
+ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
+    "rate": ("base_lr",),
+    "gamma": ("gamma",),
+    "milestones": ("milestones", "boundaries"),
+    "step_size": ("step_size",),
+    "length": ("T_max", "decay_steps", "T_0"),
+    "end": ("eta_min", "end_lr"),
+    "power": ("power",),
+    "times": ("T_mult",),
+    "warmup_steps": ("warmup_steps",),
+    "warmup_start": ("start_lr",),
+}
+"""Attributes of Paddle's schedules by the knob of a curve that they set."""
+REPEATS = ("step_size", "T_0", "step_size_up")
+"""Those of which a few must be seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Curves:
+    """What a schedule did: the rate of each parameter ``[steps]``, and the momentum."""
+
+    rates: Mapping[str, Array]
+    momentum: Array
+    steps: int
+    stopped: str
+
+
+def check_schedulers(
+    sides: tuple[LiveSide, LiveSide],
+    reference: Any,
+    port: Any,
+    builders: tuple[Builder, Builder],
+    schedulers: tuple[Builder | None, Builder | None],
+    iterations: int = 5,
+    names: Mapping[str, str] | None = None,
+    steps: int | None = None,
+) -> PieceCheck:
+    """Step both schedules and compare the learning rate of every parameter at every step.
+
+    Builders are called with what their parameters' names ask for: torch's with the optimizer; Paddle's with the
+    learning rate, the optimizer (None where its builder takes the schedule as its learning rate), or nothing. A schedule
+    that steps by a metric is given one that falls and then stays.
+
+    Args:
+        sides: torch's and Paddle's.
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        builders: of the optimizers.
+        schedulers: of the schedules; None: the rate stays.
+        iterations: steps at least.
+        names: Paddle's name by torch's where names and structure cannot tell.
+        steps: how many to compare; by default to the end of the longer schedule, 200 where none says.
+
+    Returns:
+        FAIL with both rates of the first step that differs; ERROR where something raises or no rate ever moves.
+        ``curves`` holds ``reference_lr`` and ``port_lr``, of the parameter that differs first, if one does.
+    """
+    try:
+        ours, theirs = _open(sides, reference, port, builders, schedulers, names)
+        fresh = copy.deepcopy(theirs[1])
+        count = steps or _count((ours[1], theirs[1]), iterations)
+        curves = tuple(_walk(*one, count) for one in (ours, theirs))
+    except TipchainError as error:
+        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
+        return failed_to_run("the schedule", error)
+    short = next((one for one in curves if one.steps < min(count, iterations)), None)
+    if short is not None:
+        return PieceCheck(
+            outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
+        )
+    return _judge(curves[0], curves[1], fresh, any(one is not None for one in schedulers))
+
+
+def _open(
+    sides: tuple[LiveSide, LiveSide],
+    reference: Any,
+    port: Any,
+    builders: tuple[Builder, Builder],
+    schedulers: tuple[Builder | None, Builder | None],
+    names: Mapping[str, str] | None,
+) -> tuple[tuple[TrainedParameters, Any], tuple[TrainedParameters, Any]]:
+    """Return both sides' parameters under their optimizers, and the schedules."""
+    models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
+    slots, _ = slots_of(models[0], models[1], names)
+    optimizer, other, paddles = build_both(sides, builders, (models[0], models[1]), schedulers)
+    schedule = build_torch_schedule(schedulers[0], optimizer)
+    if paddles is not None:
+        other.set_lr_scheduler(paddles)
+    return (TorchTrained(sides[0], models[0], optimizer), schedule), (PaddleTrained(sides[1], other, slots), paddles)
+
+
+def _count(schedules: tuple[Any, Any], iterations: int) -> int:
+    found = [_length(one) for one in schedules if one is not None]
+    ends = [length for length, repeats in found if length and not repeats]
+    if ends and not any(repeats for _, repeats in found):
+        return min(max(iterations, max(ends) + 1), MOST_STEPS)
+    return (
+        min(max(iterations, STEPS, *(length for length, _ in found)), MOST_STEPS) if found else max(iterations, STEPS)
+    )
+
+
+def _length(schedule: Any) -> tuple[int, bool]:
+    """Return how long a schedule says it is, 0 if it does not, and whether it goes on after that."""
+    parts = getattr(schedule, "_schedulers", None)
+    if parts:
+        lengths = [_length(one) for one in parts]
+        milestones = getattr(schedule, "_milestones", None)
+        if milestones is None:
+            return max(length for length, _ in lengths), any(repeats for _, repeats in lengths)
+        return (milestones[-1] + lengths[-1][0] if lengths[-1][0] else 0), lengths[-1][1]
+    inner = getattr(schedule, "lr_after_warmup", getattr(schedule, "learning_rate", None))
+    if hasattr(schedule, "warmup_steps") and hasattr(inner, "step"):
+        length, repeats = _length(inner)
+        return (int(schedule.warmup_steps) + length if length else 0), repeats
+    for names, times, repeats in ((LENGTHS, 1, False), (REPEATS, 3, True), (("milestones", "boundaries"), 1, True)):
+        values = [one for name in names if (one := getattr(schedule, name, None)) is not None]
+        numbers = [int(max(one)) + 2 if hasattr(one, "__iter__") and len(one) else one for one in values]
+        known = [one for one in numbers if isinstance(one, int) and not isinstance(one, bool) and one > 0]
+        if known:
+            return max(known) * times + (1 if repeats else 0), repeats
+    return 0, False
+
+
+def _walk(trained: TrainedParameters, schedule: Any, count: int) -> _Curves:
+    """Step a schedule and keep every parameter's rate; what raises later than the first step ends the curve."""
+    advance = stepper(schedule)
+    rows: list[dict[str, float]] = [trained.rates()]
+    momentum, stopped = [_momentum(trained)], ""
+    with suppress(TypeError):  # an optimizer that asks for a closure
+        trained.step()  # torch warns of schedules that step before their optimizer
+    for step in range(1, count):
+        try:
+            advance(step)
+        except Exception as error:  # noqa: BLE001  (user code; OneCycleLR raises at its end)
+            stopped = one_line(error)
+            break
+        rows.append(trained.rates())
+        momentum.append(_momentum(trained))
+    rates = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return _Curves(rates=rates, momentum=np.array(momentum), steps=len(rows), stopped=stopped)
+
+
+def stepper(schedule: Any) -> Callable[[int], Any]:
+    """Return what moves a schedule on, called with the number of the step; one that asks for a metric is given one."""
+    if schedule is None:
+        return lambda _: None
+    asked = inspect.signature(schedule.step).parameters
+    if "metrics" in asked and asked["metrics"].default is inspect.Parameter.empty:
+        return lambda step: schedule.step(max(1.0 - 0.05 * step, 0.5))
+    return lambda _: schedule.step()
+
+
+def _momentum(trained: TrainedParameters) -> float:
+    """Return the first momentum or beta1 of a torch optimizer; no schedule of Paddle's moves it."""
+    groups = getattr(trained.optimizer, "param_groups", None)
+    group = groups[0] if isinstance(groups, list) and groups else {}
+    return float(group.get("momentum", group.get("betas", (0.0,))[0]))
+
+
+def _pairs(one: _Curves, other: _Curves, count: int) -> Iterator[tuple[str, Array, Array]]:
+    for name, rates in one.rates.items():
+        if name in other.rates:
+            yield name, rates[:count], other.rates[name][:count]
+
+
+def _trial(fresh: Any, actual: Array) -> Trial:
+    """Return what tries other knobs on a copy of the port's schedule; its rates are scaled as the parameter's are."""
+
+    def attempt(schedule: Any, knobs: Mapping[str, Any]) -> Tried | None:
+        found: dict[str, Any] = {}
+        held = True
+        for knob, value in knobs.items():
+            pairs = [
+                (one, name) for one in _nested(schedule) for name in ATTRIBUTES.get(knob, ()) if hasattr(one, name)
+            ]
+            if not pairs:
+                return None
+            holder, name = pairs[0]
+            found[name] = list(value) if isinstance(value, tuple) else value
+            held = held and bool(np.all(np.asarray(getattr(holder, name)) == np.asarray(found[name])))
+            setattr(holder, name, found[name])
+        for one in reversed(list(_nested(schedule))):
+            one.last_epoch = -1
+            one.step()
+        advance, rates = stepper(schedule), [float(schedule())]
+        for step in range(1, len(actual)):
+            advance(step)
+            rates.append(float(schedule()))
+        return Tried(attributes=found, curve=np.array(rates), held=held)
+
+    def trial(knobs: Mapping[str, Any]) -> Tried | None:
+        if fresh is None:
+            return None
+        try:
+            usual, changed = attempt(copy.deepcopy(fresh), {}), attempt(copy.deepcopy(fresh), knobs)
+        except Exception:  # noqa: BLE001  (a schedule that does not take the value, or steps otherwise: nothing is proved)
+            return None
+        if usual is None or changed is None:
+            return None
+        scale = actual[0] / usual.curve[0] if usual.curve[0] else 1.0
+        return replace(changed, curve=changed.curve * scale) if same(usual.curve * scale, actual) else None
+
+    return trial
+
+
+def _nested(schedule: Any) -> Iterator[Any]:
+    """Yield a schedule of Paddle's and those that it wraps."""
+    yield schedule
+    for name in ("lr_after_warmup", "learning_rate"):
+        inner = getattr(schedule, name, None)
+        if hasattr(inner, "last_epoch") and hasattr(inner, "step"):
+            yield from _nested(inner)
+            return
+
+
+def _judge(ours: _Curves, theirs: _Curves, fresh: Any, scheduled: bool) -> PieceCheck:
+    count = min(ours.steps, theirs.steps)
+    pairs = list(_pairs(ours, theirs, count))
+    if not pairs:
+        return PieceCheck(outcome=Outcome.ERROR, reason="no parameter that both optimizers train could be matched")
+    apart = [(name, one, other) for name, one, other in pairs if not same(one, other)]
+    name, one, other = min(apart, key=lambda pair: first_apart(pair[1], pair[2])) if apart else pairs[0]
+    largest = max(float(np.abs(one).max()) for _, one, _ in pairs)
+    numbers = {
+        "steps": float(count),
+        "largest_lr_difference": max(float(np.abs(one - other).max()) for _, one, other in pairs) / (largest or 1.0),
+    }
+    curves = {"reference_lr": one.tolist(), "port_lr": other.tolist()}
+    momentum = ours.momentum[:count]
+    if apart:
+        step = first_apart(one, other)
+        rest = "" if len(apart) == len(pairs) else f", for {len(apart)} of {len(pairs)} parameters (first {name})"
+        reason = (
+            f"learning rates differ at {np.count_nonzero(~close(one, other))} of {count} steps{rest}; first at step "
+            f"{step}: expected {one[step]:.9g}, actual {other[step]:.9g}"
+        )
+        causes = schedule_causes(one, other, _trial(fresh, other))
+        return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=causes)
+    if np.ptp(momentum) > 0:
+        found = cycled_momentum(momentum)
+        return PieceCheck(
+            outcome=Outcome.FAIL, reason=found.message, numbers=numbers, curves=curves, diagnoses=(found,)
+        )
+    if scheduled and largest == 0:
+        return PieceCheck(outcome=Outcome.ERROR, reason="proves nothing: every learning rate is 0", numbers=numbers)
+    still = " (none of them moves)" if all(np.ptp(one) == 0 for _, one, _ in pairs) else ""
+    reason = f"{count} learning rates{still} of {len(pairs)} parameters agree"
+    return PieceCheck(outcome=Outcome.PASS, reason=reason, numbers=numbers, curves=curves)

@@ -1,0 +1,771 @@
+"""Why a layer is at fault: causes are tried on a copy of it until one explains the error."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.explain.causes.arrangements import (
+    available_before,
+    by_masks,
+    by_orders,
+    by_wrong_masks,
+    counted,
+    in_order,
+)
+from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
+from tipchain.explain.causes.functions import (
+    by_activation,
+    by_arguments,
+    by_dropout,
+    by_function_arguments,
+    by_geometry,
+    by_other_direction,
+    by_resize_to_one,
+)
+from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
+from tipchain.explain.causes.piece import Consumer, Piece
+from tipchain.explain.causes.program import LAYER, Op, floats_of
+from tipchain.explain.causes.steps import (
+    arrangements,
+    at_input,
+    at_output,
+    by_kept,
+    by_layer,
+    by_own_forward,
+    by_step,
+    everywhere,
+    exchanged,
+    gradients,
+    in_helpers,
+    moves,
+    norms,
+    output_order,
+)
+from tipchain.explain.causes.tensors import (
+    by_named_functions,
+    by_tensors,
+    by_terms,
+    by_unsaved,
+    missing_arguments,
+    placed_otherwise,
+    rolls,
+)
+from tipchain.explain.causes.walk import Walk
+from tipchain.explain.findings import Diagnosis, Finding
+from tipchain.explain.locate.comparing import Comparer
+from tipchain.explain.locate.differences import arrange, relative
+from tipchain.explain.locate.locate import Located
+from tipchain.explain.locate.matching import CallPair, hands_on
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.store import Store
+from tipchain.explain.locate.trace import Call, Trace, TracedValue
+from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
+from tipchain.progress import Pace
+from tipchain.weights.paddle_files import view_of
+
+# From a verdict to the piece that is diagnosed: both layers, and what they are given.
+
+
+Array = npt.NDArray[Any]
+
+
+def pieces(
+    located: Located,
+    verdict: LayerVerdict,
+    sides: tuple[LiveSide, LiveSide],
+    store: Store,
+    models: tuple[Any, Any],
+    seed: int,
+) -> Iterator[Piece]:
+    """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told.
+
+    Args:
+        located: what the locator returned.
+        verdict: one of its verdicts.
+        sides: torch's and Paddle's.
+        store: the store that the locator was given.
+        models: the user's models; their layers are copied.
+        seed: of random numbers.
+    """
+    for pair in _pairs(located, verdict):
+        yield _build(pair, located, verdict, sides, store, models, seed)
+
+
+def _build(
+    pair: CallPair,
+    located: Located,
+    verdict: LayerVerdict,
+    sides: tuple[LiveSide, LiveSide],
+    store: Store,
+    models: tuple[Any, Any],
+    seed: int,
+) -> Piece:
+    calls = pair.reference, pair.port
+    links = tuple(_links(calls[0].inputs, calls[1].inputs, store))
+    ours = tuple(store.get(one.stored) for one in calls[0].inputs)
+    by_number = {theirs: ours[number].transpose(axes) for number, theirs, axes in links}
+    theirs = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(calls[1].inputs))
+    double = located.exact or not any(call.children for call in calls)
+    layers = [
+        side.copied(dict(side.layers(model))[call.path], double=double)
+        for side, model, call in zip(sides, models, calls, strict=True)
+    ]
+    backward = verdict.direction == "backward"
+    judged, reference_judged = _judged(located, pair)
+    idle = _idle(located, pair)
+    return Piece(
+        sides=sides,
+        calls=calls,
+        layers=(layers[0], layers[1]),
+        inputs=(ours, theirs),
+        backward=backward,
+        consumer=None if backward else _consumer(located, pair, store, verdict),
+        seed=seed,
+        atomic=judged | _innermost(layers[1], sides[1]),
+        judged=judged,
+        reference_judged=reference_judged | set(idle.values()),
+        cleared=_cleared(located, pair, store),
+        idle=idle,
+        partners=_partners(located, pair),
+        paths=(calls[0].path, calls[1].path),
+        ends=tuple((link.ours, link.theirs) for link in Comparer(store).outputs(pair)) or None,
+        links=tuple((number, other) for number, other, _ in links),
+        double=double,
+        mended=tuple(
+            (number, other)
+            for number, other, axes in links
+            if relative(ours[number].transpose(axes), store.get(calls[1].inputs[other].stored)) > SAME_DOUBLE
+        ),
+    )
+
+
+def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
+    """Yield the calls that the verdict is about, then the ones around them that belong together.
+
+    The code between layers that made a wrong tensor may be a layer on one side: then the port's container is held
+    against what it is paired with, or against the one layer that it is wrapped around.
+    """
+    known = (*located.matching.pairs, *located.matching.containers)
+    trace = located.port.trace
+    call = next((one for one in trace.calls if one.path == verdict.port_path and one.turn == verdict.turn), None)
+    paths = verdict.reference_path, verdict.port_path
+    while call is not None:
+        same = [pair for pair in known if pair.port is call]
+        inside = [pair for pair in located.matching.pairs if not pair.whole and _inside(trace, pair.port, call)]
+        if same:
+            yield min(same, key=lambda pair: (pair.reference.path, pair.port.path) != paths)
+        elif len(inside) == 1:
+            yield CallPair(reference=inside[0].reference, port=call)
+        call = None if call.parent is None else trace.calls[call.parent]
+
+
+def _links(
+    ours: Sequence[TracedValue], theirs: Sequence[TracedValue], store: Store
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Yield which tensors of two calls belong together, with the order of axes that the port has: the closest of one shape."""
+    free = list(range(len(theirs)))
+    for number, value in enumerate(ours):
+        expected = store.get(value.stored)
+        found = []
+        for other in free:
+            actual = store.get(theirs[other].stored)
+            axes = arrange(expected, actual) if expected.dtype.kind == actual.dtype.kind else None
+            if axes is not None:
+                found.append((relative(expected.transpose(axes), actual) > SAME_DOUBLE, other, axes))
+        if found:
+            _, other, axes = min(found)
+            free.remove(other)
+            yield number, other, axes
+
+
+def _judged(located: Located, around: CallPair) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the layers inside a call that were judged by themselves and are not at fault: the port's, the reference's."""
+    faults = {one.port_path for one in located.verdicts if one.at_fault and one.direction == "forward"}
+    inside = [
+        pair
+        for pair in located.matching.pairs
+        if not pair.whole and _below(pair.port, around.port) and pair.port.path not in faults
+    ]
+    return (
+        frozenset(_within(pair.port, around.port) for pair in inside),
+        frozenset(
+            _within(pair.reference, around.reference) for pair in inside if _below(pair.reference, around.reference)
+        ),
+    )
+
+
+def _cleared(located: Located, around: CallPair, store: Store) -> frozenset[str]:
+    """Return the port's containers inside a call whose results are right, or that are given something else already."""
+    compare = Comparer(store)
+
+    def right(one: CallPair) -> bool:
+        given, made = (
+            compare.apart(ours, theirs, links)
+            for ours, theirs, links in (
+                (one.reference.inputs, one.port.inputs, compare.inputs(one)),
+                (one.reference.outputs, one.port.outputs, compare.outputs(one)),
+            )
+        )
+        return made <= SAME_DOUBLE or (isfinite(given) and given > SAME_DOUBLE)
+
+    inside: dict[str, bool] = {}
+    for one in located.matching.containers:
+        if _below(one.port, around.port):
+            path = _within(one.port, around.port)
+            inside[path] = inside.get(path, True) and right(one)
+    return frozenset(path for path, known in inside.items() if known)
+
+
+def _partners(located: Located, around: CallPair) -> dict[str, str]:
+    """Return the reference's path within a call by the port's, of the calls inside that belong together."""
+    pairs = [one for one in located.matching.pairs if not one.whole and _below(one.port, around.port)]
+    return {
+        _within(one.port, around.port): _within(one.reference, around.reference)
+        for one in pairs
+        if _below(one.reference, around.reference)
+    }
+
+
+def _idle(located: Located, around: CallPair) -> dict[str, str]:
+    """Return the port's layers within a call that are never called, with the reference's that are: the outermost.
+
+    A container of layers none of which is called stands for all of them, where the reference has such a container, too.
+    """
+    traces = located.reference.trace, located.port.trace
+    called = [{call.path for call in trace.calls} for trace in traces]
+    found: dict[str, str] = {}
+    for pair in located.layers:
+        ours, theirs = pair.reference, pair.port
+        if theirs in called[1] or ours not in called[0]:
+            continue
+        while (
+            "." in theirs
+            and "." in ours
+            and theirs.rpartition(".")[2] == ours.rpartition(".")[2]
+            and theirs.rpartition(".")[0] not in called[1]
+            and ours.rpartition(".")[0] in called[0]
+        ):
+            ours, theirs = ours.rpartition(".")[0], theirs.rpartition(".")[0]
+        inside = [
+            path.removeprefix(f"{call.path}.") if call.path else path
+            for path, call in ((ours, around.reference), (theirs, around.port))
+            if not call.path or path.startswith(f"{call.path}.")
+        ]
+        if len(inside) == 2:
+            found[inside[1]] = inside[0]
+    return found
+
+
+def _below(call: Call, around: Call) -> bool:
+    return call.path != around.path and (not around.path or call.path.startswith(f"{around.path}."))
+
+
+def _innermost(layer: Any, side: LiveSide) -> frozenset[str]:
+    """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
+    return frozenset(
+        path for path, one in side.layers(layer) if not any(True for _ in one.children()) and _is_paddles(one)
+    )
+
+
+def _is_paddles(layer: Any) -> bool:
+    """Tell whether a layer's forward is Paddle's own."""
+    bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
+    own = type(layer).forward.__module__.partition(".")[0] == "paddle"
+    return own and any(one.__name__ != "Layer" for one in bases)
+
+
+def _consumer(located: Located, pair: CallPair, store: Store, verdict: LayerVerdict) -> Consumer | None:
+    """Return the first layer inside the piece that is given something else than the reference's."""
+    noise = max(SAME_DOUBLE, ROUGH * min(verdict.own or 0.0, ROUGH))
+    ours, theirs = located.reference.trace, located.port.trace
+    for inner in located.matching.pairs:
+        if inner.whole or not (
+            _inside(ours, inner.reference, pair.reference) and _inside(theirs, inner.port, pair.port)
+        ):
+            continue
+        for number, other, axes in _links(inner.reference.inputs, inner.port.inputs, store):
+            one, two = (store.get(inner.reference.inputs[number].stored), store.get(inner.port.inputs[other].stored))
+            if relative(one.transpose(axes), two) > noise:
+                return Consumer(
+                    path=_within(inner.port, pair.port),
+                    turn=_turn(theirs, inner.port, pair.port),
+                    number=other,
+                    reference=_within(inner.reference, pair.reference),
+                    reference_turn=_turn(ours, inner.reference, pair.reference),
+                    reference_number=number,
+                )
+    return None
+
+
+def _inside(trace: Trace, call: Call, around: Call) -> bool:
+    parent = call.parent
+    while parent is not None and parent != around.number:
+        parent = trace.calls[parent].parent
+    return parent is not None and (call.path.startswith(f"{around.path}.") or not around.path)
+
+
+def _within(call: Call, around: Call) -> str:
+    return call.path.removeprefix(f"{around.path}.") if around.path else call.path
+
+
+def _turn(trace: Trace, call: Call, around: Call) -> int:
+    """Return how many calls of the same layer came before inside ``around``."""
+    before: Iterable[Call] = (one for one in trace.calls if around.number < one.number < call.number)
+    return sum(one.path == call.path for one in before)
+
+
+def elements(arrays: Iterable[Array]) -> int:
+    """Return how many elements there are in all."""
+    return sum(int(np.prod(one.shape)) for one in arrays)
+
+
+# Why a layer is at fault: causes are tried on a copy of it until one explains the error.
+
+
+MOST_RUNS, LEAST_RUNS = 1200, 60
+"""How often a piece is run at most for one diagnosis: less often the larger it is."""
+WORK = 400_000_000
+"""Elements that all runs together may make, unless `LEAST_RUNS` need more."""
+SHARPENED = 240
+"""How often a piece is run at most where the place is known, to say more of it: a fifth of `MOST_RUNS`."""
+BLANK = re.compile(r"(?:: the reference has|:)? (?:``|\(``\))")
+"""How sentences quote a line that is not known: layers that are called by a container stand on no line of the user's."""
+TOLD = 3
+"""Causes that are named at most: one, and in its evidence those that would explain as much."""
+
+
+def diagnose(
+    located: Located,
+    verdict: LayerVerdict,
+    sides: tuple[LiveSide, LiveSide],
+    store: Store,
+    *,
+    models: tuple[Any, Any],
+    seed: int = 0,
+    most: int = MOST_RUNS,
+    findings: Sequence[Finding] = (),
+    like: Sequence[Diagnosis] = (),
+    pace: Pace | None = None,
+) -> Diagnosis:
+    """Return what explains that a layer, or the code of a container, is at fault.
+
+    A copy of the port's layer is run in float64 on what the reference's was given, each time with one thing changed. A
+    cause is told where it takes away at least 99 % of the error: the best and simplest; where none does, it is
+    ``"unknown"``. Differences of construction are tried first, then what was the cause of layers of the same type.
+
+    Args:
+        located: what the locator returned.
+        verdict: one of its verdicts that is at fault.
+        sides: torch's and Paddle's.
+        store: the store that the locator was given, still open.
+        models: the user's torch module and Paddle layer, which are not changed.
+        seed: the seed that the locator was given.
+        most: how often the layer is run at most.
+        findings: differences of construction, of any layers.
+        like: causes of other layers of this type.
+        pace: how long it may take.
+    """
+    if verdict.closeness is Closeness.LOWER_PRECISION:
+        return lower_precision(verdict)
+    if verdict.nan and not verdict.own:
+        return _unknown(verdict, "NaN at the same positions of both models' outputs", None)
+    for piece in pieces(located, verdict, sides, store, models, seed):
+        try:
+            found = _diagnose(piece, verdict, models, most, findings, like, pace)
+        except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
+            return _unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)
+        if found is not None:
+            return _at_idle(found, located, verdict)
+    return _unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None)
+
+
+def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagnosis:
+    """Return a cause; of code around a layer that only hands on what it is given, it is that layer's."""
+    path = verdict.port_path
+    calls = [one for one in located.port.trace.calls if one.path == path and one.turn == verdict.turn]
+    idle = any(hands_on(one) and not one.children for one in calls)
+    if not idle or not (path.startswith(f"{cause.port_path}.") or not cause.port_path):
+        return cause
+    shown = f"`{cause.port_path}`" if cause.port_path else "the model itself"
+    return replace(cause, port_path=path, message=cause.message.replace(f"{shown}:", f"`{path}`:", 1))
+
+
+def _diagnose(
+    piece: Piece,
+    verdict: LayerVerdict,
+    models: tuple[Any, Any],
+    most: int,
+    findings: Sequence[Finding],
+    like: Sequence[Diagnosis],
+    pace: Pace | None,
+) -> Diagnosis | None:
+    """Return what explains the error of a piece; None if it has none when it is run by itself."""
+    with piece.open():
+        trials = Trials(piece, most, pace)
+        if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
+            given = map(partial(_given_otherwise, piece), piece.mended)
+            return next((told for told in given if told), None) or _otherwise_ordered(piece)
+        trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides[1]), 1)))
+        trials.run(by_findings(piece, trials.base.ops, findings))
+        if not trials.settled() and piece.backward:
+            direct = told_by_gradients(piece, trials.base)
+            if direct is not None:
+                return direct
+        if not trials.settled():
+            _try_like(piece, trials, models, like)
+        if not trials.settled():
+            _try(piece, trials, models)
+        found = trials.found()
+        if not found and trials.pace.over:
+            return unsearched(verdict)
+        return _told(found, trials) if found else _untold(verdict, piece, trials)
+
+
+def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) -> Diagnosis | None:
+    """Return what explains that the code of two losses differs; None if nothing does.
+
+    What explains value and gradients is told; else the place where the two programs part, by the value alone, for the
+    tensors of the reference's that stand in for the port's there have no gradients.
+
+    Args:
+        build: returns both losses as a piece, with gradients or without.
+        most: how often the port's is run at most.
+    """
+    piece = build(True)
+    with piece.open():
+        trials = Trials(piece, most)
+        if trials.before[0] <= NOISE:
+            return None
+        ops = trials.base.ops
+        trials.run(gradients(piece, ops))
+        if not trials.settled():
+            walk = Walk(piece, ops, trials.before[0])
+            walk.run()
+            trials.run(straight_through(piece, walk))
+            trials.run(by_counterparts(piece, walk))
+            near = walk.around()
+            for group in _searched(
+                piece, trials, [one for one in in_order(ops, piece) if one.number in near or not near]
+            ):
+                if trials.settled() or trials.left <= 0:
+                    break
+                trials.run(group)
+        found = trials.found()
+        if found:
+            return _told(found, trials)
+    piece = build(False)
+    with piece.open():
+        trials = Trials(piece, most)
+        walk = Walk(piece, trials.base.ops, trials.before[0])
+        if trials.before[0] > NOISE:
+            walk.run()
+            trials.run(needed(piece, walk, trials))
+        found = trials.found()
+        return _told(found, trials) if found else None
+
+
+def needed(piece: Piece, walk: Walk, trials: Trials) -> list[Hypothesis]:
+    """Return the port with the reference's tensors where the two part, at the places alone that the error comes from.
+
+    Code may be written otherwise and come to the same in the end, as a softmax does whatever is subtracted before. The last
+    places are given up first: what stands behind a wrong one can make up for it.
+    """
+    whole = list(by_substitution(piece, walk))
+    if not whole or not trials.explains(whole[0]):
+        return []
+    groups = alike(walk.partings)
+    for group in reversed(groups if len(groups) > 1 else ()):
+        kept = walk.partings
+        walk.partings = [one for one in kept if one not in group]
+        if not walk.partings or not all(trials.explains(one) for one in by_substitution(piece, walk)):
+            walk.partings = kept
+    return list(by_substitution(piece, walk))
+
+
+def unsearched(verdict: LayerVerdict) -> Diagnosis:
+    """Return what is said of a fault whose causes there was no time to try."""
+    left = _unknown(verdict, verdict.reason, None)
+    shown = f"`{verdict.port_path}`" if verdict.port_path else "the model itself"
+    return replace(left, message=f"{shown}: cause not searched: out of time")
+
+
+def _try_like(piece: Piece, trials: Trials, models: tuple[Any, Any], like: Sequence[Diagnosis]) -> None:
+    """Try the causes of other layers of the same type; they are few among all that could be tried."""
+    wanted = {said_alike(one.message, one.port_path) for one in like}
+    most = trials.most
+    if wanted:
+        every = (one for group in _groups(piece, trials, models) for one in group)
+        trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.paths[1]) in wanted)
+    trials.most, trials.reserve = most, ()
+
+
+def said_alike(message: str, path: str) -> str:
+    """Return a message without the path that it is about: that of another layer of the same type says the same."""
+    return re.sub(rf"(?<![\w.]){re.escape(path)}(?!\w)", "", message) if path else message
+
+
+def _given_otherwise(piece: Piece, mended: tuple[int, int]) -> Diagnosis | None:
+    """Return the cause where a piece is right as soon as it is given the reference's flags or whole numbers."""
+    ours, theirs = piece.inputs[0][mended[0]], piece.calls[1].input_names[mended[1]]
+    if ours.dtype.kind == "f":
+        return None  # what comes from before is no cause of its own
+    flags = ours.dtype.kind == "b"
+    what = "mask" if flags else "tensor of whole numbers"
+    return Diagnosis(
+        code="mask" if flags else "wrong-input",
+        port_path=piece.paths[1],
+        message=f"{piece.shown}: it is given another {what} than the reference, as `{theirs}` of shape {list(ours.shape)}",
+        evidence=f"with the reference's {what} the error is gone",
+        explained=1.0,
+        fix=f"give {piece.shown} the reference's {what} as `{theirs}` where it is called",
+    )
+
+
+def _otherwise_ordered(piece: Piece) -> Diagnosis | None:
+    """Return the cause where a piece is right as soon as its outputs are put in the reference's order."""
+    order = [theirs for _, theirs in sorted(piece.ends or ())]
+    if order == sorted(order):
+        return None
+    told = "reversed" if order == sorted(order, reverse=True) else "in another order"
+    return Diagnosis(
+        code="output-order",
+        port_path=piece.paths[1],
+        explained=1.0,
+        fix=f"return the outputs of {piece.shown} in the order {order}",
+        message=f"{piece.shown}: its outputs are {told}: the reference's are its numbers {', '.join(map(str, order))}",
+        evidence="in the reference's order they are the reference's",
+    )
+
+
+def made_by(ops: Sequence[Op], side: LiveSide) -> int:
+    """Return how many elements the calls of one run made."""
+    return sum(int(np.prod(one.shape)) for op in ops for one in floats_of(op.result, side.is_tensor))
+
+
+def _try(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> None:
+    """Try causes, from those that the reference's construction tells to those that are searched for."""
+    for group in _groups(piece, trials, models):
+        trials.run(group)
+        if trials.settled():
+            return
+        if trials.left <= 0:
+            break
+    trials.most = piece.runs + len(trials.reserve)
+    trials.run(trials.reserve)
+
+
+def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[Iterable[Hypothesis]]:
+    ops = trials.base.ops
+    if piece.backward:
+        yield gradients(piece, ops)
+        forward = Walk(piece, ops, 0.0)
+        forward.run()
+        yield straight_through(piece, forward)
+    states = _state(models[0]), {name: view_of(one) for name, one in models[1].state_dict().items()}
+    yield by_tensors(piece, *states)
+    yield by_unsaved(piece, states)
+    layers = [op for op in ops if op.name == LAYER]
+    if len(ops) == 1 and layers:
+        yield _of_layer(layers[0], piece, piece.reference)
+    elif not any(op.name == LAYER and not op.path for op in ops):
+        yield by_arguments(piece.port, piece.reference, piece.paths[1] or "the model")
+    yield missing_arguments(piece)
+    yield output_order(piece, trials.base.outputs)
+    walk = Walk(piece, ops, min(trials.before))
+    if not piece.backward and len(ops) > 1:
+        walk.run()
+        yield by_counterparts(piece, walk)
+    trials.reserve = needed(piece, walk, trials)
+    if trials.reserve:  # nothing else can be wrong: with the reference's tensors at these places the rest is right
+        near = walk.around()
+        trials.most = min(trials.most, piece.runs + SHARPENED)
+        yield from _searched(piece, trials, [op for op in in_order(ops, piece) if op.number in near])
+    else:
+        yield from _searched(piece, trials, in_order(ops, piece) if ops else [])
+
+
+def _searched(piece: Piece, trials: Trials, order: Sequence[Op]) -> Iterator[Iterable[Hypothesis]]:
+    """Yield changes of some calls, those that come first in an order first."""
+    ops = trials.base.ops
+    yield norms(piece, ops)
+    yield placed_otherwise(piece, ops)
+    yield rolls(piece, ops)
+    inside = sorted(order, key=lambda op: op.number)
+    for op in inside:  # few, and seldom by chance
+        yield everywhere(by_orders(op, piece, floats_of(op.result, piece.sides[1].is_tensor)), op, ops)
+    for op in inside:
+        yield exchanged(op, piece, ops)
+        yield counted(op, piece, ops)
+        yield by_kept(op, piece)
+        yield by_wrong_masks(op, piece)
+        yield by_masks(op, piece, ops)
+        yield by_layer(op, piece, ops, called_too=False)
+    yield in_helpers(piece, ops)
+    for start in range(0, len(order), 2):
+        for op in order[start : start + 2]:
+            yield everywhere(_quick(op, piece), op, ops)
+        for op in order[start : start + 2]:
+            yield everywhere(by_step(op, piece, available_before(op, ops, piece)), op, ops)
+            yield by_layer(op, piece, ops, called_too=True)
+            yield by_terms(op, piece, ops)
+            yield by_named_functions(op, piece, ops)
+        if not start:
+            yield moves(piece, ops)
+            if not piece.loss:  # any number is another one times a factor
+                yield at_input(piece)
+                yield at_output(piece, trials.base.outputs)
+            yield arrangements(order, ops, piece)
+    yield by_own_forward(piece)
+
+
+def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield what is wrong with the function that is called, its arguments, and what follows it."""
+    if op.name == LAYER:
+        if op.path and op.path not in piece.judged:  # what was judged is right
+            yield from _of_layer(op, piece, None)
+    else:
+        yield from by_function_arguments(op, piece)
+        yield from by_resize_to_one(op, piece)
+        yield from by_other_direction(op, piece)
+    made = floats_of(op.result, piece.sides[1].is_tensor)
+    if made:
+        yield from by_activation(op, piece, made[0])
+        yield from by_dropout(op, piece)
+
+
+CONSTRUCTED = "the reference is built so"
+"""What is known of a cause that construction tells."""
+
+
+def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) -> Iterator[Hypothesis]:
+    """Yield what construction tells, applied: each layer of the piece that is built otherwise, with the reference's settings."""
+    layers = [dict(side.layers(layer)) for side, layer in zip(piece.sides, piece.layers, strict=True)]
+    told: list[Hypothesis] = []
+    for ours, theirs in dict.fromkeys(
+        (one.reference_path, one.port_path) for one in findings if one.kind == "argument"
+    ):
+        inside = below(ours, piece.paths[0]), below(theirs, piece.paths[1])
+        if inside[0] is None or inside[1] is None:
+            continue
+        reference, layer = layers[0].get(inside[0]), layers[1].get(inside[1])
+        if reference is None or layer is None:
+            continue
+        path = theirs or "the model"
+        found = [one for one in by_arguments(layer, reference, path) if one.confirmed]
+        for op in [one for one in ops if one.name == LAYER and one.path == inside[1]]:
+            made = floats_of(op.result, piece.sides[1].is_tensor)
+            paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+            found += [one for one in by_geometry(op, reference, paddle, path) if one.confirmed]
+            found += (
+                [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"]
+                if made
+                else []
+            )
+        told += [replace(one, evidence=CONSTRUCTED, place=inside[1]) for one in found]
+    yield from told
+    if len(told) > 1:
+        yield replace(together(told), evidence=CONSTRUCTED)
+
+
+def below(path: str, around: str) -> str | None:
+    """Return a layer's path within another; None if it is not inside."""
+    if path == around or not around:
+        return path if not around else ""
+    return path.removeprefix(f"{around}.") if path.startswith(f"{around}.") else None
+
+
+def _of_layer(op: Op, piece: Piece, reference: Any) -> Iterator[Hypothesis]:
+    path = ".".join(part for part in (piece.paths[1], op.path) if part) or "the model"
+    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, paddle, path)):
+        yield replace(one, place=op.path)
+
+
+def _state(model: Any) -> Mapping[str, Array]:
+    return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+
+
+def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
+    trial, piece = found[0], trials.piece
+    one = trial.hypothesis
+    before = trials.before[0 if trial.end else 1]
+    numbers = f"relative error {before:.3g} before, {trial.left:.3g} with this changed; {piece.runs} runs in float64"
+    others = ", ".join(
+        dict.fromkeys(f"`{other.hypothesis.code}`" for other in found[1:TOLD] if other.hypothesis.code != one.code)
+    )
+    beside = f"{others} would explain as much" if others else ""
+    place = ".".join(part for part in (piece.paths[1], one.placed(trials.base.ops, piece)) if part)
+    return Diagnosis(
+        code=one.code,
+        port_path=place,
+        message=BLANK.sub("", f"{f'`{place}`' if place else 'the model itself'}: {one.message}"),
+        evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
+        explained=min(trial.explained, 1.0),
+        fix=BLANK.sub("", _fix(one, piece)),
+    )
+
+
+def _fix(one: Hypothesis, piece: Piece) -> str:
+    """Return the line to change, with the place of the layer's forward where no other is told."""
+    if ".py:" in one.fix or piece.atomic & {""} or piece.loss:
+        return one.fix
+    place = forward_place(piece.port)
+    return f"{one.fix} (forward at {place})" if place else one.fix
+
+
+def forward_place(layer: Any) -> str:
+    """Return ``file:line`` of the forward of a user's class; empty where it is Paddle's own or has no source."""
+    if type(layer).__module__.partition(".")[0] == "paddle":
+        return ""
+    try:
+        _, line = inspect.getsourcelines(type(layer).forward)
+        return f"{Path(inspect.getsourcefile(type(layer).forward) or '').name}:{line}"
+    except (OSError, TypeError):
+        return ""
+
+
+def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
+    best = trials.best()
+    tried = f"{len(trials.trials)} causes were tried in {piece.runs} runs, {trials.failed} could not be run"
+    tried += only_in_one(trials.base.ops, piece.truth.steps) if piece.backward else ""
+    if best is None or not best.explained:
+        return _unknown(verdict, tried, 0.0 if trials.trials else None)
+    told = f"{tried}; the best, `{best.hypothesis.code}` ({best.hypothesis.message}), explains {best.explained:.1%}, less than {EXPLAINED:.0%}"
+    return _unknown(verdict, told, best.explained)
+
+
+def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagnosis:
+    path = verdict.port_path
+    shown = f"`{path}`" if path else "the model itself"
+    share = None if share is None or not np.isfinite(share) else share
+    if verdict.nan:
+        return Diagnosis(
+            code="nan",
+            port_path=path,
+            message=f"{shown}: {verdict.reason}",
+            evidence=evidence,
+            explained=share,
+            fix=f"look at what {shown} is given: a logarithm, root or division of what is 0 or negative, a softmax of nothing but -inf",
+        )
+    return Diagnosis(
+        code="unknown",
+        port_path=path,
+        message=f"{shown}: the cause is not known: {verdict.reason}",
+        evidence=evidence,
+        explained=share,
+        fix=f"compare the code of {shown} with the reference's `{verdict.reference_path or type(verdict).__name__}`"
+        if verdict.reference_path
+        else f"compare the code of {shown} with the reference's",
+    )

@@ -1,0 +1,771 @@
+"""One or two steps of a layer's code as the cause: left out, added, or done elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import combinations
+from math import isfinite
+from types import MethodType
+from typing import Any
+
+from tipchain.explain.causes.arrangements import (
+    MOST_TENSORS,
+    by_axes,
+    by_counted,
+    by_indices,
+    by_rounding,
+    by_scales,
+    by_selections,
+)
+from tipchain.explain.causes.functions import ACTIVATIONS, LAYER_ACTIVATIONS, called, place_of
+from tipchain.explain.causes.hypotheses import Hypothesis, name_number
+from tipchain.explain.causes.piece import INPUT, OUTPUT, Piece, first_tensor, is_mask, is_tensor, paddle_of
+from tipchain.explain.causes.program import (
+    LAYER,
+    LIKES,
+    Act,
+    Op,
+    argument,
+    called_as,
+    constant,
+    floats_of,
+    instead,
+    of_both,
+    tensors_of,
+    then,
+    then_first,
+    with_argument,
+    with_tensors,
+)
+from tipchain.explain.causes.program import exchanged as exchanged_arguments
+from tipchain.explain.locate.differences import relative
+from tipchain.numbers.rounding import SAME_DOUBLE
+
+# Two steps of a layer's code as the cause, and layers that are called elsewhere or not at all.
+
+
+MOST_MOVES = 60
+"""Changes that are tried together with others: a limit on the search."""
+MOMENTS = frozenset({"mean", "var", "std", "norm", "sum"})
+EVERYWHERE = frozenset(
+    {
+        "head-order",
+        "concat-order",
+        "flatten-order",
+        "axis",
+        "axis-order",
+        "scale-factor",
+        "other-activation",
+        "gelu-form",
+        "negative-slope",
+        "epsilon",
+        "missing-activation",
+        "interpolation-mode",
+        "align-corners",
+        "align-mode",
+        "padding-mode",
+        "pooling",
+        "reduction",
+        "softmax-axis",
+        "causal-mask",
+        "mask-inverted",
+        "extra-activation",
+        "extra-step",
+        "sign",
+        "other-operation",
+        "shift",
+        "split-order",
+        "slope",
+        "alpha",
+        "norm-p",
+    }
+)
+"""Causes that a helper's code has wherever it is called."""
+
+
+def by_layer(op: Op, piece: Piece, ops: Sequence[Op], *, called_too: bool) -> Iterator[Hypothesis]:
+    """Yield a call followed by a layer of the piece that is not called; or, if ``called_too``, by a norm that is."""
+    is_tensor = piece.sides[1].is_tensor
+    results = floats_of(op.result, is_tensor)
+    if not results:
+        return
+    used = {one.path for one in ops if one.name == LAYER}
+    for path, layer in piece.sides[1].layers(piece.port):
+        idle = not any(one == path or one.startswith(f"{path}.") for one in used)
+        norm = "Norm" in type(layer).__name__
+        nested = not idle or not norm
+        if (
+            not path
+            or idle is called_too
+            or not (idle or norm)
+            or (nested and any(True for _ in layer.children()) and not idle)
+        ):
+            continue
+        if idle and any(path.startswith(f"{one}.") for one in used):
+            continue
+        if idle and op.layer is not None and type(op.layer) is type(layer):
+            yield Hypothesis(
+                code="wrong-layer",
+                acts={op.number: instead(layer)},
+                message=f"it calls {called(op)}{place_of(op, piece)} in the place of `{path}`, which is never called",
+                fix=f"call `{path}` for {called(op)}{place_of(op, piece)}: `{op.line}`",
+            )
+        act = then(layer)
+        code = "norm-order" if norm and not idle else "missing-layer"
+        yield Hypothesis(
+            code=code,
+            acts={op.number: act},
+            message=f"it does not apply `{path}` after {called(op)}{place_of(op, piece)}",
+            fix=f"apply `{path}` after {called(op)}{place_of(op, piece)}: `{op.line}`",
+        )
+
+
+def at_input(piece: Piece) -> Iterator[Hypothesis]:
+    """Yield the piece with one of its layers applied to its input, and with its inputs exchanged or turned."""
+    is_float = [one.dtype.kind == "f" for one in piece.inputs[1]]
+    for path, layer in piece.sides[1].layers(piece.port):
+        if path and "Norm" in type(layer).__name__ and is_float and is_float[0]:
+            yield Hypothesis(
+                code="norm-order",
+                edits={INPUT: lambda given, layer=layer: [layer(given[0]), *given[1:]]},  # type: ignore[misc]
+                message=f"it does not apply `{path}` to its input",
+                fix=f"apply `{path}` to the input of {piece.shown}",
+            )
+    shapes = [one.shape for one in piece.inputs[1]]
+    for i in range(len(shapes)):
+        for j in range(i + 1, len(shapes)):
+            if shapes[i] == shapes[j]:
+                yield Hypothesis(
+                    code="swapped-inputs",
+                    edits={INPUT: lambda given, i=i, j=j: _exchanged(given, i, j)},  # type: ignore[misc]
+                    message=f"its inputs {i} and {j} stand in each other's place",
+                    fix=f"exchange inputs {i} and {j} of {piece.shown}",
+                )
+    if shapes and is_float[0]:
+        for axis, size in enumerate(shapes[0]):
+            code = "channel-order" if size == 3 and axis in (1, len(shapes[0]) - 1) else "flipped-input"
+            yield Hypothesis(
+                code=code,
+                edits={INPUT: lambda given, axis=axis: [given[0].flip([axis]), *given[1:]]},  # type: ignore[misc]
+                message=f"axis {axis} of its input runs the other way",
+                fix=f"flip axis {axis} of the input of {piece.shown}",
+            )
+
+
+def _exchanged(given: list[Any], i: int, j: int) -> list[Any]:
+    changed = list(given)
+    changed[i], changed[j] = changed[j], changed[i]
+    return changed
+
+
+def output_order(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
+    """Yield the piece with its outputs in the order in which the reference has them."""
+    truths = piece.truth.outputs
+    if len(outputs) < 2 or len(outputs) != len(truths):
+        return
+    order = [
+        next(
+            (at for at, one in enumerate(outputs) if one.shape == truth.shape and relative(truth, one) <= SAME_DOUBLE),
+            -1,
+        )
+        for truth in truths
+    ]
+    if sorted(order) == list(range(len(order))) != order:
+        ends = piece.ends or tuple((number, number) for number in order)
+        shown = [port for _, port in sorted((ends[at][0], ends[each][1]) for at, each in enumerate(order))]
+        told = "reversed" if shown == sorted(shown, reverse=True) else "in another order"
+        yield Hypothesis(
+            code="output-order",
+            edits={OUTPUT: lambda given: [given[at] for at in order]},
+            confirmed=True,
+            message=f"its outputs are {told}: the reference's are its numbers {', '.join(map(str, shown))}",
+            fix=f"return the outputs of {piece.shown} in the order {shown}",
+        )
+
+
+def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
+    """Yield the piece with one of its outputs times the number that fits best, or plus it."""
+    truths = piece.truth.outputs
+    for number, (truth, got) in enumerate(zip(truths, outputs, strict=False)):
+        if truth.shape != got.shape or truth.dtype.kind != "f" or not (got * got).sum():
+            continue
+        factor, shift = float((truth * got).sum() / (got * got).sum()), float((truth - got).mean())
+        if not isfinite(factor + shift):
+            continue
+        if factor and abs(factor - 1) > SAME_DOUBLE:
+            told = name_number(factor, truth.shape)
+            yield Hypothesis(
+                code="sign" if abs(factor + 1) < SAME_DOUBLE else "scale-factor",
+                edits={OUTPUT: partial(_rescaled, number, factor, 0.0)},
+                message=f"the reference's result is {told} times its",
+                fix=f"multiply the result of {piece.shown} by {told}",
+                evidence=f"factor by least squares: {factor:.9g}",
+            )
+        yield Hypothesis(
+            code="shift",
+            edits={OUTPUT: partial(_rescaled, number, 1.0, shift)},
+            message=f"the reference's result is its plus {shift:.6g}",
+            fix=f"add {shift:.6g} to the result of {piece.shown}",
+        )
+
+
+def _rescaled(number: int, factor: float, shift: float, outputs: Sequence[Any]) -> list[Any]:
+    return [one * factor + shift if at == number else one for at, one in enumerate(outputs)]
+
+
+def by_own_forward(piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a layer whose class is derived from Paddle's with the forward of that class."""
+    layer = piece.port
+    base: Any = next(
+        (one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer"),
+        None,
+    )
+    if base is None or type(layer).forward is base.forward:
+        return
+    yield Hypothesis(
+        code="extra-step",
+        message=f"the forward of its class `{type(layer).__name__}` does something else than that of `{base.__name__}`",
+        fix=f"use `paddle.nn.{base.__name__}` for {piece.shown}",
+        within=partial(_with_forward, layer, base),
+    )
+
+
+@contextmanager
+def _with_forward(layer: Any, base: Any) -> Iterator[None]:
+    held = vars(layer).get("forward")
+    object.__setattr__(layer, "forward", MethodType(base.forward, layer))
+    try:
+        yield
+    finally:
+        object.__delattr__(layer, "forward") if held is None else object.__setattr__(layer, "forward", held)
+
+
+def everywhere(hypotheses: Iterator[Hypothesis], op: Op, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield each hypothesis about a call, and the same about all calls of that function that look alike.
+
+    Those are the calls from the same line (a helper that is called for query, key and value), and reductions over
+    the same axes (a mean and a variance).
+    """
+    alike = [one.number for one in ops if one is not op and _alike(one, op)]
+    for one in hypotheses:
+        yield one
+        if alike and list(one.acts) == [op.number] and one.code in EVERYWHERE:
+            acts = dict.fromkeys((op.number, *alike), one.acts[op.number])
+            heads = one.code == "axis-order" and len(acts) >= 3
+            code = "norm-axes" if one.code == "axis" else "head-order" if heads else one.code
+            yield replace(one, acts=acts, code=code, message=f"{one.message}, in {len(acts)} calls")
+
+
+def _alike(one: Op, other: Op) -> bool:
+    if LAYER in (one.name, other.name):
+        return one.name == other.name and one.layer is other.layer
+    if one.name == other.name and one.place == other.place and bool(one.place):
+        return True
+    if one.name == other.name and one.kwargs and _settings(one) == _settings(other):
+        return True
+    axes = [op.kwargs.get("axis", op.args[1] if len(op.args) > 1 else None) for op in (one, other)]
+    return (
+        one.name in MOMENTS
+        and other.name in MOMENTS
+        and axes[0] is not None
+        and type(axes[0]) is type(axes[1])
+        and axes[0] == axes[1]
+    )
+
+
+def _settings(op: Op) -> list[tuple[str, str]]:
+    """Return what a call is given by name, as text, except tensors."""
+    return sorted((name, repr(value)) for name, value in op.kwargs.items() if not hasattr(value, "shape"))
+
+
+def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield all norms of a block behind its sums, or all in front of its branches."""
+    is_tensor = piece.sides[1].is_tensor
+    found = [
+        one for one in ops if one.name == LAYER and "Norm" in type(one.layer).__name__ and _keeps_shape(one, is_tensor)
+    ]
+    sums = [one for one in ops if one.name == "add" and len(floats_of(one.args, is_tensor)) == 2]
+    behind: dict[int, Act] = {}
+    for norm in found:
+        kept = next(
+            (one for one in sums if one.number > norm.number and any(norm.args[0] is each for each in one.args)), None
+        )
+        if kept is not None and _fits(norm, kept, is_tensor):
+            behind.update(_moved(norm, kept))
+    if behind:
+        yield Hypothesis(
+            code="norm-order",
+            acts=behind,
+            message="it applies its norms in front of its branches, the reference behind the sums",
+            fix=f"apply each norm to the sum in the forward of {piece.shown}: `norm(x + branch(x))`",
+        )
+    front: dict[int, Act] = {}
+    for norm in found:
+        total = next((one for one in sums if one.result is norm.args[0]), None)
+        branch = None if total is None else _branch(total, ops, is_tensor)
+        if branch is not None:
+            front[norm.number] = argument(0)
+            front.update(dict.fromkeys(branch, _normed(norm)))
+    if front:
+        yield Hypothesis(
+            code="norm-order",
+            acts=front,
+            message="it applies its norms behind the sums, the reference in front of its branches",
+            fix=f"apply each norm in front of its branch in the forward of {piece.shown}: `x + branch(norm(x))`",
+        )
+
+
+def _branch(total: Op, ops: Sequence[Op], is_tensor: Any) -> list[int] | None:
+    """Return the layers that are given the tensor that a sum adds to what they make."""
+    kept = {id(one) for one in floats_of(total.args, is_tensor)}
+    found = [
+        one.number
+        for one in ops
+        if one.name == LAYER
+        and one.number < total.number
+        and "Norm" not in type(one.layer).__name__
+        and any(id(tensor) in kept for tensor in floats_of(one.args[:1], is_tensor))
+    ]
+    last = [number for number in found if number + 1 != total.number]
+    return last or None
+
+
+def _normed(norm: Op) -> Act:
+    return lambda original, args, kwargs: original(norm.layer(args[0]), *args[1:], **kwargs)
+
+
+def moves(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield one step done later or earlier: two neighbours exchanged, a norm moved behind or in front of others."""
+    is_tensor = piece.sides[1].is_tensor
+    unary = [one for one in ops if _keeps_shape(one, is_tensor)]
+    made = 0
+    for op in unary:
+        norm = op.name == LAYER and "Norm" in type(op.layer).__name__
+        for other in ops:
+            near = abs(other.number - op.number) == 1
+            if other is op or not (near or norm) or made >= MOST_MOVES or not _fits(op, other, is_tensor):
+                continue
+            made += 1
+            of_norms = norm or (other.name == LAYER and "Norm" in type(other.layer).__name__)
+            yield Hypothesis(
+                code=_order_code(op, other, norms=of_norms),
+                acts=_moved(op, other),
+                message=f"it applies {called(op)}{place_of(op, piece)}, the reference after {called(other)}{place_of(other, piece)}",
+                fix=f"apply {called(op)} after {called(other)}{place_of(other, piece)}: `{other.line}`",
+            )
+
+
+def _order_code(op: Op, other: Op, *, norms: bool) -> str:
+    kinds = [one.name if one.layer is None else type(one.layer).__name__ for one in (op, other)]
+    active = any(kind in ACTIVATIONS or kind in LAYER_ACTIVATIONS for kind in kinds)
+    if active and norms:
+        return "activation-order"
+    if active and "add" in kinds:
+        return "residual-order"
+    return "norm-order" if norms else "order"
+
+
+def _moved(op: Op, other: Op) -> Mapping[int, Act]:
+    """Return what leaves out one call, and does it after another instead."""
+
+    def later(original: Any, args: Any, kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        return op.layer(result) if op.layer is not None else _again(op, result)
+
+    return {op.number: argument(0), other.number: later}
+
+
+def _again(op: Op, tensor: Any) -> Any:
+    function = getattr(tensor, op.name, None)
+    if function is None:
+        import paddle
+
+        function = getattr(paddle.nn.functional, op.name)
+        return function(tensor, *op.args[1:], **op.kwargs)
+    return function(*op.args[1:], **op.kwargs)
+
+
+def _keeps_shape(op: Op, is_tensor: Any) -> bool:
+    given = floats_of((op.args, dict(op.kwargs)), is_tensor)
+    made = floats_of(op.result, is_tensor)
+    return len(given) == 1 and len(made) == 1 and list(given[0].shape) == list(made[0].shape) and bool(op.args)
+
+
+def _fits(op: Op, other: Op, is_tensor: Any) -> bool:
+    made = floats_of(other.result, is_tensor)
+    return len(made) == 1 and list(made[0].shape) == list(op.args[0].shape)
+
+
+def _detached(tensor: Any) -> Any:
+    return tensor.detach()
+
+
+def _listed(numbers: Collection[int], ops: Sequence[Op], piece: Piece) -> str:
+    """Return where some calls stand, each line once."""
+    told = (f"{called(op)}{place_of(op, piece)}" for op in ops if op.number in numbers)
+    return ", ".join(list(dict.fromkeys(told))[:3])
+
+
+def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield backward without what cuts it."""
+    side: Any = piece.sides[1]
+    cut: dict[int, Act] = {}
+    for op in ops:
+        given = [one for one in floats_of((op.args, dict(op.kwargs)), side.is_tensor) if not one.stop_gradient]
+        made = floats_of(op.result, side.is_tensor)
+        if given and made and all(one.stop_gradient for one in made):
+
+            def act(original: Any, args: Any, kwargs: Any, name: str = op.name) -> Any:
+                if name == "detach":
+                    return args[0]
+                with side.recording(gradient=True):
+                    return original(*args, **kwargs)
+
+            cut[op.number] = act
+            yield Hypothesis(
+                code="stop-gradient",
+                acts={op.number: act},
+                message=f"{called(op)}{place_of(op, piece)} stops the gradient",
+                fix=f"don't cut the gradient at {op.place}: `{op.line}`",
+            )
+    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.names):
+        for op in ops:
+            if any(not one.stop_gradient for one in floats_of(op.result, side.is_tensor)):
+                yield Hypothesis(
+                    code="missing-detach",
+                    acts={op.number: then_first(_detached)},
+                    message=f"the reference stops the gradient of what {called(op)}{place_of(op, piece)} returns",
+                    fix=f"detach the result of {called(op)}{place_of(op, piece)}: `{op.line}`",
+                )
+    if len(cut) > 1:
+        yield Hypothesis(
+            code="stop-gradient",
+            acts=cut,
+            message=f"{len(cut)} of its calls stop the gradient: {_listed(cut, ops, piece)}",
+            fix=f"don't cut the gradient in the forward of {piece.shown}",
+        )
+
+
+# One step of a layer's code as the cause: a step left out, added, or done to other tensors.
+
+
+BINARY = frozenset({"add", "subtract", "multiply", "divide", "matmul", "maximum", "minimum", "rsub", "rdiv", "pow"})
+REDUCTIONS = frozenset({"mean", "sum", "max", "min", "logsumexp"})
+TRANSPOSING = frozenset({"t", "transpose", "swapaxes", "moveaxis"})
+POOLS = frozenset(
+    {f"{kind}_pool{dims}d" for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for dims in (1, 2, 3)}
+)
+
+
+def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
+    """Yield what may be wrong with one call and what is done with it.
+
+    Args:
+        op: the call.
+        piece: the piece it is in.
+        available: the tensors that were there before it, and what they are called.
+    """
+    results = floats_of(op.result, is_tensor(piece))
+    if not results:
+        yield from by_counted(op, piece)
+        yield from by_rounding(op, piece)
+        return
+    first = results[0]
+    yield from _left_out(op, piece, first)
+    yield from _other_operation(op, piece)
+    yield from by_indices(op, piece)
+    yield from by_selections(op, piece)
+    yield from _operands(op, piece, available)
+    yield from _residual(op, piece, first, available)
+    yield from by_axes(op, piece, first)
+    yield from by_scales(op, piece, first)
+
+
+def _left_out(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
+    """Yield the code without this call."""
+    given = first_tensor(op, piece)
+    where = place_of(op, piece)
+    if given is None or list(given.shape) != list(first.shape) or op.name in LIKES:
+        return
+    telling = is_tensor(piece)
+    if op.name not in BINARY:
+        skip: Act = lambda _, args, kwargs: floats_of((args, kwargs), telling)[0]  # noqa: E731
+        does = f"it transposes by {called(op)}{where}, which" if op.name in TRANSPOSING else f"its {called(op)}{where}"
+        yield Hypothesis(
+            code=_extra_code(op),
+            acts={op.number: skip},
+            message=f"{does} is not in the reference",
+            fix=f"remove {called(op)}{where}: `{op.line}`",
+        )
+    else:
+        for number, side in enumerate(op.args[:2]):
+            if telling(side) and list(side.shape) == list(first.shape):
+                keep = argument(number)
+                other = op.args[1 - number]
+                whole = telling(other) and list(other.shape) == list(first.shape)
+                code = {
+                    "add": "residual" if whole else "extra-term",
+                    "multiply": "scale-factor",
+                    "divide": "scale-factor",
+                }.get(op.name, "extra-step")
+                code = "extra-mask" if is_mask(other, piece) else code
+                yield Hypothesis(
+                    code=code,
+                    acts={op.number: keep},
+                    message=f"its `{op.name}`{'' if telling(other) else f' by {other!r}'}{where} is not in the reference",
+                    fix=f"remove `{op.name}`{where}: `{op.line}`",
+                )
+
+
+def _extra_code(op: Op) -> str:
+    """Return the slug of a call that should not be there."""
+    kind = op.name if op.layer is None else type(op.layer).__name__.lower()
+    for word, code in (
+        ("norm", "extra-norm"),
+        ("dropout", "extra-dropout"),
+        ("astype", "lower-precision"),
+        ("scale", "scale-factor"),
+        ("where", "extra-mask"),
+        ("masked_fill", "extra-mask"),
+        ("roll", "order"),
+        ("flip", "order"),
+    ):
+        if word in kind:
+            return code
+    if kind in TRANSPOSING:
+        return "axis-order"
+    return "extra-step" if op.layer is None else "extra-layer"
+
+
+def _residual(op: Op, piece: Piece, first: Any, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
+    """Yield the code with a tensor that was there before added to what the call returns, or multiplied with it."""
+    where = place_of(op, piece)
+    shape = list(first.shape)
+    fitting = [(name, one) for name, one in available if list(one.shape) == shape and one is not first]
+    for name, tensor in fitting[:MOST_TENSORS]:
+        # A sum is no residual where it already is in this one.
+        plus = then_first(tensor.add)
+        yield Hypothesis(
+            code="missing-residual",
+            acts={op.number: plus},
+            message=f"it does not add {name} to the result of {called(op)}{where}",
+            fix=f"add {name} to the result of {called(op)}{where}",
+        )
+    for name, tensor in fitting[: MOST_TENSORS // 2]:
+        for code, how, apply in (
+            ("sign", "subtract", tensor.neg().add),
+            ("missing-gate", "multiply by", tensor.multiply),
+        ):
+            act = then_first(apply)
+            yield Hypothesis(
+                code=code,
+                acts={op.number: act},
+                message=f"the reference behaves as if it would {how} {name} after {called(op)}{where}",
+                fix=f"{how} {name} after {called(op)}{where}",
+            )
+
+
+def _operands(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
+    """Yield the call with one of its tensors replaced by another that was there, or with two of them exchanged."""
+    telling, where = is_tensor(piece), place_of(op, piece)
+    if op.name not in BINARY and op.name not in ("scaled_dot_product_attention", LAYER):
+        return
+    places = [number for number, one in enumerate(op.args) if telling(one)]
+    for i, j in ((i, j) for i in places for j in places if i < j):
+        if list(op.args[i].shape) == list(op.args[j].shape) and op.name not in (
+            "add",
+            "multiply",
+            "maximum",
+            "minimum",
+        ):
+            exchange = exchanged_arguments(i, j)
+            scores = op.name == "matmul" and len(op.args[i].shape) >= 3
+            code = "swapped-qkv" if scores or op.name == "scaled_dot_product_attention" else "swapped-inputs"
+            yield Hypothesis(
+                code=code,
+                acts={op.number: exchange},
+                message=f"the arguments {i} and {j} of {called(op)}{where} are exchanged",
+                fix=f"exchange arguments {i} and {j} of {called(op)}{where}: `{op.line}`",
+            )
+    for place in places[:3]:
+        shape, present = list(op.args[place].shape), op.args[place]
+        for name, tensor in [(name, one) for name, one in available if list(one.shape) == shape and one is not present][
+            :MOST_TENSORS
+        ]:
+            other = with_argument(place, tensor)
+            code = "residual" if op.name == "add" else "wrong-input"
+            yield Hypothesis(
+                code=code,
+                acts={op.number: other},
+                message=f"argument {place} of {called(op)}{where} is another tensor than the reference's, which is {name}",
+                fix=f"give {called(op)}{where} {name} as argument {place}: `{op.line}`",
+            )
+
+
+def _other_operation(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield another function of the same arguments: max for mean, a difference for a sum."""
+    paddle, where = paddle_of(piece), place_of(op, piece)
+    if op.name in ("add", "subtract", "multiply", "divide", "maximum"):
+        for name in ("add", "subtract", "multiply", "divide", "maximum"):
+            if name != op.name:
+                function = {
+                    "add": lambda a, b: a + b,
+                    "subtract": lambda a, b: a - b,
+                    "multiply": lambda a, b: a * b,
+                    "divide": lambda a, b: a / b,
+                    "maximum": paddle.maximum,
+                }[name]
+                act = of_both(function)
+                code = "sign" if {name, op.name} == {"add", "subtract"} else "other-operation"
+                yield Hypothesis(
+                    code=code,
+                    acts={op.number: act},
+                    message=f"it does `{op.name}`{where}, the reference `{name}`",
+                    fix=f"write `{name}` for `{op.name}`{where}: `{op.line}`",
+                )
+    if op.name in REDUCTIONS:
+        for name in ("mean", "sum", "max", "min", "logsumexp"):
+            if name != op.name:
+                reduce = called_as(getattr(paddle, name))
+                code = "reduction" if {name, op.name} == {"sum", "mean"} else "pooling"
+                yield Hypothesis(
+                    code=code,
+                    acts={op.number: reduce},
+                    message=f"it takes the {op.name}{where}, the reference the {name}",
+                    fix=f"write `{name}` for `{op.name}`{where}: `{op.line}`",
+                )
+    yield from _other_pool(op, piece)
+
+
+def by_kept(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    """Yield a mean over those elements alone that are not zero: what is ignored, or masked, is."""
+    where = place_of(op, piece)
+    if op.name == "mean":
+        yield Hypothesis(
+            code="reduction",
+            acts={op.number: called_as(_mean_of_kept)},
+            message=f"it takes the mean over all elements{where}, the reference over those that are not zero: those that are ignored or masked do not count",
+            fix=f"divide the sum by the number of elements that are not masked{where}: `{op.line}`",
+        )
+
+
+def _mean_of_kept(tensor: Any, axis: Any = None, keepdim: bool = False) -> Any:
+    count = (tensor != 0).astype(tensor.dtype).sum(axis=axis, keepdim=keepdim)
+    return tensor.sum(axis=axis, keepdim=keepdim) / count.clip(min=1)
+
+
+def _other_pool(op: Op, piece: Piece) -> Iterator[Hypothesis]:
+    paddle, where = paddle_of(piece), place_of(op, piece)
+    functional = paddle.nn.functional
+    layer = op.layer
+    kind = type(layer).__name__ if layer is not None else op.name
+    name = _pool_name(kind) if layer is not None else kind
+    if name not in POOLS:
+        return
+    wanted = name.replace("max", "\0").replace("avg", "max").replace("\0", "avg")
+    function = getattr(functional, wanted)
+    wholes = ({"exclusive": True}, {"exclusive": False}) if "adaptive" not in name and "avg" in wanted else ({},)
+    for options in wholes:
+        if layer is not None:
+            size = getattr(layer, "_output_size", getattr(layer, "output_size", None))
+            sizes = (
+                (size,)
+                if "adaptive" in name
+                else (getattr(layer, "ksize", getattr(layer, "kernel_size", None)), layer.stride, layer.padding)
+            )
+            more = {} if "adaptive" in name else {"ceil_mode": layer.ceil_mode, **options}
+            act = instead(partial(_pooled, function, sizes, more))
+        else:
+            act = called_as(function, most=4, without=("exclusive", "return_mask", "divisor_override"), **options)
+
+        yield Hypothesis(
+            code="pooling",
+            acts={op.number: act},
+            message=f"it applies `{kind}`{where}, the reference `{wanted}`",
+            fix=f"write `{wanted}` for `{kind}`{where}",
+        )
+
+
+def _pooled(function: Callable[..., Any], sizes: Sequence[Any], more: Mapping[str, Any], tensor: Any) -> Any:
+    return function(tensor, *sizes, **more)
+
+
+def _pool_name(kind: str) -> str:
+    """Return the function of a layer: ``adaptive_avg_pool2d`` of ``AdaptiveAvgPool2D``."""
+    for name, start in (
+        ("AdaptiveMaxPool", "adaptive_max_pool"),
+        ("AdaptiveAvgPool", "adaptive_avg_pool"),
+        ("MaxPool", "max_pool"),
+        ("AvgPool", "avg_pool"),
+    ):
+        if kind.startswith(name):
+            return start + kind[len(name) :].lower()
+    return ""
+
+
+def arrangements(order: Sequence[Op], ops: Sequence[Op], piece: Piece) -> Iterator[Hypothesis]:
+    """Yield other orders of axes of all reshapes: a tensor in another order has the values that the reference has.
+
+    Such a call looks as if it were right by its values.
+    """
+    seen: set[str] = set()
+    for op in order:
+        made = floats_of(op.result, is_tensor(piece))
+        if op.name in ("reshape", "flatten") and made and op.place not in seen:
+            seen.add(op.place)
+            yield from everywhere(by_axes(op, piece, made[0]), op, ops)
+
+
+def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield this call's result exchanged with that of another of the same kind, given the same."""
+    given = first_tensor(op, piece)
+    for other in ops:
+        if other.number <= op.number or other.name != op.name:
+            continue
+        same = op.name in (LAYER, "getitem", "linear", "matmul") and first_tensor(other, piece) is given
+        if not same and op.name not in ("concat", "roll", "flip", "pad"):
+            continue
+        pair = tensors_of(op.result, is_tensor(piece)), tensors_of(other.result, is_tensor(piece))
+        if [list(one.shape) for one in pair[0]] != [list(one.shape) for one in pair[1]]:
+            continue
+        words = f"{op.path} {other.path} {op.line} {other.line}".lower()
+        code = "swapped-qkv" if any(word in words for word in ("q", "query", "key", "attn")) else "swapped-inputs"
+        yield Hypothesis(
+            code=code,
+            acts={op.number: constant(other.result), other.number: constant(op.result)},
+            message=f"the results of {called(op)} and {called(other)} stand in each other's place",
+            fix=f"exchange the results of {called(op)}{place_of(op, piece)} and {called(other)}{place_of(other, piece)}",
+        )
+
+
+def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield two tensors exchanged in all that one of the user's functions does with them: its arguments stand in the wrong order."""
+    calls: dict[tuple[tuple[str, str], ...], list[Op]] = {}
+    for op in ops:
+        for depth in range(len(op.helpers)):
+            calls.setdefault(op.helpers[depth:], []).append(op)
+    telling = is_tensor(piece)
+    for (helper, *_), inside in calls.items():
+        made = {id(one) for op in inside for one in tensors_of(op.result, telling)}
+        given: dict[int, Any] = {}
+        for op in inside:
+            given |= {id(one): one for one in floats_of((op.args, dict(op.kwargs)), telling) if id(one) not in made}
+        tensors = list(given.values())[:MOST_TENSORS]
+        for one, other in combinations(tensors, 2):
+            if list(one.shape) != list(other.shape):
+                continue
+            changes = {id(one): other, id(other): one}
+            name, place = helper
+            yield Hypothesis(
+                code="swapped-inputs",
+                acts={op.number: with_tensors(op.args, changes) for op in inside if _takes(op, changes, telling)},
+                message=f"two arguments of `{name}`, called at {place}, are exchanged",
+                fix=f"exchange the arguments of `{name}` at {place} that are tensors of shape {list(one.shape)}",
+            )
+
+
+def _takes(op: Op, changes: Mapping[int, Any], telling: Callable[[Any], bool]) -> bool:
+    return any(id(one) in changes for one in tensors_of(op.args, telling))

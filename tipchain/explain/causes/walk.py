@@ -1,0 +1,604 @@
+"""Where the port's code parts from the reference's: both are followed side by side, tensor by tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.explain.causes.piece import Piece, ReferenceCall, is_tensor
+from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of, tensors_of
+from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
+from tipchain.numbers.rounding import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
+
+Array = npt.NDArray[Any]
+Key = tuple[int, int]
+"""A tensor, by its identity and how often it was written to before."""
+LAYOUT = frozenset(
+    (
+        "reshape",
+        "transpose",
+        "flatten",
+        "unflatten",
+        "squeeze",
+        "unsqueeze",
+        "swapaxes",
+        "moveaxis",
+        "t",
+        "expand",
+        "broadcast_to",
+        "expand_as",
+        "contiguous",
+        "clone",
+        "detach",
+        "astype",
+    )
+)
+"""Functions that change no number."""
+CASTING = frozenset({"astype", "clone", "detach", "contiguous"})
+"""Those of them that leave the axes as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Parting:
+    """A tensor of the port's that the reference does not have, and the one that it has in its place.
+
+    Attributes:
+        op: the call that made it.
+        old: it.
+        new: the reference's, in its shape.
+        key: which tensor it is.
+        ops: the calls since the last tensors that both have, up to this.
+        step: the reference's call that made its counterpart.
+        steps: the reference's calls since the last tensors that both have.
+    """
+
+    op: Op
+    old: Any
+    new: Any
+    key: Key
+    ops: tuple[Op, ...]
+    step: ReferenceCall
+    steps: tuple[ReferenceCall, ...]
+
+
+class Walk:
+    """The port's calls, done again one by one with the reference's tensors wherever these part."""
+
+    def __init__(self, piece: Piece, ops: Sequence[Op], error: float) -> None:
+        self.piece, self.ops = piece, ops
+        self.tolerance = max(SAME_DOUBLE, min(SAME_SINGLE, ROUGH * error)) if piece.double else SAME_ENLARGED
+        self.values = piece.truth.values
+        self.steps = piece.truth.steps
+        self.makers = {number: step for step in self.steps for number in step.made}
+        self.sizes: dict[int, list[int]] = {}
+        for number, one in enumerate(self.values):
+            if one.array is not None:
+                self.sizes.setdefault(one.array.size, []).append(number)
+        arrays = [(number, one.array) for number, one in enumerate(self.values) if one.array is not None]
+        self.masks = [number for number, one in arrays if hidden_by(one) is not None]
+        self.hiding = {number for number, one in arrays if one.dtype.kind == "f" and (one <= HIDING).any()}
+        self.writes: dict[int, list[Op]] = {}
+        for op in ops:
+            if op.written is not None:
+                self.writes.setdefault(id(op.written), []).append(op)
+        self.shared: set[int] = set()
+        self.matched: dict[Key, tuple[int, ...]] = {}
+        self.healed: dict[Key, Any] = {}
+        self.open: dict[Key, tuple[Op, ...]] = {}
+        self.consumers: dict[Key, list[Op]] = {}
+        self.makers_of: dict[Key, Op] = {}
+        self.partings: list[Parting] = []
+        self.leaves: dict[Key, tuple[Any, Any]] = {}
+        self.called: dict[str, list[ReferenceCall]] = {}
+        for step in self.steps:
+            if step.name == LAYER:
+                self.called.setdefault(step.said, []).append(step)
+
+    def run(self) -> list[Parting]:
+        """Return where the programs part, in the order of the port's calls."""
+        for op in self.ops:
+            for key, one in self.given(op).items():
+                if key not in self.matched:
+                    self._match(key, one)
+                self.consumers.setdefault(key, []).append(op)
+            for key, one in self.made(op).items():
+                self._match(key, one)
+                self.makers_of.setdefault(key, op)
+        self._put_leaves_right()
+        for op in self.ops:
+            self._follow(op)
+        for op in self.ops:
+            self._end(op)
+        return self.partings
+
+    def _end(self, op: Op) -> None:
+        """Note where the reference goes on after the port's last call."""
+        ours = self.piece.truth.outputs
+        for key, made in self.made(op).items():
+            array = numpy_of(made)
+            ended = not self.consumers.get(key) and self.matched[key]
+            if not ended or any(one.size == array.size and self._same(one, array) for one in ours):
+                continue
+            for number in self.sizes.get(array.size, ()):
+                value = self.values[number].array
+                wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
+                if wanted and number in self.makers and number not in self.shared and value is not None:
+                    new = self.piece.sides[1].tensor(
+                        np.ascontiguousarray(next(arranged(value, array.shape, flat=True))), gradient=False
+                    )
+                    step = self.makers[number]
+                    self.partings.append(
+                        Parting(op=op, old=made, new=new, key=key, ops=(op,), step=step, steps=tuple(self._chain(step)))
+                    )
+                    break
+
+    def _put_leaves_right(self) -> None:
+        """Look for the counterparts of tensors that no call made: what the code is given, or keeps."""
+        for op in self.ops:
+            for key, one in self.given(op).items():
+                if key in self.makers_of or self.matched[key] or key in self.leaves:
+                    continue
+                found = self._counterpart(op, key, one, numpy_of(one), leaf=True)
+                if found is not None:
+                    self.leaves[key] = one, found[1]
+                    self.healed[key] = found[1]
+                    self.shared.add(found[0])
+
+    def _key(self, tensor: Any, number: int, *, after: bool = False) -> Key:
+        """Return what tells a tensor, and how often it was written to, before a call or after it."""
+        written = self.writes.get(id(tensor), ())
+        return id(tensor), sum(one.number < number or (after and one.number == number) for one in written)
+
+    def given(self, op: Op) -> dict[Key, Any]:
+        """Return the tensors that a call was given, as they were then."""
+        found = {}
+        for one in tensors_of((op.args, dict(op.kwargs)), is_tensor(self.piece)):
+            written = self.writes.get(id(one), ())
+            found[self._key(one, op.number)] = next((each.args[0] for each in written if each.number >= op.number), one)
+        if op.written is not None:
+            found.pop((id(op.args[0]), 0), None)
+            found[self._key(op.written, op.number)] = op.args[0]
+        return found
+
+    def made(self, op: Op) -> dict[Key, Any]:
+        """Return the tensors that a call made, as they were then."""
+        if op.written is not None:
+            return {self._key(op.written, op.number, after=True): op.result}
+        found = {}
+        for one in tensors_of(op.result, is_tensor(self.piece)):
+            later = self.writes.get(id(one), ())
+            found[self._key(one, op.number, after=True)] = next(
+                (each.args[0] for each in later if each.number > op.number), one
+            )
+        return found
+
+    def _match(self, key: Key, tensor: Any) -> None:
+        self.matched[key] = self.find(numpy_of(tensor))
+        self.shared.update(self.matched[key])
+
+    def find(self, array: Array) -> tuple[int, ...]:
+        """Return the reference's tensors that hold the same, in whatever layout; of masks those that hide the same."""
+        if not array.size:
+            return ()
+        sketch, hides = Sketch(array), array.dtype.kind == "f" and bool((array <= HIDING).any())
+        found = [
+            number
+            for number in self.sizes.get(array.size, ())
+            if (
+                number in self.hiding
+                if hides
+                else self.values[number].sketch.close(sketch, max(self.tolerance, SAME_DOUBLE))
+            )
+            and self._same(self.values[number].array, array)
+        ]
+        masked = self.masks if hides or array.dtype.kind == "b" else ()
+        return tuple(dict.fromkeys([*found, *(one for one in masked if self._hides_same(one, array))]))
+
+    def _hides_same(self, number: int, array: Array) -> bool:
+        ours = self.values[number].array
+        return ours is not None and bool(same_mask(ours, array))
+
+    def _same(self, ours: Array | None, theirs: Array) -> bool:
+        assert ours is not None
+        if ours.shape == theirs.shape:
+            if ours.dtype.kind == theirs.dtype.kind == "f" and (ours <= HIDING).any():
+                hidden = ours <= HIDING  # how far what is hidden is pushed down says nothing
+                if not np.array_equal(hidden, theirs <= HIDING):
+                    return False
+                ours, theirs = ours[~hidden], theirs[~hidden]
+            return relative(ours, theirs) <= self.tolerance
+        if relative(ours.reshape(-1), theirs.reshape(-1)) <= self.tolerance:
+            return True
+        return any(relative(one, theirs) <= self.tolerance for one in arranged(ours, theirs.shape))
+
+    def _follow(self, op: Op) -> None:
+        """Do one call again if what it is given was put right; look for its counterpart if it still is wrong."""
+        made, given = self.made(op), self.given(op)
+        if all(self.matched[key] for key in made):
+            return
+        again = list(made.values())
+        touched = any(key in self.healed for key in given)
+        if touched:
+            again = self.redone(op) or again
+        if len(again) != len(made):
+            return
+        before = [one for key in given for one in self.open.get(key, ())]
+        segment = tuple(sorted({*before, op}, key=lambda one: one.number))
+        for (key, old), now in zip(made.items(), again, strict=True):
+            if self.find(numpy_of(now)):
+                self.healed[key] = now
+                continue
+            found = self._counterpart(op, key, old, numpy_of(now))
+            if found is None:
+                self.open[key] = segment
+                if touched:
+                    self.healed[key] = now
+                continue
+            number, tensor = found
+            self.healed[key] = tensor
+            self.shared.add(number)
+            step = self.makers[number]
+            chain = tuple(self._chain(step))
+            self.partings += self._elements(op, step) or [
+                Parting(op=op, old=old, new=tensor, key=key, ops=segment, step=step, steps=chain)
+            ]
+
+    def _elements(self, op: Op, step: ReferenceCall) -> list[Parting]:
+        """Return the partings of the tensors that both put together, where each is the counterpart of the one in its place."""
+        parts = op.args[0] if op.name in ("stack", "concat") and op.args else None
+        if op.name != step.name or not isinstance(parts, list | tuple) or len(parts) != len(step.given):
+            return []
+        keys = [next(key for key in self.given(op) if key[0] == id(one)) for one in parts]
+        if all(set(self.matched[key]) & set(step.given) for key in keys):  # they stand in another order
+            return []
+        found = []
+        for key, old, number in zip(keys, parts, step.given, strict=True):
+            if number in self.matched[key]:
+                continue
+            maker, made, value = self.makers_of.get(key), self.makers.get(number), self.values[number].array
+            elsewhere = set(self.matched[key]) - set(step.given)  # it is right, and does not belong here
+            if maker is None or made is None or value is None or value.size != old.size or elsewhere:
+                return []
+            new = self.piece.sides[1].tensor(
+                np.ascontiguousarray(next(arranged(value, tuple(old.shape), flat=True))), gradient=False
+            )
+            found.append(
+                Parting(
+                    op=maker,
+                    old=old,
+                    new=new,
+                    key=key,
+                    ops=self.open.get(key) or self._behind(maker, set(step.given)),
+                    step=made,
+                    steps=tuple(self._chain(made)),
+                )
+            )
+        return found
+
+    def _behind(self, op: Op, others: set[int]) -> tuple[Op, ...]:
+        """Return a call with those before it whose results are nothing of the reference's but one of some others."""
+        found, left = {op.number: op}, [op]
+        while left:
+            for key in self.given(left.pop()):
+                maker = self.makers_of.get(key)
+                known = set(self.matched[key])
+                if maker is not None and maker.number not in found and (known <= others or maker.name in LAYOUT):
+                    found[maker.number] = maker
+                    left.append(maker)
+        return tuple(found[number] for number in sorted(found))
+
+    def stretch(self, parting: Parting) -> tuple[dict[Key, list[Op]], set[int]]:
+        """Return what both programs' stretches of a parting are given: the port's tensors with their calls, the reference's."""
+        inside = self.layout_before(parting.ops)
+        made = {key for op in inside for key in self.made(op)}
+        taken: dict[Key, list[Op]] = {}
+        for op in inside:
+            for key in self.given(op):
+                if key not in made:
+                    taken.setdefault(key, []).append(op)
+        steps = self.layout_steps_before(parting.steps)
+        own = {number for step in steps for number in step.made}
+        return taken, {number for step in steps for number in step.given if number not in own}
+
+    def redone(self, op: Op, more: Mapping[Key, Any] | None = None) -> list[Any] | None:
+        """Return what a call gives if it is given what was put right; None if it cannot be done so."""
+        healed = {**self.healed, **(more or {})}
+        swaps = {key[0]: healed[key] for key in self.given(op) if key in healed}
+        for key, one in self.given(op).items():
+            swaps.setdefault(key[0], one)
+        args, kwargs = exchanged((op.args, dict(op.kwargs)), swaps)
+        if op.written is not None:
+            start = healed.get(self._key(op.written, op.number), op.args[0])
+            args = (start.clone(), *args[1:])
+        try:
+            result = op.function(*args, **kwargs)
+        except Exception:  # noqa: BLE001  (another shape may not fit: then it is not the counterpart)
+            return None
+        return [args[0]] if op.written is not None else tensors_of(result, is_tensor(self.piece))
+
+    def _counterpart(self, op: Op, key: Key, old: Any, array: Array, *, leaf: bool = False) -> tuple[int, Any] | None:
+        """Return the reference's tensor that makes what comes after a call right, and the tensor in the call's shape."""
+        known = self._of_partner(op, key)
+        masked = self._mask_for(key, old, array, op.number - leaf) if known is None else None
+        if masked is not None:
+            return masked
+        sized = sorted(self.sizes.get(array.size, ()), key=lambda one: (one in self.makers) is leaf)
+        for number in known if known is not None else sized:
+            ours = self.values[number].array
+            if number in self.shared or (number not in self.makers and not leaf) or ours is None:
+                continue
+            if leaf and number in self.makers and not self._is_constant(number):
+                continue
+            for one in arranged(ours, array.shape, flat=True):
+                tensor = self.piece.sides[1].tensor(np.ascontiguousarray(one), gradient=False)
+                tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
+                if known is not None or self._makes_right(key, tensor, op.number - leaf, number):
+                    return number, tensor
+        return None
+
+    def _is_constant(self, number: int) -> bool:
+        """Tell whether the reference makes a tensor of nothing that it is given, and of no layer: a table, which the port may keep."""
+        left, seen = [number], {number}
+        while left:
+            one = left.pop()
+            step, array = self.makers.get(one), self.values[one].array
+            if (step is not None and step.name == LAYER) or array is None:
+                return False
+            if step is None and any(
+                each.shape == array.shape and np.array_equal(each, array) for each in self.piece.inputs[0]
+            ):
+                return False
+            new = set(step.given if step is not None else ()) - seen
+            seen |= new
+            left += new
+        return True
+
+    def _mask_for(self, key: Key, old: Any, array: Array, since: int) -> tuple[int, Any] | None:
+        """Return the mask of the reference's that makes what comes after right, in the form that the port's has."""
+        ours = hidden_by(array)
+        for number in self.masks if ours is not None else ():
+            mask = self.values[number].array
+            hidden = None if number in self.shared or mask is None else hidden_by(mask)
+            if hidden is None or ours is None:
+                continue
+            try:
+                hidden, like = np.broadcast_arrays(hidden, ours)
+            except ValueError:
+                continue
+            hidden = hidden if (hidden == like).mean() >= 0.5 else ~hidden
+            form = hidden if array.dtype.kind == "b" else np.where(hidden, array.min(), 0.0)
+            tensor = self.piece.sides[1].tensor(np.ascontiguousarray(form), gradient=False)
+            tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
+            if self._makes_right(key, tensor, since, number):
+                return number, tensor
+        return None
+
+    def partner(self, op: Op) -> ReferenceCall | None:
+        """Return the reference's call of the layer that is the counterpart of a layer of the port's, of the same turn."""
+        path = self.piece.partners.get(op.path) if op.name == LAYER else None
+        turn = sum(one.name == LAYER and one.path == op.path and one.number < op.number for one in self.ops)
+        called = [] if path is None else self.called.get(path, [])
+        return called[turn] if turn < len(called) else None
+
+    def _of_partner(self, op: Op, key: Key) -> list[int] | None:
+        """Return the reference's tensor that a layer's counterpart returned in the same place; None: not known."""
+        step = self.partner(op)
+        made = list(self.made(op))
+        if step is None or key not in made or len(made) != len(step.made):
+            return None
+        return [step.made[made.index(key)]]
+
+    def _makes_right(self, key: Key, new: Any, since: int, number: int) -> bool:
+        """Tell whether a call after this one gives a tensor of the reference's as soon as it is given this tensor."""
+        later = [one for one in self.consumers.get(key, ()) if one.number > since]
+        if not later:
+            ours = self.piece.truth.outputs
+            return any(one.size == new.size and self._same(one, numpy_of(new)) for one in ours)
+        same = {number, *self.find(numpy_of(new))}
+        for one in later:
+            results = self.redone(one, {key: new})
+            if results is None:
+                continue
+            if one.name in LAYOUT:
+                made = list(self.made(one))
+                if len(made) == len(results) == 1 and self._makes_right(made[0], results[0], one.number, number):
+                    return True
+            elif results and all(set(self.find(numpy_of(each))) - same for each in results):
+                return True
+        return False
+
+    def _chain(self, step: ReferenceCall) -> list[ReferenceCall]:
+        """Return the reference's calls that lead to one from tensors that both have."""
+        found: dict[int, ReferenceCall] = {}
+        left = [step]
+        while left:
+            one = left.pop()
+            if one.number in found:
+                continue
+            found[one.number] = one
+            left += [self.makers[number] for number in one.given if number in self.makers and number not in self.shared]
+        return [found[number] for number in sorted(found)]
+
+    def rests(self, key: Key, other: Key) -> bool:
+        """Tell whether one of the port's tensors was made of another."""
+        left, seen = [key], {key}
+        while left:
+            maker = self.makers_of.get(left.pop())
+            for one in self.given(maker) if maker is not None else ():
+                if one == other:
+                    return True
+                if one not in seen:
+                    seen.add(one)
+                    left.append(one)
+        return False
+
+    def resting_on(self, step: ReferenceCall) -> set[int]:
+        """Return the numbers of the reference's calls that rest on one."""
+        values, found = set(step.made), set()
+        for one in self.steps[step.number + 1 :]:
+            if values.intersection(one.given):
+                found.add(one.number)
+                values.update(one.made)
+        return found
+
+    def key_of(self, number: int, *, healed: bool = False) -> Key | None:
+        """Return the port's tensor that is one of the reference's, or is as soon as what came before is ``healed``; else None."""
+        known = next((key for key, found in self.matched.items() if number in found), None)
+        if known is not None or not healed:
+            return known
+        return next((key for key, one in self.healed.items() if number in self.find(numpy_of(one))), None)
+
+    def right(self, key: Key) -> Any:
+        """Return a tensor as it is with what came before it put right."""
+        return self.healed[key] if key in self.healed else self.tensor_of(key)
+
+    def tensor_of(self, wanted: Key) -> Any:
+        """Return a tensor as it was when it was first made or given."""
+        return next(
+            one for op in self.ops for key, one in (*self.given(op).items(), *self.made(op).items()) if key == wanted
+        )
+
+    def layout_before(self, ops: Sequence[Op]) -> list[Op]:
+        """Return calls with those that only arranged what they were given."""
+        found = {op.number: op for op in ops}
+        left = list(ops)
+        while left:
+            for key in self.given(left.pop()):
+                maker = self.makers_of.get(key)
+                if maker is not None and maker.name in LAYOUT and maker.number not in found:
+                    found[maker.number] = maker
+                    left.append(maker)
+        return [found[number] for number in sorted(found)]
+
+    def layout_steps_before(self, steps: Sequence[ReferenceCall]) -> list[ReferenceCall]:
+        """Return the reference's calls with those that only arranged what they were given."""
+        found = {one.number: one for one in steps}
+        left = list(steps)
+        while left:
+            for number in left.pop().given:
+                maker = self.makers.get(number)
+                if maker is not None and maker.name in LAYOUT and maker.number not in found:
+                    found[maker.number] = maker
+                    left.append(maker)
+        return [found[number] for number in sorted(found)]
+
+    def around(self) -> set[int]:
+        """Return the numbers of the calls of the stretches that part, and of those that made what these are given."""
+        inside = [op for one in self.partings for op in self.layout_before(one.ops)]
+        makers = [self.makers_of.get(key) for op in inside for key in self.given(op)]
+        return {op.number for op in (*inside, *makers) if op is not None}
+
+    def told(self, key: Key) -> str:
+        """Return what a tensor of the port's is called in messages."""
+        maker = self.makers_of.get(key)
+        if maker is not None:
+            return f"the result of `{maker.path or maker.line or maker.name}`"
+        taker = next((op for op in self.ops if key in self.given(op)), None)
+        return "what goes in" if taker is None else f"what goes into `{taker.path or taker.line or taker.name}`"
+
+    def expression(self, parting: Parting) -> str:
+        """Return what the port makes as one expression of tensors that both have."""
+        inside = {op.number for op in self.layout_before(parting.ops)}
+        letters: dict[Key, str] = {}
+
+        def write(key: Key, op: Op | None) -> str:
+            if op is None or op.number not in inside:
+                return letters.setdefault(key, _letter(len(letters)))
+            if op.name in CASTING:
+                return write(next(iter(self.given(op))), self._maker_before(next(iter(self.given(op))), op))
+            parts = [write(one, self._maker_before(one, op)) for one in self.given(op)]
+            return _called(op.path if op.name == "layer" else op.name, parts)
+
+        return _short(write(parting.key, parting.op))
+
+    def _maker_before(self, key: Key, op: Op) -> Op | None:
+        maker = self.makers_of.get(key)
+        return maker if maker is not None and maker.number < op.number else None
+
+    def reference_expression(self, parting: Parting) -> str:
+        """Return what the reference makes as one expression of tensors that both have."""
+        inside = {step.number for step in self.layout_steps_before(parting.steps)}
+        letters: dict[int, str] = {}
+
+        def write(number: int) -> str:
+            step = self.makers.get(number)
+            if step is None or step.number not in inside:
+                return letters.setdefault(number, _letter(len(letters)))
+            if step.name in CASTING and step.given:
+                return write(step.given[0])
+            inside.discard(step.number)  # a call that writes may be given what it makes
+            return _called(step.said, [write(one) for one in step.given])
+
+        return _short(write(next(one for one in parting.step.made if one in self.makers)))
+
+
+def _letter(number: int) -> str:
+    return "xyzuvw"[number] if number < 6 else f"t{number}"
+
+
+SIGNS = {"add": "+", "sub": "-", "subtract": "-", "mul": "*", "multiply": "*", "div": "/", "divide": "/", "matmul": "@"}
+LONGEST = 120
+"""Letters of an expression that a message has at most."""
+
+
+def _called(name: str, parts: Sequence[str]) -> str:
+    if name in SIGNS and len(parts) == 2:
+        return f"({parts[0]} {SIGNS[name]} {parts[1]})"
+    return f"{name}({', '.join(parts)})"
+
+
+def _short(text: str) -> str:
+    return f"`{text}`" if len(text) <= LONGEST else f"`{text[:LONGEST]}…`"
+
+
+def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Iterator[Array]:
+    """Yield an array in a shape: as it is, with its axes in another order, or, if ``flat``, by its order in memory."""
+    from itertools import permutations
+
+    if array.shape == tuple(shape):
+        yield array
+    elif sorted(array.shape) == sorted(shape) and array.ndim <= MOST_AXES:
+        for axes in permutations(range(array.ndim)):
+            if tuple(array.shape[axis] for axis in axes) == tuple(shape):
+                yield array.transpose(axes)
+    elif flat and array.size == int(np.prod(shape)):
+        yield array.reshape(shape)
+
+
+def exchanged(value: Any, tensors: Mapping[int, Any]) -> Any:
+    """Return nested arguments with some tensors replaced, by identity."""
+    if id(value) in tensors:
+        return tensors[id(value)]
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(exchanged(one, tensors) for one in value)
+    if isinstance(value, list):
+        return [exchanged(one, tensors) for one in value]
+    if isinstance(value, dict):
+        return {name: exchanged(one, tensors) for name, one in value.items()}
+    return value
+
+
+def acts_of(partings: Sequence[Parting], assign: Callable[[Any, Any], Any]) -> dict[int, Act]:
+    """Return what gives the reference's tensors where the programs part."""
+    by_op: dict[int, list[Parting]] = {}
+    for one in partings:
+        by_op.setdefault(one.op.number, []).append(one)
+    return {number: _handing(found, assign) for number, found in by_op.items()}
+
+
+def _handing(partings: Sequence[Parting], assign: Callable[[Any, Any], Any]) -> Act:
+    op = partings[0].op
+    if op.written is not None:
+        new = partings[0].new
+
+        def write(_original: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+            assign(new, args[0])
+            return args[0] if op.name != "setitem" else None
+
+        return write
+    result = exchanged(op.result, {id(one.old): one.new for one in partings})
+    return lambda _original, _args, _kwargs: result

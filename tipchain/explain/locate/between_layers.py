@@ -1,0 +1,780 @@
+"""Code between the layers: which made a tensor, which changes gradients, and which is at fault."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from math import inf, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.explain.locate.comparing import Comparer, TensorLink
+from tipchain.explain.locate.differences import distance, relative, rms, same_mask
+from tipchain.explain.locate.gradients import Shared, cut_off, input_gradients
+from tipchain.explain.locate.matching import CallPair, Matching, hands_on
+from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, drawn_again, run_again
+from tipchain.explain.locate.runs import TracedRun, as_float
+from tipchain.explain.locate.store import NotHeld, Store
+from tipchain.explain.locate.trace import Call, Trace, TracedValue, put_back, take_out
+from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify
+from tipchain.numbers.rounding import SAME_DOUBLE, SAME_SINGLE
+
+# Which code between the layers made a tensor, and how far rounding takes it.
+
+
+Calls = tuple[Call, Call]
+Given = Callable[[CallPair], tuple[int, int] | None]
+"""Returns the numbers of the tensors that two calls are given and that differ most; None where they are given the same."""
+Agrees = Callable[[CallPair], bool]
+"""Tells whether two calls return the same."""
+
+
+class Glue:
+    """Finds the code between the layers of both models, layers of which each is known to do what its pair does.
+
+    Args:
+        reference: torch's trace.
+        port: Paddle's.
+        matching: which call is which.
+        given: tells which of the tensors differ that two calls are given.
+        agrees: tells whether two calls return the same.
+    """
+
+    def __init__(self, reference: Trace, port: Trace, matching: Matching, given: Given, agrees: Agrees) -> None:
+        self._traces, self._given, self._agrees = (reference, port), given, agrees
+        self._holders = (
+            {pair.reference.number: pair for pair in matching.containers},
+            {pair.port.number: pair for pair in matching.containers},
+        )
+        self._paired = (
+            {pair.reference.number for pair in matching.pairs},
+            {pair.port.number for pair in matching.pairs},
+        )
+        # Calls that hold the same layers are paired from the outside in: the innermost of several is the last.
+        self._container = {pair.reference.number: pair.port for pair in matching.containers}
+
+    def giving(self, pair: CallPair, ours: int, theirs: int) -> Calls:
+        """Return the calls, the reference's and the port's, whose code gave a pair what differs.
+
+        Args:
+            pair: the first pair that is given something else though all layers before agree.
+            ours: the number of the tensor among the reference's inputs.
+            theirs: the number among the port's.
+        """
+        found = self._giving(pair, ours, theirs)
+        seen = {pair.port.number}
+        around = self._holder(found[1])
+        while around is not None and around.port.number not in seen:
+            differs = self._given(around)
+            if differs is None:
+                break
+            seen.add(around.port.number)  # it is given something else: that is made before it
+            found = self._giving(around, *differs)
+            around = self._holder(found[1])
+        return found
+
+    def _holder(self, call: Call) -> CallPair | None:
+        """Return the innermost pair of calls with others inside that holds a call of the port's, or is it."""
+        numbers = (one.number for one in (call, *self._around(1, call)))
+        return next((self._holders[1][one] for one in numbers if one in self._holders[1]), None)
+
+    def _giving(self, pair: CallPair, ours: int, theirs: int) -> Calls:
+        calls = pair.reference, pair.port
+        numbers = min(ours, len(pair.reference.inputs) - 1), min(theirs, len(pair.port.inputs) - 1)
+        if min(numbers) < 0:
+            around = [self._parent(side, call) for side, call in enumerate(calls)]
+            return around[0], around[1]
+        values = pair.reference.inputs[numbers[0]], pair.port.inputs[numbers[1]]
+        return self._culprits(
+            values, (self._not_given(0, calls[0], values[0]), self._not_given(1, calls[1], values[1]))
+        )
+
+    def at_end(self, values: tuple[TracedValue, TracedValue] | None) -> Calls:
+        """Return the calls whose code made an output of the models that differs though all layers agree; None: not known which."""
+        roots = self._traces[0].calls[0], self._traces[1].calls[0]
+        return roots if values is None else self._culprits(values, roots)
+
+    def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
+        """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
+        ours, theirs = (self._maker(side, values[side], around[side]) for side in (0, 1))
+        if not ours.children and ours.number not in self._paired[0]:
+            handed = self._handed_on(values[1])  # by a layer that stands where the reference's does something
+            if handed is not None:
+                return ours, handed
+        inside = self._counterpart(ours)
+        if inside is not None and (values[1] in inside.inputs or self._is_inside(inside, theirs)):
+            return ours, inside  # what the reference makes there, the port does not make, but hands on
+        return ours, theirs
+
+    def _counterpart(self, call: Call) -> Call | None:
+        """Return the port's call that is the innermost one of the reference's around ``call``, or that call itself."""
+        calls = (call, *self._around(0, call))
+        return next((self._container[one.number] for one in calls if one.number in self._container), None)
+
+    def _maker(self, side: int, value: TracedValue, around: Call) -> Call:
+        if value.made_by is None or value.made_by in self._paired[side]:
+            return around
+        holder = self._holders[side].get(value.made_by)
+        if holder is not None and self._agrees(holder):
+            return around
+        return self._traces[side].calls[value.made_by]
+
+    def _not_given(self, side: int, call: Call, value: TracedValue) -> Call:
+        """Return the innermost call around ``call`` that was not given the value itself."""
+        found = call
+        for found in self._around(side, call):
+            if value not in found.inputs:
+                break
+        return found
+
+    def _around(self, side: int, call: Call) -> Iterator[Call]:
+        while call.parent is not None:
+            call = self._traces[side].calls[call.parent]
+            yield call
+
+    def _parent(self, side: int, call: Call) -> Call:
+        return next(self._around(side, call), call)
+
+    def _is_inside(self, call: Call, other: Call) -> bool:
+        return any(one is other for one in self._around(1, call))
+
+    def _handed_on(self, value: TracedValue) -> Call | None:
+        """Return the port's last call in no pair that gave back the value that it was given."""
+        found = [
+            call
+            for call in self._traces[1].calls
+            if value in call.outputs and hands_on(call) and not call.children and call.number not in self._paired[1]
+        ]
+        return found[-1] if found else None
+
+
+class CodeRounding:
+    """How far float32 takes what the reference's code between its layers makes of their results in float64.
+
+    The reference runs once in float32, each layer that is judged giving what it gave in float64. Some of Paddle's kernels compute
+    in float32 whatever they are given, such as the places where a resized image is sampled: that is as far off.
+
+    Args:
+        models: the reference's copies.
+        run: what it did in float64.
+        matching: which calls are judged by themselves.
+        store: where its tensors are.
+        seed: of random numbers.
+    """
+
+    def __init__(self, models: Models, run: TracedRun, matching: Matching, store: Store, seed: int) -> None:
+        self._models, self._side, self._run, self._store, self._seed = models, models.side, run, store, seed
+        self._judged = {pair.reference.number for pair in matching.pairs if not pair.whole}
+        self._found: dict[int, float] = {}
+
+    def of(self, value: TracedValue) -> float:
+        """Return how far a tensor of the reference's is off, relative; 0 where that is not known."""
+        return self._errors.get(id(value), 0.0)
+
+    @cached_property
+    def _errors(self) -> Mapping[int, float]:
+        side, root = self._side, self._run.trace.calls[0]
+        model = self._models.single[""]
+        self._calls = {(call.path, call.turn): call for call in self._run.trace.calls}
+        self._paths = {id(layer): path for path, layer in side.layers(model)}
+        self._turns, self._begun = Counter[str](), list[Call | None]()
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(side.precision(double=False))
+                stack.enter_context(side.randomness(drawn_again(root, self._seed)))
+                stack.enter_context(side.recording(gradient=False))
+                for _, layer in side.layers(model):
+                    stack.callback(side.watch(layer, self._before, self._after))
+                side.seed(self._seed)
+                args, kwargs = put_back(root.arguments, [self._single(value) for value in root.inputs])
+                made = take_out(model(*args, **kwargs), side.is_tensor)[1]
+                self._note(root.outputs, made)
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (a model may refuse to run so; then nothing is known of its rounding)
+            self._found.clear()
+        return self._found
+
+    def _before(self, layer: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+        path = self._paths[id(layer)]
+        call = self._calls.get((path, self._turns[path]))
+        self._turns[path] += 1
+        self._begun.append(call)
+        if call is not None and call.number in self._judged:
+            self._note(call.inputs, take_out((args, dict(kwargs)), self._side.is_tensor)[1])
+
+    def _after(self, _: Any, result: Any) -> Any:
+        """Return what the layer gave in float64, in place of its result, if that is a tensor or a sequence of tensors."""
+        call = self._begun.pop()
+        plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
+        if call is None or call.number not in self._judged or not plain:
+            return None
+        structure, made, _ = take_out(result, self._side.is_tensor)
+        if len(made) != len(call.outputs):
+            return None
+        return put_back(structure, [self._single(value) for value in call.outputs])
+
+    def _single(self, value: TracedValue) -> Any:
+        return self._side.tensor(as_float(self._store.get(value.stored), double=False), gradient=False)
+
+    def _note(self, values: Sequence[TracedValue], tensors: Sequence[Any]) -> None:
+        for value, tensor in zip(values, tensors, strict=False):
+            if value.dtype.kind == "f" and value.shape == tuple(tensor.shape):
+                apart = relative(self._store.get(value.stored), self._side.view(tensor))
+                self._found[id(value)] = max(self._found.get(id(value), 0.0), apart)
+
+
+# Code between the layers that changes a gradient without changing a tensor: detaching, hooks, scaled gradients.
+
+
+Array = npt.NDArray[Any]
+Apart = Callable[[TracedValue, TracedValue], float]
+"""Returns how far the gradients of two values are apart, relative; inf where one alone has a gradient."""
+
+
+SHIFT = SAME_SINGLE
+"""How far values are moved, beside their RMS, so that no two are equal: as far as results may be apart that are the same."""
+
+
+class Changed(NamedTuple):
+    """Where gradients part: the calls whose own code does it, the pair whose output's gradient is off, how far, and the output."""
+
+    calls: tuple[Call, Call]
+    pair: CallPair
+    apart: float
+    value: TracedValue
+
+
+def first_changed(
+    traces: tuple[Trace, Trace],
+    outputs: Iterable[tuple[CallPair, TracedValue, TracedValue]],
+    ends: Sequence[tuple[TracedValue, TracedValue]],
+    apart: Apart,
+    tolerance: float,
+) -> Changed | None:
+    """Return where gradients part first on their way back, though every layer hands them on as the reference's does.
+
+    Nothing is returned where they differ from the start: then the loss is another.
+
+    Args:
+        traces: torch's and Paddle's, after backward; forward they agree.
+        outputs: tensors of pairs that agree, in the opposite order of the port's calls.
+        ends: the models' outputs.
+        apart: compares the gradients of two values.
+        tolerance: up to which they agree.
+    """
+    agreed = False
+    for pair, ours, theirs in outputs:
+        found = apart(ours, theirs)
+        if found <= tolerance:
+            agreed = True
+        elif agreed or _agree_at_end(ends, apart, tolerance):
+            calls = _outside(traces[0], pair.reference, ours), _outside(traces[1], pair.port, theirs)
+            return Changed(calls, pair, found, theirs)
+        else:
+            return None
+    return None
+
+
+def _agree_at_end(ends: Sequence[tuple[TracedValue, TracedValue]], apart: Apart, tolerance: float) -> bool:
+    """Tell whether the gradients of the models' outputs agree."""
+    found = [apart(ours, theirs) for ours, theirs in ends if ours.gradient is not None]
+    return bool(found) and max(found) <= tolerance
+
+
+def _outside(trace: Trace, call: Call, value: TracedValue) -> Call:
+    """Return the innermost call around ``call`` that does not itself give the value back."""
+    while call.parent is not None:
+        call = trace.calls[call.parent]
+        if value not in call.outputs:
+            break
+    return call
+
+
+class Steered:
+    """What the port's layers and the code between them make of the reference's gradients, where they are given its tensors.
+
+    In the models' runs a layer's little error in float64 (a constant that a kernel keeps in float32) reaches all that comes later:
+    where it takes an element across a kink, or to a norm of few samples, gradients part that no code changes. Here the port
+    runs once more, in float64. What its layers give, and the gradients of that, are replaced by the reference's.
+
+    Args:
+        models: the port's copies.
+        root: the port's call of the whole model.
+        given: pairs whose outputs agree, with the link of each.
+        ends: the reference's outputs, each with its link.
+        store: where tensors are.
+        seed: of random numbers.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        root: Call,
+        given: Iterable[tuple[CallPair, TensorLink]],
+        ends: Sequence[tuple[TracedValue, TensorLink]],
+        store: Store,
+        seed: int,
+    ) -> None:
+        self._models, self._side, self._root, self._ends = models, models.side, root, ends
+        self._store, self._seed = store, seed
+        self._given: dict[tuple[str, int], list[tuple[CallPair, TensorLink]]] = {}
+        for pair, link in given:
+            self._given.setdefault((pair.port.path, pair.port.turn), []).append((pair, link))
+        self._found: dict[int, float] = {}
+
+    def apart(self, value: TracedValue) -> float | None:
+        """Return how far the gradient of a layer's output is off by what takes it alone; None where that is not known."""
+        return self._errors.get(id(value))
+
+    @property
+    def ran(self) -> bool:
+        """Whether the port ran so; then its parameters have the gradients of that run."""
+        return bool(self._errors)
+
+    @cached_property
+    def _errors(self) -> Mapping[int, float]:
+        def after(_: Any, path: str, turn: int, result: Any) -> Any:
+            return self._steered(self._given.get((path, turn), ()), result)
+
+        def starts(made: Sequence[Any]) -> list[tuple[Any, Any]]:
+            return [
+                (made[link.theirs], self._tensor(link.layout.apply_gradient(self._store.get(one.gradient))))
+                for one, link in self._ends
+                if one.gradient is not None and self._side.takes_gradient(made[link.theirs])
+            ]
+
+        try:
+            run_again(self._models, self._root, self._store, self._seed, after, starts)
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
+            self._found.clear()
+        return self._found
+
+    def _steered(self, given: Iterable[tuple[CallPair, TensorLink]], result: Any) -> Any:
+        """Return a layer's result with the reference's values in it; None to leave it as it is."""
+        structure, made, _ = take_out(result, self._side.is_tensor)
+        plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
+        if not given or not plain:
+            return None
+        for pair, link in given:
+            ours, theirs, one = (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], made[link.theirs])
+            wanted = link.layout.apply(self._store.get(ours.stored))
+            one = one + self._tensor(wanted - self._side.view(one))
+            if self._side.takes_gradient(one) and ours.gradient is not None:
+                one.register_hook(partial(self._take, ours, theirs, link))
+            made[link.theirs] = one
+        return put_back(structure, made)
+
+    def _take(self, ours: TracedValue, theirs: TracedValue, link: TensorLink, gradient: Any) -> Any:
+        """Note how far a gradient is off, and hand on the reference's in its place."""
+        assert ours.gradient is not None
+        expected = self._store.get(ours.gradient)
+        actual = link.layout.back_shared(self._side.view(gradient))
+        self._found[id(theirs)] = relative(link.layout.shared(expected), actual)
+        return self._tensor(link.layout.apply_gradient(expected))
+
+    def _tensor(self, array: Any) -> Any:
+        return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
+
+
+class NudgedLayers:
+    """What a model's layers are handed back where each gives the reference's values, all moved a little.
+
+    Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
+
+    Args:
+        models: the copies of the reference (0) or of the port (1).
+        root: its call of the whole model.
+        number: which of them it is.
+        given: pairs whose outputs agree, with the link of each.
+        ends: the reference's outputs, each with its link.
+        store: where tensors are.
+        seed: of random numbers.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        root: Call,
+        number: int,
+        given: Iterable[tuple[CallPair, TensorLink]],
+        ends: Sequence[tuple[TracedValue, TensorLink]],
+        store: Store,
+        seed: int,
+    ) -> None:
+        self._models, self._side, self._root, self._number = models, models.side, root, number
+        self._store, self._seed, self._ends = store, seed, ends
+        self._given: dict[tuple[str, int], list[tuple[TracedValue, TensorLink]]] = {}
+        self._numbers: dict[int, int] = {}
+        for pair, link in given:
+            call = (pair.reference, pair.port)[number]
+            self._numbers.setdefault(id(pair.reference.outputs[link.ours]), len(self._numbers))
+            self._given.setdefault((call.path, call.turn), []).append((pair.reference.outputs[link.ours], link))
+
+    @cached_property
+    def gradients(self) -> Mapping[int, Array]:
+        """The gradients of the reference's tensors, by their ids, in its layout; empty where the model does not run so."""
+        found: dict[int, Array] = {}
+
+        def after(_: Any, path: str, turn: int, result: Any) -> Any:
+            return self._replaced(self._given.get((path, turn), ()), result, found)
+
+        def starts(made: Sequence[Any]) -> list[tuple[Any, Any]]:
+            links = [(one, link, made[(link.ours, link.theirs)[self._number]]) for one, link in self._ends]
+            return [
+                (end, self._tensor(link.layout.apply_gradient(gradient) if self._number else gradient))
+                for one, link, end in links
+                if one.gradient is not None and self._side.takes_gradient(end)
+                for gradient in (self._store.get(one.gradient),)
+            ]
+
+        try:
+            run_again(self._models, self._root, self._store, self._seed, after, starts)
+        except NotHeld:
+            raise
+        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it)
+            return {}
+        return found
+
+    def _replaced(self, given: Iterable[tuple[TracedValue, TensorLink]], result: Any, found: dict[int, Array]) -> Any:
+        structure, made, _ = take_out(result, self._side.is_tensor)
+        plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
+        if not given or not plain:
+            return None
+        for value, link in given:
+            place = (link.ours, link.theirs)[self._number]
+            wanted = self._moved(value)
+            one = made[place]
+            one = one + self._tensor((link.layout.apply(wanted) if self._number else wanted) - self._side.view(one))
+            if self._side.takes_gradient(one):
+                one.register_hook(partial(self._note, value, link, found))
+            made[place] = one
+        return put_back(structure, made)
+
+    def _moved(self, value: TracedValue) -> Array:
+        """Return a tensor of the reference's, each element moved by a random part of `SHIFT`: the same in both models."""
+        array = self._store.get(value.stored)
+        generator = np.random.default_rng([self._seed, *array.shape, self._numbers[id(value)]])
+        return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
+
+    def _note(self, value: TracedValue, link: TensorLink, found: dict[int, Array], gradient: Any) -> None:
+        array = self._side.view(gradient)
+        found[id(value)] = np.array(link.layout.back_shared(array) if self._number else link.layout.shared(array))
+
+    def _tensor(self, array: Any) -> Any:
+        return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
+
+
+# Code between the layers that is at fault: in forward, or in what it does to gradients.
+
+
+GROWTH = 1000.0
+"""How many times as far as their outputs two models' gradients may be apart. A choice: a backward run enlarges what outputs
+differ by as far as the weights do, layer by layer; three orders are more than was seen."""
+TIED = "equal values: each framework gives the gradient of their maximum to another of them; without equal values the gradients agree"
+"""What is said where gradients differ at ties alone."""
+
+
+@dataclass(slots=True)
+class Noise:
+    """How far tensors of two runs may be apart that are the same: it grows with what clean layers were seen to make."""
+
+    limit: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeAtFault:
+    """Names the calls whose own code does something else though every layer does what its counterpart does.
+
+    Attributes:
+        models: copies of both.
+        runs: what they did.
+        matching: which call is which.
+        store: where tensors are.
+        seed: of random numbers.
+        exact: both ran in float64.
+        compare: what compares their tensors.
+        noise: how far tensors may be apart that are the same.
+        outputs: the models' outputs that belong together.
+    """
+
+    models: tuple[Models, Models]
+    runs: tuple[TracedRun, TracedRun]
+    outputs: Sequence[TensorLink]
+    matching: Matching
+    store: Store
+    seed: int
+    exact: bool
+    compare: Comparer
+    noise: Noise
+
+    def before(self, pair: CallPair, links: Sequence[TensorLink], apart: float) -> LayerVerdict:
+        """Return the verdict about the code that gave the pair other tensors though all layers before agree."""
+        worst = max(links, default=None, key=partial(self._apart, pair))
+        calls = self._block_at_fault(pair) or self._glue().giving(
+            pair, *((0, 0) if worst is None else (worst.ours, worst.theirs))
+        )
+        values = None if worst is None else (pair.reference.inputs[worst.ours], pair.port.inputs[worst.theirs])
+        return self._code(calls, apart, f"gives {pair.port.path or 'the model'} something else", values)
+
+    def at_end(self, apart: Sequence[float], outputs: Sequence[TensorLink]) -> LayerVerdict:
+        """Return the verdict about the code that made the output that is furthest apart, by ``apart`` of ``outputs``."""
+        worst = max(apart)
+        link = next(iter(outputs[apart.index(worst) :]), None)
+        ours, theirs = (run.values for run in self.runs)
+        values = None if link is None else (ours[link.ours], theirs[link.theirs])
+        calls = self._block_at_fault(None) or self._glue().at_end(values)
+        return self._code(calls, worst, "makes another output", values)
+
+    def made_up_for(self, pair: CallPair) -> bool:
+        """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
+        return any(
+            holds(self.runs[1].trace, around.port, pair.port) and self._alike(around) == (True, True)
+            for around in self.matching.containers
+        )
+
+    def _block_at_fault(self, before: CallPair | None) -> tuple[Call, Call] | None:
+        """Return the innermost container that is given the same in both models and returns something else, before a pair."""
+        trace = self.runs[1].trace
+        found = [
+            one
+            for one in (*self.matching.containers, *self._wrappers())
+            if (before is None or one.port.number < before.port.number)
+            and (before is None or not holds(trace, one.port, before.port))
+            and self._alike(one) == (True, False)
+        ]
+        inner = [one for one in found if not any(holds(trace, one.port, other.port) for other in found)]
+        first = min(inner, key=lambda one: one.port.number, default=None)
+        return None if first is None or first.port.parent is None else (first.reference, first.port)
+
+    def _alike(self, pair: CallPair) -> tuple[bool, bool]:
+        """Tell whether what a pair is given, and what it returns, agree; without results that belong together they do not."""
+        inputs = self.compare.inputs(pair)
+        outputs = self.compare.outputs(pair)
+        given = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs) <= self.noise.limit
+        given = given and self._masked_otherwise(pair, inputs) is None
+        return given, bool(outputs) and self.compare.apart(
+            pair.reference.outputs, pair.port.outputs, outputs
+        ) <= self.noise.limit
+
+    def _apart(self, pair: CallPair, link: TensorLink) -> float:
+        return self.compare.between(pair.reference.inputs[link.ours], pair.port.inputs[link.theirs], link.layout)
+
+    def _differing(self, pair: CallPair) -> tuple[int, int] | None:
+        """Return which tensors differ most of those that two calls are given, if some do."""
+        links, sizes = (
+            self.compare.inputs(pair),
+            [[prod(one.shape) for one in call.inputs] for call in (pair.reference, pair.port)],
+        )
+        if not links and all(sizes) and not set(sizes[0]) & set(sizes[1]):
+            return 0, 0
+        worst = max(links, default=None, key=partial(self._apart, pair))
+        if worst is None or self._apart(pair, worst) <= self.noise.limit:
+            return self._masked_otherwise(pair, links)
+        return worst.ours, worst.theirs
+
+    def _masked_otherwise(self, pair: CallPair, links: Sequence[TensorLink]) -> tuple[int, int] | None:
+        """Return the masks of another form that two calls are given, if these do not hide the same."""
+        ours, theirs = pair.reference.inputs, pair.port.inputs
+        free = (
+            [number for number in range(len(ours)) if number not in {link.ours for link in links}],
+            [number for number in range(len(theirs)) if number not in {link.theirs for link in links}],
+        )
+        for one in free[0]:
+            alike = {n: same_mask(*map(self._array, (ours[one], theirs[n]))) for n in free[1]}
+            if False in alike.values() and True not in alike.values():
+                return one, next(n for n, same in alike.items() if same is False)
+        return None
+
+    def _array(self, value: TracedValue) -> Array:
+        return self.store.get(value.stored)
+
+    def _glue(self) -> Glue:
+        agrees = lambda pair: self._alike(pair)[1]  # noqa: E731
+        return Glue(self.runs[0].trace, self.runs[1].trace, self.matching, self._differing, agrees)
+
+    def steered(self) -> Steered:
+        """Return the port's run in which its layers are given, and give, the reference's tensors and gradients."""
+        ends = [(self.runs[0].values[link.ours], link) for link in self.outputs]
+        root = self.runs[1].trace.calls[0]
+        return Steered(self.models[1], root, self._agreeing(), ends, self.store, self.seed)
+
+    def changed_gradient(self, forward: float, steered: Steered) -> list[LayerVerdict]:
+        """Return the verdict about code that changes gradients alone, if some does; ``forward``: outputs are apart so."""
+        values = [value for pair in self.matching.pairs for value in pair.reference.outputs]
+        scale = max((self.compare.gradient_size(one) for one in values), default=0.0)
+
+        def apart(one: TracedValue, other: TracedValue) -> float:
+            layout = self.compare.layout(one, other)
+            if layout is None or not scale:
+                return 0.0
+            size = self.compare.gradient_size(one)
+            if one.gradient is None or other.gradient is None or not size:  # without one is as good as zeros
+                return max(size, self.compare.gradient_size(other)) / max(size, SAME_DOUBLE * scale)
+            return self.compare.gradients_apart(one, other, layout) * size / max(size, SAME_DOUBLE * scale)
+
+        def by_itself(one: TracedValue, other: TracedValue) -> float:
+            size, own = self.compare.gradient_size(one), steered.apart(other)
+            return apart(one, other) if own is None else own * size / max(size, SAME_DOUBLE * scale)
+
+        tolerance = max(SAME_SINGLE, GROWTH * forward)
+        ends = [(self.runs[0].values[link.ours], self.runs[1].values[link.theirs]) for link in self.outputs]
+        traces = self.runs[0].trace, self.runs[1].trace
+        agreeing = [
+            (pair, pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing()
+        ]
+        found = first_changed(traces, agreeing, ends, apart, tolerance)
+        if found is not None and self.exact:
+            found = first_changed(traces, agreeing, ends, by_itself, tolerance)
+        if found is None:
+            return []
+        ours, theirs = self._linked(found.value)
+        receiver = found.pair.port.path or "the model"
+        odd = self._odd_gradients(ours, theirs)
+        given = [self.compare.gradient_size(one) > SAME_DOUBLE * scale for one in (ours, theirs)]
+        if odd:
+            what = f"hands {receiver} {odd}"
+        elif given[0] != given[1]:
+            what = f"hands {receiver} {'no gradient' if given[0] else 'a gradient'}, the reference {'one' if given[0] else 'none'}"
+        else:
+            what = f"hands another gradient to {receiver}"
+        calls = self._taking(found.value) or found.calls
+        verdict = replace(self._code(calls, found.apart, what), direction="backward")
+        if odd or not self._tied():
+            return [verdict]
+        reason = f"{TIED}: {receiver} gets another gradient (relative {found.apart:.3g})"
+        return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
+
+    def _linked(self, value: TracedValue) -> tuple[TracedValue, TracedValue]:
+        """Return the reference's tensor that belongs to an output of the port's, and that."""
+        pairs = ((pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing())
+        return next(both for both in pairs if both[1] is value)
+
+    def _odd_gradients(self, *values: TracedValue) -> str:
+        """Return what is not finite in the gradient of one of two tensors alone; empty if nothing is."""
+        odd = [
+            0 if one.gradient is None else int(np.count_nonzero(~np.isfinite(self.store.get(one.gradient))))
+            for one in values
+        ]
+        if not any(odd) or all(odd):
+            return ""
+        whose = "the reference's is finite" if odd[1] else "the reference's is not finite, the port's is"
+        slope = "a slope is infinite there, as that of a root, a norm or a logarithm at 0"
+        return f"a gradient with NaN or infinity at {max(odd)} elements where {whose}: {slope}"
+
+    def _tied(self) -> bool:
+        """Tell whether all gradients agree as soon as no two values are equal: each layer gives the reference's, moved a little."""
+        links = list(self._agreeing())
+        ends = [(self.runs[0].values[link.ours], link) for link in self.outputs]
+        ours, theirs = (
+            NudgedLayers(one, run.trace.calls[0], number, links, ends, self.store, self.seed).gradients
+            for number, (one, run) in enumerate(zip(self.models, self.runs, strict=True))
+        )
+        least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
+        nothing = np.zeros(())
+        return bool(ours and theirs) and all(
+            _agree(ours.get(one, nothing), theirs.get(one, nothing), least) for one in ours.keys() | theirs.keys()
+        )
+
+    def _taking(self, value: TracedValue) -> Calls | None:
+        """Return the innermost calls around layers that take the port's value, or code that was made of it, and cut it off."""
+        taking = [one for one in self.matching.containers if value in one.port.inputs and one.port.parent is not None]
+        for pair in sorted((*taking, *self._wrappers()), key=lambda one: -one.port.number):
+            inputs = self.compare.inputs(pair)
+            outputs = self.compare.outputs(pair)
+            fed = ReplayInputs(pair=replace(pair, whole=False), inputs=inputs, outputs=outputs, take=self.store.get)
+            if not outputs or not fed.comparable or not fed.backward:
+                continue
+            replays = PairReplays(self.models, fed, self.seed)
+            with suppress(NotReplayed):
+                gradients = input_gradients(replays, known=None, double=True)
+                if classify(gradients)[0] is Closeness.DIFFERS or cut_off(replays):
+                    return pair.reference, pair.port
+        return None
+
+    def _wrappers(self) -> Iterator[CallPair]:
+        """Yield the port's calls that stand around one layer where the reference has no such call, with that layer's counterpart."""
+        paired = {one.port.number for one in self.matching.containers}
+        for pair in self.matching.pairs:
+            if pair.port.parent is not None and pair.port.parent not in paired:
+                around = self.runs[1].trace.calls[pair.port.parent]
+                if around.children == [pair.port.number]:
+                    yield CallPair(reference=pair.reference, port=around)
+
+    def _agreeing(self) -> Iterator[tuple[CallPair, TensorLink]]:
+        """Yield the outputs of pairs that are the same tensor in both models, the last first."""
+        for pair in reversed(self.matching.pairs):
+            for link in self.compare.outputs(pair):
+                ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
+                if ours.dtype.kind == "f" and self.compare.between(ours, theirs, link.layout) <= self.noise.limit:
+                    yield pair, link
+
+    def _code(
+        self, calls: Calls, apart: float, what: str, values: tuple[TracedValue, TracedValue] | None = None
+    ) -> LayerVerdict:
+        """Return the verdict about the code of two calls, which takes ``values`` apart."""
+        ours, theirs = calls
+        odd = "" if values is None else self.compare.nan_in_one(*values)
+        return LayerVerdict(
+            reference_path=ours.path,
+            port_path=theirs.path,
+            reference_type=ours.type,
+            port_type=theirs.type,
+            turn=theirs.turn,
+            direction="forward",
+            inherited=0.0,
+            own=apart,
+            ratio=None,
+            closeness=Closeness.DIFFERS,
+            method="float64" if self.exact else "float32",
+            reason=f"every layer before it agrees, but its own code {what} ({odd or f'relative {apart:.3g}'})",
+            nan=bool(odd),
+        )
+
+    def used_elsewhere(self, forward: Sequence[LayerVerdict], shared: Sequence[Shared]) -> list[LayerVerdict]:
+        """Return the verdict about code that uses a layer's parameter itself, and hands it another gradient."""
+        fine = {(one.reference_path, one.port_path) for one in forward if one.closeness in FINE}
+        for one in shared:
+            ours, theirs = one.pair.reference, one.pair.port
+            if (ours.path, theirs.path) in fine and ours.parent is not None and theirs.parent is not None:
+                calls = self.runs[0].trace.calls[ours.parent], self.runs[1].trace.calls[theirs.parent]
+                what = f"gives {theirs.path}.{one.name} another gradient"
+                found = self._code(calls, one.apart / one.size if one.size else inf, what)
+                return [replace(found, direction="backward")]
+        return []
+
+    def gives_own(self, unlike: Sequence[Shared]) -> list[LayerVerdict]:
+        """Return the verdicts about code that hands another gradient, or none, to a parameter of its layer's own."""
+        return [
+            replace(
+                self._code(
+                    (one.pair.reference, one.pair.port),
+                    one.apart / one.size if one.size else inf,
+                    f"gives its parameter {one.name} another gradient, or none",
+                ),
+                direction="backward",
+            )
+            for one in unlike
+        ]
+
+
+def holds(trace: Trace, around: Call, call: Call) -> bool:
+    """Tell whether a call is made inside another."""
+    parent = call.parent
+    while parent is not None and parent != around.number:
+        parent = trace.calls[parent].parent
+    return parent is not None
+
+
+def _agree(expected: Array, actual: Array, least: float) -> bool:
+    """Tell whether two gradients agree, beside their RMS or ``least``; none at all is a single zero."""
+    if expected.shape != actual.shape:
+        return max(rms(expected), rms(actual)) <= least
+    return distance(expected, actual) <= SAME_SINGLE * GROWTH * max(rms(expected), least)

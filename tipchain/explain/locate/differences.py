@@ -1,0 +1,402 @@
+"""How far two tensors of two frameworks are apart, whatever the order of their axes and however they are flattened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from math import inf, isfinite, prod, sqrt
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.numbers.rounding import SAME_DOUBLE, TINY
+
+Array = npt.NDArray[Any]
+Axes = tuple[int, ...]
+MOST_AXES = 6
+"""Axes of a tensor whose orders are tried: 6! = 720 of them, a limit on the search."""
+BLOCK = 2**13
+"""Elements that are read at a time; BLAS starts threads for a product of 10,000, which costs more than the product."""
+LARGE = 2**20
+"""Elements of a matrix from which on projections save time: 8 MiB of float64, more than a core's own caches hold."""
+PROJECTIONS = 4
+"""Random vectors by which large matrices are projected; see `slight_distance`."""
+TILE = 128
+"""Rows and columns of a matrix that are read at a time where another one's elements lie the other way round: both are in a cache."""
+
+
+def rms(array: Array) -> float:
+    """Return the root of the mean squared magnitude, in float64; 0 for an empty array, inf where it is not finite."""
+    array = np.asarray(array)
+    total = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for (values,) in _blocks(array):
+            total += float(values.dot(values))
+    return _root(total, array.size)
+
+
+def distance(expected: Array, actual: Array) -> float:
+    """Return the RMS of the difference of two arrays of one shape; inf where NaN or Inf do not stand alike."""
+    if expected.dtype.kind in "biu" and actual.dtype.kind in "biu":
+        return rms(expected != actual)
+    total, room = 0.0, np.empty(max(BLOCK, TILE**2))
+    across = _lie_across(expected, actual) and "c" not in (expected.dtype.kind, actual.dtype.kind)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for ours, theirs in _tiles(expected, actual) if across else _blocks(expected, actual):
+            apart = room[: ours.size]
+            np.subtract(theirs, ours, out=apart.reshape(ours.shape), dtype=np.float64, casting="unsafe")
+            square = _squares(apart)
+            if not isfinite(square):
+                odd = ~np.isfinite(apart)
+                if not np.array_equal(ours.reshape(-1)[odd], theirs.reshape(-1)[odd], equal_nan=True):
+                    return inf
+                square = _squares(apart[~odd])
+            total += square
+    return _root(total, expected.size)
+
+
+def slight_distance(expected: Array, actual: Array) -> float | None:
+    """Return about how far two large matrices in float64 are apart that agree, of which one is kept by rows, the other by columns.
+
+    Random projections of their columns keep distances, and BLAS reads a matrix either way in less than half the time that
+    comparing the elements takes. One of `PROJECTIONS` misses a difference of one rank that is ``k`` times `SAME_DOUBLE` with
+    a probability of ``1/k``; float32's rounding, 2**8 times as large, is missed by all once in 2**32.
+
+    Returns:
+        None where they differ by more than `SAME_DOUBLE`, or are no such matrices: then the elements must tell.
+    """
+    if (
+        expected.size < LARGE
+        or {expected.dtype, actual.dtype} != {np.dtype(np.float64)}
+        or not _lie_across(expected, actual)
+    ):
+        return None
+    vectors = np.random.default_rng(0).standard_normal((PROJECTIONS, expected.shape[0])) / sqrt(expected.shape[0])
+    with np.errstate(invalid="ignore", over="ignore"):
+        wanted = vectors @ expected
+        apart = rms(vectors @ actual - wanted)
+    return apart if isfinite(apart) and apart <= SAME_DOUBLE * rms(wanted) else None
+
+
+def equal(expected: Array, actual: Array, *, equal_nan: bool = False) -> bool:
+    """Tell whether two arrays have one shape and equal elements, however they lie in memory."""
+    if expected.shape != actual.shape:
+        return False
+    pairs = _tiles(expected, actual) if _lie_across(expected, actual) else ((expected, actual),)
+    return all(np.array_equal(one, other, equal_nan=equal_nan) for one, other in pairs)
+
+
+def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield the elements of arrays of one shape in float64, side by side, few enough at a time for a cache."""
+    if not arrays[0].size:
+        return
+    arrays = tuple(_parts(one) for one in arrays)
+    if all(one.size <= BLOCK and one.dtype == np.float64 and one.flags.c_contiguous for one in arrays):
+        yield tuple(one.reshape(-1) for one in arrays)
+        return
+    buffered = np.nditer(
+        arrays,
+        flags=["external_loop", "buffered"],
+        op_flags=[["readonly"]] * len(arrays),
+        op_dtypes=[np.dtype(np.float64)] * len(arrays),
+        casting="unsafe",
+        order="K",
+        buffersize=BLOCK,
+    )
+    for found in buffered:
+        yield found if len(arrays) > 1 else (cast(Array, found),)
+
+
+def _lie_across(one: Array, other: Array) -> bool:
+    """Tell whether one of two matrices is kept by rows and the other by columns."""
+    flags = one.flags, other.flags
+    return one.ndim == 2 and (
+        (flags[0].c_contiguous and flags[1].f_contiguous and not flags[1].c_contiguous)
+        or (flags[0].f_contiguous and flags[1].c_contiguous and not flags[0].c_contiguous)
+    )
+
+
+def _tiles(one: Array, other: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield two matrices of one shape tile by tile.
+
+    The second's is copied as it lies: its own rows are often a power of two apart, which fall on the same lines of a cache.
+    """
+    rows, columns = one.shape
+    for row in range(0, rows, TILE):
+        for column in range(0, columns, TILE):
+            place = slice(row, row + TILE), slice(column, column + TILE)
+            yield one[place], other[place].copy(order="K")
+
+
+def _parts(array: Array) -> Array:
+    """Return the real and imaginary parts of complex numbers side by side; anything else as it is."""
+    if array.dtype.kind != "c":
+        return array
+    return np.ascontiguousarray(array).reshape(-1).view(array.real.dtype)
+
+
+def _squares(values: Array) -> float:
+    parts = (values[start : start + BLOCK] for start in range(0, values.size, BLOCK))
+    return sum(float(one.dot(one)) for one in parts)
+
+
+def _root(total: float, size: int) -> float:
+    if not isfinite(total):
+        return inf
+    return sqrt(total / size) if size else 0.0
+
+
+def relative(expected: Array, actual: Array) -> float:
+    """Return `distance` over the RMS of what is expected; of zeros anything else is inf away."""
+    apart = distance(expected, actual)
+    if not apart:
+        return 0.0
+    scale = finite_rms(expected)
+    return apart / scale if scale else inf
+
+
+def finite_rms(array: Array) -> float:
+    """Return the RMS of an array, of one with NaN or Inf that of its other elements."""
+    scale = rms(array)
+    return rms(array[np.isfinite(array)]) if scale == inf and array.dtype.kind in "fc" else scale
+
+
+def arrange(expected: Array, actual: Array) -> Axes | None:
+    """Return the order of ``expected``'s axes in which it has the shape of ``actual`` and is closest to it.
+
+    Returns:
+        None where no order gives the shape.
+    """
+    if expected.shape == actual.shape:
+        return tuple(range(expected.ndim))
+    found = list(_orders(expected.shape, actual.shape))
+    if len(found) <= 1:
+        return found[0] if found else None
+    return min(found, key=lambda axes: distance(expected.transpose(axes), actual))
+
+
+def _orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[Axes]:
+    if sorted(shape) != sorted(wanted) or len(shape) > MOST_AXES:
+        return
+    for axes in permutations(range(len(shape))):
+        if tuple(shape[axis] for axis in axes) == wanted:
+            yield axes
+
+
+@dataclass(frozen=True, slots=True)
+class PortLayout:
+    """How the port lays out a tensor of the reference's: cut into axes, permuted, and merged; or repeated.
+
+    Attributes:
+        expected: the reference's shape.
+        split: what that is reshaped to.
+        axes: the order in which the axes of that come.
+        actual: the port's shape. Where it has several along an axis that is 1 before, the port repeats the tensor; where
+            it has 1 and the reference several, the reference does.
+    """
+
+    expected: tuple[int, ...]
+    split: tuple[int, ...]
+    axes: Axes
+    actual: tuple[int, ...]
+
+    @property
+    def plain(self) -> bool:
+        """Whether it changes nothing."""
+        return self.expected == self.actual == self.split and self.axes == tuple(range(len(self.axes)))
+
+    @property
+    def permutes(self) -> bool:
+        """Whether it is nothing but another order of axes."""
+        return self.split == self.expected and tuple(self.split[axis] for axis in self.axes) == self.actual
+
+    def apply(self, array: Array) -> Array:
+        """Return an array of the reference's as the port lays it out; of another order of axes, one sample may do."""
+        if self.permutes:
+            return array.transpose(self.axes)
+        made = self._reduced(self._moved(array), first=True)
+        return np.broadcast_to(made, self.actual) if made.shape != self.actual else made
+
+    def apply_gradient(self, gradient: Array) -> Array:
+        """Return what the port's backward starts from: what is repeated shares its gradient, and adds up."""
+        if self.permutes:
+            return gradient.transpose(self.axes)
+        made = self._reduced(self._moved(gradient))
+        if made.shape == self.actual:
+            return made
+        return np.broadcast_to(made / (prod(self.actual) / made.size), self.actual)
+
+    def back(self, array: Array) -> Array:
+        """Return an array of the port's as the reference lays it out; of one that does not fit, the array itself."""
+        if self.permutes and array.ndim == len(self.axes):
+            return array.transpose(np.argsort(self.axes))
+        if array.shape != self.actual:
+            return array
+        made = self._unmoved(array[self._first(self._axes(), self.actual)])
+        return np.broadcast_to(made, self.expected) if made.shape != self.expected else made
+
+    def shared(self, gradient: Array) -> Array:
+        """Return a gradient of the reference's with what it gives to several copies of a tensor added up."""
+        return self._unmoved(self._reduced(self._moved(gradient)))
+
+    def back_shared(self, gradient: Array) -> Array:
+        """Return a gradient of the port's likewise, laid out as the reference's; see `shared`."""
+        if gradient.shape != self.actual:
+            return gradient
+        axes = self._axes()
+        repeated = tuple(n for n, size in enumerate(axes) if size == 1 != self.actual[n])
+        return self._unmoved(gradient.sum(repeated, keepdims=True) if repeated else gradient)
+
+    def _axes(self) -> tuple[int, ...]:
+        """Return the shape of the reference's tensor in the port's order; that of the port where it only merges axes."""
+        moved = tuple(self.split[axis] for axis in self.axes)
+        return moved if prod(moved) != prod(self.actual) else self.actual
+
+    def _moved(self, array: Array) -> Array:
+        return array.reshape(self.split).transpose(self.axes).reshape(self._axes())
+
+    def _unmoved(self, array: Array) -> Array:
+        moved = tuple(self.split[axis] for axis in self.axes)
+        if array.size == prod(moved):
+            return array.reshape(moved).transpose(np.argsort(self.axes)).reshape(self.expected)
+        return array.reshape(array.shape[array.ndim - len(self.expected) :])
+
+    def _reduced(self, array: Array, *, first: bool = False) -> Array:
+        """Return an array with the axes cut to 1 along which only the reference has several: the ``first``, or their sum."""
+        several = tuple(n for n, size in enumerate(self.actual) if size == 1 != array.shape[n])
+        if not several:
+            return array
+        if first:
+            return array[self._first(self.actual, array.shape)]
+        return np.asarray(array.sum(several, keepdims=True))
+
+    def _first(self, wanted: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:
+        return tuple(slice(0, 1) if one == 1 != size else slice(None) for one, size in zip(wanted, shape, strict=True))
+
+
+def squeezed_as(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return an array in a shape that differs by axes of 1 alone; any other array as it is."""
+    same = [one for one in array.shape if one != 1] == [one for one in shape if one != 1]
+    return array.reshape(shape) if same else array
+
+
+ALIKE = 0.5
+"""Relative distance of centred arrays below which they are laid out alike: of unrelated ones it is the root of 2."""
+
+
+def plain(shape: tuple[int, ...]) -> PortLayout:
+    """Return the layout that changes nothing."""
+    return PortLayout(shape, shape, tuple(range(len(shape))), shape)
+
+
+def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[PortLayout]:
+    """Return the layouts that may make one shape of the other: orders of axes, or else what merges, cuts or repeats axes."""
+    if expected == actual:
+        return [plain(expected)]
+    found = [PortLayout(expected, expected, axes, actual) for axes in _orders(expected, actual)]
+    if found or not expected or not actual:
+        return found
+    if prod(expected) == prod(actual):
+        if max(len(expected), len(actual)) > MOST_AXES:
+            return []
+        found = [
+            PortLayout(expected, expected, axes, actual)
+            for axes in permutations(range(len(expected)))
+            if _merges(tuple(expected[axis] for axis in axes), actual)
+        ]
+        cut = (
+            PortLayout(expected, tuple(actual[int(n)] for n in np.argsort(axes)), axes, actual)
+            for axes in permutations(range(len(actual)))
+        )
+        return [*found, *(one for one in cut if _merges(one.split, expected))]
+    rank = len(actual)
+    padded = (1,) * (rank - len(expected)) + expected  # as arithmetic would
+    if len(padded) == rank and all(1 in pair or pair[0] == pair[1] for pair in zip(padded, actual, strict=True)):
+        return [PortLayout(expected, padded, tuple(range(rank)), actual)]
+    return []
+
+
+def _merges(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Tell whether axes next to each other, taken together, give the other shape; axes of 1 count for nothing."""
+    sizes, place = [one for one in shape if one != 1], 0
+    for size in (one for one in wanted if one != 1):
+        made = 1
+        while made < size and place < len(sizes):
+            made, place = made * sizes[place], place + 1
+        if made != size:
+            return False
+    return place == len(sizes)
+
+
+def laid_out(expected: Array, actual: Array) -> PortLayout | None:
+    """Return how ``actual`` lays out the tensor that is ``expected``: the closest of the layouts that fit.
+
+    Other orders of axes are told by the shape; what merges or cuts axes, by the values.
+
+    Returns:
+        None where none fits.
+    """
+    found = layouts(expected.shape, actual.shape)
+    if not found or (len(found) == 1 and (found[0].permutes or prod(found[0].expected) != prod(actual.shape))):
+        return found[0] if found else None
+    if found[0].permutes:
+        return min(found, key=lambda one: distance(one.apply(expected), actual))
+    if actual.dtype.kind not in "fc":
+        return next((one for one in found if np.array_equal(one.apply(expected), actual)), None)
+    ours, theirs = expected - expected.mean(), actual - actual.mean()
+    scale = rms(ours)
+    if not isfinite(scale) or not scale:
+        return next((one for one in found if not distance(one.apply(expected), actual)), None)
+    apart, best = min(((distance(one.apply(ours), theirs), one) for one in found), key=lambda each: each[0])
+    return best if apart <= ALIKE * scale else None
+
+
+HIDING = -1e4
+"""What is added to scores to hide them is at most this: half precision, whose least number is -65504, must hold it."""
+
+
+def hidden_by(array: Array) -> Array | None:
+    """Return what a mask hides: flags as they are, or where scores are pushed down by what is added; None of what is no mask."""
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind != "f" or not array.size:
+        return None
+    hidden = array <= HIDING
+    return hidden if hidden.any() and not array[~hidden].any() else None
+
+
+def same_mask(one: Array, other: Array) -> bool | None:
+    """Tell whether two masks hide the same, whatever their form and shape; flags may show what they hide. None: no masks."""
+    hidden, others = hidden_by(one), hidden_by(other)
+    if hidden is None or others is None:
+        return None
+    try:
+        ours, theirs = np.broadcast_arrays(hidden, others)
+    except ValueError:
+        return None
+    flags = "b" in (one.dtype.kind, other.dtype.kind)
+    return bool((ours == theirs).all() or (flags and (ours != theirs).all()))
+
+
+class Sketch:
+    """A few numbers about an array that do not depend on the order of its elements."""
+
+    def __init__(self, array: Array) -> None:
+        values = np.asarray(array, np.float64).reshape(-1)
+        self.size = values.size
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.numbers = (
+                np.array([values.min(), values.max(), values.sum() / values.size, np.dot(values, values) / values.size])
+                if values.size
+                else np.zeros(4)
+            )
+
+    def close(self, other: Sketch, tolerance: float) -> bool:
+        """Tell whether both may be of the same values; NaN is close to nothing."""
+        if self.size != other.size:
+            return False
+        scale = np.sqrt(max(self.numbers[3], other.numbers[3]))
+        apart = np.abs(self.numbers - other.numbers) / np.array([1, 1, 1, max(scale, TINY)])
+        return bool((apart <= tolerance * scale).all())

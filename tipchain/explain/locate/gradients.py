@@ -1,0 +1,423 @@
+"""The errors of gradients: of layers' inputs and parameters, and of all parameters of two models."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import WeightsError
+from tipchain.explain.locate.agreement import frameworks_own
+from tipchain.explain.locate.differences import (
+    PortLayout,
+    distance,
+    equal,
+    layouts,
+    plain,
+    relative,
+    rms,
+    slight_distance,
+    squeezed_as,
+)
+from tipchain.explain.locate.matching import CallPair, print_of
+from tipchain.explain.locate.replay import Models, PairReplays, Replayed
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.trace import Call
+from tipchain.explain.locate.verdicts import Closeness, Measured, classify, measure, only
+from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
+
+# The gradients of all parameters of two models, whatever the models call them and in which order they keep elements.
+
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParameterGradient:
+    """A parameter's values and its gradient, zero-copy; ``gradient`` is None where there is none."""
+
+    values: Array
+    gradient: Array | None
+
+
+def parameters_of(side: LiveSide, model: Any) -> list[ParameterGradient]:
+    """Return the parameters of a model that take gradients, each once."""
+    found = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
+    return [
+        ParameterGradient(side.view(one), None if gradient is None else side.view(gradient)) for one, gradient in found
+    ]
+
+
+def alike(
+    ours: Sequence[ParameterGradient], theirs: Sequence[ParameterGradient], tolerance: float, least: float
+) -> bool:
+    """Tell whether every parameter of one model is one of the other's, with the same gradients.
+
+    Those that hold the same values, in whatever order, belong together, and their gradients are compared in the order of
+    their size: a layout of its own changes neither.
+
+    Args:
+        ours: the reference's.
+        theirs: the port's.
+        tolerance: relative RMS difference up to which gradients are the same.
+        least: how small a gradient is, beside the largest, that may be zero but for rounding.
+    """
+    groups = _groups(ours), _groups(theirs)
+    if groups[0].keys() != groups[1].keys():
+        return False
+    largest = max((rms(one) for found in groups[0].values() for one in found), default=0.0)
+    for key, arrays in groups[0].items():
+        if len(arrays) != len(groups[1][key]):
+            return False
+        sizes = [sqrt(sum(rms(one) ** 2 for one in found) / len(found)) for found in (arrays, groups[1][key])]
+        # Sizes are no further apart than the arrays are, in whatever order: most that differ need no sorting.
+        if not abs(sizes[0] - sizes[1]) <= (tolerance + NOISE) * max(sizes[0], least * largest):
+            return False
+    return all(
+        distance(*(np.sort(np.concatenate(found)) for found in (arrays, groups[1][key])))
+        <= tolerance * max(sqrt(sum(rms(one) ** 2 for one in arrays) / len(arrays)), least * largest)
+        for key, arrays in groups[0].items()
+    )
+
+
+def _groups(parameters: Sequence[ParameterGradient]) -> Mapping[Hashable, list[Array]]:
+    """Return the gradients by what their parameters hold; none is as good as zeros."""
+    found: dict[Hashable, list[Array]] = defaultdict(list)
+    for one in parameters:
+        flat = np.ascontiguousarray(one.values, np.float32).reshape(-1)  # float64 copies hold no more
+        told = print_of(flat)
+        constant = float(flat[0]) if flat.size and not told[1] else None
+        gradient = np.zeros(flat.size) if one.gradient is None else one.gradient.reshape(-1)
+        found[told, constant].append(gradient)
+    return found
+
+
+# The gradients of paired layers' parameters, as both models' whole runs left them.
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A parameter of a pair of layers: how far its gradients are apart, RMS, and the reference's RMS."""
+
+    pair: CallPair
+    name: str
+    apart: float
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """Where a layer of the port keeps a parameter of the reference's, and how."""
+
+    name: str
+    layout: PortLayout
+
+    def arranged(self, gradients: Mapping[str, Array]) -> Array | None:
+        """Return its gradient as the reference's layer has it."""
+        found = gradients.get(self.name)
+        return None if found is None else self.layout.back(found)
+
+
+def _values_of(models: Models, call: Call) -> Mapping[str, Array]:
+    try:
+        return dict(models.side.framework.parameters(call.layer, {}, shared=True))
+    except WeightsError:
+        return {}
+
+
+def _find(name: str, values: Array, others: Mapping[str, Array]) -> Laid | None:
+    """Return which array holds the same values in another layout: the one of that name, or the only one."""
+    told = [
+        Laid(other, layout)
+        for other, array in others.items()
+        for layout in _other_layouts(values.shape, array.shape)
+        if _holds(layout, values, array)
+    ]
+    named = [one for one in told if one.name == name]
+    return next(iter(named or (told if len({one.name for one in told}) == 1 else [])), None)
+
+
+def _other_layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> Sequence[PortLayout]:
+    if expected != actual:
+        return layouts(expected, actual)
+    orders = permutations(range(len(expected)))
+    return [
+        PortLayout(expected, expected, axes, actual)
+        for axes in orders
+        if tuple(expected[axis] for axis in axes) == actual
+    ]
+
+
+def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
+    return expected.size == actual.size and equal(layout.apply(expected), actual)
+
+
+class SharedParameters:
+    """Compares them once, before layers are run again and overwrite them.
+
+    Args:
+        models: both, in float64.
+        pairs: the layers that belong together.
+    """
+
+    def __init__(self, models: tuple[Models, Models], pairs: Iterable[CallPair]) -> None:
+        self._models = models
+        self._found: list[Shared] = []
+        self._largest: dict[int, float | None] = {}
+        self._layouts: dict[int, Mapping[str, Laid]] = {}
+        for pair in pairs:
+            self._largest[pair.port.number] = self._compare(pair)
+
+    def largest(self, pair: CallPair) -> float | None:
+        """Return how far the gradients of a pair's parameters are apart, relative; None where there are none."""
+        return self._largest.get(pair.port.number)
+
+    def beyond(self, tolerance: float) -> Sequence[Shared]:
+        """Return those that are further apart than that; a gradient that is next to nothing has no scale of its own."""
+        least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
+        return [one for one in self._found if not one.apart <= tolerance * max(one.size, least)]
+
+    def apart(self) -> float:
+        """Return how far the gradients of a parameter are apart at most, relative; inf where none could be compared."""
+        least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
+        sizes = [(one.apart, max(one.size, least)) for one in self._found]
+        return max((apart / size if size else (inf if apart else 0.0) for apart, size in sizes), default=inf)
+
+    def unlike(self, pairs: Iterable[CallPair], tolerance: float) -> Iterator[Shared]:
+        """Yield the parameters of layers' own, of one name on both sides, whose gradients differ or only one side has.
+
+        Args:
+            pairs: calls in whose layers they are; not what is in the layers inside.
+            tolerance: relative difference that does not count.
+        """
+        least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
+        for pair in pairs:
+            calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
+            trained = [{name for name, _ in model.side.parameters(call.layer)} for model, call in calls]
+            own = sorted(name for name in trained[0] & trained[1] if "." not in name)
+            if not own:
+                continue
+            ours, theirs = (model.side.parameter_gradients(call.layer) for model, call in calls)
+            for name in own:
+                one, other = (ours or {}).get(name), (theirs or {}).get(name)
+                one = np.zeros_like(other) if one is None and other is not None else one
+                other = np.zeros_like(one) if other is None and one is not None else other
+                if one is None or other is None or one.shape != other.shape:
+                    continue
+                apart, size = distance(one, other), rms(one)
+                if apart > tolerance * max(size, least, rms(other)):
+                    yield Shared(pair, name, apart, size)
+
+    def alike(self, tolerance: float) -> bool:
+        """Tell whether the gradients of all parameters agree: layer by layer, or else however models arrange them."""
+        if self._found and not self.beyond(tolerance):
+            return True
+        ours, theirs = ([] if one.double is None else parameters_of(one.side, one.double.whole) for one in self._models)
+        return alike(ours, theirs, tolerance, SAME_SINGLE)
+
+    def _compare(self, pair: CallPair) -> float | None:
+        ours, theirs = (
+            one.side.parameter_gradients(call.layer)
+            for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
+        )
+        if ours is None or theirs is None or not (ours or theirs):
+            return None
+        calls = pair.reference, pair.port
+        trained = [bool(one.side.parameters(call.layer)) for one, call in zip(self._models, calls, strict=True)]
+        if not all(trained):  # frozen: the pre-flight tells
+            return None
+        if not ours:  # the reference cuts it off
+            extra = {name: rms(one) for name, one in theirs.items()}
+            self._found += [Shared(pair, name, size, 0.0) for name, size in extra.items()]
+            return inf if any(extra.values()) else 0.0
+        sizes = {name: rms(one) for name, one in ours.items()}
+        if not theirs:  # cut off: as good as zeros
+            self._found += [Shared(pair, name, size, size) for name, size in sizes.items()]
+            return inf if any(sizes.values()) else 0.0
+        return self._apart(pair, ours, theirs, sizes)
+
+    def _apart(
+        self, pair: CallPair, ours: Mapping[str, Array], theirs: Mapping[str, Array], sizes: Mapping[str, float]
+    ) -> float:
+        least, found = SAME_SINGLE * max(sizes.values()), []
+        for name, one in ours.items():
+            apart = self._between(one, theirs.get(name))
+            size = max(sizes[name], least)
+            if apart is None or apart > ROUGH * size:
+                told = self.layouts(pair).get(name)
+                again = None if told is None else self._between(one, told.arranged(theirs))
+                apart = apart if again is None else again
+            if apart is not None:
+                self._found.append(Shared(pair, name, apart, sizes[name]))
+                found.append(0.0 if not apart else apart / size if size else inf)
+        return max(found, default=0.0)
+
+    def _between(self, one: Array, other: Array | None) -> float | None:
+        if other is None:
+            return None
+        other = squeezed_as(other, one.shape)
+        if one.shape != other.shape:
+            return inf
+        slight = slight_distance(one, other)
+        return distance(one, other) if slight is None else slight
+
+    def known_layouts(self, pair: CallPair) -> Mapping[str, Laid]:
+        """Return the same as `layouts`, or nothing where the gradients gave no reason to ask."""
+        return self._layouts.get(pair.port.number, {}) if self._largest else self.layouts(pair)
+
+    def layouts(self, pair: CallPair) -> Mapping[str, Laid]:
+        """Return how the port's layer keeps each parameter of the reference's that it keeps otherwise: their values tell.
+
+        Nothing of a container, whose layers are in pairs of their own.
+        """
+        number = pair.port.number
+        if pair.whole:
+            return {}
+        if number not in self._layouts:
+            ours, theirs = (
+                _values_of(one, call) for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
+            )
+            same = {
+                name for name, one in ours.items() if name in theirs and _holds(plain(one.shape), one, theirs[name])
+            }
+            rest = {name: other for name, other in theirs.items() if name not in same}
+            self._layouts[number] = {
+                name: found
+                for name, one in ours.items()
+                if name not in same and (found := _find(name, one, rest)) is not None
+            }
+        return self._layouts[number]
+
+
+# The errors of the gradients that a layer gives its inputs and its parameters.
+
+
+ALONE = 1 - EXPLAINED
+"""Relative difference up to which a tensor's gradient in the whole run is that which one layer gives it: what a cause may leave."""
+
+
+def input_gradients(replays: PairReplays, *, known: float | None, double: bool) -> Iterator[Measured]:
+    """Measure the gradients of a layer's inputs.
+
+    ``known`` is how far they are apart in float64 at most, None where the layers must be run again to tell; ``double`` says that the port runs in float64.
+    """
+    fed, slow, fast = replays.fed, replays.reference32, replays.port32
+    slow64 = None if known is not None else replays.port64
+    moved = None if double or slow64 is not None else replays.moved
+    for link in fed.inputs:
+        truth = fed.gradient(link.ours)
+        own = None if slow is None else slow.inputs[link.ours]
+        alone = replays.reference64 if known is None and (truth is None or slow is None) else None
+        made = own if alone is None else alone.inputs[link.ours]
+        if truth is None or (made is not None and not relative(truth, made) <= ALONE):
+            truth = None  # other code takes the tensor too, and adds to its gradient
+        if truth is None and known is None:
+            again = replays.reference64
+            truth = None if again is None else again.inputs[link.ours]
+        port = None if fast is None else fast.inputs[link.theirs]
+        port64 = None if slow64 is None else slow64.inputs[link.theirs]
+        if truth is None or (port is None and port64 is None):
+            continue
+        ours, theirs = link.layout.shared, link.layout.back_shared
+        shaken = None if moved is None else moved.inputs[link.ours]
+        yield measure(
+            f"gradient of input {fed.pair.port.input_names[link.theirs]}",
+            ours(truth),
+            None if own is None else ours(own),
+            None if port is None else theirs(port),
+            known if port64 is None else theirs(port64),
+            None if shaken is None else ours(shaken),
+        )
+
+
+def cut_off(replays: PairReplays) -> bool:
+    """Tell whether the port's layer gives an input no gradient to which the reference's gives one."""
+    ours, theirs = replays.reference64, replays.port64
+    if ours is None or theirs is None:
+        return False
+    given = ((ours.inputs[link.ours], theirs.inputs[link.theirs]) for link in replays.fed.inputs)
+    return any(one is not None and bool(one.any()) and other is None for one, other in given)
+
+
+def parameter_gradients(
+    replays: PairReplays,
+    truths: Mapping[str, Array] | None,
+    kept: Mapping[str, Laid],
+    *,
+    known: float | None,
+    double: bool,
+) -> Iterator[Measured]:
+    """Measure the gradients of a layer's parameters; ``known`` and ``double`` as for its inputs.
+
+    ``truths`` are the reference's in its float64 run, None where several calls added to them; ``kept`` says which parameters the
+    port's layer keeps in another layout.
+    """
+    slow, fast = replays.reference32, replays.port32
+    slow64 = None if known is not None else replays.port64
+    moved = None if double or slow64 is not None else replays.moved
+    if truths is None and known is None:
+        again = replays.reference64
+        truths = None if again is None else again.parameters
+    least = SAME_SINGLE * max((rms(truth) for truth in (truths or {}).values()), default=0.0)
+    for name, truth in (truths or {}).items():
+        port, port64 = (_gradient(name, one, kept, truth.shape) for one in (fast, slow64))
+        if port is None and port64 is None:
+            continue
+        if port64 is not None and not frameworks_own(replays.fed.pair.port.layer):
+            arranged = _in_order_of_size(truth, port64)
+            if arranged <= SAME_DOUBLE < relative_or_inf(truth, port64):
+                yield only(f"gradient of {name}", arranged)
+                continue
+
+        found = measure(
+            f"gradient of {name}",
+            truth,
+            _of(slow, name),
+            port,
+            known if port64 is None else port64,
+            _of(moved, name),
+            least,
+            replays.terms(truth),
+        )
+        if moved is None and classify([found])[0] is Closeness.LOWER_PRECISION:
+            # A sum that is zero but for rounding is as coarse as its terms are many.
+            found = measure(
+                found.what,
+                truth,
+                _of(slow, name),
+                port,
+                found.exact,
+                _of(replays.moved, name),
+                least,
+                replays.terms(truth),
+            )
+        yield found
+
+
+def _of(replayed: Replayed | None, name: str) -> Array | None:
+    return None if replayed is None else (replayed.parameters or {}).get(name)
+
+
+def _gradient(name: str, replayed: Replayed | None, kept: Mapping[str, Laid], shape: tuple[int, ...]) -> Array | None:
+    """Return the gradient that the port's layer gave a parameter of the reference's, as that keeps it."""
+    found = None if replayed is None else replayed.parameters
+    if found is None:
+        return None
+    made = kept[name].arranged(found) if name in kept else found.get(name)
+    return None if made is None else squeezed_as(made, shape)
+
+
+def relative_or_inf(expected: Array, actual: Array) -> float:
+    """Return how far two arrays are apart; arrays of different shapes are infinitely far."""
+    return relative(expected, actual) if expected.shape == actual.shape else inf
+
+
+def _in_order_of_size(expected: Array, actual: Array) -> float:
+    """Return how far the elements of two arrays are apart whatever their order: a layer may keep its own."""
+    return relative_or_inf(np.sort(expected, axis=None), np.sort(actual, axis=None))

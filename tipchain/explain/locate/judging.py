@@ -1,0 +1,736 @@
+"""Each pair of calls judged by itself: the port's layer is given what the reference's was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, prod, sqrt
+from typing import Any
+
+import numpy.typing as npt
+
+from tipchain.explain.locate.agreement import Agreeing, Found, continued, made_next, of_one_size, settled
+from tipchain.explain.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
+from tipchain.explain.locate.comparing import Comparer, TensorLink
+from tipchain.explain.locate.differences import relative, squeezed_as
+from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
+from tipchain.explain.locate.matching import CallPair, Matching
+from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
+from tipchain.explain.locate.runs import TracedRun
+from tipchain.explain.locate.store import NotHeld, Store
+from tipchain.explain.locate.trace import TracedValue
+from tipchain.explain.locate.verdicts import (
+    FAULTS,
+    FINE,
+    Closeness,
+    Direction,
+    LayerVerdict,
+    Measured,
+    classify,
+    measure,
+    only,
+    ratio,
+    reason_of,
+)
+from tipchain.numbers.rounding import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.progress import LATE, Pace
+
+Array = npt.NDArray[Any]
+STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"
+ROUNDINGS = 2.0
+"""Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""
+CLOSER = 0.5
+"""Fraction of a layer's own error that may be left with what follows it, if that belongs to it."""
+SPREAD = 100.0
+"""How much a later layer may enlarge what an earlier one of the same function was off in float64. A choice, two orders:
+beyond it the layer's own error is measured for itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Judged:
+    """What was found of a pair by itself.
+
+    Attributes:
+        pair: the pair.
+        verdicts: about forward, and perhaps backward.
+        inputs: which of the tensors that both are given belong together.
+        outputs: which of those that they give.
+        inherited: how far the first are apart.
+        made: how far the layers take equal tensors apart in float64 though they do the same; None where that was not measured.
+        late: there was no time to judge it.
+    """
+
+    pair: CallPair
+    verdicts: list[LayerVerdict]
+    inputs: Sequence[TensorLink] = ()
+    outputs: Sequence[TensorLink] = ()
+    inherited: float = 0.0
+    made: float | None = None
+    late: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Done:
+    """What was judged so far.
+
+    Attributes:
+        forward: verdicts, in the order of the port's calls.
+        backward: likewise.
+        code: those of ``forward`` that are about code between the layers.
+        loose: how far a verdict would take the outputs, by its id, of those that rest on which call is taken for which.
+        reshaped: where layers stand in ``forward`` whose results have other shapes: at fault if anything after them differs.
+        clean: nothing before differs.
+    """
+
+    forward: list[LayerVerdict] = field(default_factory=list)
+    backward: list[LayerVerdict] = field(default_factory=list)
+    code: list[LayerVerdict] = field(default_factory=list)
+    loose: dict[int, float] = field(default_factory=dict)
+    reshaped: list[int] = field(default_factory=list)
+    clean: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class PairJudge:
+    """Judges the pairs of a matching, forward and backward.
+
+    Attributes:
+        models: copies of both.
+        runs: what they did.
+        matching: which call is which.
+        store: where tensors are.
+        seed: of random numbers.
+        exact: both ran in float64; else the port, or both, in float32.
+        equal_nan: whether NaN at the same positions of both models' outputs is no fault.
+        noise: how far tensors of the two runs may be apart that are the same.
+        pace: how long this may take.
+        late: pairs for which there was no time.
+        alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
+    """
+
+    models: tuple[Models, Models]
+    runs: tuple[TracedRun, TracedRun]
+    matching: Matching
+    store: Store
+    seed: int
+    exact: bool = True
+    equal_nan: bool = False
+    noise: Noise = field(default_factory=Noise)
+    pace: Pace = field(default_factory=Pace)
+    late: int = 0
+    _code: CodeAtFault = field(init=False)
+    _shared: SharedParameters = field(init=False)
+    _calls: tuple[Counter[int], ...] = ()
+    alike_inside: bool = False
+    _own: list[Shared] = field(default_factory=list)
+    compare: Comparer = field(init=False)
+    outputs: tuple[TensorLink, ...] = ()
+    _agreeing_pairs: Agreeing = field(init=False)
+    _rounding: CodeRounding = field(init=False)
+    _left: dict[int, Array] = field(default_factory=dict)
+    _made: float | None = None
+
+    def __post_init__(self) -> None:
+        self.compare = Comparer(self.store)
+        ours, theirs = self.runs
+        self.outputs = tuple(self.compare.results(ours.values, theirs.values, ours.output_names, theirs.output_names))
+        self._code = CodeAtFault(
+            models=self.models,
+            runs=self.runs,
+            matching=self.matching,
+            store=self.store,
+            seed=self.seed,
+            exact=self.exact,
+            compare=self.compare,
+            noise=self.noise,
+            outputs=self.outputs,
+        )
+        self._rounding = CodeRounding(self.models[0], ours, self.matching, self.store, self.seed)
+        self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
+        self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
+
+    def judge(self, *, hasty: bool = False) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts: forward in the order of the port's calls, then backward in the opposite order.
+
+        Args:
+            hasty: whether to give up as soon as it is clear that the models differ, or that whole tensors are needed.
+
+        Raises:
+            NotHeld: of a tensor that is needed an outline is held, or ``hasty`` and the models differ.
+        """
+        self.noise.limit = CONSTANT if self.exact else ROUGH
+        furthest = max(self.outputs_apart(), default=inf)
+        near = furthest <= ROUGH
+        if hasty and furthest > self.noise.limit:
+            raise NotHeld
+        self._look_inside(near=near)
+        verdicts = self._concluded(self._in_turn(self._judge_layers(self.matching.pairs, hasty=hasty)))
+        return verdicts if self.equal_nan else self._less_nan(verdicts)
+
+    def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
+        """Judge each pair by itself, in whatever order; return what was found by the number of the port's call.
+
+        Raises:
+            NotHeld: see `judge`.
+        """
+        found: dict[int, _Judged] = {}
+        for number, pair in enumerate(pairs):
+            self.pace.tell("comparing layers", number, len(self.matching.pairs))
+            if self.pace.over:
+                self.late += 1
+                late = self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE)
+                found[pair.port.number] = _Judged(pair=pair, verdicts=[late], late=True)
+                continue
+            inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
+            inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
+            self._made = None
+            judged = [self._weighed(pair, one) for one in self._judge_jointly(pair, inputs, outputs, inherited)]
+            if hasty and not self.alike_outside and any(one.at_fault for one in judged):
+                raise NotHeld
+            found[pair.port.number] = _Judged(
+                pair=pair, verdicts=judged, inputs=inputs, outputs=outputs, inherited=inherited, made=self._made
+            )
+        return found
+
+    def _in_turn(self, judged: Mapping[int, _Judged]) -> _Done:
+        """Return the verdicts in the order of the port's calls, with those about the code between the layers."""
+        done = _Done(clean=same_numbers(self.runs))
+        for pair in self.matching.pairs:
+            one = judged[pair.port.number]
+            if one.late:
+                done.forward += one.verdicts
+                continue
+            # Tensors of other shapes show no difference where what is made of them is the same.
+            if done.clean and (one.inputs or not self._agree(pair, one.outputs)):
+                self._judge_given(done, pair, one.inputs, one.inherited)
+            self._make_noise(one)
+            verdicts = self._of_own_code(one, judged, done) if pair.whole else one.verdicts
+            if pair.whole or not one.outputs or self._alive(pair):
+                far = self._influence(pair.reference.outputs, one.outputs, verdicts[0].own)
+                done.loose |= {id(each): far for each in verdicts}
+            done.forward.append(verdicts[0])
+            done.backward += verdicts[1:]
+            if done.clean and not one.outputs and verdicts[0].at_fault:
+                done.reshaped.append(len(done.forward) - 1)
+            elif not self._agree(pair, one.outputs) and verdicts[0].at_fault:
+                done.clean = False
+        return done
+
+    def _make_noise(self, one: _Judged) -> None:
+        """Let tensors of what follows be as far apart as a layer that does the same may take them."""
+        if one.made is not None:
+            limit = self.noise.limit
+            passed = one.inherited if one.inherited <= limit else 0.0
+            self.noise.limit = max(limit, SPREAD * one.made, SPREAD * passed)
+
+    def _of_own_code(self, one: _Judged, judged: Mapping[int, _Judged], done: _Done) -> list[LayerVerdict]:
+        """Return the verdicts about a container, in the light of what is at fault inside it."""
+        trace, call = self.runs[1].trace, one.pair.port
+        around = f"{call.path}." if call.path else ""
+        inside = [
+            *(each for other in judged.values() if holds(trace, call, other.pair.port) for each in other.verdicts),
+            *(each for each in done.code if f"{each.port_path}.".startswith(around)),
+        ]
+        return [_less_inside(_as_rounded(each, inside), inside) for each in one.verdicts]
+
+    def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[TensorLink], inherited: float) -> None:
+        """Judge the code that gives a pair its inputs, all layers before having agreed."""
+        if inherited <= self.noise.limit or self._code.made_up_for(pair):
+            return
+        if self._rounded(inherited, (pair.reference.inputs, pair.port.inputs), inputs):
+            self.noise.limit = SPREAD * inherited
+            return
+        done.clean = False
+        if not done.reshaped:
+            done.code.append(self._code.before(pair, inputs, inherited))
+            done.forward.append(done.code[-1])
+            done.loose[id(done.code[-1])] = self._influence(pair.reference.inputs, inputs, inherited)
+
+    def _concluded(self, done: _Done) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts with those about the models' ends, less what the models as a whole refute."""
+        if done.clean and not self.late:
+            at_end, changed = self._judge_ends(done.forward, done.backward)
+            for number in done.reshaped if not at_end else ():
+                done.forward[number] = _made_up_for(done.forward[number])
+            done.forward += [] if done.reshaped else at_end
+            done.backward += changed
+            done.loose |= {id(one): inf for one in changed}
+        verdicts = (*done.forward, *reversed(done.backward))
+        values, apart = self.runs[0].values, self.outputs_apart()
+        if not max(apart, default=inf) <= (SAME_DOUBLE if self.exact else SAME_SINGLE):
+            return verdicts
+        actual = self._influence(values, self.outputs, max(apart))
+        return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
+
+    def _less_nan(self, verdicts: tuple[LayerVerdict, ...]) -> tuple[LayerVerdict, ...]:
+        """Return the verdicts with one that fails what first gives NaN on both sides, where that reaches the outputs."""
+        ends = [self.runs[0].values[link.ours] for link in self.outputs]
+        if any(one.at_fault for one in verdicts) or not self._have_nan(ends):
+            return verdicts
+        calls, traces = ((self.runs[0].trace.calls[0], self.runs[1].trace.calls[0]), [run.trace for run in self.runs])
+        place = len([one for one in verdicts if one.direction == "forward"])
+        for pair in self.matching.pairs:
+            given = self._have_nan(pair.port.inputs)
+            if not pair.whole and (given or self._have_nan(pair.port.outputs)):
+                around = pair.reference.parent, pair.port.parent
+                if not given:
+                    calls = pair.reference, pair.port
+                elif around[0] is not None and around[1] is not None:  # code before it has made them
+                    calls = traces[0].calls[around[0]], traces[1].calls[around[1]]
+                told = [(one.port_path, one.turn) for one in verdicts]
+                place = told.index((pair.port.path, pair.port.turn))
+                break
+        reason = "it gives NaN first, on both sides, which reaches the outputs: NaN at the same positions fails unless equal_nan=True"
+        born = self._verdict(
+            CallPair(reference=calls[0], port=calls[1]), "forward", 0.0, Closeness.DIFFERS, None, reason
+        )
+        return (*verdicts[:place], replace(born, own=0.0, nan=True), *verdicts[place:])
+
+    def _have_nan(self, values: Iterable[TracedValue]) -> bool:
+        return any(self.store.has_nan(one.stored) for one in values)
+
+    def _influence(self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None) -> float:
+        """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
+        if not links or apart is None:
+            return inf
+        sizes = (
+            self.compare.gradient_size(one) ** 2 * self.compare.size(one.stored) ** 2 * prod(one.shape)
+            for one in (values[link.ours] for link in links)
+        )
+        return apart * sqrt(sum(sizes))
+
+    def _look_inside(self, *, near: bool) -> None:
+        """Compare the gradients of all parameters, before layers are run again and overwrite them."""
+        side, model = self.models[0].side, self.runs[0].trace.calls[0].layer
+        gradients = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
+        self._left = {id(one): side.view(found) for one, found in gradients if found is not None}
+        pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
+        self._shared = SharedParameters(self.models, pairs)
+        if self.exact and near:
+            self._own = list(self._shared.unlike(self.matching.containers, ROUGH))
+        self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
+
+    def _judge_ends(
+        self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
+    ) -> tuple[list[LayerVerdict], list[LayerVerdict]]:
+        """Return the verdicts about code that makes another output though all layers agree, or else other gradients alone."""
+        apart = self.outputs_apart()
+        far = max(apart, default=0.0)
+        if far > self.noise.limit and self._rounded(far, (self.runs[0].values, self.runs[1].values), self.outputs):
+            self.noise.limit = far
+        if far > self.noise.limit:
+            return [self._code.at_end(apart, self.outputs)], []
+        if not self.exact or any(one.at_fault for one in backward):
+            return [], []
+        steered = self._code.steered()
+        changed = self._code.changed_gradient(far, steered)
+        unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
+        changed = changed or self._code.used_elsewhere(forward, self._by_themselves(unlike, steered))
+        return [], changed or self._code.gives_own(self._by_themselves(self._own, steered))
+
+    def _by_themselves(self, unlike: Sequence[Shared], steered: Steered) -> list[Shared]:
+        """Return those parameters whose gradients differ also where layers are given the reference's tensors and gradients."""
+        if unlike and steered.ran:
+            return [one for one in unlike if not self._alike_steered(one)]
+        return list(unlike)
+
+    def _alike_steered(self, one: Shared) -> bool:
+        expected = (self._truths(one.pair) or {}).get(one.name)
+        actual = self.models[1].side.parameter_gradients(one.pair.port.layer) or {}
+        laid = self._shared.layouts(one.pair).get(one.name)
+        found = actual.get(one.name) if laid is None else laid.arranged(actual)
+        if expected is None or found is None or found.size != expected.size:
+            return False
+        return relative(expected, squeezed_as(found, expected.shape)) <= ROUGH
+
+    def parting(self) -> int | None:
+        """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
+        limit = CONSTANT if self.exact else ROUGH
+        for pair in self.matching.pairs:
+            if self.compare.apart(pair.reference.outputs, pair.port.outputs, self.compare.outputs(pair)) > limit:
+                return pair.port.number
+        return None
+
+    @property
+    def alike_outside(self) -> bool:
+        """Whether the models' outputs agree in float64."""
+        return self.exact and max(self.outputs_apart(), default=inf) <= SAME_DOUBLE
+
+    def gradients_apart(self) -> float:
+        """Return how far the gradients of all parameters are apart in float64, the largest, relative RMS."""
+        return 0.0 if self.alike_inside else self._shared.apart()
+
+    def outputs_apart(self) -> tuple[float, ...]:
+        """Return how far the models' outputs are apart in float64, relative RMS: what both have, as `outputs` links it.
+
+        Inf where another shape stands where the reference has one, and where both have some but none fits.
+        """
+        ours, theirs = self.runs
+        found = tuple(
+            self.compare.between(ours.values[link.ours], theirs.values[link.theirs], link.layout)
+            for link in self.outputs
+        )
+        if ours.output_names == theirs.output_names:
+            return found + (inf,) * (len(ours.values) - len(found))
+        return found or (inf,) * bool(ours.values or theirs.values)
+
+    def _rounded(
+        self, apart: float, values: tuple[Sequence[TracedValue], Sequence[TracedValue]], links: Sequence[TensorLink]
+    ) -> bool:
+        """Tell whether tensors that code between the layers made are no further apart than float32 takes the reference's."""
+        if not self.exact or not apart <= ROUGH:
+            return False
+        ours, theirs = values
+        return all(
+            self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
+            <= max(self.noise.limit, ROUNDINGS * self._rounding.of(ours[link.ours]))
+            for link in links
+        )
+
+    def _judge_jointly(
+        self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
+    ) -> list[LayerVerdict]:
+        """Return the verdicts about a pair; if its layers differ, those with what one side does next, if that is closer."""
+        judged = self._judge_pair(pair, inputs, outputs, inherited)
+        differs = any(one.at_fault for one in judged) or not outputs
+        sides = self.models[0].side, self.models[1].side
+        traces = self.runs[0].trace, self.runs[1].trace
+        joint = continued(self.matching, pair, traces, sides, self.store) if differs and not pair.whole else ()
+        for one in joint:
+            again = self._judge_pair(one, inputs, self.compare.outputs(one), inherited)
+            told = again[0].closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
+            if told and (again[0].own or 0.0) < CLOSER * (inf if judged[0].own is None else judged[0].own):
+                (step,) = (*one.then[0], *one.then[1])
+                whose = "the reference's" if one.then[0] else "its"
+                reason = f"with {whose} {step.name} after it: "
+                return [replace(each, reason=reason + each.reason) for each in again]
+        return judged
+
+    def _weighed(self, pair: CallPair, verdict: LayerVerdict) -> LayerVerdict:
+        """Return a verdict in the light of the random numbers that both calls drew."""
+        draws = self.runs[1].draws
+        alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
+        return verdict if alike else _random(verdict)
+
+    def _judge_pair(
+        self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
+    ) -> list[LayerVerdict]:
+        """Return the verdict about forward and, where there are gradients, that about backward."""
+        if not outputs:
+            shapes = [[list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port)]
+            reason = f"its results have other shapes: expected {shapes[0]}, actual {shapes[1]}"
+            told = inherited <= self.noise.limit and of_one_size((self.models[0].side, self.models[1].side), pair)
+            closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
+            verdict = self._verdict(pair, "forward", inherited, closeness, None, reason)
+            return [_made_up_for(verdict) if told and self._reshaped_next(pair) else verdict]
+        fed = ReplayInputs(pair=pair, inputs=inputs, outputs=outputs, take=self.store.get)
+        if not fed.comparable:
+            reason = "its arguments are other tensors than the reference's"
+            return [self._verdict(pair, "forward", inherited, Closeness.NOT_COMPARABLE, None, reason)]
+        apart = max(
+            (
+                self.compare.gradients_apart(
+                    pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.layout
+                )
+                for link in outputs
+            ),
+            default=0.0,
+        )
+        try:
+            found = self._measured(fed, inherited)
+        except NotReplayed as error:
+            return self._not_replayed(fed, inherited, apart, error)
+        directions: tuple[tuple[Direction, float], ...] = ("forward", inherited), ("backward", apart)
+        decided = [
+            self._decide(pair, direction, before, measured)
+            for (direction, before), measured in zip(directions, found, strict=True)
+            if measured or direction == "forward"
+        ]
+        shown = inherited <= self.noise.limit and not self._agree(pair, outputs)  # by the models' runs
+        if shown or not any(one.at_fault for one in decided) or self._repeats(fed):
+            return decided
+        return [replace(one, closeness=Closeness.NOT_COMPARABLE, reason=STATE) for one in decided]
+
+    def _reshaped_next(self, pair: CallPair) -> bool:
+        """Tell whether the code after one side's layer makes of its result what the other side's layer gives."""
+        calls, traces = (pair.reference, pair.port), [run.trace for run in self.runs]
+        if any(len(call.outputs) != 1 for call in calls):
+            return False
+        ours, theirs = (call.outputs[0] for call in calls)
+        pairs = [
+            *((ours, value) for value in made_next(pair.port, traces[1])),
+            *((value, theirs) for value in made_next(pair.reference, traces[0])),
+        ]
+        laid = [(*both, self.compare.layout(*both)) for both in pairs]
+        return any(
+            layout is not None and self.compare.between(one, other, layout) <= self.noise.limit
+            for one, other, layout in laid
+        )
+
+    def _not_replayed(
+        self, fed: ReplayInputs, inherited: float, apart: float, error: NotReplayed
+    ) -> list[LayerVerdict]:
+        """Return the verdicts about a layer that raises when it is run by itself: what the models' runs tell of it."""
+        reason = f"it cannot be run by itself: {error}"
+        unknown = Closeness.NOT_COMPARABLE
+        if fed.backward:
+            try:
+                measured = self._measured(replace(fed, forward=True), inherited)[0]
+            except NotReplayed as first:
+                return [
+                    *self._not_replayed(replace(fed, forward=True), inherited, apart, first),
+                    self._verdict(fed.pair, "backward", apart, unknown, None, reason),
+                ]
+            return [
+                self._decide(fed.pair, "forward", inherited, measured),
+                self._verdict(fed.pair, "backward", apart, unknown, None, reason),
+            ]
+        given_alike = inherited <= self.noise.limit
+        if given_alike and not self._agree(fed.pair, fed.outputs):
+            name, far = max(
+                ((fed.pair.port.output_names[link.theirs], self._output_apart(fed, link)) for link in fed.outputs),
+                key=lambda one: one[1],
+            )
+            found = only(f"output {name}", far)
+            return [self._decide(fed.pair, "forward", inherited, [found])]
+        return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason)]
+
+    def _repeats(self, fed: ReplayInputs) -> bool:
+        """Tell whether both layers give again what they gave in the models' runs, when they are given that again.
+
+        A layer that keeps something from call to call does not, and a replay says nothing of it.
+        """
+        return all(self._repeats_itself(fed.pair, number) for number in (0, 1))
+
+    def _repeats_itself(self, pair: CallPair, number: int) -> bool:
+        models, call = self.models[number], (pair.reference, pair.port)[number]
+        layers = models.double or models.single
+        given = [self.store.get(value.stored) for value in call.inputs]
+        try:
+            again = replay(
+                models.side,
+                layers[call.path],
+                call,
+                given,
+                double=models.double is not None,
+                seed=self.seed,
+                then=pair_steps(models, layers, pair.then[number]),
+            )
+        except NotReplayed:
+            return False
+        return all(
+            one.shape == value.shape and relative(self.store.get(value.stored), one) <= ROUGH
+            for one, value in zip(again.outputs, call.outputs, strict=False)
+        )
+
+    def _measured(self, fed: ReplayInputs, inherited: float) -> Found:
+        """Measure a pair's outputs and gradients: in float32 on one sample if both runs agree in float64 on all of them."""
+        known = self._gradients_known(fed.pair, fed.inputs, fed.outputs)
+        apart = self.compare.apart(fed.pair.reference.outputs, fed.pair.port.outputs, fed.outputs)
+        if known is None or max(inherited, apart) > SAME_DOUBLE:
+            return self._in_full(fed, inherited)
+        gradients = known, self._shared.largest(fed.pair)
+        try:
+            found = self._agreeing_pairs.measure(fed, *gradients)
+            if found is None:
+                found = self._in_full(fed, inherited)
+                if all(classify(one)[0] in FINE for one in found if one):
+                    self._agreeing_pairs.note(fed.pair)
+        except NotHeld:
+            found = self._agreeing_pairs.in_double(fed, *gradients)
+        return found
+
+    def _in_full(self, fed: ReplayInputs, inherited: float) -> Found:
+        """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""
+        pair = fed.pair
+        truths = self._truths(pair) if self._turns(pair) == 1 else None
+        replays = PairReplays(self.models, fed, self.seed)
+        measured = self._outputs(replays, whole=inherited <= self.noise.limit)
+        closer = PairReplays(self.models, replace(fed, pair=replace(pair, whole=False)), self.seed)
+        if pair.whole and _slightly(measured):
+            replays = closer
+            measured = self._outputs(replays, whole=inherited <= self.noise.limit)
+        if classify(measured)[0] is Closeness.DIFFERS and 0 < inherited <= self.noise.limit:
+            measured = self._outputs(replays, whole=False)  # it may have been given most of that
+        forward = classify(measured)[0]
+        if forward not in FAULTS:
+            self._made = max([self._made or 0.0, *(one.exact or 0.0 for one in measured)])
+        if not fed.backward:
+            return measured, []
+        known = self._gradients_known(pair, fed.inputs, fed.outputs)
+        found = self._measure_gradients((replays, closer), truths, known)
+        if known is not None and classify(found)[0] is Closeness.DIFFERS:
+            found = self._measure_gradients((replays, closer), truths, None)
+        return measured, found
+
+    def _agree(self, pair: CallPair, links: Sequence[TensorLink]) -> bool:
+        return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise.limit
+
+    def _output_apart(self, fed: ReplayInputs, link: TensorLink) -> float:
+        ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
+        return self.compare.between(ours, theirs, link.layout)
+
+    def _alive(self, pair: CallPair) -> bool:
+        """Tell whether the model's output depends on what a pair gives, on both sides."""
+        return all(any(self.compare.gradient_size(one) for one in call.outputs) for call in (pair.reference, pair.port))
+
+    def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
+        """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
+        found, fed = [], replays.fed
+        ours, theirs = fed.pair.reference.outputs, fed.pair.port.outputs
+        for link in fed.outputs:
+            what = f"output {fed.pair.port.output_names[link.theirs]}"
+            exact: Array | float | None
+            if whole and self.exact:
+                exact = self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
+            elif replays.port64 is None:
+                exact = None
+            else:
+                exact = link.layout.back(replays.port64.outputs[link.theirs])
+            slow, fast = replays.reference32, replays.port32
+            if slow is None and fast is None and isinstance(exact, float):
+                found.append(only(what, exact))
+                continue
+            moved = None if self.exact or exact is not None else replays.moved
+            found.append(
+                measure(
+                    what,
+                    fed.result(link.ours),
+                    None if slow is None else slow.outputs[link.ours],
+                    None if fast is None else link.layout.back(fast.outputs[link.theirs]),
+                    exact,
+                    None if moved is None else moved.outputs[link.ours],
+                )
+            )
+        return found
+
+    def _decide(
+        self, pair: CallPair, direction: Direction, inherited: float, measured: Sequence[Measured]
+    ) -> LayerVerdict:
+        closeness, worst = classify(measured)
+        verdict = self._verdict(pair, direction, inherited, closeness, worst, reason_of(closeness, worst))
+        if direction == "backward" or verdict.own != inf:
+            return verdict
+        values = (
+            (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for link in self.compare.outputs(pair)
+        )
+        odd = next(filter(None, (self.compare.nan_in_one(*both) for both in values)), "")
+        return replace(verdict, nan=True, reason=f"it gives {odd}") if odd else verdict
+
+    def _verdict(
+        self,
+        pair: CallPair,
+        direction: Direction,
+        inherited: float,
+        closeness: Closeness,
+        worst: Measured | None,
+        reason: str,
+    ) -> LayerVerdict:
+        own = None if worst is None else worst.exact if worst.port is None else worst.port
+        return LayerVerdict(
+            reference_path=pair.reference.path,
+            port_path=pair.port.path,
+            reference_type=pair.reference.type,
+            port_type=pair.port.type,
+            turn=pair.port.turn,
+            direction=direction,
+            inherited=inherited,
+            own=own,
+            ratio=None if worst is None else ratio(worst),
+            closeness=closeness,
+            method="float64" if self.exact or (worst is not None and worst.exact is not None) else "float32",
+            reason=reason,
+        )
+
+    def _measure_gradients(
+        self, replays: tuple[PairReplays, PairReplays], truths: Mapping[str, Array] | None, known: float | None
+    ) -> list[Measured]:
+        """Measure the gradients that a layer gives, of a container closer where it is a little off."""
+
+        def measured(one: PairReplays) -> list[Measured]:
+            found = list(input_gradients(one, known=known, double=self.exact))
+            if one.fed.pair.folded:
+                return found
+            kept = self._shared.known_layouts(one.fed.pair)
+            return [*found, *parameter_gradients(one, truths, kept, known=known, double=self.exact)]
+
+        found = measured(replays[0])
+        return measured(replays[1]) if replays[0].fed.pair.whole and _slightly(found) else found
+
+    def _gradients_known(
+        self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink]
+    ) -> float | None:
+        """Return how far the whole runs' gradients around a layer, and of its parameters, are apart.
+
+        None where that is more than code between the layers may make: then the layer must be run by itself to tell.
+        """
+        around = [
+            self.compare.gradients_apart(ours[link.ours], theirs[link.theirs], link.layout)
+            for links, ours, theirs in (
+                (inputs, pair.reference.inputs, pair.port.inputs),
+                (outputs, pair.reference.outputs, pair.port.outputs),
+            )
+            for link in links
+        ]
+        largest = max([*around, self._shared.largest(pair) or 0.0])
+        return largest if self.exact and largest <= CONSTANT else None
+
+    def _turns(self, pair: CallPair) -> int:
+        """Return how many calls the layers of a pair have, the larger number."""
+        calls = zip(self._calls, (pair.reference, pair.port), strict=True)
+        return max(counted[id(call.layer)] for counted, call in calls)
+
+    def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
+        """Return the gradients of the reference's parameters as its float64 run left them."""
+        found = self.models[0].side.parameters(pair.reference.layer)
+        return {name: self._left[id(one)] for name, one in found if id(one) in self._left}
+
+
+def same_numbers(runs: tuple[TracedRun, TracedRun]) -> bool:
+    """Tell whether what two runs drew at random is the same."""
+    ours, theirs = (run.draws for run in runs)
+    return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))
+
+
+def _made_up_for(verdict: LayerVerdict) -> LayerVerdict:
+    """Return the verdict about a layer whose result has another shape, though nothing that is made of it differs."""
+    reason = f"{verdict.reason}; the results computed from them are equal"
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+
+
+def _random(verdict: LayerVerdict) -> LayerVerdict:
+    """Return the verdict about a layer whose random numbers are not those of its counterpart."""
+    if not verdict.at_fault:
+        return verdict
+    reason = "random, not comparable: its random numbers cannot be made those of the reference"
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+
+
+def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
+    """Return the verdict about a container; what is at fault inside it says nothing about its own code."""
+    found = next((one.port_path for one in inside if one.at_fault), None)
+    if found is None or not verdict.at_fault:
+        return verdict
+    reason = f"differs, as {found or 'the model'} does; its own code cannot be judged apart from that"
+    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+
+
+def rounded(verdicts: Iterable[LayerVerdict], direction: Direction) -> float:
+    """Return how far results in float32 may be off of layers that do the same: as far as their own rounding may grow."""
+    fine = (one.own or 0.0 for one in verdicts if one.direction == direction and one.closeness in FINE)
+    return SPREAD * max(fine, default=0.0)
+
+
+def _as_rounded(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
+    """Return the verdict about a container, whose result in float32 may be as far off as that of its layers grows."""
+    off = inf if verdict.own is None else verdict.own
+    if verdict.method == "float64" or not verdict.at_fault or not off <= rounded(inside, verdict.direction):
+        return verdict
+    return replace(verdict, closeness=Closeness.ROUNDING, reason="as far off as its layers' rounding takes it")
+
+
+def _slightly(measured: Sequence[Measured]) -> bool:
+    """Tell whether something differs so little that the reference's own error in float32 must tell what it is."""
+    closeness, worst = classify(measured)
+    return closeness is Closeness.DIFFERS and worst is not None and (worst.exact or 0.0) < ROUGH

@@ -1,0 +1,475 @@
+"""Which layer of a port is the first to do something else than the reference's."""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError
+from tipchain.explain.locate.agreement import holds_norm
+from tipchain.explain.locate.comparing import Comparer, TensorLink
+from tipchain.explain.locate.differences import Sketch
+from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
+from tipchain.explain.locate.matching import LayerPair, Matching, match_calls, pair_layers, pair_packed
+from tipchain.explain.locate.replay import Copies, Doubles, Models
+from tipchain.explain.locate.runs import Loss, ModelInputs, Start, TracedRun, random_start, run_model
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.store import NotHeld, Store
+from tipchain.explain.locate.trace import Trace, TracedValue, Twins, put_back, take_out
+from tipchain.explain.locate.verdicts import LayerVerdict
+from tipchain.frameworks.randomness import Draw, Draws, partners_of
+from tipchain.memory import keep_memory
+from tipchain.numbers.rounding import ROUGH, SAME_SINGLE
+from tipchain.progress import OutOfTime, Pace
+
+Array = npt.NDArray[Any]
+Pair = tuple[Any, Any]
+Losses = tuple[Loss | None, Loss | None]
+BESIDE = 0.5
+"""Bytes of tensors that are held whole, for each of both models' parameters: running the models takes several times that."""
+FEW = 2
+"""Samples on which models are run again that differ: with one, code that mixes up samples would do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Located:
+    """What was found about a pair of models.
+
+    Attributes:
+        matching: which call is which.
+        verdicts: forward, in the order in which the port's calls ended; then backward, in the opposite order.
+        first: the first that is at fault, or None.
+        reference: the reference's run in float64.
+        port: the port's.
+        outputs: relative RMS differences of the models' outputs, in float64 where both run in it.
+        links: which outputs belong together: what ``outputs`` begins with is about them.
+        noise: how far outputs may be apart by what kernels compute in float32: in float64 too, or where a model runs in nothing else.
+        gradients: the largest relative RMS difference of a parameter's gradients, in float64; inf where it is not known.
+        alike: whether outputs and the gradients of all parameters agree in float64.
+        doubles: whether each ran in float64.
+        learns: whether the reference has parameters that take gradients.
+        late: pairs of calls for which there was no time.
+        layers: which layers with parameters belong together, whether they were called or not.
+    """
+
+    matching: Matching
+    verdicts: tuple[LayerVerdict, ...]
+    first: LayerVerdict | None
+    reference: TracedRun
+    port: TracedRun
+    outputs: tuple[float, ...]
+    links: tuple[TensorLink, ...]
+    noise: float
+    gradients: float
+    alike: bool
+    doubles: tuple[bool, bool]
+    learns: bool
+    late: int = 0
+    layers: tuple[LayerPair, ...] = ()
+
+    @property
+    def one_sided(self) -> tuple[list[str], list[str]]:
+        """The names of outputs that only the reference has, and of those that only the port has."""
+        both = {link.ours for link in self.links}, {link.theirs for link in self.links}
+        runs = self.reference, self.port
+        ours, theirs = (
+            [name for number, name in enumerate(run.output_names) if number not in known]
+            for run, known in zip(runs, both, strict=True)
+        )
+        return ours, theirs
+
+    @property
+    def losses(self) -> bool:
+        """Whether backward started from losses."""
+        return self.reference.loss is not None
+
+    @property
+    def comparable(self) -> bool:
+        """Whether both models were given the same random numbers."""
+        return same_numbers((self.reference, self.port))
+
+    @property
+    def exact(self) -> bool:
+        """Whether both ran in float64."""
+        return self.doubles[1]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the call changed buffers of a model, but for those of the frameworks' norms."""
+        return bool(self.reference.changed or self.port.changed)
+
+
+@dataclass(slots=True)
+class Locator:
+    """Runs both models once in float64, and each pair of layers on the reference's input in float32.
+
+    Attributes:
+        sides: torch's and Paddle's.
+        store: where tensors go.
+        seed: of every random number.
+        backward: whether gradients are compared too.
+        training: the mode both are run in; None: each layer in its own.
+        pace: how long it may take.
+        equal_nan: whether NaN at the same positions of both models' outputs is no fault.
+    """
+
+    sides: tuple[LiveSide, LiveSide]
+    store: Store
+    seed: int = 0
+    backward: bool = True
+    training: bool | None = None
+    pace: Pace = field(default_factory=Pace)
+    equal_nan: bool = False
+    _sketches: dict[int, Sketch] = field(default_factory=dict)
+    _small: bool = False
+
+    def locate(
+        self,
+        reference: Any,
+        port: Any,
+        inputs: ModelInputs,
+        losses: Losses = (None, None),
+        names: Mapping[str, str] | None = None,
+        pairs: Sequence[LayerPair] | None = None,
+    ) -> Located:
+        """Compare two models layer by layer; neither is changed.
+
+        Args:
+            reference: a ``torch.nn.Module``.
+            port: a ``paddle.nn.Layer``.
+            inputs: what both are called with.
+            losses: what backward starts from.
+            names: Paddle's path by torch's where names and structure cannot tell.
+            pairs: the layers that belong together, if that is known; else they are paired.
+
+        Raises:
+            OutOfTime: the time is up before any layer was compared.
+            Exception: what a model raises in float32, or the reference in float64 with a loss.
+        """
+        known = pair_layers(reference, port, names) if pairs is None else pairs
+        layers = [*known, *pair_packed(reference, port, known)]
+        asked = (reference, port), losses, layers
+        self.store.samples = samples_of(inputs)
+        self.store.room = max(self.store.room, int(BESIDE * sum(map(bytes_of, (reference, port)))))
+        with keep_memory():
+            found = self._found(inputs, asked)
+        return replace(found, layers=tuple(layers))
+
+    def _found(self, inputs: ModelInputs, asked: tuple[Pair, Losses, Sequence[LayerPair]]) -> Located:
+        """Compare the models with outlines of their tensors, on some samples, or with every tensor held."""
+        found, whole = self._by_outlines(inputs, *asked)
+        if found is None:
+            self.store.samples = None
+            self.store.forget()
+            gc.collect()  # the copies of both models
+            self._hurry(whole)
+            few = None if whole is None or self._trains(asked[0]) else few_of(inputs)
+            found = None if whole is None or few is None else self._by_few(few, whole, *asked)
+        if found is None:
+            self._hurry(whole)
+            self._sketches.clear()
+            judge = self._judge(inputs, *asked)
+            found = _located(judge, judge.judge(), asked[0])
+        return found
+
+    def _hurry(self, whole: WholeBatch | None) -> None:
+        """Give up before the models are run again if the time is up.
+
+        Raises:
+            OutOfTime: it is.
+        """
+        if self.pace.over:
+            raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0))
+
+    def _by_outlines(
+        self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> tuple[Located | None, WholeBatch | None]:
+        """Compare the models with what outlines of their tensors tell; nothing is told where whole ones are needed."""
+        whole: WholeBatch | None = None
+        with suppress(NotHeld):
+            judge = self._judge(inputs, models, losses, layers)
+            whole = WholeBatch.of(judge)
+            found = _located(judge, judge.judge(hasty=self.store.cut), models)
+            if found.first is None or not self.store.cut:
+                return found, whole
+        return None, whole
+
+    def _by_few(
+        self, few: ModelInputs, whole: WholeBatch, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> Located | None:
+        """Compare the models on some samples, all tensors held; nothing is told where they part elsewhere than on all."""
+        self._sketches.clear()
+        with suppress(Exception):  # what is no batch of samples cannot be cut
+            judge = self._judge(few, models, losses, layers)
+            if whole.same_place(judge):
+                return whole.completed(_located(judge, judge.judge(), models))
+        self.store.forget()
+        gc.collect()
+        return None
+
+    def _judge(self, inputs: ModelInputs, *asked: Any) -> PairJudge:
+        """Return what judges both; where one makes masks by hand and they differ, perhaps with masks of the other habit.
+
+        Raises:
+            NotHeld: too little of their tensors is held.
+        """
+        judge = self._run_and_match(inputs, *asked)
+        drawn = judge.runs[1].draws
+        if self._small or not drawn.mixed(range(len(drawn.made))):
+            return judge
+        apart = max(judge.outputs_apart(), default=0.0)
+        if apart <= ROUGH:
+            return judge
+        self._small = True
+        self._sketches.clear()
+        other = self._run_and_match(inputs, *asked)
+        if max(other.outputs_apart(), default=0.0) < apart:
+            return other
+        self._small = False
+        return judge
+
+    def _run_and_match(
+        self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
+    ) -> PairJudge:
+        """Run both, match their calls, and return what judges them with what the store holds of their tensors.
+
+        Raises:
+            NotHeld: that is too little.
+        """
+        (ours, reference), (theirs, port), both = self._run_both(models, inputs, losses, layers)
+        alone = [one for number, one in enumerate(reference.values) if number not in both]
+        if losses[0] is None and both and any(one.gradient is not None for one in alone):
+            # Backward must start from the same outputs on both sides, which is known only now.
+            (ours, reference), (theirs, port), _ = self._run_both(models, inputs, losses, layers, both)
+        matching = match_calls(reference.trace, port.trace, layers, self._close, partial(holds_norm, sides=self.sides))
+        return PairJudge(
+            models=(ours, theirs),
+            runs=(reference, port),
+            matching=matching,
+            store=self.store,
+            seed=self.seed,
+            exact=theirs.double is not None,
+            equal_nan=self.equal_nan,
+            pace=self.pace,
+        )
+
+    def _trains(self, models: Pair) -> bool:
+        """Tell whether a layer may be in train mode: then what it gives for a sample depends on the others."""
+        for side, model in zip(self.sides, models, strict=True):
+            if self.training or (self.training is None and model.training):
+                return True
+            kept = self.training is None or model.training == self.training
+            if kept and any(layer.training for _, layer in side.layers(model)):
+                return True
+        return False
+
+    def _run_both(
+        self,
+        models: Pair,
+        inputs: ModelInputs,
+        losses: Losses,
+        layers: Sequence[LayerPair],
+        only: Collection[int] | None = None,
+    ) -> tuple[tuple[Models, TracedRun], tuple[Models, TracedRun], set[int]]:
+        """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
+        start = partial(random_start, seed=self.seed, only=only)
+        drawn = Draws(self.seed, small=self._small)
+        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0], drawn, start)
+        if ours.double is not None:
+            ours.double.lay_aside()
+        both: set[int] = set()
+
+        def likewise(values: Sequence[TracedValue], names: Sequence[str]) -> list[Array | None]:
+            drawn = start(reference.values, reference.output_names)
+            found: list[Array | None] = [None] * len(values)
+            compare = Comparer(self.store)
+            for link in compare.results(reference.values, values, reference.output_names, names):
+                both.add(link.ours)
+                given = drawn[link.ours]
+                found[link.theirs] = None if given is None else link.layout.apply_gradient(given)
+            return found
+
+        known = Twins(reference.trace, self.store)
+        double = ours.double is not None
+
+        def run_port(partners: dict[int, int] | None = None) -> tuple[Models, TracedRun]:
+            both.clear()
+            draws = Draws(self.seed, follows=reference.draws, partners=partners, small=self._small)
+            return self._run(self.sides[1], models[1], inputs, losses[1], draws, likewise, known, double=double)
+
+        theirs, port = run_port()
+        if not port.draws.in_order():
+            partners = partners_of(_events(reference, layers, 0), _events(port, layers, 1))
+            if partners != port.draws.partners:
+                theirs, port = run_port(partners)
+        return (ours, reference), (theirs, port), both
+
+    def _run(
+        self,
+        side: LiveSide,
+        model: Any,
+        inputs: ModelInputs,
+        loss: Loss | None,
+        draws: Draws,
+        start: Start,
+        known: Twins | None = None,
+        *,
+        double: bool = True,
+    ) -> tuple[Models, TracedRun]:
+        """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
+        self.pace.tell(f"running the {'reference' if side is self.sides[0] else 'port'} in float64")
+        single = Copies(side, model, self.training)
+        options: dict[str, Any] = {
+            "loss": loss,
+            "seed": self.seed,
+            "backward": self.backward,
+            "known": known,
+            "start": start,
+            "draws": draws,
+            "pace": self.pace,
+        }
+        for way in side.ways if double else ():
+            side.way = way
+            made = side.copied(model, double=True, training=self.training)
+            layers = Doubles(side, made, model)
+            try:
+                run = run_model(side, made, inputs, self.store, double=True, **options)
+                return Models(side, single, layers), run
+            except (NotHeld, OutOfTime, UsageError):
+                raise
+            except Exception:
+                draws.rewind()
+                if way == side.ways[-1] and side is self.sides[0] and loss is not None:
+                    raise  # it may be the loss that does not run so
+        made = side.copied(model, double=False, training=self.training)
+        run = run_model(side, made, inputs, self.store, double=False, **options)
+        return Models(side, single, None), run
+
+    def _close(self, one: TracedValue, other: TracedValue) -> bool:
+        ours, theirs = one.stored, other.stored
+        if theirs.twin is ours:
+            return True
+        if prod(ours.shape) != prod(theirs.shape):
+            return False
+        if ours.shape == theirs.shape and (ours.outline is not None or theirs.outline is not None):
+            return self.store.projected(ours).relative(self.store.projected(theirs)) <= SAME_SINGLE
+        return self._sketch(one).close(self._sketch(other), SAME_SINGLE)
+
+    def _sketch(self, value: TracedValue) -> Sketch:
+        stored = value.stored.twin or value.stored
+        found = self._sketches.get(id(stored))
+        if found is None:
+            found = self._sketches[id(stored)] = Sketch(self.store.get(stored))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WholeBatch:
+    """What the runs of the whole batch told before they were given up: outputs, and where the models part.
+
+    Attributes:
+        reference: the reference's run, without its trace.
+        port: the port's.
+        outputs: how far the outputs are apart.
+        parting: the number of the port's first call in a pair that gives something else; None where there is none.
+    """
+
+    reference: TracedRun
+    port: TracedRun
+    outputs: tuple[float, ...]
+    parting: int | None
+
+    @classmethod
+    def of(cls, judge: PairJudge) -> WholeBatch:
+        """Return what is known before any layer is judged."""
+        ours, theirs = (replace(run, trace=Trace(calls=()), values=()) for run in judge.runs)
+        return cls(reference=ours, port=theirs, outputs=judge.outputs_apart(), parting=judge.parting())
+
+    def same_place(self, judge: PairJudge) -> bool:
+        """Tell whether the models, run on some samples, part at the same call, or as little as here."""
+        return judge.parting() == self.parting
+
+    def completed(self, found: Located) -> Located:
+        """Return what was found of some samples, with the outputs of all."""
+        reference, port = (
+            replace(few, outputs=run.outputs, structure=run.structure, loss=run.loss)
+            for run, few in zip((self.reference, self.port), (found.reference, found.port), strict=True)
+        )
+        return replace(found, reference=reference, port=port, outputs=self.outputs)
+
+
+def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...], models: Pair) -> Located:
+    """Return what a judge found; the calls' layers are the user's from now on, so that the copies are given up."""
+    ours = judge.models[0]
+    doubles = ours.double is not None, judge.models[1].double is not None
+    learns = ours.double is not None and bool(ours.side.parameters(ours.double.whole))
+    for one, model, run in zip(judge.models, models, judge.runs, strict=True):
+        layers = dict(one.side.layers(model))
+        for call in run.trace.calls:
+            call.layer = layers.get(call.path, call.layer)
+    return Located(
+        matching=judge.matching,
+        verdicts=verdicts,
+        first=next((one for one in verdicts if one.at_fault), None),
+        reference=judge.runs[0],
+        port=judge.runs[1],
+        outputs=judge.outputs_apart(),
+        links=judge.outputs,
+        doubles=doubles,
+        learns=learns,
+        late=judge.late,
+        noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"),
+        gradients=judge.gradients_apart(),
+        alike=judge.alike_outside and judge.alike_inside,
+    )
+
+
+def _events(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:
+    """Return the draws of a run, and between them the paired layers that were called, by the reference's paths."""
+    names = {(pair.port if number else pair.reference): pair.reference for pair in layers}
+    places: dict[int, list[str]] = defaultdict(list)
+    for call in run.trace.calls:
+        if call.path in names:
+            places[call.drawn.start].append(names[call.path])
+    found: list[Draw | str] = []
+    for at, draw in enumerate(run.draws.made):
+        found += [*places[at], draw]
+    return [*found, *places[len(run.draws.made)]]
+
+
+def bytes_of(model: Any) -> int:
+    """Return how many bytes a model's parameters take."""
+    return sum(prod(one.shape) * int(one.element_size()) for one in model.parameters())
+
+
+def samples_of(inputs: ModelInputs) -> int | None:
+    """Return how many samples a batch has, by the first axis of the first input; None of a scalar."""
+    arrays = [*inputs.args, *inputs.kwargs.values()]
+    return arrays[0].shape[0] if arrays and arrays[0].ndim else None
+
+
+def few_of(inputs: ModelInputs) -> ModelInputs | None:
+    """Return the first `FEW` samples of a batch; None where it has no more, or where something may not belong to samples."""
+    count = samples_of(inputs)
+    labels, each, _ = take_out(inputs.labels, lambda value: isinstance(value, np.ndarray))
+    if (
+        count is None
+        or count <= FEW
+        or any(one.shape[:1] != (count,) for one in (*inputs.args, *inputs.kwargs.values(), *each))
+    ):
+        return None
+    return replace(
+        inputs,
+        args=tuple(one[:FEW] for one in inputs.args),
+        kwargs={name: one[:FEW] for name, one in inputs.kwargs.items()},
+        labels=put_back(labels, [one[:FEW] for one in each]),
+    )

@@ -1,0 +1,710 @@
+"""Which layer and which call of the reference is which of the port."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.explain.locate.trace import Call, Trace, TracedValue
+from tipchain.weights.given_names import expand_names
+from tipchain.weights.layouts import LayerTensors, Target, TensorSlot, assemble
+from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
+from tipchain.weights.paddle_files import view_of
+from tipchain.weights.structure import match_by_structure
+from tipchain.weights.torch_files import array_of
+
+# Which layer that holds parameters is which of the port: by name, by values, then by structure.
+
+
+Array = npt.NDArray[Any]
+Print = tuple[int, int, int]
+BLOCK = 2**14
+"""Elements whose bits are mixed at a time: few enough for a cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerPair:
+    """Two layers that belong together.
+
+    Attributes:
+        reference: the path in torch's model.
+        port: the path in Paddle's.
+        evidence: ``"name"``, ``"values"`` or ``"structure"``.
+    """
+
+    reference: str
+    port: str
+    evidence: str
+
+
+def pair_layers(reference: Any, port: Any, names: Mapping[str, str] | None = None) -> list[LayerPair]:
+    """Pair the layers that hold parameters or buffers, in the reference's order of declaration.
+
+    What agrees by name (or by ``names``, Paddle's by torch's) and type is paired first; then layers whose parameters
+    hold the same values, in whatever order (a transposed or permuted weight does); then what shapes and order
+    of declaration leave no doubt about; last, layers of one name and type whose tensors are others. What is left
+    is not paired: nothing is guessed.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        names: Paddle's path by torch's, of layers or of tensors.
+    """
+    names = expand_names(names or {}, reference)
+    rest = _Rest(*matchable_layers(reference, port, names))
+    rest.take(_by_structure(rest, names, named=True), "name")
+    state = reference.state_dict()
+    rest.take(_by_equal_values(rest, names, state), "values")
+    rest.take(_by_values(rest, state), "values")
+    rest.take(_by_structure(rest, names, named=False), "structure")
+    rest.take(_by_path(rest), "name")
+    rest.found += _without_tensors(reference, port, names, rest.found)
+    every = reference.named_modules(remove_duplicate=False)
+    order = {path: number for number, (path, _) in enumerate(every)}
+    return sorted(rest.found, key=lambda pair: order[pair.reference])
+
+
+def pair_packed(reference: Any, port: Any, known: Sequence[LayerPair]) -> list[LayerPair]:
+    """Return the pairs of one side's layer and the other's container of several that hold the same numbers together.
+
+    Torch's ``MultiheadAttention`` is one layer; a port may have a layer of its own with a ``qkv`` and a projection inside.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        known: the layers that are paired one by one.
+    """
+    taken = {pair.reference for pair in known}, {pair.port for pair in known}
+    state = reference.state_dict()
+    left: list[dict[str, Print]] = []
+    for side, layers in enumerate(matchable_layers(reference, port, {})):
+        prints = {}
+        for layer in layers:
+            slots = _parameters(layer)
+            if layer.path not in taken[side] and slots:
+                prints[layer.path] = _sum(_slot_print(slot, None if side else state) for slot in slots)
+        left.append(prints)
+    found: list[LayerPair] = []
+    for side in (0, 1):
+        held = _held_in_containers(left[1 - side], taken[1 - side])
+        for path, print_ in left[side].items():
+            fitting = [container for container, whole in held.items() if whole == print_]
+            alone = sum(one == print_ for one in left[side].values()) == 1
+            if print_[1] and alone and len(fitting) == 1:
+                ours, theirs = (path, fitting[0]) if side == 0 else (fitting[0], path)
+                found.append(LayerPair(reference=ours, port=theirs, evidence="values"))
+    return found
+
+
+def _held_in_containers(prints: Mapping[str, Print], taken: set[str]) -> dict[str, Print]:
+    """Return the prints of all parameters in containers that hold several layers, and none that is paired."""
+    inside: dict[str, list[str]] = defaultdict(list)
+    for path in (*prints, *taken):
+        parts = path.split(".")
+        for number in range(1, len(parts)):
+            inside[".".join(parts[:number])].append(path)
+    return {
+        container: _sum(prints[path] for path in paths)
+        for container, paths in inside.items()
+        if len(paths) > 1 and not taken.intersection(paths)
+    }
+
+
+def _sum(prints: Iterable[Print]) -> Print:
+    several = list(prints)
+    return (
+        sum(one[0] for one in several),
+        sum(one[1] for one in several) % 2**64,
+        sum(one[2] for one in several) % 2**64,
+    )
+
+
+def _without_tensors(
+    reference: Any, port: Any, names: Mapping[str, str], known: Sequence[LayerPair]
+) -> list[LayerPair]:
+    """Return the pairs of layers without parameters or buffers that ``names`` names."""
+    ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
+    taken = {pair.reference for pair in known}, {pair.port for pair in known}
+    return [
+        LayerPair(reference=one, port=other, evidence="name")
+        for one, other in names.items()
+        if one in ours
+        and other in theirs
+        and one not in taken[0]
+        and other not in taken[1]
+        and not ours[one].state_dict()
+        and not theirs[other].state_dict()
+    ]
+
+
+class _Rest:
+    """What is not paired yet."""
+
+    def __init__(self, ours: Sequence[LayerTensors], theirs: Sequence[LayerTensors]) -> None:
+        self.ours = {layer.path: layer for layer in ours}
+        self.theirs = {layer.path: layer for layer in theirs}
+        self.found: list[LayerPair] = []
+
+    def take(self, pairs: Iterator[tuple[str, str]], evidence: str) -> None:
+        """Pair what ``pairs`` names, as far as it is left."""
+        for ours, theirs in list(pairs):
+            if ours in self.ours and theirs in self.theirs:
+                del self.ours[ours], self.theirs[theirs]
+                self.found.append(LayerPair(reference=ours, port=theirs, evidence=evidence))
+
+
+def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iterator[tuple[str, str]]:
+    """Yield what names decide, or else what kinds, shapes and order do."""
+    ours = torch_leaves(rest.ours.values(), names)
+    theirs = paddle_leaves(rest.theirs.values(), names)
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for pair in match_by_structure(list(ours), list(theirs)).pairs:
+        found[ours[pair.expected][0].path][theirs[pair.actual][0].path] = None
+    shared = Counter(port for ports in found.values() for port in ports)
+    given = {Target.parse(target).names[0]: name for name, target in names.items()}
+    for path, ports in found.items():
+        port = next(iter(ports))
+        alike = rest.ours[path].kind == rest.theirs[port].kind  # others may keep their tensors in another layout
+        if (
+            alike
+            and len(ports) == shared[port] == 1
+            and (path in (rest.theirs[port].torch_path, given.get(port))) == named
+        ):
+            yield path, port
+
+
+def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield layers that structure pairs and whose parameters are equal and not all constant."""
+    for one, other in _by_structure(rest, names, named=False):
+        slots = [_parameters(layers[path]) for layers, path in ((rest.ours, one), (rest.theirs, other))]
+        if [slot.leaf for slot in slots[0]] != [slot.leaf for slot in slots[1]]:
+            continue
+        arrays = [
+            (array_of(state[mine.name]), _whole(its)) for mine, its in zip(*slots, strict=True) if len(its.parts) == 1
+        ]
+        whole = len(arrays) == len(slots[0])
+        telling = any(array.size and (array != array.flat[0]).any() for array, _ in arrays)
+        if whole and telling and all(np.array_equal(*both) for both in arrays):
+            yield one, other
+
+
+def _parameters(layer: LayerTensors) -> list[TensorSlot]:
+    return [slot for slot in layer.slots if slot.kind == "parameter" and not slot.fixed]
+
+
+def _whole(slot: TensorSlot) -> Array:
+    """Return the values of a slot of Paddle's that has one part, in torch's layout."""
+    return assemble([view_of(part.tensor) for part in slot.parts], slot)
+
+
+def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield layers of one kind whose parameters hold the same numbers, where no other layer's do."""
+    prints: list[dict[Hashable, list[str]]] = []
+    for side, layers in enumerate((rest.ours, rest.theirs)):
+        found: dict[Hashable, list[str]] = defaultdict(list)
+        for path, layer in layers.items():
+            slots = _parameters(layer)
+            told = {(slot.leaf, _slot_print(slot, state) if side == 0 else _slot_print(slot)) for slot in slots}
+            if any(values[1] for _, values in told):
+                found[layer.kind, frozenset(told)].append(path)
+        prints.append(found)
+    for key, paths in prints[0].items():
+        if len(paths) == 1 and len(prints[1].get(key, ())) == 1:
+            yield paths[0], prints[1][key][0]
+
+
+def _slot_print(slot: TensorSlot, state: Mapping[str, Any] | None = None) -> Print:
+    arrays = [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
+    return _sum(map(print_of, arrays))
+
+
+def print_of(array: Array) -> Print:
+    """Return a number of elements and two sums over their bits, alike for the same values in whatever order.
+
+    An array whose elements are all equal (a bias of zeros) says nothing: its sums are 0.
+    """
+    flat = np.ascontiguousarray(array if array.flags.c_contiguous else array.T).reshape(-1)
+    if not flat.size or (flat == flat[0]).all():
+        return flat.size, 0, 0
+    bits, plain, mixed = flat.view(f"u{flat.dtype.itemsize}"), 0, 0
+    room, shifted = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
+    for start in range(0, bits.size, BLOCK):
+        some = bits[start : start + BLOCK]
+        words, low = room[: some.size], shifted[: some.size]
+        np.copyto(words, some)
+        plain += int(words.sum())
+        words *= np.uint64(0x9E3779B97F4A7C15)
+        np.right_shift(words, np.uint64(29), out=low)
+        words ^= low
+        mixed += int(words.sum())
+    return flat.size, plain % 2**64, mixed % 2**64
+
+
+def _by_path(rest: _Rest) -> Iterator[tuple[str, str]]:
+    """Yield layers of one name and kind, whatever their tensors."""
+    named = {(layer.torch_path, layer.kind): path for path, layer in rest.theirs.items()}
+    for path, layer in rest.ours.items():
+        if (path, layer.kind) in named:
+            yield path, named[path, layer.kind]
+
+
+# Which call of the reference is which call of the port, from what is certain to what is likely.
+#
+# Calls of paired layers belong together in the order of their turns. Layers without parameters (activations, pooling,
+# dropout) are aligned between them as two sequences are (Needleman and Wunsch 1970): by the layer's type, by shapes, and by the values
+# that went in and came out. Code that is a layer on one side and a function on the other stays unmatched, and is listed.
+
+
+Close = Callable[[TracedValue, TracedValue], bool]
+"""Tells whether two values are the same up to rounding, whatever the order of their axes."""
+Folds = Callable[["CallPair", int, Call], bool]
+"""Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
+FAMILIES = {
+    "activation": (
+        "relu",
+        "relu6",
+        "leakyrelu",
+        "elu",
+        "celu",
+        "selu",
+        "gelu",
+        "silu",
+        "swish",
+        "hardswish",
+        "sigmoid",
+        "hardsigmoid",
+        "tanh",
+        "hardtanh",
+        "mish",
+        "softplus",
+        "softsign",
+        "logsigmoid",
+        "softmax",
+        "logsoftmax",
+        "tanhshrink",
+        "hardshrink",
+        "softshrink",
+        "rrelu",
+        "threshold",
+        "glu",
+        "thresholdedrelu",
+    ),
+    "pool": (
+        "maxpool1d",
+        "maxpool2d",
+        "maxpool3d",
+        "avgpool1d",
+        "avgpool2d",
+        "avgpool3d",
+        "adaptiveavgpool1d",
+        "adaptiveavgpool2d",
+        "adaptiveavgpool3d",
+        "adaptivemaxpool1d",
+        "adaptivemaxpool2d",
+        "adaptivemaxpool3d",
+        "lppool1d",
+        "lppool2d",
+        "fractionalmaxpool2d",
+        "fractionalmaxpool3d",
+    ),
+    "dropout": ("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featurealphadropout", "identity"),
+    "resize": ("upsample", "upsamplingnearest2d", "upsamplingbilinear2d", "pixelshuffle", "pixelunshuffle"),
+    "pad": (
+        "constantpad1d",
+        "constantpad2d",
+        "constantpad3d",
+        "zeropad1d",
+        "zeropad2d",
+        "zeropad3d",
+        "pad1d",
+        "pad2d",
+        "pad3d",
+        "reflectionpad1d",
+        "reflectionpad2d",
+        "reflectionpad3d",
+        "replicationpad1d",
+        "replicationpad2d",
+        "replicationpad3d",
+    ),
+    "norm": (
+        "batchnorm1d",
+        "batchnorm2d",
+        "batchnorm3d",
+        "instancenorm1d",
+        "instancenorm2d",
+        "instancenorm3d",
+        "layernorm",
+        "groupnorm",
+        "rmsnorm",
+        "localresponsenorm",
+    ),
+    "flatten": ("flatten", "unflatten"),
+}
+_FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
+_SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
+"""What speaks for two calls being one, in votes: the same kind of layer, a related kind, what comes out, what goes in, equal
+sizes. Values decide before kinds: outputs that agree outweigh a related kind, and outputs with inputs any kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutStep:
+    """What one side does to the result of its layer before it is held against the other side's.
+
+    Attributes:
+        name: the path of another layer, or the name of a function that both frameworks have.
+        function: which of them.
+    """
+
+    name: str
+    function: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CallPair:
+    """Two calls that belong together.
+
+    Attributes:
+        reference: torch's.
+        port: Paddle's.
+        whole: they hold calls that were not matched, so that the pair is judged as a whole.
+        then: what either side does to its layer's result, where the other side's layer does that itself.
+        folded: the step is a norm that the other side's weights hold: parameters are no counterparts.
+    """
+
+    reference: Call
+    port: Call
+    whole: bool = False
+    then: tuple[tuple[LayoutStep, ...], tuple[LayoutStep, ...]] = ((), ())
+    folded: bool = False
+
+    def followed(self, number: int, step: LayoutStep, value: TracedValue, *, folded: bool = False) -> CallPair:
+        """Return the pair with a step after the layer of the reference (0) or of the port (1), which gives ``value``."""
+        calls, then = [self.reference, self.port], list(self.then)
+        calls[number] = replace(calls[number], outputs=(value,))
+        then[number] = (*then[number], step)
+        return replace(self, reference=calls[0], port=calls[1], then=(then[0], then[1]), folded=folded or self.folded)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Matching:
+    """The calls of two traces.
+
+    Attributes:
+        pairs: what is judged, in the order in which the port's calls ended.
+        containers: pairs of calls that hold others; the models' own first.
+        reference_only: the reference's innermost calls that are in no pair.
+        port_only: the port's.
+    """
+
+    pairs: tuple[CallPair, ...]
+    containers: tuple[CallPair, ...]
+    reference_only: tuple[Call, ...]
+    port_only: tuple[Call, ...]
+
+
+def match_calls(
+    reference: Trace, port: Trace, layers: Iterable[LayerPair], close: Close, folds: Folds | None = None
+) -> Matching:
+    """Match the calls of two traces of one input.
+
+    Args:
+        reference: torch's trace.
+        port: Paddle's.
+        layers: the layers with parameters that belong together.
+        close: tells whether two tensors are the same up to rounding.
+        folds: tells whether the weights of one side's layer hold the other side's norm after it.
+    """
+    layers = list(layers)
+    given = _uncrossed(_paired_calls(reference, port, layers), layers, (reference, port), close)
+    ours, theirs = _innermost(reference, given, 0), _innermost(port, given, 1)
+    anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
+    taken = {pair.reference.number for pair in anchors}, {pair.port.number for pair in anchors}
+    found = list(anchors)
+    partner = {pair.reference: pair.port for pair in layers}, {pair.port: pair.reference for pair in layers}
+    for first, second in _segments(ours, theirs, anchors, taken):
+        # A layer whose counterpart is known is that of no other, however often it is called.
+        ours_left = [one for one in first if one.path not in partner[0]]
+        found += _align(ours_left, [one for one in second if one.path not in partner[1]], close)
+    matched = {pair.reference.number for pair in found}, {pair.port.number for pair in found}
+    if folds is not None:
+        found = [_folded(pair, (ours, theirs), matched, folds) for pair in found]
+    left = (
+        tuple(call for number, call in ours.items() if number not in matched[0]),
+        tuple(call for number, call in theirs.items() if number not in matched[1]),
+    )
+    containers = _containers(reference, port, found, (ours, theirs))
+    return Matching(
+        pairs=tuple(sorted([*found, *_wholes(containers, left, (reference, port))], key=lambda pair: pair.port.ended)),
+        containers=tuple(containers),
+        reference_only=left[0],
+        port_only=left[1],
+    )
+
+
+def _folded(
+    pair: CallPair,
+    inner: tuple[Mapping[int, Call], Mapping[int, Call]],
+    matched: tuple[set[int], set[int]],
+    folds: Folds,
+) -> CallPair:
+    """Return a pair with the norm after one side's layer that the other side's weights hold, which is matched by that."""
+    for number, call in enumerate((pair.reference, pair.port)):
+        for after in inner[number].values():
+            takes = list(after.inputs) == list(call.outputs) and len(after.outputs) == 1
+            if takes and after.number not in matched[number] and folds(pair, number, after):
+                matched[number].add(after.number)
+                return pair.followed(number, LayoutStep(after.path), after.outputs[0], folded=True)
+    return pair
+
+
+def hands_on(call: Call) -> bool:
+    """Tell whether a call gave back the very tensors that it was given."""
+    return bool(call.outputs) and all(value in call.inputs for value in call.outputs)
+
+
+def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair]) -> list[CallPair]:
+    """Return the calls of paired layers, turn by turn."""
+    turns: list[dict[str, list[Call]]] = []
+    for trace in (reference, port):
+        by_path: dict[str, list[Call]] = defaultdict(list)
+        for call in trace.calls:
+            if call.ended >= 0:
+                by_path[call.path].append(call)
+        turns.append(by_path)
+    return [
+        CallPair(reference=one, port=other)
+        for pair in layers
+        for one, other in zip(turns[0][pair.reference], turns[1][pair.port], strict=False)
+    ]
+
+
+def _uncrossed(
+    pairs: list[CallPair], layers: Iterable[LayerPair], traces: tuple[Trace, Trace], close: Close
+) -> list[CallPair]:
+    """Return the pairs, those that only their parameters' values tell put right where their inputs tell otherwise.
+
+    Two layers that hold each other's parameters run where the other one runs in the reference.
+    """
+    told = {pair.reference for pair in layers if pair.evidence == "values"}
+    found = list(pairs)
+    loose = [number for number, pair in enumerate(pairs) if pair.reference.path in told and not pair.port.turn]
+    for first in loose:
+        for second in loose:
+            one, other = found[first], found[second]
+            if (
+                one.reference.number < other.reference.number
+                and one.port.number > other.port.number
+                and one.port.type == other.port.type
+                and not _in_other_modules(one, other, traces)
+                and _alike(one.reference.inputs, other.port.inputs, close)
+                and not _alike(one.reference.inputs, one.port.inputs, close)
+            ):
+                found[first] = replace(one, port=other.port)
+                found[second] = replace(other, port=one.port)
+    return found
+
+
+def _in_other_modules(one: CallPair, other: CallPair, traces: tuple[Trace, Trace]) -> bool:
+    """Tell whether two calls stand in modules of different types: then the modules run in another order, no values are crossed."""
+    holders = [
+        [None if call.parent is None else trace.calls[call.parent] for call in calls]
+        for trace, calls in zip(traces, ((one.reference, other.reference), (one.port, other.port)), strict=True)
+    ]
+    return all(
+        first is not None and second is not None and first is not second and first.type != second.type
+        for first, second in holders
+    )
+
+
+def _innermost(trace: Trace, given: Iterable[CallPair], side: int) -> dict[int, Call]:
+    """Return the calls that are not looked into, by number: those without calls inside on either side of a pair."""
+    closed = {
+        (pair.port if side else pair.reference).number
+        for pair in given
+        if not (pair.reference.children and pair.port.children)
+    }
+    found: dict[int, Call] = {}
+    hidden: set[int] = set()
+    for call in trace.calls:
+        if call.parent in hidden:
+            hidden.add(call.number)
+        elif call.ended >= 0 and (call.number in closed or not call.children):
+            hidden.add(call.number)
+            found[call.number] = call
+    return found
+
+
+def _segments(
+    ours: Mapping[int, Call], theirs: Mapping[int, Call], anchors: Sequence[CallPair], taken: tuple[set[int], set[int]]
+) -> list[tuple[list[Call], list[Call]]]:
+    """Return what is not paired between each two anchors of the longest chain that is in order on both sides."""
+    chain = _longest_chain(sorted((pair.reference.number, pair.port.number) for pair in anchors))
+    ends = [*chain, (len_of(ours), len_of(theirs))]
+    segments, start = [], (-1, -1)
+    for end in ends:
+        segments.append(
+            (
+                [call for n, call in ours.items() if start[0] < n < end[0] and n not in taken[0]],
+                [call for n, call in theirs.items() if start[1] < n < end[1] and n not in taken[1]],
+            )
+        )
+        start = end
+    return segments
+
+
+def len_of(calls: Mapping[int, Call]) -> int:
+    """Return a number above those of all calls."""
+    return max(calls, default=-1) + 1
+
+
+def _longest_chain(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest run of pairs, sorted by their first numbers, whose second numbers ascend."""
+    tails: list[int] = []  # indices into pairs
+    before: list[int] = []
+    for index, (_, second) in enumerate(pairs):
+        place = bisect_left([pairs[one][1] for one in tails], second)
+        before.append(tails[place - 1] if place else -1)
+        tails[place : place + 1] = [index]
+    chain, index = [], tails[-1] if tails else -1
+    while index >= 0:
+        chain.append(pairs[index])
+        index = before[index]
+    return chain[::-1]
+
+
+def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[CallPair]:
+    """Align two sequences of calls so that the sum of the pairs' scores is largest."""
+    if not ours or not theirs:
+        return []
+    scores = [[_score(one, other, close) for other in theirs] for one in ours]
+    best = np.zeros((len(ours) + 1, len(theirs) + 1))
+    for i in range(len(ours) - 1, -1, -1):
+        for j in range(len(theirs) - 1, -1, -1):
+            best[i, j] = max(best[i + 1, j], best[i, j + 1], best[i + 1, j + 1] + scores[i][j])
+    found, i, j = [], 0, 0
+    while i < len(ours) and j < len(theirs):
+        if scores[i][j] > 0 and best[i, j] == best[i + 1, j + 1] + scores[i][j]:
+            found.append(CallPair(reference=ours[i], port=theirs[j]))
+            i, j = i + 1, j + 1
+        elif best[i, j] == best[i + 1, j]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def _score(one: Call, other: Call, close: Close) -> float:
+    """Return how likely two calls are the same layer; 0 or less: not."""
+    kinds = one.type.lower(), other.type.lower()
+    families = _FAMILY.get(kinds[0]), _FAMILY.get(kinds[1])
+    outputs = _alike(one.outputs, other.outputs, close)
+    inputs = _alike(one.inputs, other.inputs, close)
+    if kinds[0] == kinds[1]:
+        likely = _SAME
+    elif families[0] and families[0] == families[1]:
+        likely = _RELATED
+    elif inputs and (outputs or None in families) and not _hand_on_otherwise(one, other, families, close):
+        likely = _SHAPES  # a user's own class, or another type that does the same
+    else:
+        return 0.0
+    return likely + _OUTPUTS * outputs + _INPUTS * inputs + _SHAPES * _same_sizes(one.outputs, other.outputs)
+
+
+def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str | None], close: Close) -> bool:
+    """Tell whether of two calls of different types one hands on the numbers it is given, and the other does not do so likewise.
+
+    A flattening layer, and dropout in eval mode, give what they are given: equal inputs and outputs say nothing of them. Of two
+    known types the layers are then no counterparts, of a user's own type they are if both change the shape alike.
+    """
+    if hands_on(one) or hands_on(other):
+        return True
+    if not any(_alike(call.inputs, call.outputs, close) for call in (one, other)):
+        return False
+    changes = [[value.shape for values in (call.inputs, call.outputs) for value in values] for call in (one, other)]
+    return None not in families or changes[0] != changes[1]
+
+
+def _alike(ours: Sequence[TracedValue], theirs: Sequence[TracedValue], close: Close) -> bool:
+    return bool(ours) and bool(theirs) and close(ours[0], theirs[0])
+
+
+def _same_sizes(ours: Sequence[TracedValue], theirs: Sequence[TracedValue]) -> bool:
+    return [sorted(value.shape) for value in ours] == [sorted(value.shape) for value in theirs]
+
+
+def _containers(
+    reference: Trace, port: Trace, found: Sequence[CallPair], inner: tuple[Mapping[int, Call], Mapping[int, Call]]
+) -> list[CallPair]:
+    """Pair the calls that hold the same pairs; of several, those of one path or type, else the outermost."""
+    held = [
+        _held(reference, [pair.reference for pair in found], inner[0]),
+        _held(port, [pair.port for pair in found], inner[1]),
+    ]
+    pairs = [CallPair(reference=reference.calls[0], port=port.calls[0])]
+    if 0 in inner[0] or 0 in inner[1]:
+        return []
+    for key in held[0]:
+        ours, theirs = ([call for call in one.get(key, ()) if call.parent is not None] for one in held)
+        if len(ours) == len(theirs):
+            pairs += [CallPair(reference=one, port=other) for one, other in zip(ours, theirs, strict=True)]
+            continue
+        for same in (_same_path, _same_type, _any):
+            for one in list(ours):
+                other = next((call for call in theirs if same(one, call)), None)
+                if other is not None:
+                    ours.remove(one)
+                    theirs.remove(other)
+                    pairs.append(CallPair(reference=one, port=other))
+    return pairs
+
+
+def _same_path(one: Call, other: Call) -> bool:
+    return one.path == other.path
+
+
+def _same_type(one: Call, other: Call) -> bool:
+    return one.type == other.type
+
+
+def _any(_one: Call, _other: Call) -> bool:
+    return True
+
+
+def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dict[frozenset[int], list[Call]]:
+    """Return the calls that hold others by the numbers of the pairs in them, outermost first."""
+    below: dict[int, set[int]] = defaultdict(set)
+    for number, call in enumerate(calls):
+        parent = call.parent
+        while parent is not None:
+            below[parent].add(number)
+            parent = trace.calls[parent].parent
+    found: dict[frozenset[int], list[Call]] = defaultdict(list)
+    for call in trace.calls:
+        if call.number in below and call.number not in inner:
+            found[frozenset(below[call.number])].append(call)
+    return found
+
+
+def _wholes(
+    containers: Sequence[CallPair], left: tuple[Sequence[Call], Sequence[Call]], traces: tuple[Trace, Trace]
+) -> list[CallPair]:
+    """Return the smallest paired container around each call that is in no pair, once."""
+    found: dict[int, CallPair] = {}
+    for side, calls in enumerate(left):
+        paired = {(pair.port if side else pair.reference).number: pair for pair in containers}
+        for call in calls:
+            if hands_on(call):
+                continue
+            parent = call.parent
+            while parent is not None and parent not in paired:
+                parent = traces[side].calls[parent].parent
+            if parent is not None:
+                pair = paired[parent]
+                found[pair.port.number] = replace(pair, whole=True)
+    return list(found.values())

@@ -1,0 +1,482 @@
+"""One forward and backward of a whole model, traced; and losses in the precision of what they are given."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import UsageError
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.store import Store
+from tipchain.explain.locate.trace import Known, Trace, TracedValue, Tracer, put_back, take_out
+from tipchain.frameworks.randomness import Draws
+from tipchain.progress import Pace
+
+# Losses in the precision of what they are given: those that hold float32 constants are given them in float64.
+
+
+Loss = Callable[[Any, Any], Any]
+LIBRARIES = ("torch", "paddle", "numpy", "builtins", "functools", "math", "tipchain")
+"""Packages whose functions and objects hold no constants of a user's."""
+DEPTH = 6
+"""How deep what a loss holds is looked through."""
+
+
+class Precise:
+    """A loss of outputs in float64: what it holds is cast too; where it does not run so, the outputs are, to float32.
+
+    What it raises is what the loss raises in float64, if it raises in float32 too.
+
+    Attributes:
+        single: it has run in float32.
+    """
+
+    def __init__(self, side: LiveSide, loss: Loss) -> None:
+        self._side, self._loss, self._wide = side, loss, in_double(side, loss)
+        self.single = False
+
+    def __call__(self, output: Any, labels: Any) -> Any:
+        """Return the loss."""
+        try:
+            return self._wide(output, labels)
+        except Exception as error:  # noqa: BLE001  (a user's loss may raise anything)
+            try:
+                found = self._loss(_single(self._side, output), _single(self._side, labels))
+            except Exception:  # noqa: BLE001  (the same)
+                raise error from None
+            self.single = True
+            return found
+
+
+def in_double(side: LiveSide, loss: Loss) -> Loss:
+    """Return a loss whose tensors are float64: a layer's, a closure's, those of an object; it is itself not changed."""
+    widened: Loss = _Widening(side).of(loss, DEPTH)
+    return widened
+
+
+def _single(side: LiveSide, value: Any) -> Any:
+    structure, tensors, _ = take_out(value, side.is_tensor)
+    return put_back(structure, [_cast(one, "float32") for one in tensors])
+
+
+def _cast(tensor: Any, kind: str) -> Any:
+    """Return a tensor of floats in another precision; gradients flow through."""
+    if "float" not in str(tensor.dtype):
+        return tensor
+    return (
+        tensor.astype(kind)
+        if hasattr(tensor, "astype")
+        else getattr(tensor, {"float32": "float", "float64": "double"}[kind])()
+    )
+
+
+class _Widening:
+    """Copies what holds tensors, each once; what holds none stays itself."""
+
+    def __init__(self, side: LiveSide) -> None:
+        self._side = side
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, value: Any, depth: int) -> Any:
+        """Return a value with its tensors of floats in float64."""
+        if depth < 0 or isinstance(value, str | bytes | int | float | bool | None | type | types.ModuleType):
+            return value
+        if id(value) not in self._known:
+            self._known[id(value)] = value, value  # what refers to itself is not followed
+            self._known[id(value)] = value, self._made(value, depth - 1)
+        return self._known[id(value)][1]
+
+    def _made(self, value: Any, depth: int) -> Any:
+        if self._side.is_tensor(value):
+            return self._tensor(value)
+        if hasattr(value, "state_dict") and hasattr(value, "parameters"):
+            return self._layer(value, depth)
+        makers: dict[type, Callable[[Any, int], Any]] = {
+            types.FunctionType: self._function,
+            types.MethodType: self._method,
+            partial: self._partial,
+            list: self._items,
+            tuple: self._items,
+            dict: self._mapping,
+        }
+        return makers.get(type(value), self._object)(value, depth)
+
+    def _method(self, value: types.MethodType, depth: int) -> Any:
+        holder = self.of(value.__self__, depth)
+        return value if holder is value.__self__ else types.MethodType(value.__func__, holder)
+
+    def _partial(self, value: Any, depth: int) -> Any:
+        parts = value.func, value.args, value.keywords
+        made = [self.of(one, depth) for one in parts]
+        return value if _same(parts, made) else partial(made[0], *made[1], **made[2])
+
+    def _items(self, value: Any, depth: int) -> Any:
+        items = [self.of(one, depth) for one in value]
+        return value if _same(value, items) else type(value)(items)
+
+    def _mapping(self, value: dict[Any, Any], depth: int) -> Any:
+        changed = self._changed(value, depth)
+        return {**value, **changed} if changed else value
+
+    def _tensor(self, value: Any) -> Any:
+        if "float" not in str(value.dtype) or "float64" in str(value.dtype):
+            return value
+        made = _cast(value.detach(), "float64")
+        if self._side.takes_gradient(value):
+            made = self._side.tensor(self._side.array(made), gradient=True)
+        return made
+
+    def _layer(self, value: Any, depth: int) -> Any:
+        """Return a copy of a layer in float64, with the tensors that it keeps as plain attributes."""
+        made = self._side.copied(value, double=True)
+        for _, layer in self._side.layers(made):
+            for name, held in list(vars(layer).items()):
+                if not name.startswith(("_parameters", "_buffers", "_modules", "_sub_layers")):
+                    other = self.of(held, depth) if self._side.is_tensor(held) or callable(held) else held
+                    if other is not held:
+                        object.__setattr__(layer, name, other)
+        return made
+
+    def _function(self, value: types.FunctionType, depth: int) -> Any:
+        if _of_library(value):
+            return value
+        cells = [one.cell_contents if _filled(one) else None for one in value.__closure__ or ()]
+        held = [self.of(one, depth) for one in cells]
+        used = {name: value.__globals__[name] for name in _names(value.__code__) if name in value.__globals__}
+        world = self._changed(used, depth)
+        defaults = self.of(value.__defaults__, depth)
+        named = self.of(value.__kwdefaults__, depth)
+        if _same(cells, held) and not world and defaults is value.__defaults__ and named is value.__kwdefaults__:
+            return value
+        closure = tuple(
+            cell if one is other else types.CellType(other)
+            for cell, one, other in zip(value.__closure__ or (), cells, held, strict=True)
+        )
+        made = types.FunctionType(
+            value.__code__, {**value.__globals__, **world}, value.__name__, defaults, closure or None
+        )
+        made.__kwdefaults__ = named
+        return made
+
+    def _object(self, value: Any, depth: int) -> Any:
+        """Return a copy of an object of a user's class, if it holds something that is cast."""
+        if _of_library(type(value)) or not hasattr(value, "__dict__"):
+            return value
+        changed = self._changed(vars(value), depth)
+        if not changed:
+            return value
+        made = copy.copy(value)
+        vars(made).update(changed)
+        return made
+
+    def _changed(self, held: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        made = {name: self.of(one, depth) for name, one in held.items()}
+        return {name: one for name, one in made.items() if one is not held[name]}
+
+
+def _of_library(value: Any) -> bool:
+    return str(getattr(value, "__module__", "") or "builtins").partition(".")[0] in LIBRARIES
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018  (reading an empty one raises)
+    except ValueError:
+        return False
+    return True
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """Yield the global names that code, and functions made in it, may use."""
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield from _names(one)
+
+
+def _same(ours: Any, theirs: Any) -> bool:
+    return all(one is other for one, other in zip(ours, theirs, strict=True))
+
+
+# One forward and backward of a whole model, traced.
+
+
+Array = npt.NDArray[Any]
+Start = Callable[[Sequence[TracedValue], Sequence[str]], Sequence[Array | None]]
+"""Returns what the gradient of each output is, given the outputs and their names; None: backward does not start there."""
+ARGS, LABELS = "args", "labels"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInputs:
+    """What both models are called with.
+
+    Attributes:
+        args: arrays for the positional arguments of forward.
+        kwargs: arrays for those given by name.
+        labels: what the loss is given beside the output: an array, arrays in tuples, lists and mappings, or None.
+        outputs: what of the reference's output counts, and of the port's (see `select`).
+    """
+
+    args: tuple[Array, ...]
+    kwargs: Mapping[str, Array]
+    labels: Any = None
+    outputs: tuple[Any, Any] = (None, None)
+
+
+def read_inputs(inputs: Mapping[str, Any]) -> ModelInputs:
+    """Return the inputs of a mapping: arrays by the name of forward's argument, ``"args"`` and ``"labels"``.
+
+    Labels may be several: a tuple, list or mapping of arrays, which a loss is given as it is.
+
+    Raises:
+        UsageError: nothing to call the models with, or something that is no array.
+    """
+    given = inputs.get(ARGS, ())
+    args = given if isinstance(given, tuple | list) else (given,)
+    kwargs = {name: value for name, value in inputs.items() if name not in (ARGS, LABELS)}
+    if not args and not kwargs:
+        raise UsageError("inputs are empty: nothing to call the models with")
+    named = {**{f"args[{number}]": one for number, one in enumerate(args)}, **kwargs}
+    for name, value in named.items():
+        if not isinstance(value, np.ndarray | np.generic | int | float):
+            raise UsageError(f"inputs: {name} is a {type(value).__name__}, expected a numpy array")
+    return ModelInputs(
+        args=tuple(np.asarray(one) for one in args),
+        kwargs={name: np.asarray(value) for name, value in kwargs.items()},
+        labels=_read_labels(inputs.get(LABELS), LABELS),
+    )
+
+
+def _read_labels(labels: Any, name: str) -> Any:
+    """Return labels with an array in place of whatever makes one; nested numbers are one array."""
+    if labels is None:
+        return None
+    if isinstance(labels, Mapping):
+        return {key: _read_labels(one, f"{name}.{key}") for key, one in labels.items()}
+    if isinstance(labels, tuple | list) and not _is_numbers(labels):
+        read = [_read_labels(one, f"{name}.{key}") for key, one in enumerate(labels)]
+        return tuple(read) if isinstance(labels, tuple) else read
+    array = np.asarray(labels)
+    if array.dtype.kind not in "biufc":
+        raise UsageError(f"inputs: {name} is a {type(labels).__name__}, expected a numpy array of numbers, or several")
+    return array
+
+
+def _is_numbers(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        sizes = {len(one) if isinstance(one, tuple | list) else -1 for one in value}
+        return bool(value) and len(sizes) == 1 and all(map(_is_numbers, value))
+    return isinstance(value, int | float | np.generic)
+
+
+def bind(model: Any, inputs: ModelInputs) -> ModelInputs:
+    """Return the inputs as this model's forward takes them: by name, or by position where it calls them otherwise."""
+    parameters = inspect.signature(model.forward).parameters
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    if takes_any or all(name in parameters for name in inputs.kwargs):
+        return inputs
+    return replace(inputs, args=(*inputs.args, *inputs.kwargs.values()), kwargs={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TracedRun:
+    """A traced forward, and its backward if there was one.
+
+    Attributes:
+        trace: the calls.
+        outputs: the arrays of the model's output, of what of it counts.
+        values: the same as the trace has them.
+        output_names: where they stood in the output.
+        structure: the output with `Hole` in place of tensors.
+        loss: the loss; None without one.
+        draws: the random numbers that it drew.
+        changed: the buffers that it changed, but for those of the frameworks' own norms.
+    """
+
+    trace: Trace
+    outputs: tuple[Array, ...]
+    values: tuple[TracedValue, ...]
+    output_names: tuple[str, ...]
+    structure: Any
+    loss: float | None
+    draws: Draws
+    changed: tuple[str, ...] = ()
+
+
+def run_model(
+    side: LiveSide,
+    model: Any,
+    inputs: ModelInputs,
+    store: Store,
+    *,
+    double: bool,
+    loss: Loss | None,
+    seed: int,
+    draws: Draws,
+    backward: bool = True,
+    known: Known | None = None,
+    start: Start | None = None,
+    pace: Pace | None = None,
+) -> TracedRun:
+    """Run a model forward and backward, and record every call.
+
+    Args:
+        side: the model's framework.
+        model: a model that may be changed: its gradients and running statistics are.
+        inputs: what it is called with.
+        store: where values go.
+        double: whether floats are given in float64; the model must be in it too.
+        loss: ``(output, labels) -> scalar``.
+        seed: of what starts backward, and of numbers that ``draws`` does not reach.
+        draws: random numbers.
+        backward: whether to run backward.
+        known: what the other model's run holds, if that was before.
+        start: what backward starts from without a loss; random numbers of unit variance for every output if None.
+        pace: how long it may take.
+
+    Raises:
+        OutOfTime: the time was up before the last layer began.
+        Exception: whatever the user's model or loss raises.
+    """
+    bound = bind(model, inputs)
+    side.seed(seed)
+    held = buffers_of(side, model)
+    with side.precision(double=double), side.randomness(draws), side.recording(gradient=backward):
+        tracer = Tracer(side, model, store, known, draws, pace)
+        with tracer.watching():
+            output = call_model(side, model, bound, double=double)
+            structure, tensors, names = take_out(output, side.is_tensor)
+            value = None
+            if loss is not None:
+                precise = Precise(side, loss) if double else loss
+                value = precise(output, labels_of(side, bound, double=double))
+            values = tuple(tracer.value(one) for one in tensors)
+            if backward and value is None:
+                begin = start or partial(random_start, seed=seed)
+                _start(side, tensors, begin(values, names))
+            elif backward and side.takes_gradient(value):
+                side.backward(value)
+        return TracedRun(
+            trace=tracer.trace(),
+            outputs=tuple(side.array(one) for one in tensors),
+            values=values,
+            output_names=tuple(names),
+            structure=structure,
+            loss=None if value is None else float(side.array(value).reshape(())),
+            draws=draws,
+            changed=_changed(held, buffers_of(side, model)),
+        )
+
+
+NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "paddle.nn.layer.norm")
+"""Where the frameworks' norms are defined: what they do to their statistics is told by their momentum."""
+
+
+def buffers_of(side: LiveSide, model: Any) -> dict[str, Array]:
+    """Return copies of a model's buffers by name, but for those of the frameworks' norms and of classes made of them."""
+    found: dict[str, Array] = {}
+    for path, layer in side.layers(model):
+        if any(one.__module__.startswith(NORMS) for one in type(layer).__mro__):
+            continue
+        for name, tensor in layer._buffers.items():  # noqa: SLF001  (both frameworks keep a layer's own ones so)
+            if tensor is not None:
+                found[f"{path}.{name}" if path else name] = np.array(side.array(tensor))
+    return found
+
+
+def _changed(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[str, ...]:
+    return tuple(name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes())
+
+
+def call_model(side: LiveSide, model: Any, inputs: ModelInputs, *, double: bool) -> Any:
+    """Return what a model gives for inputs that are bound to it (see `bind`), floats in float64 or float32."""
+
+    def tensor(array: Array) -> Any:
+        return side.tensor(as_float(array, double=double), gradient=False)
+
+    made = model(*map(tensor, inputs.args), **{name: tensor(one) for name, one in inputs.kwargs.items()})
+    number = 0 if side.name == "torch" else 1
+    return select(made, inputs.outputs[number], side.is_tensor, ("the reference", "the port")[number])
+
+
+def select(output: Any, chosen: Any, is_tensor: Callable[[Any], bool], whose: str) -> Any:
+    """Return what of a model's output counts.
+
+    Args:
+        output: what the model returned.
+        chosen: a name or an index in it, a callable that is given it, a list of such, or None for all of it.
+        is_tensor: tells a tensor, which has no names in it.
+        whose: whose output it is.
+
+    Raises:
+        UsageError: it has nothing of that name.
+    """
+    if chosen is None:
+        return output
+    if isinstance(chosen, list):
+        return tuple(select(output, one, is_tensor, whose) for one in chosen)
+    if callable(chosen):
+        return chosen(output)
+    if is_tensor(output):
+        found, has = _numbered([output]), "is one tensor"
+    elif isinstance(output, Mapping):
+        found = {**_numbered(list(output.values())), **output}
+        has = f"has {', '.join(map(str, output))}"
+    elif isinstance(output, tuple | list):
+        found = {**_numbered(output), **dict(zip(getattr(output, "_fields", ()), output, strict=False))}
+        has = f"has {len(output)} entries"
+    else:
+        found, has = (dict(vars(output)) if hasattr(output, "__dict__") else {}, f"is a {type(output).__name__}")
+    if chosen not in found:
+        raise UsageError(f"outputs: {whose}'s output has no {chosen!r}\n  found: it {has}")
+    return found[chosen]
+
+
+def _numbered(values: Sequence[Any]) -> dict[Any, Any]:
+    """Return values by their indices, from the end too."""
+    return {place: one for n, one in enumerate(values) for place in (n, n - len(values))}
+
+
+def labels_of(side: LiveSide, inputs: ModelInputs, *, double: bool) -> Any:
+    """Return the labels with tensors in place of arrays, None without any."""
+    structure, arrays, _ = take_out(inputs.labels, lambda one: isinstance(one, np.ndarray))
+    return put_back(structure, [side.tensor(as_float(one, double=double), gradient=False) for one in arrays])
+
+
+def as_float(array: Array, *, double: bool) -> Array:
+    """Return floats in float64 or float32, anything else as it is."""
+    if not np.issubdtype(array.dtype, np.floating):
+        return array
+    return array.astype(np.float64 if double else np.float32)
+
+
+def random_start(
+    values: Sequence[TracedValue], names: Sequence[str], *, seed: int, only: Collection[int] | None = None
+) -> list[Array | None]:
+    """Return float32 random numbers of unit variance for each output of floats; ``only``: for those of these numbers."""
+    del names
+    generator = np.random.default_rng([seed, 1])
+    drawn = [
+        generator.standard_normal(one.shape, dtype=np.float32) if one.dtype.kind == "f" else None for one in values
+    ]
+    return [one if only is None or number in only else None for number, one in enumerate(drawn)]
+
+
+def _start(side: LiveSide, outputs: Sequence[Any], given: Sequence[Array | None]) -> None:
+    """Run backward from outputs, each with what its gradient is."""
+    parts = [
+        (one * side.tensor(drawn.astype(str(one.dtype).rpartition(".")[2]), gradient=False)).sum()
+        for one, drawn in zip(outputs, given, strict=True)
+        if drawn is not None and side.takes_gradient(one)
+    ]
+    if parts:
+        side.backward(sum(parts[1:], parts[0]))

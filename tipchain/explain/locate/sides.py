@@ -1,0 +1,555 @@
+"""What tracing and replaying need of a framework, in one process with the other."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import WeightsError
+from tipchain.explain.locate.trace import After, Before, TraceFramework
+from tipchain.frameworks.base import Framework
+from tipchain.frameworks.paddle_ import PaddleFramework
+from tipchain.frameworks.randomness import Draws
+from tipchain.frameworks.torch_ import TorchFramework
+from tipchain.frameworks.torch_float64 import widening
+
+Array = npt.NDArray[Any]
+LARGE = 2**18
+"""Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""
+
+
+Widening = Literal["casts", "claims", "plain"]
+"""How a model is run in float64: ``"casts"``: float32 that it asks for by name is float64 too; ``"claims"``: so it is, and
+its tensors say that they are in float32, which some models insist on; ``"plain"``: its casts stay."""
+
+
+class LiveSide(TraceFramework, Protocol):
+    """A framework whose models are copied, run, traced and replayed layer by layer."""
+
+    @property
+    def framework(self) -> Framework:
+        """The framework as stages use it."""
+
+    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+        """Return a copy of the model with the same weights, in float64 if ``double``.
+
+        A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
+        Dropout inside of recurrent layers, whose kernels draw their own numbers, is off in the copy.
+
+        Raises:
+            Exception: whatever copying the user's model raises.
+        """
+
+    ways: Sequence[Widening]
+    """How a model may be run in float64, tried one after the other."""
+
+    way: Widening
+    """The way that is taken."""
+
+    def only_reads(self, layer: Any) -> bool:
+        """Tell whether forward changes nothing of a layer, so that it needs no copy: one of the framework's own."""
+
+    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
+        """Return a context in which new floating-point tensors are float64, if ``double``.
+
+        As the `way` says, those of which float32 is asked for too, unless ``casts`` are to be left alone: a cast to float32
+        does nothing to a model in float32, so that in float64 it is no part of what the model computes.
+        """
+
+    def tensor(self, array: Array, *, gradient: bool) -> Any:
+        """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
+
+    def parameters(self, layer: Any) -> list[tuple[str, Any]]:
+        """Return the layer's own and inner parameters that take gradients, each once, with their names in it."""
+
+    def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
+        """Return a context in which what runs is recorded for backward, or not."""
+
+    def clear_gradients(self, layer: Any) -> None:
+        """Forget the gradients of a layer's parameters."""
+
+    def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
+        """Return the gradients of a layer's parameters under torch's names and in torch's layout.
+
+        None where it is not known how torch would keep them.
+        """
+
+    def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        """Run backward from several tensors, each with what its gradient is."""
+
+    def backward(self, loss: Any) -> None:
+        """Run backward from a scalar, keeping what is recorded."""
+
+    def takes_gradient(self, tensor: Any) -> bool:
+        """Tell whether something of the tensor can be differentiated."""
+
+    def lay_aside(self, made: Any, model: Any) -> Callable[[Any], None]:
+        """Give up the values of a float64 copy's parameters, which are the model's; gradients stay.
+
+        Returns:
+            What gives one of the copy's layers its values back; that may not be run before.
+        """
+
+    def seed(self, seed: int) -> None:
+        """Seed every generator."""
+
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
+
+    def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the layers directly inside, with their names."""
+
+    def assign(self, parameter: Any, values: Array) -> None:
+        """Give a parameter other values of its shape."""
+
+    def learning_rate(self, optimizer: Any) -> float:
+        """Return the rate that the optimizer's next update uses; the first group's."""
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``nn.functional``."""
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
+
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether a layer has dropout inside a kernel, whose masks cannot be made equal: its copies have none."""
+
+
+class TorchSide:
+    """torch."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        self.framework = TorchFramework()
+        self.torch = self.framework.torch
+        self.ways: Sequence[Widening] = ("casts", "claims", "plain")
+        self.way: Widening = "casts"
+
+    def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
+        """Yield every module with its path, the model itself first; one used twice comes once."""
+        yield from model.named_modules()
+
+    def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
+        """Call the two around each forward of the module."""
+        first = layer.register_forward_pre_hook(before, with_kwargs=True)
+        second = layer.register_forward_hook(lambda module, _, output: after(module, output))
+        return _removing(first, second)
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a torch tensor."""
+        return self.framework.is_tensor(value)
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values."""
+        return self.framework.array(tensor)
+
+    def version(self, tensor: Any) -> int:
+        """Return the tensor's version counter."""
+        return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001
+
+    def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
+        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
+        if tensor.requires_grad:
+            tensor.register_hook(take)
+
+    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+        """Return a copy of the module, in float64 if ``double``."""
+        made = copy.deepcopy(model, self._copied_ahead(model, double=double))
+        if training is not None and made.training != training:
+            made.train(training)
+        for module in filter(self.undropped, made.modules()):
+            module.dropout = 0.0
+        return made.double() if double else made
+
+    def _copied_ahead(self, model: Any, *, double: bool) -> dict[int, Any]:
+        """Return copies of a module's empty containers and large parameters by what they are copies of; see `_copied`."""
+        torch = self.torch
+        if not isinstance(model, torch.nn.Module):
+            return {}
+        found = _empties(model.modules())
+        for one in model.parameters():
+            plain = type(one) is torch.nn.Parameter and one.dtype == torch.float32 and one.layout == torch.strided
+            if plain and one.device.type == "cpu" and one.numel() >= LARGE:
+                values = torch.from_numpy(_copied(one.detach().numpy(), double=double))
+                found[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
+        return found
+
+    def only_reads(self, layer: Any) -> bool:
+        """Tell whether forward changes nothing of a module; an embedding with ``max_norm`` scales its rows."""
+        return all(
+            _reads(one, "torch.nn.modules.")
+            and not isinstance(one, self.torch.nn.RNNBase)
+            and getattr(one, "max_norm", None) is None
+            for one in layer.modules()
+        )
+
+    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
+        """Return a context in which new floating-point tensors are float64, if ``double``."""
+        wide = (
+            self.framework.double_precision(),
+            nullcontext() if casts or self.way == "plain" else widening(self.torch, claims=self.way == "claims"),
+        )
+        return _both(*wide) if double else nullcontext()
+
+    def tensor(self, array: Array, *, gradient: bool) -> Any:
+        """Return a tensor of the array's values."""
+        made = self.framework.tensor(array)
+        return made.requires_grad_() if gradient and made.is_floating_point() else made
+
+    def parameters(self, layer: Any) -> list[tuple[str, Any]]:
+        """Return the parameters that take gradients, each once."""
+        return [(name, one) for name, one in layer.named_parameters() if one.requires_grad]
+
+    def lay_aside(self, made: Any, model: Any) -> Callable[[Any], None]:
+        """Let the copy's parameters be the model's own tensors for a while."""
+        lent: dict[int, Any] = {}
+        for one, own in zip(made.parameters(), model.parameters(), strict=True):
+            if one.shape == own.shape:
+                lent[id(one)] = one.dtype
+                one.data = own.data
+
+        def take_up(layer: Any) -> None:
+            for one in layer.parameters():
+                if id(one) in lent:
+                    one.data = one.data.to(lent.pop(id(one)), copy=True)
+
+        return take_up
+
+    def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
+        """Return ``torch.set_grad_enabled``."""
+        context: AbstractContextManager[Any] = self.torch.set_grad_enabled(gradient)
+        return context
+
+    def clear_gradients(self, layer: Any) -> None:
+        """Set the parameters' ``grad`` to None."""
+        layer.zero_grad(set_to_none=True)
+
+    def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
+        """Return the gradients that there are, not copied."""
+        found = ((name, self.framework.gradient(one)) for name, one in layer.named_parameters())
+        return {name: self.view(gradient) for name, gradient in found if gradient is not None}
+
+    def view(self, tensor: Any) -> Array:
+        """Return a tensor's values without copying them; bfloat16 becomes float32."""
+        tensor = tensor.detach().cpu()
+        values: Array = (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
+        return values
+
+    def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        """Run backward from the sum of the products: given cotangents, torch would import sympy, which takes a second."""
+        real, dots = self.torch.view_as_real, []
+        for one, given in zip(outputs, cotangents, strict=True):
+            both = (one, given.to(one.dtype).expand_as(one))
+            dots.append(self.torch.dot(*((real(each) if each.is_complex() else each).reshape(-1) for each in both)))
+        sum(dots[1:], dots[0]).backward()
+
+    def backward(self, loss: Any) -> None:
+        """Run backward from a scalar."""
+        loss.backward()
+
+    def takes_gradient(self, tensor: Any) -> bool:
+        """Tell whether the tensor requires a gradient."""
+        return bool(tensor.requires_grad)
+
+    def seed(self, seed: int) -> None:
+        """Seed torch's, numpy's and Python's generators."""
+        self.framework.seed(seed)
+
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
+        return self.framework.randomness(draws)
+
+    def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the modules directly inside."""
+        yield from layer.named_children()
+
+    def assign(self, parameter: Any, values: Array) -> None:
+        """Give a parameter other values of its shape."""
+        with self.torch.no_grad():
+            parameter.copy_(self.framework.tensor(values))
+
+    def learning_rate(self, optimizer: Any) -> float:
+        """Return the first group's rate."""
+        return float(optimizer.param_groups[0]["lr"])
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``torch.nn.functional``."""
+        found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
+        return found
+
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether it is a recurrent module with dropout between its layers."""
+        return isinstance(layer, self.torch.nn.RNNBase) and layer.num_layers > 1 and layer.dropout > 0
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return ``weight / sqrt(running_var + eps)``."""
+        kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
+        if not isinstance(layer, kind) or layer.training or layer.running_var is None:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(layer.running_var) + layer.eps)
+        return scale if layer.weight is None else scale * self.array(layer.weight)
+
+
+class PaddleSide:
+    """paddle."""
+
+    name = "paddle"
+
+    def __init__(self) -> None:
+        self.framework = PaddleFramework()
+        self.paddle = self.framework.paddle
+        self.ways: Sequence[Widening] = ("casts", "plain")
+        self.way: Widening = "casts"
+
+    def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
+        """Yield every layer with its path, the model itself first; one used twice comes once."""
+        yield from model.named_sublayers(include_self=True)
+
+    def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
+        """Call the two around each forward of the layer."""
+        first = layer.register_forward_pre_hook(before, with_kwargs=True)
+        second = layer.register_forward_post_hook(lambda one, _, output: after(one, output))
+        return _removing(first, second)
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a Paddle tensor."""
+        return self.framework.is_tensor(value)
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
+        tensor = tensor.detach()
+        values: Array = (tensor.astype("float32") if tensor.dtype == self.paddle.bfloat16 else tensor).numpy()
+        return values
+
+    def version(self, tensor: Any) -> int:
+        """Return the tensor's version counter."""
+        return int(tensor.inplace_version)
+
+    def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
+        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
+        if not tensor.stop_gradient:
+            tensor.register_hook(take)
+
+    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+        """Return a copy of the layer, in float64 if ``double``.
+
+        Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU, and without
+        dropout there is no other difference.
+        """
+        made = copy.deepcopy(model, self._copied_ahead(model, double=double))
+        if training is not None and made.training != training:
+            made.train() if training else made.eval()
+        for layer in made.sublayers(include_self=True):
+            if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase):
+                layer.training, layer.dropout = True, 0.0
+        return _doubled(made) if double else made
+
+    def _copied_ahead(self, model: Any, *, double: bool) -> dict[int, Any]:
+        """Return copies of a layer's empty containers and large parameters by what they are copies of; see `_copied`."""
+        paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
+        if not isinstance(model, paddle.nn.Layer):
+            return {}
+        found = _empties(model.sublayers(include_self=True))
+        for one in model.parameters():
+            plain = type(one) is kind and one.dtype == paddle.float32 and one.place.is_cpu_place()
+            if plain and one.size >= LARGE and one._is_initialized():  # noqa: SLF001
+                state = copy.deepcopy(one.__dict__, found)
+                made = kind(
+                    one.shape, one.dtype, **{**state, "name": one.name + paddle.utils.unique_name.generate("_deepcopy")}
+                )
+                values = paddle.from_dlpack(_copied(self.view(one), double=double))
+                made.value().get_tensor()._share_data_nocheck_with(values.value().get_tensor())  # noqa: SLF001  (as `Layer.to` does)
+                made.stop_gradient, made.persistable = one.stop_gradient, one.persistable
+                found[id(one)] = made
+        return found
+
+    def only_reads(self, layer: Any) -> bool:
+        """Tell whether forward changes nothing of a layer; spectral norm iterates on its vectors."""
+        writes = self.paddle.nn.layer.rnn.RNNBase, self.paddle.nn.SpectralNorm
+        every = layer.sublayers(include_self=True)
+        return all(_reads(one, "paddle.nn.layer.") and not isinstance(one, writes) for one in every)
+
+    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
+        """Return a context in which new floating-point tensors are float64, if ``double``."""
+        wide = (
+            self.framework.double_precision(),
+            nullcontext() if casts or self.way == "plain" else self.framework.widening(),
+        )
+        return _both(*wide) if double else nullcontext()
+
+    def tensor(self, array: Array, *, gradient: bool) -> Any:
+        """Return a tensor of the array's values."""
+        floating = np.issubdtype(array.dtype, np.inexact)
+        return self.framework.leaf(array) if gradient and floating else self.framework.tensor(array)
+
+    def parameters(self, layer: Any) -> list[tuple[str, Any]]:
+        """Return the parameters that take gradients, each once."""
+        return [(name, one) for name, one in layer.named_parameters() if not one.stop_gradient]
+
+    def lay_aside(self, made: Any, model: Any) -> Callable[[Any], None]:  # noqa: ARG002
+        """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
+        return lambda _: None
+
+    def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
+        """Return ``paddle.set_grad_enabled``; sampling of images is done so that its backward does not end the process."""
+        return _recorded(self.paddle, gradient=gradient)
+
+    def clear_gradients(self, layer: Any) -> None:
+        """Set the parameters' ``grad`` to None."""
+        for one in layer.parameters():
+            one.clear_gradient(set_to_zero=False)
+
+    def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
+        """Return the gradients that there are, as torch has them, not copied."""
+        if all(one.grad is None for one in layer.parameters()):
+            return {}
+        try:
+            return dict(self.framework.gradients(layer, {}, shared=True))
+        except WeightsError:
+            return None
+
+    def view(self, tensor: Any) -> Array:
+        """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
+        return self.framework.view(tensor)
+
+    def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        """Run ``paddle.autograd.backward``."""
+        self.paddle.autograd.backward(list(outputs), list(cotangents))
+
+    def backward(self, loss: Any) -> None:
+        """Run backward from a scalar."""
+        loss.backward()
+
+    def takes_gradient(self, tensor: Any) -> bool:
+        """Tell whether the tensor does not stop gradients."""
+        return not tensor.stop_gradient
+
+    def seed(self, seed: int) -> None:
+        """Seed paddle's, numpy's and Python's generators."""
+        self.framework.seed(seed)
+
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
+        return self.framework.randomness(draws)
+
+    def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the layers directly inside."""
+        yield from layer.named_children()
+
+    def assign(self, parameter: Any, values: Array) -> None:
+        """Give a parameter other values of its shape."""
+        parameter.set_value(self.framework.tensor(values).astype(parameter.dtype))
+
+    def learning_rate(self, optimizer: Any) -> float:
+        """Return the optimizer's present rate."""
+        return float(optimizer.get_lr())
+
+    def function(self, name: str) -> Callable[[Any], Any]:
+        """Return a function of ``paddle.nn.functional``."""
+        found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
+        return found
+
+    def undropped(self, layer: Any) -> bool:
+        """Tell whether it is a recurrent layer with dropout between its layers."""
+        kind = self.paddle.nn.layer.rnn.RNNBase
+        return isinstance(layer, kind) and layer.num_layers > 1 and layer.dropout > 0
+
+    def norm_scale(self, layer: Any) -> Array | None:
+        """Return ``weight / sqrt(_variance + _epsilon)``."""
+        kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
+        if not isinstance(layer, kinds) or layer.training:
+            return None
+        scale: Array = 1 / np.sqrt(self.array(layer._variance) + layer._epsilon)  # noqa: SLF001
+        return scale if layer.weight is None else scale * self.array(layer.weight)
+
+
+def _copied(array: Array, *, double: bool) -> Array:
+    """Return a copy of a large array, in float64 if ``double``.
+
+    numpy asks the system for large pages. Frameworks do not, and one that copies a model and then widens the copy touches
+    three times as much memory: with many parameters that costs more than running the model.
+    """
+    return array.astype(np.float64 if double else array.dtype, copy=True)
+
+
+def _empties(layers: Iterable[Any]) -> dict[int, Any]:
+    """Return copies of the empty containers that layers keep, mostly for hooks, by what they are copies of.
+
+    Layers have a dozen each, and `copy.deepcopy` takes longer over them than over a small layer's parameters.
+    """
+    held = (one for layer in layers for one in vars(layer).values())
+    return {id(one): type(one)() for one in held if type(one) in (dict, set, OrderedDict) and not one}
+
+
+def _reads(layer: Any, own: str) -> bool:
+    """Tell whether a layer is the framework's, and has no statistics to update and no hooks."""
+    hooks = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
+    updates = layer.training and any(one is not None for one in layer._buffers.values())  # noqa: SLF001
+    plain = type(layer).__module__.startswith(own) and not updates
+    return plain and not any(getattr(layer, name, None) for name in hooks)
+
+
+def name_alike(layer: Any, made: Any) -> None:
+    """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
+    for one, other in zip(layer.parameters(), made.parameters(), strict=True):
+        other.name = one.name
+
+
+def _doubled(layer: Any) -> Any:
+    """Cast a Paddle layer to float64, but no whole numbers and flags, which `Layer.to` casts too."""
+    kept = [
+        (one, name, tensor.clone())
+        for one in layer.sublayers(include_self=True)
+        for name, tensor in one.named_buffers(include_sublayers=False)
+        if not tensor.is_floating_point()
+    ]
+    layer.to(dtype="float64")
+    for one, name, tensor in kept:
+        setattr(one, name, tensor)
+    return layer
+
+
+def _removing(*hooks: Any) -> Callable[[], None]:
+    """Return what removes the hooks."""
+
+    def end() -> None:
+        for hook in hooks:
+            hook.remove()
+
+    return end
+
+
+@contextmanager
+def _both(one: AbstractContextManager[None], other: AbstractContextManager[None]) -> Iterator[None]:
+    with one, other:
+        yield
+
+
+@contextmanager
+def _recorded(paddle: Any, *, gradient: bool) -> Iterator[None]:
+    """Record for backward or not, with a gradient of every image that is sampled where a grid takes one.
+
+    Without one Paddle's kernel writes to no tensor, and the process dies (3.3.1).
+    """
+    operators = paddle._C_ops  # noqa: SLF001
+    original = operators.grid_sample
+
+    def grid_sample(x: Any, grid: Any, *args: Any, **kwargs: Any) -> Any:
+        if x.stop_gradient and not grid.stop_gradient:
+            x = x.detach()
+            x.stop_gradient = False
+        return original(x, grid, *args, **kwargs)
+
+    with paddle.set_grad_enabled(gradient):
+        operators.grid_sample = grid_sample if gradient else original
+        try:
+            yield
+        finally:
+            operators.grid_sample = original

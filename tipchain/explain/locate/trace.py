@@ -1,0 +1,414 @@
+"""What every layer of a model was given and gave, forward and backward, in the order of the calls."""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache, cached_property
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.explain.locate.differences import relative
+from tipchain.explain.locate.store import Projected, Store, StoredArray
+from tipchain.frameworks.randomness import Draws
+from tipchain.numbers.rounding import CONSTANT, SAME_DOUBLE, SAME_SINGLE
+from tipchain.progress import OutOfTime, Pace
+
+# Tensors in the nested arguments and results of a layer: taken out, named, put back.
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Where a tensor was: its number in the structure, from 0."""
+
+    number: int
+
+
+def take_out(structure: Any, is_tensor: Callable[[Any], bool]) -> tuple[Any, list[Any], list[str]]:
+    """Return the structure with `Hole` for every tensor, the tensors, and their names (``0``, ``1.hidden``).
+
+    Tuples, lists, named tuples, mappings and dataclasses are looked into; whatever else stays as it is.
+    """
+    tensors: list[Any] = []
+    names: list[str] = []
+    return _walk(structure, "", is_tensor, tensors, names), tensors, names
+
+
+def _walk(value: Any, path: str, is_tensor: Callable[[Any], bool], tensors: list[Any], names: list[str]) -> Any:
+    # A function inside the other that calls itself would keep the tensors, and all that they were computed from,
+    # until Python next looks for cycles.
+    def walk(one: Any, key: object) -> Any:
+        return _walk(one, f"{path}.{key}" if path else str(key), is_tensor, tensors, names)
+
+    if is_tensor(value):
+        tensors.append(value)
+        names.append(path or "0")
+        return Hole(len(tensors) - 1)
+    if isinstance(value, Mapping):
+        return {key: walk(one, key) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return _like(value, [walk(one, key) for key, one in _numbered(value)])
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: walk(getattr(value, one.name), one.name) for one in fields(value)}
+    return value
+
+
+def put_back(structure: Any, tensors: Sequence[Any]) -> Any:
+    """Return the structure with the tensors in its holes; the inverse of `take_out` for arguments."""
+    if isinstance(structure, Hole):
+        return tensors[structure.number]
+    if isinstance(structure, Mapping):
+        return {key: put_back(one, tensors) for key, one in structure.items()}
+    if isinstance(structure, tuple | list):
+        return _like(structure, [put_back(one, tensors) for one in structure])
+    return structure
+
+
+def _numbered(values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    names = getattr(values, "_fields", range(len(values)))
+    return ((str(name), value) for name, value in zip(names, values, strict=True))
+
+
+def _like(sequence: Any, values: list[Any]) -> Any:
+    kind: Any = type(sequence)
+    if hasattr(kind, "_fields"):  # a constructor of its own, as torch's PackedSequence has, takes no holes
+        return tuple.__new__(kind, values)
+    return tuple(values) if isinstance(sequence, tuple) else values
+
+
+# What every layer of a model was given and gave, forward and backward, in the order of the calls.
+
+
+Array = npt.NDArray[Any]
+Before = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
+After = Callable[[Any, Any], Any]
+
+
+class TraceFramework(Protocol):
+    """What a trace needs of a framework."""
+
+    name: str
+
+    def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
+        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
+
+    def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
+        """Call the two around each forward of ``layer``; return what ends this.
+
+        What the second returns, if that is anything, stands in place of the layer's result.
+        """
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a tensor."""
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values."""
+
+    def view(self, tensor: Any) -> Array:
+        """Return a tensor's values, which may change when the tensor is written to."""
+
+    def version(self, tensor: Any) -> int:
+        """Return a number that changes whenever the tensor is written to."""
+
+    def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
+        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
+
+
+class Known(Protocol):
+    """The tensors of another run, which need not be held twice."""
+
+    def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
+        """Return the value that holds the same, and the array as it is held then; None if there is none."""
+
+    def gradient(self, value: TracedValue, array: Array) -> StoredArray | None:
+        """Return a gradient as it is held if it is the same as that of ``value``."""
+
+
+@dataclass(slots=True, eq=False)
+class TracedValue:
+    """A tensor that went into or came out of a layer.
+
+    Attributes:
+        stored: its values at that time.
+        made_by: the number of the call that gave it first; None if code between the layers made it, or it was an input.
+        gradient: the gradient of the loss with respect to it, once backward has run.
+        twin: the other run's value that it is held as, None if it is held by itself.
+    """
+
+    stored: StoredArray
+    made_by: int | None = None
+    gradient: StoredArray | None = None
+    twin: TracedValue | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.stored.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its dtype as numpy has it; bfloat16 is float32 here."""
+        return self.stored.dtype
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Call:
+    """One forward of one layer.
+
+    Attributes:
+        number: its number in the trace, in the order in which calls began.
+        path: the layer's path, empty for the model itself.
+        type: the name of the layer's class.
+        layer: the layer.
+        turn: which call of this layer it is, from 0.
+        parent: the number of the call inside which it happened, None for the model's own.
+        arguments: ``(args, kwargs)`` with `Hole` in place of tensors.
+        inputs: the tensors, in the order of the holes.
+        input_names: where each stood (``0.0``: first positional argument).
+        outputs: the tensors of the result.
+        output_names: where each stood.
+        children: the numbers of the calls inside it.
+        ended: how many calls had ended before this one did; -1 if it raised.
+        draws: the random numbers of its run.
+        drawn: which of them it drew, with the calls inside it.
+    """
+
+    number: int
+    path: str
+    type: str
+    layer: Any
+    turn: int
+    parent: int | None
+    arguments: Any
+    inputs: tuple[TracedValue, ...]
+    input_names: tuple[str, ...]
+    outputs: tuple[TracedValue, ...] = ()
+    output_names: tuple[str, ...] = ()
+    children: list[int] = field(default_factory=list)
+    ended: int = -1
+    draws: Draws | None = None
+    drawn: range = range(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace:
+    """All calls of one forward, in the order in which they began; the first is the model's own."""
+
+    calls: tuple[Call, ...]
+
+    def around(self, call: Call) -> Iterator[Call]:
+        """Yield the calls inside which a call happened, the innermost first."""
+        while call.parent is not None:
+            call = self.calls[call.parent]
+            yield call
+
+    def leaves(self) -> Iterator[Call]:
+        """Yield the calls that called no other layer."""
+        return (call for call in self.calls if not call.children)
+
+
+class Tracer:
+    """Records the calls of one model while its context is open; call the model once inside.
+
+    Args:
+        side: the model's framework.
+        model: the model.
+        store: where values go.
+        known: the other model's, if that ran before.
+        draws: the random numbers of the run.
+        pace: how long it may take; a layer that begins after that raises `OutOfTime`.
+    """
+
+    def __init__(
+        self,
+        side: TraceFramework,
+        model: Any,
+        store: Store,
+        known: Known | None = None,
+        draws: Draws | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self._side, self._store, self._other, self._draws, self._pace = side, store, known, draws, pace
+        self._paths = dict(side.layers(model))
+        self._path_of = {id(layer): path for path, layer in self._paths.items()}
+        self._calls: list[Call] = []
+        self._open: list[Call] = []
+        self._turns: dict[int, int] = {}
+        self._ended = 0
+        self._known: dict[int, tuple[Any, int, TracedValue]] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator[Tracer]:
+        """Record until the context ends; backward may run inside it or afterwards."""
+        ends = [self._side.watch(layer, self._before, self._after) for layer in self._paths.values()]
+        try:
+            yield self
+        finally:
+            for end in ends:
+                end()
+
+    def trace(self) -> Trace:
+        """Return what was recorded so far."""
+        return Trace(calls=tuple(self._calls))
+
+    def _before(self, layer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        if self._pace is not None and self._pace.over:
+            raise OutOfTime(None)
+        arguments, tensors, names = take_out((args, dict(kwargs)), self._side.is_tensor)
+        parent = self._open[-1] if self._open else None
+        turn = self._turns.get(id(layer), 0)
+        self._turns[id(layer)] = turn + 1
+        call = Call(
+            number=len(self._calls),
+            path=self._path_of[id(layer)],
+            type=type(layer).__name__,
+            layer=layer,
+            turn=turn,
+            parent=None if parent is None else parent.number,
+            arguments=arguments,
+            inputs=tuple(self.value(tensor) for tensor in tensors),
+            input_names=tuple(names),
+            draws=self._draws,
+            drawn=range(self._drawn(), self._drawn()),
+        )
+        if parent is not None:
+            parent.children.append(call.number)
+        self._calls.append(call)
+        self._open.append(call)
+
+    def _after(self, layer: Any, result: Any) -> None:
+        while self._open[-1].layer is not layer:  # a call inside that raised, and was caught
+            self._open.pop()
+        call = self._open.pop()
+        _, tensors, names = take_out(result, self._side.is_tensor)
+        given = tuple(self.value(tensor) for tensor in tensors)
+        for value in given:
+            if value.made_by is None and value not in call.inputs:
+                value.made_by = call.number
+        call.outputs = given
+        call.output_names = tuple(names)
+        call.ended, self._ended = self._ended, self._ended + 1
+        call.drawn = range(call.drawn.start, self._drawn())
+
+    def _drawn(self) -> int:
+        return 0 if self._draws is None else self._draws.number
+
+    def value(self, tensor: Any) -> TracedValue:
+        """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""
+        version = self._side.version(tensor)
+        known = self._known.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[1] == version:
+            return known[2]
+        array = self._side.view(tensor)
+        twin = None if self._other is None else self._other.of(array)
+        value = TracedValue(self._store.put(array)) if twin is None else TracedValue(twin[1], twin=twin[0])
+        self._known[id(tensor)] = (weakref.ref(tensor), version, value)
+        self._side.on_gradient(tensor, lambda gradient: self._keep(value, gradient))
+        return value
+
+    def _keep(self, value: TracedValue, gradient: Any) -> None:
+        array, found = self._side.view(gradient), None
+        if self._other is not None and value.twin is not None:
+            found = self._other.gradient(value.twin, array)
+        value.gradient = found or self._store.put(array, gradient=True)
+
+
+# Tensors of one run found again in the other's, so that what both hold alike is held once.
+
+
+LOOKED_AT = 64
+"""Elements that are looked at before a tensor is compared as a whole."""
+MOST = 4
+"""Tensors that one is compared with as a whole."""
+
+
+Kind = tuple[tuple[int, ...], str]
+"""A tensor's shape, and the kind of its dtype."""
+
+
+class Twins:
+    """The tensors of a trace, to be found by what they hold.
+
+    Args:
+        trace: the reference's, after backward.
+        store: where its tensors are.
+    """
+
+    def __init__(self, trace: Trace, store: Store) -> None:
+        self._store = store
+        self._found: dict[Kind, list[TracedValue]] = defaultdict(list)
+        for value in dict.fromkeys(one for call in trace.calls for one in (*call.inputs, *call.outputs)):
+            self._found[value.shape, value.dtype.kind].append(value)
+        whole = {kind: [one for one in values if one.stored.outline is None] for kind, values in self._found.items()}
+        self._probes = {
+            kind: np.stack([_probe(store.get(one.stored)) for one in values]) for kind, values in whole.items() if values
+        }
+
+    def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
+        """Return the value that holds the same, and the array as it is held then."""
+        given, kind, compared = ProjectedArray(array), (array.shape, array.dtype.kind), 0
+        near = iter(_close(self._probes[kind], _probe(array)).tolist() if kind in self._probes else ())
+        for value in self._found.get(kind, ()):
+            if value.stored.outline is None:
+                if not next(near) or compared == MOST:
+                    continue
+                compared += 1
+            found = self._as(value.stored, given, SAME_DOUBLE)
+            if found is not None:
+                return value, found
+        return None
+
+    def gradient(self, value: TracedValue, array: Array) -> StoredArray | None:
+        """Return a gradient as it is held if it is the same as that of ``value``."""
+        known = value.gradient
+        if known is None or known.shape != array.shape:
+            return None
+        if known.outline is None and not _close(_probe(self._store.get(known)), _probe(array)):
+            return None
+        return self._as(known, ProjectedArray(array), CONSTANT)
+
+    def _as(self, known: StoredArray, given: ProjectedArray, limit: float) -> StoredArray | None:
+        if known.outline is not None:
+            apart = known.outline.projected.relative(given.projected)
+        else:
+            apart = relative(self._store.get(known), given.array)
+        return self._store.put_as(known, apart) if apart <= limit else None
+
+
+class ProjectedArray:
+    """An array that is projected when that is asked for."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+    @cached_property
+    def projected(self) -> Projected:
+        """The array's projections."""
+        return Projected(self.array)
+
+
+def _probe(array: Array) -> Array:
+    """Return some of the elements, evenly spread."""
+    if array.size <= LOOKED_AT:
+        return array.reshape(-1).copy()
+    return array[_places(array.shape)]
+
+
+@cache
+def _places(shape: tuple[int, ...]) -> tuple[Array, ...]:
+    return np.unravel_index(np.linspace(0, prod(shape) - 1, LOOKED_AT).astype(np.intp), shape)
+
+
+def _close(several: Array, one: Array) -> Array:
+    """Tell of each row whether it may be the other array."""
+    if one.dtype.kind not in "fc":
+        return np.asarray((several == one).all(axis=-1))
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart, largest = np.abs(several - one), np.abs(several).max(axis=-1, initial=0.0, keepdims=True)
+        return np.asarray((apart <= SAME_SINGLE * largest).all(axis=-1) | ~np.isfinite(largest[..., 0]))

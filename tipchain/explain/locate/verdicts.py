@@ -1,0 +1,273 @@
+"""What is said about a layer: how far it is off by itself, how far what it was given was off already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from math import inf, log2, sqrt
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.explain.locate.differences import distance, equal, finite_rms
+from tipchain.explain.locate.store import spread
+from tipchain.numbers.rounding import SAME_DOUBLE, UNIT
+
+Array = npt.NDArray[Any]
+Direction = Literal["forward", "backward", "construction"]
+LIMIT = 4.0
+"""A layer's error above this multiple of the reference's own float32 error is not rounding. In 253 correct layers of three nets the multiple
+stays below 2.1. A BatchNorm's epsilon of 1.1e-5 instead of 1e-5 makes at least 8. The limit is the middle of the two in octaves."""
+SINGLE_LIMIT = 16.0
+"""The same limit for a port without float64: the gradients of correct layers reach 6 (BatchNorm, convolutions on two threads)."""
+COARSE = 2.0**-13
+"""Relative error that a sum in float32 does not reach, and a product in TF32 or less does."""
+
+
+class Closeness(Enum):
+    """How close a layer of the port is to the reference's, both given the same."""
+
+    BITWISE = "bitwise"
+    """Not a bit differs."""
+    ROUNDING = "rounding"
+    """As close as float32 allows."""
+    LOWER_PRECISION = "lower precision"
+    """The same in float64, but computed with fewer bits than float32 has."""
+    DIFFERS = "differs"
+    """Another function."""
+    NOT_COMPARABLE = "not comparable"
+    """Shapes, numbers of outputs, or what could be run, do not allow to tell."""
+
+
+ORDER = (Closeness.BITWISE, Closeness.ROUNDING, Closeness.NOT_COMPARABLE, Closeness.LOWER_PRECISION, Closeness.DIFFERS)
+
+
+FAULTS = (Closeness.DIFFERS, Closeness.LOWER_PRECISION)
+"""What a layer that is wrong is."""
+FINE = (Closeness.BITWISE, Closeness.ROUNDING)
+"""What a layer is that was shown to be right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerVerdict:
+    """One call of a layer, or of the code of a container, held against the reference's.
+
+    Attributes:
+        reference_path: the layer in torch's model.
+        port_path: the layer in Paddle's.
+        reference_type: its class.
+        port_type: its class.
+        turn: which call of the layer it is, from 0.
+        direction: ``"forward"``, ``"backward"`` (vector-Jacobian product with the reference's cotangent), or
+            ``"construction"`` for what differs before anything runs.
+        inherited: relative RMS difference between what the two layers were given in the models' float64 runs.
+        own: relative RMS difference of the port's float32 result from the reference's in float64, both given the same;
+            of the float64 result where there is none in float32.
+        ratio: ``own`` as a multiple of the reference's own float32 error; None where that was not run.
+        closeness: the class.
+        method: ``"float64"``, or ``"float32"`` where the port cannot run in float64.
+        reason: one sentence.
+        refuted: the layers differ, but the models as a whole do the same: they are no counterparts.
+        tied: gradients differ at equal values alone, of which each framework takes another one for the largest.
+        nan: it gives NaN: where the reference does not, or, ``own`` being 0, where the reference does too.
+    """
+
+    reference_path: str
+    port_path: str
+    reference_type: str
+    port_type: str
+    turn: int
+    direction: Direction
+    inherited: float
+    own: float | None
+    ratio: float | None
+    closeness: Closeness
+    method: Literal["float64", "float32"]
+    reason: str
+    refuted: bool = False
+    tied: bool = False
+    nan: bool = False
+
+    @property
+    def at_fault(self) -> bool:
+        """Whether the layer itself is wrong."""
+        return self.closeness in FAULTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Errors of one tensor, as RMS relative to the truth's.
+
+    Attributes:
+        exact: of the port in float64, against the reference in float64; None where the port does not run so.
+        port: of the port in float32; None where it was not run.
+        reference: of the reference in float32; None where it was not run.
+        bitwise: both float32 results are the same.
+        what: which tensor it is.
+        usual: where the port's float32 result is far off, the median of its elements' relative errors; 0 elsewhere.
+    """
+
+    exact: float | None
+    port: float | None
+    reference: float | None
+    bitwise: bool
+    what: str
+    usual: float = 0.0
+
+
+def only(what: str, exact: float) -> Measured:
+    """Return what float64 alone tells about a tensor."""
+    return Measured(exact=exact, port=None, reference=None, bitwise=False, what=what)
+
+
+def measure(
+    what: str,
+    truth: Array,
+    reference: Array | None,
+    port: Array | None,
+    exact: Array | float | None,
+    moved: Array | None = None,
+    least: float = 0.0,
+    terms: int = 1,
+) -> Measured:
+    """Measure a tensor that the reference gives in float64 (``truth``) and float32, the port in float32 and float64.
+
+    Args:
+        what: what to call it.
+        truth: float64.
+        reference: float32.
+        port: float32, its axes in the reference's order.
+        exact: float64, likewise; or its error, where that is known.
+        moved: what the reference gives in float64 for inputs a unit in float32's last place off: where the port has no
+            float64, its error may be as large as that too.
+        terms: how many terms each element is the sum of. Each addition rounds the sum so far, so that a kernel that adds one
+            after the other is off by the root of their number, times the unit and what moving the terms makes.
+        least: what the RMS is taken for where it is less: a gradient that is zero but for rounding has no other scale.
+    """
+    same = _equal(reference, port)
+    if isinstance(exact, float) and moved is None:  # every element was compared in float64 already
+        shape = truth.shape
+        truth, reference, port = spread(truth), _spread(reference, shape), _spread(port, shape)
+    size = max(finite_rms(truth), least)
+
+    def error(array: Array | None) -> float | None:
+        if array is None:
+            return None
+        if array.shape != truth.shape:
+            return inf
+        apart = distance(truth, array)
+        return apart / size if size else (inf if apart else 0.0)
+
+    shaken, rounded = error(moved), error(reference)
+    if shaken is not None:
+        rounded = max(rounded or 0.0, shaken if terms == 1 else sqrt(terms) * (UNIT + shaken))
+    known = exact if isinstance(exact, float) or exact is None else error(exact)
+    off = error(port)
+    return Measured(exact=known, port=off, reference=rounded, bitwise=same, what=what, usual=_usual(truth, port, off))
+
+
+def measure_spread(what: str, truth: Array, reference: Array, port: Array, exact: float) -> Measured:
+    """Measure a tensor in float32 of which ``truth`` has some elements (see `spread`).
+
+    Args:
+        what: what to call it.
+        truth: the elements, float64.
+        reference: the whole, float32.
+        port: float32, its axes in the reference's order.
+        exact: the error in float64.
+    """
+    same = _equal(reference, port)
+    if reference.shape != port.shape or spread(reference).shape != truth.shape:
+        return Measured(exact=exact, port=inf, reference=inf, bitwise=False, what=what)
+    size, errors = finite_rms(truth), [distance(truth, spread(one)) for one in (port, reference)]
+    errors = [one / size if size else (inf if one else 0.0) for one in errors]
+    usual = _usual(truth, spread(port), errors[0])
+    return Measured(exact=exact, port=errors[0], reference=errors[1], bitwise=same, what=what, usual=usual)
+
+
+def _usual(truth: Array, port: Array | None, error: float | None) -> float:
+    """Return the median of the elements' relative errors, if the array as a whole is far off.
+
+    A coarse arithmetic is off everywhere; single elements are where float32 crosses a kink (the zero of a ReLU).
+    """
+    if port is None or error is None or error <= COARSE or port.shape != truth.shape:
+        return 0.0 if error is None or error <= COARSE else inf
+    some = truth != 0
+    return float(np.median(np.abs(port[some] - truth[some]) / np.abs(truth[some]))) if some.any() else inf
+
+
+def _equal(one: Array | None, other: Array | None) -> bool:
+    if one is None or other is None or not np.array_equal(spread(one), spread(other), equal_nan=True):
+        return False
+    return equal(one, other) or equal(one, other, equal_nan=True)
+
+
+def _spread(array: Array | None, shape: tuple[int, ...]) -> Array | None:
+    """Return some elements; an array of another shape as it is."""
+    return array if array is None or array.shape != shape else spread(array)
+
+
+def classify(measured: Iterable[Measured]) -> tuple[Closeness, Measured | None]:
+    """Return the worst class of a layer's tensors, and the tensor that decides it."""
+    worst: tuple[Closeness, Measured | None] = (Closeness.NOT_COMPARABLE, None)
+    for number, one in enumerate(measured):
+        found = _class_of(one)
+        key = ORDER.index(found), _size(one)
+        if not number or key > (ORDER.index(worst[0]), _size(worst[1])):
+            worst = found, one
+    return worst
+
+
+def _size(one: Measured | None) -> float:
+    return 0.0 if one is None else one.port if one.port is not None else one.exact or 0.0
+
+
+def _class_of(one: Measured) -> Closeness:
+    if one.exact is None and one.port is None:
+        return Closeness.NOT_COMPARABLE
+    floor = max(one.reference or 0.0, UNIT / 2)
+    # A layer that computes in float32 whatever it is given is off by some roundings in float64 too.
+    if one.exact is not None and not one.exact <= max(SAME_DOUBLE, 2 * floor, LIMIT * UNIT):
+        return Closeness.DIFFERS
+    if one.port is None:
+        return Closeness.ROUNDING
+    if one.bitwise:
+        return Closeness.BITWISE
+    if one.exact is None:
+        return Closeness.ROUNDING if one.port <= SINGLE_LIMIT * floor else Closeness.DIFFERS
+    # The same function. What makes its float32 result worse than LIMIT allows is the arithmetic it uses, if it does everywhere.
+    coarse = one.port > max(LIMIT * floor, COARSE) and not one.usual <= COARSE
+    return Closeness.LOWER_PRECISION if coarse else Closeness.ROUNDING
+
+
+def effective_bits(error: float) -> float:
+    """Return how many significant bits a relative RMS error leaves, the implicit one counted.
+
+    Rounding to b bits leaves a relative RMS error of about 2**-b / sqrt(3).
+    """
+    return -log2(error * 3**0.5) if error > 0 else inf
+
+
+def ratio(one: Measured) -> float | None:
+    """Return the port's float32 error as a multiple of the reference's."""
+    if one.port is None or one.reference is None:
+        return None
+    return one.port / max(one.reference, UNIT / 4) if one.port else 0.0
+
+
+def reason_of(closeness: Closeness, worst: Measured | None) -> str:
+    """Return the sentence that a layer's verdict gives."""
+    if worst is None:
+        return "nothing was compared"
+    if closeness is Closeness.DIFFERS:
+        told = f"relative {worst.exact:.3g} in float64" if worst.exact is not None else f"relative {worst.port:.3g}"
+        return f"{worst.what} differs: {told}"
+    if closeness is Closeness.LOWER_PRECISION and worst.port is not None:
+        return f"{worst.what} has about {effective_bits(worst.port):.0f} significant bits, float32 has 24"
+    if closeness is Closeness.BITWISE:
+        return "the same bits"
+    if worst.port is None:
+        return f"{worst.what} is the same in float64"
+    return f"{worst.what} is as close as rounding allows"

@@ -1,0 +1,757 @@
+"""All that can be compared before anything runs: layers, modes, precision, containers, the environment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.locate.differences import arrange, relative
+from tipchain.explain.locate.matching import CallPair, LayerPair
+from tipchain.explain.locate.trace import TracedValue
+from tipchain.explain.preflight.kinds import (
+    DROPOUTS,
+    INNER,
+    computes_the_same,
+    inner_pairs,
+    kind_of,
+    never_alike,
+    orders_comparable,
+    runs_as_built,
+)
+from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers, check_schedulers
+from tipchain.explain.preflight.parameters import check_ties, compare_tensors
+from tipchain.explain.preflight.table import (
+    UNTOLD,
+    LayerKind,
+    PairedLayers,
+    Property,
+    axes_comparable,
+    plain,
+    same,
+    tidy,
+)
+from tipchain.explain.preflight.tensors import Tensors, is_floating, port_name
+from tipchain.numbers.rounding import SAME_SINGLE
+
+# How the two frameworks are set to compute in this process.
+
+
+def check_environment() -> list[Finding]:
+    """Compare what is set for a whole process: TF32 and deterministic kernels on GPUs, default dtypes, seeds.
+
+    Only TF32 that one side may use and the other may not changes what comes out; the rest is told and fails nothing.
+    Sources: https://pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices, and the
+    switches that ``paddle.base.core`` has in builds with CUDA.
+    """
+    import paddle
+    import torch
+
+    return [
+        *(_gpu(torch, paddle) if torch.cuda.is_available() and paddle.is_compiled_with_cuda() else ()),
+        *_defaults(torch, paddle),
+    ]
+
+
+def _environment_finding(code: str, ours: str, theirs: str, what: str, fix: str, *, effect: Effect = "none") -> Finding:
+    return Finding(
+        code=code,
+        kind="environment",
+        reference_path="",
+        port_path="",
+        reference=ours,
+        port=theirs,
+        message=f"{what}: torch has {ours}, Paddle {theirs}",
+        fix=fix,
+        effect=effect,
+    )
+
+
+def _gpu(torch: Any, paddle: Any) -> Iterator[Finding]:
+    core = paddle.base.core
+    for code, what, ours, switch in (
+        ("tf32-matmul", "TF32 in matrix products", torch.backends.cuda.matmul, "cublas"),
+        ("tf32-convolution", "TF32 in convolutions", torch.backends.cudnn, "cudnn"),
+    ):
+        read = getattr(core, f"get_{switch}_switch", None)
+        if read is not None and bool(ours.allow_tf32) != bool(read()):
+            yield _environment_finding(
+                code,
+                f"allow_tf32={bool(ours.allow_tf32)}",
+                f"{switch}_switch={bool(read())}",
+                what,
+                f"call `paddle.base.core.set_{switch}_switch({bool(ours.allow_tf32)})`, or set NVIDIA_TF32_OVERRIDE=0 for both",
+                effect="here",
+            )
+    name = "FLAGS_cudnn_deterministic"
+    ours = bool(torch.backends.cudnn.deterministic)
+    theirs = bool(paddle.get_flags([name])[name])
+    if ours != theirs:
+        yield _environment_finding(
+            "deterministic",
+            f"cudnn.deterministic={ours}",
+            f"{name}={theirs}",
+            "deterministic convolutions",
+            f"call `paddle.set_flags({{'{name}': {ours}}})`",
+        )
+
+
+def _defaults(torch: Any, paddle: Any) -> Iterator[Finding]:
+    ours, theirs = str(torch.get_default_dtype()).removeprefix("torch."), str(paddle.get_default_dtype())
+    if ours != theirs:
+        yield _environment_finding(
+            "default-dtype", ours, theirs, "the dtype of new tensors", f"call `paddle.set_default_dtype('{ours}')`"
+        )
+    seeds = torch.initial_seed(), paddle.framework.core.default_cpu_generator().initial_seed()
+    if seeds[0] != seeds[1]:
+        yield _environment_finding(
+            "seed",
+            str(seeds[0]),
+            str(seeds[1]),
+            "the seed of random numbers",
+            "seed both alike (the same seed still gives each framework other numbers)",
+        )
+
+
+# What two layers of users' own classes are made with, as far as their attributes tell.
+
+
+SYNONYMS = {
+    "epsilon": ("eps", "epsilon", "variance_epsilon", "norm_eps", "layer_norm_eps"),
+    "dropout": (
+        "p",
+        "prob",
+        "drop_prob",
+        "drop",
+        "dropout",
+        "dropout_p",
+        "dropout_prob",
+        "drop_rate",
+        "dropout_rate",
+        "drop_path",
+        "drop_path_prob",
+        "drop_path_rate",
+    ),
+    "negative-slope": ("negative_slope", "slope", "leaky_slope"),
+    "heads": ("num_heads", "nhead", "n_heads", "n_head", "heads"),
+}
+"""Names under which classes of different authors keep the same; a class must have one of them only."""
+CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "version", "scale", "path", "inplace")
+"""Words in names of attributes that the frameworks mean differently, or that compute nothing."""
+
+
+def compare_own(pair: PairedLayers) -> Iterator[Finding]:
+    """Yield the plain attributes of one name, or of names for the same, that differ.
+
+    They may be kept and not used, or used in other ways; what they do to the outputs is measured elsewhere. So they
+    count for nothing, but for a dropout's probability in classes of one name, which no output of an eval mode shows.
+    """
+    ours, theirs = _attributes(pair.reference), _attributes(pair.port)
+    for code, one, other in _common(ours, theirs):
+        if same(_folded(ours[one]), _folded(theirs[other])):
+            continue
+        values = f"{one}={ours[one]!r}", f"{other}={theirs[other]!r}"
+        random = code == "dropout" and _same_class(pair) and _rates(ours[one], theirs[other])
+        yield Finding(
+            code=code,
+            kind="argument",
+            reference_path=pair.reference_path,
+            port_path=pair.port_path,
+            reference=values[0],
+            port=values[1],
+            message=f"{pair.port_path or 'the model'} ({type(pair.port).__name__}) has {values[1]} where torch's has "
+            f"{values[0]}",
+            fix=f"set `{other}` of `{pair.port_path}` to {ours[one]!r}",
+            effect="elsewhere" if random else "none",
+        )
+
+
+def _attributes(layer: Any) -> dict[str, Any]:
+    """Return a layer's attributes that are numbers, strings, truth values or tuples of them, without underscores."""
+    found = {}
+    for name, value in vars(layer).items():
+        known = plain(value) if isinstance(value, bool | int | float | str | tuple | list) else None
+        if known is not None and _is_plain(known):
+            found[name.lstrip("_")] = known
+    for name in ("training", "full_name", "built", "init_in_dynamic_mode"):
+        found.pop(name, None)
+    return found
+
+
+def _folded(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_plain(one) for one in value)
+    return isinstance(value, bool | int | float | str)
+
+
+def _common(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield the code and both names of attributes that belong together."""
+    grouped = set()
+    for code, names in SYNONYMS.items():
+        found = [[name for name in names if name in side] for side in (ours, theirs)]
+        if [len(one) for one in found] == [1, 1]:
+            grouped.add(found[0][0])
+            yield code, found[0][0], found[1][0]
+    for name in ours:
+        odd = any(word in name.lower() for word in CONVENTIONS)
+        if name in theirs and name not in grouped and not odd and type(ours[name]) is type(theirs[name]):
+            yield name.replace("_", "-").lower(), name, name
+
+
+def _same_class(pair: PairedLayers) -> bool:
+    names = {type(layer).__name__.replace("_", "").lower() for layer in (pair.reference, pair.port)}
+    return len(names) == 1
+
+
+def _rates(*values: Any) -> bool:
+    return all(isinstance(one, float | int) and not isinstance(one, bool) and 0 <= one < 1 for one in values)
+
+
+# What matched layers are made with, compared.
+
+
+AnyPair = PairedLayers | tuple[str, Any, str, Any]
+
+
+def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
+    """Compare what matched layers are made with, whether or not they hold parameters.
+
+    Values are compared as torch means them: Paddle's momentum of 0.99 is torch's of 0.01, ``padding="SAME"`` is the
+    numbers it comes to, no stride is the kernel's. What does not matter in a layer (whether padding counts in an average
+    without padding) is not compared, nor what cannot be told: an axis of two inputs of different layouts.
+
+    Args:
+        pairs: of a path and layer of torch's model and a path and layer of Paddle's, or `PairedLayers`.
+
+    Returns:
+        A finding per setting that differs, in the order of the pairs.
+    """
+    found: list[Finding] = []
+    for pair in expanded(pairs):
+        ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
+        if ours is None or theirs is None:
+            found += compare_own(pair)
+        elif ours is theirs:
+            found += _compare(pair, ours)
+        elif not computes_the_same(pair, (ours, theirs)):
+            found.append(_other_dropout(pair, ours, theirs) or _other_type(pair, ours, theirs))
+    return found
+
+
+def expanded(pairs: Iterable[AnyPair]) -> Iterator[PairedLayers]:
+    """Yield the pairs, each once, and after those of Transformer layers the layers inside."""
+    given = [PairedLayers(*one) for one in pairs]
+    seen = set()
+    known = {(one.reference_path, one.port_path) for one in given}
+    for pair in given:
+        if (pair.reference_path, pair.port_path) in seen:
+            continue
+        seen.add((pair.reference_path, pair.port_path))
+        yield pair
+        kind = kind_of(pair.reference, 0)
+        if kind is not None and kind.name in INNER and kind is kind_of(pair.port, 1):
+            yield from (one for one in inner_pairs(pair, kind.name) if (one.reference_path, one.port_path) not in known)
+
+
+def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
+    built = runs_as_built(pair.reference, 0) and runs_as_built(pair.port, 1)
+    if kind.name == "Dropout" and pair.reference.p == pair.port.p == 0:
+        return
+    for one in kind.properties:
+        values = tuple(_read(pair, one, side) for side in (0, 1))
+        if UNTOLD in values or not _comparable(pair, one, values):
+            continue
+        if one.code == "time-order":
+            if orders_comparable(pair) is not (values[0] != values[1]):
+                continue
+        elif same(values[0], values[1], one.slack):
+            continue
+        yield _argument_finding(
+            pair, one, values, effect="none" if one.measured or (one.visible and not built) else "elsewhere"
+        )
+
+
+def _read(pair: PairedLayers, one: Property, side: Literal[0, 1]) -> Any:
+    layer = (pair.reference, pair.port)[side]
+    shape = None if pair.shapes is None else pair.shapes[side]
+    try:
+        return one.readers[side](layer, shape)
+    except (AttributeError, TypeError, ValueError):  # a user's subclass that keeps its settings in another way
+        return UNTOLD
+
+
+def _comparable(pair: PairedLayers, one: Property, values: tuple[Any, ...]) -> bool:
+    if one.axis:
+        return axes_comparable(pair, *values)
+    return not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
+
+
+def _argument_finding(pair: PairedLayers, one: Property, values: tuple[Any, ...], *, effect: Effect) -> Finding:
+    reference, port = (_spelled(pair, one, side, values[side]) for side in (0, 1))
+    looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
+    terms = f" ({tidy(values[1])!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
+    hint = f", {one.hint}" if looks_alike and one.hint else ""
+    return Finding(
+        code=one.code,
+        kind="argument",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=reference,
+        port=port,
+        message=f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
+        fix=f"{one.lacking} in {place_of(pair)}"
+        if one.lacking
+        else f"pass `{_wanted_text(one, values)}` to {place_of(pair)}{hint}",
+        effect=effect,
+    )
+
+
+def _wanted_text(one: Property, values: tuple[Any, ...]) -> str:
+    """Return the arguments that the port needs."""
+    value = tidy(one.write(_wanted(one, values)))
+    return ", ".join(f"{name}={value!r}" for name in one.arguments[1].split(", "))
+
+
+def _wanted(one: Property, values: tuple[Any, ...]) -> Any:
+    """Return the value that the port needs; batches are first in Paddle exactly if they are not in the port now."""
+    return not values[1] if one.code == "time-order" else values[0]
+
+
+def _spelled(pair: PairedLayers, one: Property, side: Literal[0, 1], value: Any) -> str:
+    """Return a setting as its framework writes it: what the layer keeps, else what it comes to."""
+    layer = (pair.reference, pair.port)[side]
+    for name in one.attributes[side]:
+        kept = getattr(layer, name, None)
+        if isinstance(kept, bool | int | float | str | tuple | list):
+            return f"{one.arguments[side]}={kept!r}"
+    names = one.arguments[side].split(", ")
+    if names[0].endswith("_attr"):
+        values = value if isinstance(value, tuple) else (value,)
+        return ", ".join(f"{name}={one.write((each,))!r}" for name, each in zip(names, values, strict=False))
+    return f"{names[0]}={tidy(value)!r}"
+
+
+def _class_in_paddle(kind: LayerKind, layer: Any) -> str:
+    """Return the class in ``paddle.nn`` for a layer of torch: of a kind's classes the one of as many axes."""
+    names = {base.__name__.lower() for base in type(layer).__mro__}
+    return next((one for one in kind.classes[1] if one.lower() in names), kind.classes[1][0])
+
+
+def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding:
+    names = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
+    return Finding(
+        code="layer-type",
+        kind="argument",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=names[0],
+        port=names[1],
+        message=f"{name_of(pair)} is a {names[1]} where torch's is a {names[0]}",
+        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}`",
+        effect="elsewhere" if never_alike(ours, theirs) else "none",
+    )
+
+
+def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding | None:
+    """Return the finding where one layer drops something and the other hands on what it is given."""
+    missing = theirs.name == "Identity"
+    if not {ours.name, theirs.name} & DROPOUTS or "Identity" not in (ours.name, theirs.name):
+        return None
+    rate = plain(pair.reference.p if missing else pair.port.p)
+    values = (f"p={rate!r}", "nn.Identity") if missing else ("nn.Identity", f"p={rate!r}")
+    word = "nothing, torch's drops with" if missing else "something, torch's nothing:"
+    return Finding(
+        code="missing-dropout" if missing else "extra-dropout",
+        kind="argument",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=values[0],
+        port=values[1],
+        message=f"{name_of(pair)} drops {word} p={rate!r}",
+        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}({rate!r})`"
+        if missing
+        else f"make {place_of(pair)} a `paddle.nn.Identity`",
+    )
+
+
+def name_of(pair: PairedLayers) -> str:
+    """Return what a sentence begins with that is about a layer."""
+    return pair.port_path or "the model"
+
+
+def place_of(pair: PairedLayers) -> str:
+    """Return the layer in a line that says what to write."""
+    return f"`{pair.port_path}`" if pair.port_path else "the model"
+
+
+# Layers that hold others: which belong together, by the matched layers inside them.
+
+
+def container_pairs(
+    reference: Mapping[str, object], port: Mapping[str, object], matched: Iterable[tuple[str, str]]
+) -> Iterator[PairedLayers]:
+    """Yield pairs of layers that hold the same matched layers, where that leaves no doubt.
+
+    The frameworks' own containers have nothing to compare, but for the layers of a Transformer.
+
+    Args:
+        reference: torch's modules by path.
+        port: Paddle's layers by path.
+        matched: paths of layers that belong together, torch's first.
+    """
+    known = list(matched)
+    held = _held(pair[0] for pair in known), _held(pair[1] for pair in known)
+    for inside, ours in held[0].items():
+        theirs = held[1].get(inside, [])
+        for path, other in _aligned(ours, theirs, reference, port):
+            pair = PairedLayers(path, reference[path], other, port[other])
+            if _tells(pair):
+                yield pair
+
+
+def _held(paths: Iterable[str]) -> dict[frozenset[int], list[str]]:
+    """Return the layers above some paths, outermost first, by the numbers of the paths below them."""
+    below: dict[str, set[int]] = defaultdict(set)
+    for number, path in enumerate(paths):
+        parts = path.split(".")
+        for stop in range(len(parts) if path else 0):
+            below[".".join(parts[:stop])].add(number)
+    found: dict[frozenset[int], list[str]] = defaultdict(list)
+    for path in sorted(below, key=lambda one: (one.count(".") + bool(one), one)):
+        found[frozenset(below[path])].append(path)
+    return found
+
+
+def _aligned(
+    ours: list[str], theirs: list[str], reference: Mapping[str, object], port: Mapping[str, object]
+) -> Iterator[tuple[str, str]]:
+    ours, theirs = [one for one in ours if one in reference], [one for one in theirs if one in port]
+    if len(ours) == len(theirs):
+        yield from zip(ours, theirs, strict=True)
+        return
+    for path in ours:
+        name = type(reference[path]).__name__.lower()
+        same = [one for one in theirs if one == path] or [
+            one for one in theirs if type(port[one]).__name__.lower() == name
+        ]
+        if len(same) == 1:
+            yield path, same[0]
+
+
+def _tells(pair: PairedLayers) -> bool:
+    """Tell whether two containers can be compared: both are a user's own, or both layers of a Transformer."""
+    kinds = kind_of(pair.reference, 0), kind_of(pair.port, 1)
+    if kinds[0] is not None or kinds[1] is not None:
+        return kinds[0] is kinds[1] and kinds[0] is not None and kinds[0].name in INNER
+    return not any(
+        type(layer).__module__.startswith(("torch.nn.", "paddle.nn.")) for layer in (pair.reference, pair.port)
+    )
+
+
+# Whether matched layers are in the same mode, and keep their parameters in the same precision.
+
+
+MINDED = frozenset(
+    ("BatchNorm", "Dropout", "AlphaDropout", "FeatureAlphaDropout", "RReLU", "LSTM", "GRU", "RNN", "MultiheadAttention")
+)
+"""Kinds of layers that do other things in train mode than in eval mode."""
+
+
+def check_flags(
+    reference: Any, port: Any, pairs: Iterable[AnyPair] = (), tensors: Tensors | None = None
+) -> list[Finding]:
+    """Compare the modes of matched layers, where the models' own agree, and the dtypes of their parameters.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        pairs: layers that belong together.
+        tensors: the models' tensors, matched; without them dtypes are compared as the models' sets of dtypes.
+    """
+    found: list[Finding] = []
+    if bool(reference.training) != bool(port.training):
+        found.append(_modes_of_models(reference, port, [*expanded(pairs)]))
+    else:
+        found += [one for pair in expanded(pairs) for one in _modes(pair)]
+    if tensors is not None:
+        found += _dtypes(tensors)
+    return found
+
+
+def _word(layer: Any) -> str:
+    return "train" if layer.training else "eval"
+
+
+def _modes_of_models(reference: Any, port: Any, pairs: Iterable[PairedLayers]) -> Finding:
+    """Return the difference of the models' own modes; it matters if a layer does other things in train mode."""
+    minding = [name_of(pair) for pair in pairs if _mind_modes(pair)]
+    shown = ", ".join(minding[:3]) + (f" and {len(minding) - 3} more" if len(minding) > 3 else "")
+    told = f"; a run in the modes that they are in would show it ({shown})" if minding else ""
+    return Finding(
+        code="mode",
+        kind="flag",
+        reference_path="",
+        port_path="",
+        reference=f"training={reference.training}",
+        port=f"training={port.training}",
+        message=f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
+        fix=f"call `{_word(reference)}()` of the port",
+        effect="elsewhere" if minding else "none",
+    )
+
+
+def _mind_modes(pair: PairedLayers) -> bool:
+    """Tell whether a layer of a pair does other things in train mode: of its kind, or as its own code asks."""
+    for kind, layer in ((kind_of(pair.reference, 0), pair.reference), (kind_of(pair.port, 1), pair.port)):
+        if kind is None and "training" in getattr(type(layer).forward, "__code__", _mind_modes.__code__).co_names:
+            return True
+        if kind is not None and kind.name in MINDED and _drops(layer):
+            return True
+    return False
+
+
+def _modes(pair: PairedLayers) -> Iterator[Finding]:
+    kinds = kind_of(pair.reference, 0), kind_of(pair.port, 1)
+    if kinds[0] is not kinds[1] or kinds[0] is None or kinds[0].name not in MINDED:
+        return
+    ours, theirs = _minds(pair.reference), _minds(pair.port)
+    if ours is None or theirs is None or ours == theirs:
+        return
+    yield Finding(
+        code="mode",
+        kind="flag",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=f"training={pair.reference.training}",
+        port=f"training={pair.port.training}",
+        message=f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
+        "and the models' own modes agree",
+        fix=f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
+    )
+
+
+def _minds(layer: Any) -> bool | None:
+    """Tell whether a layer does what it does in train mode; None where that is the same as in eval mode."""
+    if not _drops(layer):
+        return None
+    if getattr(layer, "_use_global_stats", None):  # frozen: running statistics in either mode
+        return False
+    if hasattr(layer, "running_mean") and layer.running_mean is None:
+        return None
+    return bool(layer.training)
+
+
+def _drops(layer: Any) -> bool:
+    """Tell whether a layer that has a probability of dropping drops anything; of any other layer, that it may."""
+    rate = getattr(layer, "p", getattr(layer, "dropout", None))
+    if not isinstance(rate, int | float):
+        return True
+    return rate != 0 and getattr(layer, "num_layers", 2) != 1
+
+
+def _dtypes(tensors: Tensors) -> Iterator[Finding]:
+    """Yield the dtypes that differ; one finding where all of both models' do alike."""
+    pairs = [
+        (pair, pair.ours, pair.theirs)
+        for pair in tensors.pairs
+        if pair.ours is not None and pair.theirs is not None and is_floating(pair.ours) and is_floating(pair.theirs)
+    ]
+    kinds = {(ours.dtype, theirs.dtype) for _, ours, theirs in pairs}
+    if len(kinds) == 1 and len(pairs) > 1:
+        ((ours_, theirs_),) = kinds
+        if ours_ != theirs_:
+            yield Finding(
+                code="dtype",
+                kind="flag",
+                reference_path="",
+                port_path="",
+                reference=f"torch.{ours_}",
+                port=f"paddle.{theirs_}",
+                message=f"the port's parameters are {theirs_}, those of torch's model {ours_}",
+                fix=f"call `to(dtype='{ours_}')` of the port",
+            )
+        return
+    for pair, ours, theirs in pairs:
+        if ours.dtype != theirs.dtype:
+            yield Finding(
+                code="dtype",
+                kind="flag",
+                reference_path=pair.layers.reference,
+                port_path=pair.layers.port,
+                reference=f"torch.{ours.dtype}",
+                port=f"paddle.{theirs.dtype}",
+                message=f"{port_name(theirs)} is {theirs.dtype}, torch's {ours.name} {ours.dtype}",
+                fix=f"make `{port_name(theirs)}` {ours.dtype}",
+            )
+
+
+# All that can be compared before anything runs, in one call.
+
+
+SHAPING = frozenset(
+    ("kernel-size", "groups", "normalized-shape", "layers", "direction", "bias", "projection", "layer-type", "slopes")
+)
+"""Arguments that decide which parameters there are and their shapes."""
+FOLLOWING = frozenset(("shape", "missing-parameter", "bias", "affine", "statistics"))
+"""Findings about parameters that such an argument explains."""
+
+
+def check(
+    reference: Any,
+    port: Any,
+    layer_pairs: Iterable[LayerPair],
+    call_pairs: Iterable[CallPair] = (),
+    *,
+    optimizers: tuple[Any, Any] | None = None,
+    schedulers: tuple[Any, Any] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """Compare two models, and what trains them, without running either.
+
+    Args:
+        reference: the ``torch.nn.Module``.
+        port: the ``paddle.nn.Layer``.
+        layer_pairs: the layers with parameters that belong together.
+        call_pairs: calls of two traces that belong together; they tell of layers without parameters, and of the shapes
+            that layers were called with. Layers are looked up in the models by path: traces are of copies.
+        optimizers: torch's and Paddle's optimizer, of these models.
+        schedulers: torch's and Paddle's schedule.
+        names: Paddle's path by torch's, as layers were matched with.
+
+    Returns:
+        The findings, each once: about layers in the order of torch's model, then about the models, the optimizers, the
+        schedules, the environment. A pair of calls that names and inputs do not confirm makes findings without effect.
+
+    Raises:
+        WeightsError: a lazy layer of torch's has no shape yet.
+    """
+    layers = list(layer_pairs)
+    tensors = Tensors(reference, port, layers, names)
+    pairs = _Pairs(_modules(reference, "named_modules"), _modules(port, "named_sublayers"))
+    pairs.take(layers, list(call_pairs))
+    arguments = [pairs.weigh(one) for one in check_layers(pairs.found) if not pairs.freezes(one)]
+    shaped = {_paths(one) for one in arguments if one.code in SHAPING}
+    told = {(one.code, *_paths(one)) for one in arguments}
+    kept = [
+        one
+        for one in compare_tensors(tensors)
+        if not (one.code in FOLLOWING and (_paths(one) in shaped or (one.code, *_paths(one)) in told))
+    ]
+    flags = [
+        one
+        for one in check_flags(reference, port, pairs.found, tensors)
+        if one.code != "mode" or ("statistics", *_paths(one)) not in told
+    ]
+    of_models = [*arguments, *kept, *flags, *check_ties(reference, port)]
+    order = {path: number for number, path in enumerate(pairs.modules[0])}
+    last = len(order)
+    found = sorted(of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last)
+    schedules = [] if schedulers is None else check_schedulers(*schedulers)
+    if optimizers is not None:
+        updates = check_optimizers(*optimizers, reference, port, layers, tensors=tensors)
+        found += [one for one in updates if not (one.code == FIRST_RATE and one.kind == "scheduler" and schedules)]
+    found += schedules
+    on_gpu = any(one.is_cuda for one in reference.parameters())  # elsewhere TF32 is not computed in
+    around = [one if on_gpu else replace(one, effect="none") for one in check_environment()]
+    return list(dict.fromkeys([*found, *around]))
+
+
+def _paths(one: Finding) -> tuple[str, str]:
+    return one.reference_path, one.port_path
+
+
+def _modules(model: Any, method: str) -> dict[str, Any]:
+    """Return the layers of a model by path; one that stands at several paths comes at each."""
+    if method == "named_modules":
+        return dict(model.named_modules(remove_duplicate=False))
+    return dict(_sublayers(model, ""))
+
+
+def _sublayers(layer: Any, path: str) -> Iterable[tuple[str, Any]]:
+    yield path, layer
+    for name, child in layer._sub_layers.items():  # noqa: SLF001
+        if child is not None:
+            yield from _sublayers(child, f"{path}.{name}" if path else name)
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Pairs of layers of the models themselves, in the order of torch's."""
+
+    reference: Mapping[str, Any]
+    port: Mapping[str, Any]
+    found: list[PairedLayers] = field(default_factory=list)
+    calls: dict[tuple[str, str], CallPair] = field(default_factory=dict)
+    given: set[tuple[str, str]] = field(default_factory=set)
+
+    @property
+    def modules(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """The layers of both models by path."""
+        return self.reference, self.port
+
+    def take(self, layers: Iterable[LayerPair], calls: Iterable[CallPair]) -> None:
+        """Pair layers as they are given, those that calls add, and those that hold them."""
+        for call in calls:
+            self.calls.setdefault((call.reference.path, call.port.path), call)
+        self.given = {(one.reference, one.port) for one in layers}
+        inner = {key for key, call in self.calls.items() if not call.whole}
+        paths = {*self.given, *inner}
+        order = {path: number for number, path in enumerate(self.reference)}
+        known = sorted(
+            (one for one in paths if one[0] in self.reference and one[1] in self.port), key=lambda one: order[one[0]]
+        )
+        held = list(container_pairs(self.reference, self.port, known))
+        made = [
+            PairedLayers(one[0], self.reference[one[0]], one[1], self.port[one[1]], self._shapes(one)) for one in known
+        ]
+        self.given |= {(one.reference_path, one.port_path) for one in held}
+        self.found = sorted([*made, *held], key=lambda one: order[one.reference_path])
+
+    def _shapes(self, paths: tuple[str, str]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        call = self.calls.get(paths)
+        if call is None or not call.reference.inputs or not call.port.inputs:
+            return None
+        return call.reference.inputs[0].shape, call.port.inputs[0].shape
+
+    def freezes(self, one: Finding) -> bool:
+        """Tell whether a finding is about a normalization that both freeze: torch by its mode, Paddle by an argument."""
+        if one.code != "statistics" or not self.reference[""].training or self.reference[one.reference_path].training:
+            return False
+        return bool(getattr(self.port[one.port_path], "_use_global_stats", False))
+
+    def weigh(self, one: Finding) -> Finding:
+        """Return the finding; one without effect where only the order of calls says that the layers belong together."""
+        call = self.calls.get(_paths(one))
+        if one.harmless or call is None or _paths(one) in self.given:
+            return one
+        if one.code in ("missing-dropout", "extra-dropout"):  # an identity may stand where a function drops
+            return one if _one_name(*_paths(one)) else replace(one, effect="none")
+        inputs = alike(call.reference.inputs, call.port.inputs)
+        if one.code == "layer-type" and not inputs:
+            return replace(one, effect="none")
+        return one if inputs or _one_name(*_paths(one)) else replace(one, effect="none")
+
+
+def _one_name(ours: str, theirs: str) -> bool:
+    """Tell whether two layers are called the same: by their whole paths, or by names that are no numbers."""
+    names = [path.rpartition(".")[2] for path in (ours, theirs)]
+    return ours == theirs or (names[0] == names[1] and not names[0].isdigit())
+
+
+def alike(ours: tuple[TracedValue, ...], theirs: tuple[TracedValue, ...]) -> bool:
+    """Tell whether the first tensors are the same, whatever the order of their axes; not where they are not in memory."""
+    if not ours or not theirs:
+        return False
+    if theirs[0].stored.twin is ours[0].stored:
+        return True
+    one, other = ours[0].stored.kept, theirs[0].stored.kept
+    if one is None or other is None or one.size != other.size:
+        return False
+    axes = arrange(one, other)
+    return axes is not None and relative(one.transpose(axes), other) <= SAME_SINGLE

@@ -1,0 +1,681 @@
+"""Which kind a layer is of, and which layers of different kinds compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from tipchain.explain.preflight import kinds_space
+from tipchain.explain.preflight.table import (
+    UNTOLD,
+    LayerKind,
+    PairedLayers,
+    Property,
+    Reader,
+    Shape,
+    affine_properties,
+    axis_of,
+    bias_property,
+    held,
+    kind,
+    kinds_by_class,
+    ntuple,
+    plain,
+    prop,
+    same,
+    space,
+    tidy,
+    write_presence,
+)
+from tipchain.numbers.rounding import CONSTANT
+from tipchain.weights.paddle_side import cell_tensors, packed_tensors
+
+# Layers that hold values: linear maps, embeddings, normalization.
+#
+# Sources: ``torch/nn/modules/{linear,sparse,batchnorm,instancenorm,normalization}.py``;
+# ``paddle/nn/layer/{common,norm}.py`` and ``paddle/nn/functional/{norm,input}.py`` of Paddle 3.3.
+
+
+USUAL, BATCH, RUNNING = "batch in training, running in eval", "batch", "running"
+
+
+def _tracks(layer: Any) -> bool:
+    return layer.running_mean is not None
+
+
+def _torch_momentum(layer: Any, _shape: Shape | None) -> Any:
+    if not _tracks(layer):
+        return UNTOLD
+    return "cumulative" if layer.momentum is None else plain(layer.momentum)
+
+
+def _paddle_momentum(layer: Any, _shape: Shape | None) -> Any:
+    return 1 - plain(layer._momentum)  # noqa: SLF001
+
+
+def _write_momentum(momentum: Any) -> Any:
+    return tidy(1 - momentum) if isinstance(momentum, float | int) else momentum
+
+
+def _torch_statistics(layer: Any, _shape: Shape | None) -> str:
+    return USUAL if _tracks(layer) else BATCH
+
+
+def _paddle_statistics(layer: Any, _shape: Shape | None) -> str:
+    """Return whose mean and variance normalize.
+
+    ``use_global_stats`` False makes ``F.batch_norm`` take the batch's in eval mode too; in the older ``BatchNorm`` its
+    default, False, does not: there ``trainable_statistics`` does.
+    """
+    told = getattr(layer, "_use_global_stats", None)
+    if told:
+        return RUNNING
+    if hasattr(layer, "_trainable_statistics"):
+        return BATCH if layer._trainable_statistics else USUAL  # noqa: SLF001
+    return USUAL if told is None else BATCH
+
+
+def _write_statistics(how: str) -> Any:
+    return {USUAL: None, BATCH: False, RUNNING: True}[how]
+
+
+def _batch_norm() -> LayerKind:
+    return kind(
+        "BatchNorm",
+        ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
+        _epsilon(),
+        prop(
+            "momentum",
+            "momentum",
+            read=_torch_momentum,
+            read_paddle=_paddle_momentum,
+            write=_write_momentum,
+            visible=False,
+            slack=CONSTANT,
+        ),
+        prop(
+            "statistics",
+            "track_running_stats",
+            "use_global_stats",
+            read=_torch_statistics,
+            read_paddle=_paddle_statistics,
+            write=_write_statistics,
+        ),
+        prop(
+            "activation",
+            "act",
+            read=lambda _layer, _shape: None,
+            read_paddle=lambda layer, _: getattr(layer, "_act", None),
+            measured=True,
+        ),
+        *affine_properties(),
+        torch=("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
+    )
+
+
+def _epsilon() -> Any:
+    return prop("epsilon", "eps", "epsilon")
+
+
+def _instance_norm() -> LayerKind:
+    return kind(
+        "InstanceNorm",
+        ("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
+        _epsilon(),
+        prop(
+            "statistics",
+            "track_running_stats",
+            "momentum",
+            read=_torch_instance,
+            read_paddle=lambda _layer, _shape: "instance",
+            lacking="keep running statistics in a layer of your own: Paddle's has none",
+        ),
+        affine_properties()[0],
+        torch=("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"),
+    )
+
+
+def _torch_instance(layer: Any, _shape: Shape | None) -> str:
+    return "running in eval" if _tracks(layer) else "instance"
+
+
+def _padding_index(layer: Any, _shape: Shape | None) -> Any:
+    index = layer.padding_idx
+    rows = layer.num_embeddings if hasattr(layer, "num_embeddings") else layer._num_embeddings  # noqa: SLF001
+    return index if index is None or index >= 0 else index + rows
+
+
+def _padding_row(layer: Any, shape: Shape | None) -> Any:
+    """Return what torch gives for the index of padding: the row as it is, where Paddle gives zeros whatever it holds."""
+    index = _padding_index(layer, shape)
+    return UNTOLD if index is None or not bool(layer.weight[index].any()) else "its row"
+
+
+def _padding_zeros(layer: Any, shape: Shape | None) -> Any:
+    return UNTOLD if _padding_index(layer, shape) is None else "zeros"
+
+
+def _largest_norm(layer: Any, _shape: Shape | None) -> Any:
+    return layer.max_norm if hasattr(layer, "max_norm") else layer._max_norm  # noqa: SLF001
+
+
+def _norm_type(layer: Any, shape: Shape | None) -> Any:
+    if _largest_norm(layer, shape) is None:
+        return UNTOLD
+    return layer.norm_type if hasattr(layer, "norm_type") else layer._norm_type  # noqa: SLF001
+
+
+VALUE_KINDS = (
+    kind("Linear", "", bias_property()),
+    kind("Bilinear", "", bias_property()),
+    kind(
+        "Embedding",
+        "",
+        prop("padding-idx", "padding_idx", read=_padding_index),
+        prop(
+            "padding-row",
+            "output at padding_idx",
+            read=_padding_row,
+            read_paddle=_padding_zeros,
+            lacking="pass `padding_idx=None` and stop the row's gradient",
+            measured=True,
+        ),
+        prop("max-norm", "max_norm", read=_largest_norm),
+        prop("norm-type", "norm_type", read=_norm_type),
+        prop("scale-grad-by-freq", "scale_grad_by_freq", visible=False),
+    ),
+    _batch_norm(),
+    _instance_norm(),
+    kind(
+        "LayerNorm",
+        "",
+        _epsilon(),
+        prop("normalized-shape", "normalized_shape", write=list),
+        *affine_properties("elementwise_affine"),
+    ),
+    kind("GroupNorm", "", _epsilon(), prop("groups", "num_groups"), *affine_properties()),
+    kind("LocalResponseNorm", "", prop("size", "size"), prop("alpha", "alpha"), prop("beta", "beta"), prop("k", "k")),
+)
+"""Their kinds."""
+
+
+# Layers without parameters of space: activations, dropout, shapes, distances.
+#
+# Sources: ``torch/nn/modules/{activation,dropout,flatten,distance}.py``; ``paddle/nn/layer/{activation,common,distance}.py``
+# of Paddle 3.3. Classes that compute the same are one kind: torch's ReLU6 is a Hardtanh from 0 to 6.
+
+
+SELU = (1.0507009873554805, 1.6732632423543772)
+"""Scale and alpha, which torch does not let one choose (Klambauer et al. 2017)."""
+
+
+def _axis(code: str, torch: str, paddle: str, default: int | None = None) -> Any:
+    def read(layer: Any, shape: Shape | None) -> Any:
+        return axis_of(held(layer, torch, f"_{paddle}", paddle) if default is None else default, shape)
+
+    return prop(code, torch, paddle, read=read, axis=True)
+
+
+def _approximation(layer: Any, _shape: Shape | None) -> str:
+    told = layer.approximate if hasattr(layer, "approximate") else layer._approximate  # noqa: SLF001
+    return "tanh" if told in (True, "tanh") else "none"
+
+
+def _named(layer: Any, name: str) -> bool:
+    return any(one.__name__ == name for one in type(layer).__mro__)
+
+
+def _limits(layer: Any, number: int) -> Any:
+    if _named(layer, "ReLU6"):
+        return (0.0, 6.0)[number]
+    return plain(held(layer, ("min_val", "max_val")[number], ("_min", "_max")[number]))
+
+
+def _softmax_axis(layer: Any, shape: Shape | None) -> Any:
+    if _named(layer, "Softmax2d") or _named(layer, "Softmax2D"):
+        return axis_of(-3, shape)
+    axis = held(layer, "dim", "_axis")
+    if axis is None:  # torch then takes 0 for 0, 1 and 3 dimensions, else 1
+        return UNTOLD if shape is None else int(len(shape) not in (0, 1, 3))
+    return axis_of(axis, shape)
+
+
+def _selu(number: int, name: str) -> Reader:
+    return lambda layer, _shape: plain(getattr(layer, name, SELU[number]))
+
+
+def _dropped(layer: Any, _shape: Shape | None) -> Any:
+    """Return what a dropout drops as a whole: single elements or channels."""
+    if not _named(layer, "Dropout"):
+        return "channels"
+    axis = plain(getattr(layer, "axis", None))
+    if axis is None:
+        return "elements"
+    return "channels" if axis == (0, 1) else f"what shares axes {axis}"
+
+
+def _write_dropped(what: Any) -> Any:
+    return None if what == "elements" else [0, 1]
+
+
+def _dropout_mode(layer: Any, _shape: Shape | None) -> str:
+    return str(getattr(layer, "mode", "upscale_in_train"))
+
+
+def _slopes(layer: Any, _shape: Shape | None) -> int:
+    weight = layer.weight if hasattr(layer, "weight") else layer._weight  # noqa: SLF001
+    return int(weight.shape[0])
+
+
+def _stop(layer: Any, shape: Shape | None) -> Any:
+    return axis_of(held(layer, "end_dim", "stop_axis"), shape)
+
+
+def _unflattened(layer: Any, _shape: Shape | None) -> Any:
+    return tuple(plain(held(layer, "unflattened_size", "shape")))
+
+
+def _dropout(name: str, *paddle: str, torch: tuple[str, ...] = ()) -> LayerKind:
+    own = (
+        prop("dropped", "class", "axis", read=_dropped, write=_write_dropped, visible=False),
+        prop("dropout-mode", "mode", read=_dropout_mode),
+    )
+    return kind(
+        name, paddle or (name,), prop("dropout", "p", visible=False), *(own if name == "Dropout" else ()), torch=torch
+    )
+
+
+PLAIN = (
+    ("ReLU", "ReLU"),
+    ("Sigmoid", "Sigmoid"),
+    ("Hardsigmoid", "Hardsigmoid"),
+    ("Hardswish", "Hardswish"),
+    ("Tanh", "Tanh"),
+    ("Mish", "Mish"),
+    ("Softsign", "Softsign"),
+    ("LogSigmoid", "LogSigmoid"),
+    ("Tanhshrink", "Tanhshrink"),
+    ("Identity", "Identity"),
+)
+"""Kinds that nothing can be chosen about: torch's name and Paddle's."""
+FUNCTION_KINDS = (
+    *(kind(ours, theirs) for ours, theirs in PLAIN),
+    kind("SiLU", ("Silu", "Swish", "SiLU")),
+    kind("GELU", "", prop("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh")),
+    kind("LeakyReLU", "", prop("negative-slope", "negative_slope")),
+    kind("ELU", "", prop("alpha", "alpha")),
+    kind("CELU", "", prop("alpha", "alpha")),
+    kind("SELU", "", prop("scale", "scale", read=_selu(0, "_scale")), prop("alpha", "alpha", read=_selu(1, "_alpha"))),
+    kind(
+        "Hardtanh",
+        ("Hardtanh", "ReLU6"),
+        prop("minimum", "min_val", "min", read=lambda layer, _: _limits(layer, 0)),
+        prop("maximum", "max_val", "max", read=lambda layer, _: _limits(layer, 1)),
+        torch=("Hardtanh", "ReLU6"),
+    ),
+    kind("Hardshrink", "", prop("threshold", "lambd", "threshold")),
+    kind("Softshrink", "", prop("threshold", "lambd", "threshold")),
+    kind("Threshold", "ThresholdedReLU", prop("threshold", "threshold"), prop("value", "value")),
+    kind("Softplus", "", prop("beta", "beta"), prop("threshold", "threshold")),
+    kind("RReLU", "", prop("lower", "lower"), prop("upper", "upper")),
+    kind("PReLU", "", prop("slopes", "num_parameters", read=_slopes)),
+    kind(
+        "Softmax",
+        ("Softmax", "Softmax2D"),
+        prop("axis", "dim", "axis", read=_softmax_axis, axis=True),
+        torch=("Softmax", "Softmax2d"),
+    ),
+    kind("LogSoftmax", "", prop("axis", "dim", "axis", read=_softmax_axis, axis=True)),
+    kind("GLU", "", _axis("axis", "dim", "axis")),
+    _dropout("Dropout", "Dropout", "Dropout2D", "Dropout3D", torch=("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
+    _dropout("AlphaDropout"),
+    _dropout("FeatureAlphaDropout"),
+    kind(
+        "Flatten",
+        "",
+        _axis("start-axis", "start_dim", "start_axis"),
+        prop("stop-axis", "end_dim", "stop_axis", read=_stop, axis=True),
+    ),
+    kind(
+        "Unflatten",
+        "",
+        _axis("axis", "dim", "axis"),
+        prop("shape", "unflattened_size", "shape", read=_unflattened, write=list),
+    ),
+    kind("CosineSimilarity", "", _axis("axis", "dim", "axis"), prop("epsilon", "eps")),
+    kind(
+        "PairwiseDistance",
+        "",
+        prop("norm-type", "p", kept=("norm", "")),
+        prop("epsilon", "eps", "epsilon"),
+        prop("keepdim", "keepdim"),
+    ),
+)
+"""Their kinds."""
+
+
+# Layers over sequences: recurrent layers, attention, the layers of a Transformer.
+#
+# Sources: ``torch/nn/modules/{rnn,activation,transformer}.py``; ``paddle/nn/layer/{rnn,transformer}.py`` of Paddle 3.3.
+
+
+ACTIVATIONS = ("relu", "gelu", "silu", "swish", "elu", "selu", "tanh", "sigmoid", "mish", "leaky_relu", "relu6")
+INNER = {
+    "TransformerEncoderLayer": ("self_attn", "linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2"),
+    "TransformerDecoderLayer": (
+        "self_attn",
+        "multihead_attn",
+        "linear1",
+        "linear2",
+        "norm1",
+        "norm2",
+        "norm3",
+        "dropout",
+        "dropout1",
+        "dropout2",
+        "dropout3",
+    ),
+}
+"""torch's names of the layers inside; Paddle's are the same, but for the decoder's second attention."""
+RENAMED = {"multihead_attn": "cross_attn"}
+
+
+def inner_pairs(pair: PairedLayers, name: str) -> Iterator[PairedLayers]:
+    """Yield the pairs of layers inside a pair of Transformer layers."""
+    for ours in INNER.get(name, ()):
+        theirs = RENAMED.get(ours, ours)
+        reference, port = getattr(pair.reference, ours, None), getattr(pair.port, theirs, None)
+        if reference is not None and port is not None:
+            paths = (".".join(filter(None, one)) for one in ((pair.reference_path, ours), (pair.port_path, theirs)))
+            yield PairedLayers(next(paths), reference, next(paths), port)
+
+
+def paddle_recurrent(layer: Any) -> str | None:
+    """Return the kind of a Paddle ``RNN`` or ``BiRNN`` over a cell that torch has whole, else None."""
+    packed = packed_tensors(layer)
+    return None if packed is None or packed[0] == "MultiheadAttention" else packed[0]
+
+
+def _cells(layer: Any) -> list[Any]:
+    """Return a Paddle layer's cells; the layer itself if it is one."""
+    if hasattr(layer, "num_layers"):
+        return [one for number in range(layer.num_layers) for one in _cells(layer[number])]
+    found = [getattr(layer, name) for name in ("cell", "cell_fw", "cell_bw") if hasattr(layer, name)]
+    return found or [layer]
+
+
+def _paddle_biases(layer: Any, _shape: Shape | None) -> tuple[bool, bool]:
+    packed = packed_tensors(layer)
+    tensors = packed[1] if packed is not None else list(cell_tensors(layer))
+    there = [one.leaf for one in tensors if not one.fixed]
+    return any(leaf.startswith("bias_ih") for leaf in there), any(leaf.startswith("bias_hh") for leaf in there)
+
+
+def _torch_direction(layer: Any, _shape: Shape | None) -> str:
+    return "bidirectional" if layer.bidirectional else "forward"
+
+
+def _paddle_direction(layer: Any, _shape: Shape | None) -> str:
+    if getattr(layer, "num_directions", 1) == 2 or hasattr(layer, "cell_bw"):
+        return "bidirectional"
+    return "backward" if getattr(layer, "is_reverse", False) else "forward"
+
+
+def _torch_activation(layer: Any, _shape: Shape | None) -> str:
+    return str(layer.nonlinearity)
+
+
+def _paddle_activation(layer: Any, _shape: Shape | None) -> str:
+    return str(_cells(layer)[0].activation)
+
+
+def _torch_dropout(layer: Any, _shape: Shape | None) -> Any:
+    return plain(layer.dropout) if layer.num_layers > 1 else 0.0
+
+
+def _paddle_dropout(layer: Any, _shape: Shape | None) -> Any:
+    return plain(layer.dropout) if getattr(layer, "num_layers", 1) > 1 else 0.0
+
+
+def _biases() -> Property:
+    return prop(
+        "bias",
+        "bias",
+        "bias_ih_attr, bias_hh_attr",
+        read=lambda layer, _: (bool(layer.bias),) * 2,
+        read_paddle=_paddle_biases,
+        write=write_presence,
+    )
+
+
+def _nonlinearity() -> Property:
+    return prop("activation", "nonlinearity", "activation", read=_torch_activation, read_paddle=_paddle_activation)
+
+
+def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
+    """Yield a recurrent layer and its cell."""
+    own = [_nonlinearity()] if name == "RNN" else []
+    if name == "LSTM":
+        own = [prop("projection", "proj_size", read_paddle=lambda layer, _: _cells(layer)[0].proj_size)]
+    yield kind(
+        name,
+        paddle,
+        prop("layers", "num_layers", read_paddle=lambda layer, _: getattr(layer, "num_layers", 1)),
+        prop(
+            "direction",
+            "bidirectional",
+            "direction",
+            read=_torch_direction,
+            read_paddle=_paddle_direction,
+            write=lambda way: "bidirect" if way == "bidirectional" else way,
+        ),
+        prop("dropout", "dropout", read=_torch_dropout, read_paddle=_paddle_dropout, visible=False),
+        _time_order(),
+        _biases(),
+        *own,
+    )
+    yield kind(f"{name}Cell", f"{paddle}Cell", _biases(), *([_nonlinearity()] if name == "RNN" else []))
+
+
+def _time_order() -> Property:
+    return prop(
+        "time-order",
+        "batch_first",
+        "time_major",
+        read=_time_first,
+        read_paddle=_paddle_time_first,
+        write=lambda first: first,
+    )
+
+
+def _time_first(layer: Any, _shape: Shape | None) -> bool:
+    return not layer.batch_first
+
+
+def _paddle_time_first(layer: Any, _shape: Shape | None) -> bool:
+    return bool(getattr(layer, "time_major", False))
+
+
+def orders_comparable(pair: PairedLayers) -> bool | None:
+    """Tell how two sequence layers are given their batches: alike (True), the other way round (False), unknown (None)."""
+    if pair.shapes is None or any(len(shape) != 3 for shape in pair.shapes) or len(set(pair.shapes[0][:2])) == 1:
+        return None
+    ours, theirs = pair.shapes
+    if ours == theirs:
+        return True
+    return False if ours == (theirs[1], theirs[0], theirs[2]) else None
+
+
+def _attention_bias(layer: Any, _shape: Shape | None) -> bool:
+    bias = layer.in_proj_bias if hasattr(layer, "in_proj_bias") else layer.q_proj.bias
+    return bias is not None
+
+
+def _added_bias(layer: Any, _shape: Shape | None) -> bool:
+    return getattr(layer, "bias_k", None) is not None
+
+
+def _transformer_activation(layer: Any, _shape: Shape | None) -> Any:
+    given = layer.activation
+    name = str(getattr(given, "__name__", type(given).__name__)).lower().lstrip("_")
+    return name if name in ACTIVATIONS else UNTOLD
+
+
+def _transformer_layer(name: str) -> LayerKind:
+    return kind(
+        name,
+        "",
+        prop("norm-order", "norm_first", "normalize_before"),
+        prop("activation", "activation", read=_transformer_activation),
+    )
+
+
+SEQUENCE_KINDS = (
+    *_recurrent("LSTM", "LSTM"),
+    *_recurrent("GRU", "GRU"),
+    *_recurrent("RNN", "SimpleRNN"),
+    kind(
+        "MultiheadAttention",
+        "MultiHeadAttention",
+        prop("heads", "num_heads"),
+        prop("dropout", "dropout", visible=False),
+        prop("key-size", "kdim"),
+        prop("value-size", "vdim"),
+        prop("bias", "bias", "bias_attr", read=_attention_bias, write=write_presence),
+        prop(
+            "added-bias", "add_bias_kv", read=_added_bias, lacking="append torch's bias_k and bias_v to keys and values"
+        ),
+        prop(
+            "added-zeros",
+            "add_zero_attn",
+            read=lambda layer, _: bool(getattr(layer, "add_zero_attn", False)),
+            lacking="append zeros to keys and values",
+        ),
+        _time_order(),
+    ),
+    _transformer_layer("TransformerEncoderLayer"),
+    _transformer_layer("TransformerDecoderLayer"),
+)
+"""Their kinds."""
+
+
+# Which kind a layer is of, and which layers of different kinds compute the same.
+
+
+KINDS = (*kinds_space.SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
+_BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
+_BY_NAME = {one.name: one for one in KINDS}
+_OWN_MODULES = ("torch.nn.", "paddle.nn.")
+_ACTIVATIONS = frozenset(
+    (
+        "ReLU",
+        "Sigmoid",
+        "Hardsigmoid",
+        "Hardswish",
+        "Tanh",
+        "Mish",
+        "Softsign",
+        "LogSigmoid",
+        "Tanhshrink",
+        "SiLU",
+        "GELU",
+        "LeakyReLU",
+        "ELU",
+        "CELU",
+        "SELU",
+        "Hardtanh",
+        "Hardshrink",
+        "Softshrink",
+        "Threshold",
+        "Softplus",
+        "Softmax",
+        "LogSoftmax",
+        "GLU",
+        "PReLU",
+        "RReLU",
+    )
+)
+DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
+_RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
+
+
+def kind_of(layer: Any, side: Literal[0, 1]) -> LayerKind | None:
+    """Return the kind of a torch module (side 0) or Paddle layer (side 1); None of a user's own class."""
+    found = _own_class(layer, side)
+    if found is not None:
+        return _BY_CLASS[side][found.__name__]
+    if side and type(layer).__name__ in ("RNN", "BiRNN"):
+        name = paddle_recurrent(layer)
+        return None if name is None else _BY_NAME[name]
+    return None
+
+
+def runs_as_built(layer: Any, side: Literal[0, 1]) -> bool:
+    """Tell whether a layer's forward is that of the framework's class, and not a subclass's own."""
+    found = _own_class(layer, side)
+    return found is None or type(layer).forward is found.forward
+
+
+def _own_class(layer: Any, side: Literal[0, 1]) -> Any:
+    known = _BY_CLASS[side]
+    of_framework = (one for one in type(layer).__mro__ if one.__module__.startswith(_OWN_MODULES))
+    return next((one for one in of_framework if one.__name__ in known), None)
+
+
+def never_alike(one: LayerKind, other: LayerKind) -> bool:
+    """Tell whether layers of two kinds are no substitutes for each other, whatever they are made with."""
+    names = {one.name, other.name}
+    families = (_ACTIVATIONS, DROPOUTS, _RECURRENT)
+    if any(names <= family for family in families):
+        return True
+    pools = {name.removeprefix("Adaptive") for name in names}
+    if len(pools) == 2 and {name[:3] for name in pools} == {"Max", "Avg"}:
+        return len({name[-2:] for name in pools}) == 1
+    return "BatchNorm" in names and bool(names & {"LayerNorm", "GroupNorm", "InstanceNorm"})
+
+
+def computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) -> bool:
+    """Tell whether two layers of different kinds are made so that they compute the same."""
+    functions = [_function(layer, kind) for layer, kind in zip((pair.reference, pair.port), kinds, strict=True)]
+    if None not in functions and same(functions[0], functions[1]):
+        return True
+    windows = [
+        _window(layer, kind, None if pair.shapes is None else pair.shapes[side])
+        for side, (layer, kind) in enumerate(zip((pair.reference, pair.port), kinds, strict=True))
+    ]
+    return None not in windows and windows[0] == windows[1]
+
+
+def _function(layer: Any, kind: LayerKind) -> tuple[Any, ...] | None:
+    """Return what an activation or dropout computes, in words that several kinds share."""
+    name = kind.name
+    if name in ("ELU", "CELU"):
+        alpha = plain(held(layer, "alpha", "_alpha"))
+        return ("elu",) if alpha == 1 else (name, alpha)
+    slope = name == "LeakyReLU" and held(layer, "negative_slope", "_negative_slope") == 0
+    cut = name == "Threshold" and (held(layer, "threshold", "_threshold"), held(layer, "value", "_value")) == (0, 0)
+    if name == "ReLU" or slope or cut:
+        return ("relu",)
+    if name == "Identity" or (name in DROPOUTS and layer.p == 0):
+        return ("identity",)
+    return None
+
+
+def _window(layer: Any, kind: LayerKind, shape: tuple[int, ...] | None) -> Any:
+    """Return the windows of a pool that divides its input evenly; an adaptive pool has them if its sizes are known."""
+    inputs = space(shape, getattr(layer, "data_format", getattr(layer, "_data_format", None)))
+    if inputs is None or "Pool" not in kind.name or kind.name[:2] == "LP":
+        return None
+    what, axes = kind.name.removeprefix("Adaptive")[:3], len(inputs)
+    if kind.name.startswith("Adaptive"):
+        outputs = ntuple(held(layer, "_output_size", "output_size"), axes)
+        wanted = [size if out is None else out for size, out in zip(inputs, outputs, strict=True)]
+        if any(size % out for size, out in zip(inputs, wanted, strict=True)):
+            return None
+        return what, inputs, tuple(size // out for size, out in zip(inputs, wanted, strict=True))
+    kernel = ntuple(held(layer, "ksize", "kernel_size"), axes)
+    stride = kernel if layer.stride is None else ntuple(layer.stride, axes)
+    even = all(size % length == 0 for size, length in zip(inputs, kernel, strict=True))
+    single = kernel == tuple(inputs)
+    plain_padding = ntuple(layer.padding, axes) == (0,) * axes
+    return (what, inputs, kernel) if plain_padding and (single or (even and stride == kernel)) else None

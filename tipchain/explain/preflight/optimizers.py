@@ -1,0 +1,750 @@
+# ruff: noqa: SLF001  (both frameworks keep what a cycle is made of in private attributes)
+"""What the two optimizers and schedules are made with, parameter by parameter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.locate.matching import LayerPair
+from tipchain.explain.preflight.table import plain, same, tidy
+from tipchain.explain.preflight.tensors import Tensors, port_name, port_trained
+from tipchain.frameworks.builders import rate_factor
+
+# What optimizers do to each parameter, in torch's terms.
+#
+# Sources: ``torch/optim/*.py`` of torch 2.13; ``paddle/optimizer/*.py`` and ``paddle/regularizer.py`` of Paddle 3.3,
+# https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/Overview_en.html
+
+
+Decay = tuple[tuple[str, float], ...]
+"""What decays a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: nothing."""
+TORCH_NAMES = {
+    "SGD": "SGD",
+    "Adam": "Adam",
+    "AdamW": "Adam",
+    "RMSprop": "RMSProp",
+    "Adagrad": "Adagrad",
+    "Adamax": "Adamax",
+    "Adadelta": "Adadelta",
+    "NAdam": "NAdam",
+    "RAdam": "RAdam",
+    "ASGD": "ASGD",
+    "Rprop": "Rprop",
+    "LBFGS": "LBFGS",
+}
+"""Common names of torch's classes; how AdamW decays is told beside."""
+PADDLE_NAMES = {
+    "SGD": "SGD",
+    "Momentum": "SGD",
+    "Adam": "Adam",
+    "AdamW": "Adam",
+    "RMSProp": "RMSProp",
+    "Adagrad": "Adagrad",
+    "Adamax": "Adamax",
+    "Adadelta": "Adadelta",
+    "NAdam": "NAdam",
+    "RAdam": "RAdam",
+    "ASGD": "ASGD",
+    "Rprop": "Rprop",
+    "LBFGS": "LBFGS",
+    "Lamb": "Lamb",
+}
+"""Those of Paddle's: Momentum is torch's SGD with a momentum."""
+ADAMS = frozenset(("Adam", "Adamax", "NAdam", "RAdam"))
+SETTINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "SGD": (
+        ("momentum", "momentum", "_momentum"),
+        ("nesterov", "nesterov", "_use_nesterov"),
+        ("dampening", "dampening", ""),
+    ),
+    "Adam": (("epsilon", "eps", "_epsilon"), ("amsgrad", "amsgrad", "_amsgrad")),
+    "RMSProp": (
+        ("rho", "alpha", "_rho"),
+        ("epsilon", "eps", "_epsilon"),
+        ("momentum", "momentum", "_momentum"),
+        ("centered", "centered", "_centered"),
+    ),
+    "Adagrad": (
+        ("epsilon", "eps", "_epsilon"),
+        ("initial-accumulator", "initial_accumulator_value", "initial_accumulator_value"),
+        ("rate-decay", "lr_decay", ""),
+    ),
+    "Adamax": (("epsilon", "eps", "_epsilon"),),
+    "Adadelta": (("rho", "rho", "_rho"), ("epsilon", "eps", "_epsilon")),
+    "NAdam": (("epsilon", "eps", "_epsilon"), ("momentum-decay", "momentum_decay", "_momentum_decay")),
+    "RAdam": (("epsilon", "eps", "_epsilon"),),
+    "Rprop": (("etas", "etas", "_etas"),),
+}
+"""Code, torch's key in a group and Paddle's attribute, by common name; Paddle lacks what has none."""
+ABSENT: Mapping[str, Any] = {"dampening": 0.0, "rate-decay": 0.0, "maximize": False}
+"""What Paddle does as to settings that it does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateTreatment:
+    """What an optimizer does to one parameter.
+
+    Attributes:
+        rate: the learning rate now, multipliers included.
+        decay: what decays it.
+        settings: the rest by code, as torch means it.
+    """
+
+    rate: float
+    decay: Decay
+    settings: Mapping[str, Any]
+
+
+def torch_name(optimizer: Any) -> str | None:
+    """Return the common name of a torch optimizer; None of a user's own."""
+    return _name(optimizer, "torch.optim", TORCH_NAMES)
+
+
+def paddle_name(optimizer: Any) -> str | None:
+    """Return the common name of a Paddle optimizer; None of a user's own."""
+    return _name(optimizer, "paddle.optimizer", PADDLE_NAMES)
+
+
+def _name(optimizer: Any, package: str, names: Mapping[str, str]) -> str | None:
+    found = (one for one in type(optimizer).__mro__ if one.__module__.startswith(package))
+    return next((names[one.__name__] for one in found if one.__name__ in names), None)
+
+
+def torch_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
+    """Yield each parameter of a torch optimizer with what is done to it."""
+    name = torch_name(optimizer)
+    for group in optimizer.param_groups:
+        settings = {code: plain(group[key]) for code, key, _ in SETTINGS.get(name or "", ()) if key in group}
+        settings["maximize"] = bool(group.get("maximize", False))
+        if name in ADAMS and "betas" in group:
+            settings["beta1"], settings["beta2"] = plain(tuple(group["betas"]))
+        if name == "SGD" and not settings.get("momentum"):
+            settings.pop("dampening", None)  # nothing without a momentum
+            settings.pop("nesterov", None)
+        treatment = UpdateTreatment(rate=float(group["lr"]), decay=_torch_decay(optimizer, group), settings=settings)
+        for one in group["params"]:
+            yield one, treatment
+
+
+def _torch_decay(optimizer: Any, group: Mapping[str, Any]) -> Decay:
+    named = type(optimizer).__name__ == "AdamW" or any(one.__name__ == "AdamW" for one in type(optimizer).__mro__)
+    decoupled = bool(group.get("decoupled_weight_decay", named))
+    terms = (("decoupled" if decoupled else "l2", group.get("weight_decay")), ("l1", group.get("l1_decay")))
+    return _decay(terms)
+
+
+def _decay(terms: Any) -> Decay:
+    return tuple((form, float(plain(coefficient))) for form, coefficient in terms if coefficient)
+
+
+def paddle_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
+    """Yield each parameter of a Paddle optimizer with what is done to it."""
+    name = paddle_name(optimizer)
+    for group, parameters in _paddle_groups(optimizer):
+        settings = dict(_paddle_settings(optimizer, group, name))
+        for one in parameters:
+            treatment = UpdateTreatment(
+                rate=_paddle_rate(optimizer, one), decay=_paddle_decay(optimizer, group, one), settings=settings
+            )
+            yield one, treatment
+
+
+def _paddle_groups(optimizer: Any) -> Iterator[tuple[Mapping[str, Any], list[Any]]]:
+    groups = optimizer._param_groups or []
+    if groups and isinstance(groups[0], dict):
+        yield from ((group, list(group["params"])) for group in groups)
+    else:
+        yield {}, list(groups)
+
+
+def _paddle_settings(optimizer: Any, group: Mapping[str, Any], name: str | None) -> Iterator[tuple[str, Any]]:
+    keys = [(code, attribute) for code, _, attribute in SETTINGS.get(name or "", ())]
+    keys += [(beta, f"_{beta}") for beta in ("beta1", "beta2") if name in ADAMS]
+    found = {code: _kept(optimizer, group, attribute, ABSENT.get(code)) for code, attribute in keys}
+    if name == "SGD" and not found["momentum"]:
+        found = {"momentum": 0}
+    if name == "Rprop":
+        found["etas"] = found["etas"][0]
+    found["maximize"] = ABSENT["maximize"]
+    rescale = _kept(optimizer, group, "_rescale_grad", 1.0)
+    if rescale != 1:
+        found["rescale"] = rescale
+    yield from found.items()
+
+
+def _kept(optimizer: Any, group: Mapping[str, Any], attribute: str, absent: Any) -> Any:
+    """Return a setting of a group, else of the optimizer, else what holds where there is none."""
+    key = attribute.lstrip("_")
+    return plain(group[key]) if key and key in group else plain(getattr(optimizer, attribute or "-", absent))
+
+
+def _paddle_rate(optimizer: Any, parameter: Any) -> float:
+    return float(optimizer.get_lr()) * rate_factor(optimizer, parameter)
+
+
+def _paddle_decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> Decay:
+    """Return what decays a parameter: its own regularizer before the optimizer's; AdamW's decay stands beside it."""
+    own = getattr(parameter, "regularizer", None)
+    terms: list[tuple[str, Any]] = []
+    if any(one.__name__ == "AdamW" for one in type(optimizer).__mro__):
+        chosen = getattr(optimizer, "_apply_decay_param_fun", None)
+        if chosen is None or chosen(parameter.name):
+            terms.append(("decoupled", group.get("weight_decay", optimizer._weight_decay)))
+        return _decay([*terms, *_regularizer(own)])
+    fused = group.get("regularization_coeff", getattr(optimizer, "_regularization_coeff", 0.0))
+    if own is not None:
+        return _decay(_regularizer(own))
+    return _decay([("l2", fused), *_regularizer(getattr(optimizer, "regularization", None))])
+
+
+def _regularizer(regularizer: Any) -> Iterator[tuple[str, Any]]:
+    if regularizer is not None:
+        yield "l1" if "L1" in type(regularizer).__name__ else "l2", getattr(regularizer, "_coeff", None)
+
+
+# What the two optimizers are made with, parameter by parameter.
+
+
+FIRST_RATE = "first-rate"
+"""The code of a rate that is not the optimizer's own but its schedule's first."""
+SHOWN = 4
+"""How many parameters a message names."""
+ARGUMENTS = {
+    "momentum": ("momentum", "momentum"),
+    "nesterov": ("nesterov", "use_nesterov"),
+    "dampening": ("dampening", "dampening"),
+    "epsilon": ("eps", "epsilon"),
+    "amsgrad": ("amsgrad", "amsgrad"),
+    "beta1": ("betas[0]", "beta1"),
+    "beta2": ("betas[1]", "beta2"),
+    "centered": ("centered", "centered"),
+    "maximize": ("maximize", "maximize"),
+    "initial-accumulator": ("initial_accumulator_value", "initial_accumulator_value"),
+    "rate-decay": ("lr_decay", "lr_decay"),
+    "momentum-decay": ("momentum_decay", "momentum_decay"),
+    "etas": ("etas", "etas"),
+    "rescale": ("rescale_grad", "rescale_grad"),
+}
+"""What a setting is called in torch and in Paddle."""
+CLASSES = {"SGD": ("SGD", "Momentum"), "Adam": ("Adam", "AdamW")}
+"""Paddle's classes of one common name: without and with a momentum; coupled and decoupled."""
+
+Matched = list[tuple[str, UpdateTreatment, UpdateTreatment]]
+
+
+def check_optimizers(
+    torch_optimizer: Any,
+    paddle_optimizer: Any,
+    reference: Any,
+    port: Any,
+    pairs: Iterable[LayerPair],
+    names: Mapping[str, str] | None = None,
+    *,
+    tensors: Tensors | None = None,
+) -> list[Finding]:
+    """Compare two optimizers: type, and for each parameter the rate, decay and everything else that it is updated with.
+
+    Known to differ with equal numbers: Paddle's RMSProp has epsilon below the root, torch's beside it. Adam's differ in
+    form only. Clipping is part of Paddle's optimizer and of torch's loop, so it is told and fails nothing.
+
+    Args:
+        torch_optimizer: a ``torch.optim.Optimizer`` of ``reference``.
+        paddle_optimizer: a ``paddle.optimizer.Optimizer`` of ``port``.
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        pairs: the layers that belong together.
+        names: Paddle's path by torch's, as they were matched with.
+        tensors: the models' tensors, if they are matched already.
+
+    Raises:
+        WeightsError: a lazy layer of torch's has no shape yet.
+    """
+    known = tensors or Tensors(reference, port, pairs, names)
+    types = torch_name(torch_optimizer), paddle_name(paddle_optimizer)
+    if None not in types and types[0] != types[1]:
+        return [_other_type(torch_optimizer, paddle_optimizer, str(types[0]))]
+    matched, lone = _match(torch_optimizer, paddle_optimizer, known)
+    found = [*lone, *_rates(matched, paddle_optimizer)]
+    if None not in types:  # a user's own optimizer says nothing about how it decays
+        found += _decays(matched)
+    for code in _codes(types[0], matched):
+        found += _settings(code, matched, types[0] or "", paddle_optimizer)
+    return [*found, *_formulas(paddle_optimizer), *_clipping(torch_optimizer, paddle_optimizer)]
+
+
+def _optimizer_finding(
+    code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
+) -> Finding:
+    return Finding(
+        code=code,
+        kind="optimizer",
+        reference_path="",
+        port_path="",
+        reference=reference,
+        port=port,
+        message=message,
+        fix=fix,
+        effect=effect,
+    )
+
+
+def _other_type(ours: Any, theirs: Any, name: str) -> Finding:
+    wanted = CLASSES.get(name, (name,))
+    decoupled = any(one.__name__ == "AdamW" for one in type(ours).__mro__)
+    momentum = any(group.get("momentum") for group in ours.param_groups)
+    paddle = wanted[-1] if decoupled or (name == "SGD" and momentum) else wanted[0]
+    names = type(ours).__name__, type(theirs).__name__
+    return _optimizer_finding(
+        "optimizer-type",
+        names[0],
+        names[1],
+        f"the port's optimizer is {names[1]} where torch's is {names[0]}",
+        f"use `paddle.optimizer.{paddle}`",
+    )
+
+
+def _match(ours: Any, theirs: Any, tensors: Tensors) -> tuple[Matched, list[Finding]]:
+    """Return what both do to each matched parameter, and the parameters that one of them does not have."""
+    done = {id(one): treatment for one, treatment in torch_treatments(ours)}
+    port_done = {id(one): treatment for one, treatment in paddle_treatments(theirs)}
+    matched: Matched = []
+    lone: dict[str, list[str]] = defaultdict(list)
+    foreign = True
+    for pair in tensors.pairs:
+        if pair.ours is None or pair.theirs is None or not tensors.trained(pair.ours) or not port_trained(pair.theirs):
+            continue
+        first = done.get(id(tensors.live[pair.ours.name]))
+        for part in pair.theirs.parts:
+            second = port_done.get(id(part.tensor))
+            foreign = foreign and first is None and second is None
+            if first is not None and second is not None:
+                matched.append((port_name(pair.theirs), first, second))
+            elif (first is None) != (second is None):
+                lone["port" if first is None else "torch"].append(port_name(pair.theirs))
+    if foreign:  # they were built over other copies of the models
+        return _as_wholes(list(done.values()), list(port_done.values())), []
+    return matched, [_lone(side, names) for side, names in lone.items()]
+
+
+def _as_wholes(ours: list[UpdateTreatment], theirs: list[UpdateTreatment]) -> Matched:
+    """Return the one treatment that either has for all its parameters, if there is only one."""
+    if not ours or not theirs or any(one != side[0] for side in (ours, theirs) for one in side):
+        return []
+    return [("every parameter", ours[0], theirs[0])]
+
+
+def _lone(side: str, names: list[str]) -> Finding:
+    shown = _list(names)
+    if side == "port":
+        return _optimizer_finding(
+            "optimized-parameters",
+            "not optimized",
+            f"optimizes {shown}",
+            f"the port's optimizer updates {shown}, torch's does not",
+            f"leave {shown} out of the optimizer",
+        )
+    return _optimizer_finding(
+        "optimized-parameters",
+        f"optimizes {shown}",
+        "not optimized",
+        f"torch's optimizer updates {shown}, the port's does not",
+        f"give {shown} to the optimizer",
+    )
+
+
+def _list(names: list[str]) -> str:
+    kept = list(dict.fromkeys(names))
+    more = f" and {len(kept) - SHOWN} more" if len(kept) > SHOWN else ""
+    return ", ".join(kept[:SHOWN]) + more
+
+
+def _grouped(matched: Matched, values: Any) -> Iterator[tuple[Any, Any, list[str]]]:
+    """Yield each pair of values that differ with the parameters that have them."""
+    found: dict[tuple[Any, Any], list[str]] = defaultdict(list)
+    for name, ours, theirs in matched:
+        one, other = values(ours), values(theirs)
+        if not same(one, other):
+            found[one, other].append(name)
+    for (one, other), names in found.items():
+        yield one, other, names
+
+
+def _of(matched: Matched, names: list[str]) -> str:
+    return "" if len(names) == len(matched) else f" for {_list(names)}"
+
+
+def _rates(matched: Matched, optimizer: Any) -> Iterator[Finding]:
+    """Yield the rates that differ; one that a schedule gives to every parameter is the schedule's."""
+    scheduled = not isinstance(getattr(optimizer, "_learning_rate", 0.0), int | float)
+    for one, other, names in _grouped(matched, lambda treatment: treatment.rate):
+        where = _of(matched, names)
+        multiplied = "set `ParamAttr(learning_rate=...)` or the group's `learning_rate` so that the rate is"
+        found = _optimizer_finding(
+            "learning-rate",
+            f"lr={one:.9g}",
+            f"learning_rate={other:.9g}",
+            f"the port's learning rate{where} is {other:.9g}, torch's {one:.9g}",
+            f"pass `learning_rate={one:.9g}` to the optimizer" if not where else f"{multiplied} {one:.9g}{where}",
+        )
+        if scheduled and not where:
+            found = replace(
+                found,
+                code=FIRST_RATE,
+                kind="scheduler",
+                message=f"the port's schedule begins at {other:.9g}, torch's at {one:.9g}",
+                fix=f"let the schedule begin at {one:.9g}",
+            )
+        yield found
+
+
+def _decays(matched: Matched) -> Iterator[Finding]:
+    for one, other, names in _grouped(matched, lambda treatment: treatment.decay):
+        where = _of(matched, names)
+        forms = {form for form, _ in one}, {form for form, _ in other}
+        code = "weight-decay-form" if one and other and forms[0] != forms[1] else "weight-decay"
+        if where and (not one or not other):
+            code = "decayed-parameters"
+        yield _optimizer_finding(
+            code,
+            f"weight_decay={_spell(one)}",
+            f"weight_decay={_spell(other)}",
+            f"the port's weight decay{where} is {_spell(other)}, torch's {_spell(one)}",
+            _decay_fix(one, where),
+        )
+
+
+def _spell(decay: Decay) -> str:
+    return " + ".join(f"{coefficient:.9g} ({form})" for form, coefficient in decay) or "0"
+
+
+def _decay_fix(decay: Decay, where: str) -> str:
+    if not decay:
+        return f"do not decay{where or ' any parameter'} (`apply_decay_param_fun`, or a group with `weight_decay=0.0`)"
+    form, coefficient = decay[0]
+    ways = {
+        "decoupled": f"use `paddle.optimizer.AdamW` with `weight_decay={coefficient:.9g}`",
+        "l2": f"pass `weight_decay=paddle.regularizer.L2Decay({coefficient:.9g})`",
+        "l1": f"pass `weight_decay=paddle.regularizer.L1Decay({coefficient:.9g})`",
+    }
+    return ways[form] + where
+
+
+def _codes(name: str | None, matched: Matched) -> list[str]:
+    listed = [code for code, _, _ in SETTINGS.get(name or "", ())]
+    listed += ["beta1", "beta2"] if name in ADAMS else []
+    rescaled = any("rescale" in theirs.settings for _, _, theirs in matched)
+    return [*listed, "maximize", *(["rescale"] if rescaled else [])]
+
+
+def _settings(code: str, matched: Matched, name: str, optimizer: Any) -> Iterator[Finding]:
+    there = [one for one in matched if code == "rescale" or (code in one[1].settings and code in one[2].settings)]
+    keys = {listed: key for listed, key, _ in SETTINGS.get(name, ())}
+    ours, theirs = ARGUMENTS.get(code, (keys.get(code, code), code))
+    for one, other, names in _grouped(there, lambda treatment: treatment.settings.get(code, 1.0)):
+        where = _of(matched, names)
+        fix = f"pass `{theirs}={one!r}` to the optimizer"
+        if code == "momentum" and name == "SGD" and not hasattr(optimizer, "_momentum"):
+            fix = f"use `paddle.optimizer.Momentum` with `momentum={one!r}`"
+        yield _optimizer_finding(
+            code,
+            f"{ours}={one!r}",
+            f"{theirs}={other!r}",
+            f"the port's optimizer has {theirs}={other!r}{where} where torch's has {ours}={one!r}",
+            fix,
+        )
+
+
+def _formulas(theirs: Any) -> Iterator[Finding]:
+    """Yield what equal numbers mean differently.
+
+    Sources: ``torch/optim/rmsprop.py`` (``avg = square_avg.sqrt().add_(eps)``) and ``paddle/phi/kernels/impl/
+    rmsprop_kernel_impl.h`` (``sqrt(ms + epsilon)``); ``torch/optim/adamax.py`` and Paddle's ``adamax_kernel_impl.h``.
+    """
+    kind = type(theirs)
+    if not kind.__module__.startswith("paddle.optimizer"):
+        return  # a user's own formula
+    if kind.__name__ == "RMSProp":
+        yield _optimizer_finding(
+            "epsilon-in-root",
+            "grad / (sqrt(v) + eps)",
+            "grad / sqrt(v + epsilon)",
+            "Paddle's RMSProp adds epsilon below the root, torch's beside it: equal numbers give other updates",
+            "use `tipchain.pairs.paddle_optimizers.TorchRMSProp`, or an epsilon that is small beside the squared gradients",
+        )
+    elif kind.__name__ == "Adamax":
+        yield _optimizer_finding(
+            "epsilon-in-norm",
+            "max(beta2 u, |grad| + eps)",
+            "max(beta2 u + epsilon, |grad|)",
+            "Paddle's Adamax adds epsilon to the norm kept, torch's to the gradient: they differ by about epsilon",
+            "use `tipchain.pairs.paddle_optimizers.TorchAdamax` where gradients are as small as epsilon",
+            effect="none",
+        )
+
+
+def _clipping(ours: Any, theirs: Any) -> Iterator[Finding]:
+    clip = getattr(theirs, "_grad_clip", None)
+    hooks = getattr(ours, "_optimizer_step_pre_hooks", None)
+    if clip is None or hooks:
+        return
+    limit = getattr(clip, "clip_norm", getattr(clip, "max", None))
+    yield _optimizer_finding(
+        "clipping",
+        "none in the optimizer",
+        f"grad_clip={type(clip).__name__}({limit!r})",
+        f"the port clips gradients ({type(clip).__name__}, {limit!r}); torch's optimizer never does, its loop may",
+        "clip in the reference's loop alike, or pass `grad_clip=None`",
+        effect="none",
+    )
+
+
+# What two learning-rate schedules are made with, where both frameworks have the type.
+#
+# Sources: ``torch/optim/lr_scheduler.py``; ``paddle/optimizer/lr.py``,
+# https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LRScheduler_en.html
+
+
+Get = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleArgument:
+    """An argument of a schedule.
+
+    Attributes:
+        code: the slug of a finding.
+        names: torch's and Paddle's.
+        get: read it from either.
+    """
+
+    code: str
+    names: tuple[str, str]
+    get: tuple[Get, Get]
+
+
+def _argument(
+    code: str, torch: str, paddle: str = "", ours: Get | None = None, theirs: Get | None = None
+) -> ScheduleArgument:
+    names = torch, paddle or torch
+    return ScheduleArgument(
+        code=code,
+        names=names,
+        get=(ours or (lambda one: getattr(one, names[0])), theirs or (lambda one: getattr(one, names[1]))),
+    )
+
+
+def _milestones(schedule: Any) -> tuple[int, ...]:
+    """Return the milestones; torch keeps a Counter of them."""
+    held = schedule.milestones
+    return tuple(sorted(held.elements() if hasattr(held, "elements") else held))
+
+
+def _group(schedule: Any, key: str) -> Any:
+    """Return what torch's OneCycleLR keeps in the optimizer."""
+    return schedule.optimizer.param_groups[0][key]
+
+
+def _one_cycle() -> tuple[ScheduleArgument, ...]:
+    return (
+        _argument("total-steps", "total_steps"),
+        _argument(
+            "max-rate", "max_lr", "max_learning_rate", lambda one: _group(one, "max_lr"), lambda one: one._lr_config[1]
+        ),
+        _argument(
+            "first-rate",
+            "div_factor",
+            "divide_factor",
+            lambda one: _group(one, "max_lr") / _group(one, "initial_lr"),
+            lambda one: one._lr_config[1] / one._lr_config[0],
+        ),
+        _argument(
+            "last-rate",
+            "min_lr",
+            "end_learning_rate",
+            lambda one: _group(one, "min_lr"),
+            lambda one: one._lr_config[-1],
+        ),
+        _argument(
+            "rising-share",
+            "pct_start",
+            "phase_pct",
+            lambda one: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
+            lambda one: (one._step_config[1] + 1) / one.total_steps,
+        ),
+        _argument(
+            "phases",
+            "three_phase",
+            "",
+            lambda one: len(one._schedule_phases) == 3,
+            lambda one: len(one._lr_config) == 4,
+        ),
+        _argument(
+            "annealing",
+            "anneal_strategy",
+            "",
+            lambda one: one._anneal_func_type,
+            lambda one: "cos" if "cos" in one.anneal_func.__name__ else "linear",
+        ),
+    )
+
+
+def _cyclic() -> tuple[ScheduleArgument, ...]:
+    return (
+        _argument("max-rate", "max_lr", "max_learning_rate", lambda one: _only(one.max_lrs), lambda one: one.max_lr),
+        _argument(
+            "rising-steps",
+            "step_size_up",
+            "",
+            lambda one: one.total_size * one.step_ratio,
+            lambda one: one.cycle_size * one.step_up_pct,
+        ),
+        _argument(
+            "falling-steps",
+            "step_size_down",
+            "",
+            lambda one: one.total_size * (1 - one.step_ratio),
+            lambda one: one.cycle_size * (1 - one.step_up_pct),
+        ),
+        _argument("mode", "mode"),
+        _argument("gamma", "gamma", "exp_gamma", theirs=lambda one: one.gamma),
+    )
+
+
+GAMMA = _argument("gamma", "gamma")
+END = _argument("end-rate", "eta_min")
+BASE = _argument("base-rate", "base_lrs", "learning_rate", lambda one: _only(one.base_lrs), lambda one: one.base_lr)
+LAST = _argument("last-epoch", "last_epoch")
+TWINS: dict[str, tuple[str, tuple[ScheduleArgument, ...]]] = {
+    "StepLR": ("StepDecay", (BASE, _argument("step-size", "step_size"), GAMMA, LAST)),
+    "MultiStepLR": (
+        "MultiStepDecay",
+        (BASE, _argument("milestones", "milestones", "", _milestones, _milestones), GAMMA, LAST),
+    ),
+    "ExponentialLR": ("ExponentialDecay", (BASE, GAMMA, LAST)),
+    "CosineAnnealingLR": ("CosineAnnealingDecay", (BASE, _argument("period", "T_max"), END, LAST)),
+    "CosineAnnealingWarmRestarts": (
+        "CosineAnnealingWarmRestarts",
+        (BASE, _argument("period", "T_0"), _argument("period-factor", "T_mult"), END, LAST),
+    ),
+    "PolynomialLR": (
+        "PolynomialDecay",
+        (
+            BASE,
+            _argument("total-steps", "total_iters", "decay_steps"),
+            _argument("power", "power"),
+            _argument("end-rate", "end_lr", "", lambda _: 0.0),
+            _argument("cycle", "cycle", "", lambda _: False),
+            LAST,
+        ),
+    ),
+    "LinearLR": (
+        "LinearLR",
+        (
+            BASE,
+            _argument("start-factor", "start_factor"),
+            _argument("end-factor", "end_factor"),
+            _argument("total-steps", "total_iters", "total_steps"),
+            LAST,
+        ),
+    ),
+    "LambdaLR": ("LambdaDecay", (BASE, LAST)),
+    "MultiplicativeLR": ("MultiplicativeDecay", (BASE, LAST)),
+    "OneCycleLR": ("OneCycleLR", (*_one_cycle(), LAST)),
+    "CyclicLR": ("CyclicLR", (BASE, *_cyclic(), LAST)),
+    "ReduceLROnPlateau": (
+        "ReduceOnPlateau",
+        (
+            *(
+                _argument(name.replace("_", "-"), name)
+                for name in ("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown")
+            ),
+            _argument("end-rate", "min_lrs", "min_lr", lambda one: _only(one.min_lrs)),
+            _argument("epsilon", "eps", "epsilon"),
+        ),
+    ),
+}
+"""Paddle's class and the arguments by torch's class."""
+
+
+def check_schedulers(torch_scheduler: Any, paddle_scheduler: Any) -> list[Finding]:
+    """Compare the arguments of two schedules of types that are each other's; of others nothing is said.
+
+    A warm-up is compared as torch's ``SequentialLR`` of two with Paddle's ``LinearWarmup``: its length, its first rate
+    (where it is a ``LinearLR``), and what follows it. The rates themselves are compared elsewhere.
+
+    Args:
+        torch_scheduler: a ``torch.optim.lr_scheduler.LRScheduler``.
+        paddle_scheduler: a ``paddle.optimizer.lr.LRScheduler``.
+    """
+    names = type(torch_scheduler).__name__, type(paddle_scheduler).__name__
+    if names == ("SequentialLR", "LinearWarmup"):
+        return list(_warmups(torch_scheduler, paddle_scheduler))
+    return list(_compare(torch_scheduler, paddle_scheduler, whole=True))
+
+
+def _compare(ours: Any, theirs: Any, *, whole: bool) -> Iterator[Finding]:
+    """Yield what differs; of a schedule behind a warm-up (not ``whole``) where it stands counts for nothing."""
+    twin, arguments = TWINS.get(type(ours).__name__, ("", ()))
+    if type(theirs).__name__ != twin:
+        return
+    for one in arguments:
+        if one is LAST and not whole:
+            continue
+        values = [_read(get, schedule) for get, schedule in zip(one.get, (ours, theirs), strict=True)]
+        if None not in values and not same(*values):
+            yield _scheduler_finding(one.code, *one.names, *values)
+
+
+def _read(get: Get, schedule: Any) -> Any:
+    try:
+        return plain(get(schedule))
+    except (AttributeError, KeyError, IndexError):  # another version of the framework keeps it otherwise
+        return None
+
+
+def _only(values: Any) -> Any:
+    """Return the value that all groups share, else None: rates by group are compared with the optimizer."""
+    kept = {plain(one) for one in values}
+    return kept.pop() if len(kept) == 1 else None
+
+
+def _scheduler_finding(code: str, ours: str, theirs: str, expected: Any, actual: Any) -> Finding:
+    reference, port = f"{ours}={tidy(expected)!r}", f"{theirs}={tidy(actual)!r}"
+    wanted = list(expected) if isinstance(expected, tuple) else tidy(expected)
+    return Finding(
+        code=code,
+        kind="scheduler",
+        reference_path="",
+        port_path="",
+        reference=reference,
+        port=port,
+        message=f"the port's schedule has {port} where torch's has {reference}",
+        fix=f"pass `{theirs}={wanted!r}` to the scheduler",
+    )
+
+
+def _warmups(ours: Any, theirs: Any) -> Iterator[Finding]:
+    schedules, ends = getattr(ours, "_schedulers", []), getattr(ours, "_milestones", [])
+    if len(schedules) != 2 or len(ends) != 1:
+        return
+    warmup, main = schedules
+    if not same(ends[0], theirs.warmup_steps):
+        yield _scheduler_finding("warmup-steps", "milestones", "warmup_steps", ends[0], theirs.warmup_steps)
+    base = _read(BASE.get[0], warmup)
+    if type(warmup).__name__ == "LinearLR" and base is not None:
+        reached = warmup.start_factor + (warmup.end_factor - warmup.start_factor) * min(
+            1.0, ends[0] / warmup.total_iters
+        )
+        for code, name, expected, actual in (
+            ("warmup-start", "start_lr", base * warmup.start_factor, theirs.start_lr),
+            ("warmup-end", "end_lr", base * reached, theirs.end_lr),
+        ):
+            if not same(expected, actual):
+                yield _scheduler_finding(
+                    code, "start_factor" if code == "warmup-start" else "end_factor", name, expected, actual
+                )
+    yield from _compare(main, theirs.learning_rate, whole=False)

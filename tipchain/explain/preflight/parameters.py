@@ -1,0 +1,719 @@
+"""Parameters and buffers of matched layers, compared in torch's layout: values, ties."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.locate.differences import equal
+from tipchain.explain.locate.matching import LayerPair, Print, print_of
+from tipchain.explain.preflight.tensors import TensorPair, Tensors, is_floating, port_array, port_name, port_trained
+from tipchain.numbers.rounding import REMAINDER, ROUGH, SAME_SINGLE
+from tipchain.weights.layouts import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf
+from tipchain.weights.paddle_files import view_of
+from tipchain.weights.torch_files import array_of
+
+# How the values of a parameter differ from those it should have.
+
+
+Array = npt.NDArray[Any]
+GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
+"""The gates of recurrent layers, in the order in which both frameworks stack their weights."""
+ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""Relative difference up to which values are the same, by the coarser dtype: of 16-bit ones, their spacing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterDifference:
+    """A difference of values.
+
+    Attributes:
+        code: its slug.
+        text: what the port's values are, as the end of a sentence.
+        fix: what to do.
+    """
+
+    code: str
+    text: str
+    fix: str
+
+
+def difference(
+    expected: Array,
+    actual: Array,
+    *,
+    kind: str,
+    leaf: str,
+    dtypes: tuple[str, str],
+    others: Mapping[Print, Sequence[str]],
+    own: str,
+) -> ParameterDifference | None:
+    """Say how values differ; None where they are the same up to their precision.
+
+    Args:
+        expected: torch's.
+        actual: the port's, in torch's layout; of one shape.
+        kind: the layer's.
+        leaf: torch's name of the tensor in the layer.
+        dtypes: of both.
+        others: names of torch's tensors by `print_of` their values.
+        own: torch's name of this one.
+    """
+    if _equal(expected, actual, max(ROUNDED.get(dtype, 0.0) for dtype in dtypes)):
+        return None
+    if leaf.startswith("running_"):
+        return ParameterDifference(
+            code="running-statistics",
+            text=f"other statistics: {_measure(expected, actual)}",
+            fix="copy torch's running_mean and running_var with the weights",
+        )
+    found = _arranged(expected, actual, kind)
+    return (
+        found
+        or _elsewhere(expected, actual, others, own)
+        or _rescaled(expected, actual)
+        or ParameterDifference(
+            code="values",
+            text=f"other values: {_measure(expected, actual)}",
+            fix="copy it: `tipchain.copy_weights(reference, port)`",
+        )
+    )
+
+
+def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
+    if equal(expected, actual):
+        return True
+    if expected.dtype.kind not in "fc" or actual.dtype.kind not in "fc":
+        return False
+    return bool(np.allclose(actual, expected, rtol=tolerance, atol=tolerance * ROUGH * _size(expected), equal_nan=True))
+
+
+def _size(array: Array) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0
+    return found if np.isfinite(found) else 0.0
+
+
+def _measure(expected: Array, actual: Array) -> str:
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    odd = int(np.count_nonzero(apart)) + int(np.isnan(apart).sum() if not np.count_nonzero(apart) else 0)
+    return f"{odd} of {apart.size} differ, by up to {np.nanmax(apart) if not np.isnan(apart).all() else np.nan:.3g}"
+
+
+def _arranged(expected: Array, actual: Array, kind: str) -> ParameterDifference | None:
+    """Say that the same numbers stand in another order."""
+    if print_of(np.asarray(expected, np.float64)) != print_of(np.asarray(actual, np.float64)):
+        return None
+    for axes in permutations(range(expected.ndim)):
+        if tuple(expected.shape[axis] for axis in axes) == actual.shape and np.array_equal(
+            expected.transpose(axes), actual
+        ):
+            how = "transposed" if expected.ndim == 2 else f"with its axes in the order {list(axes)}"
+            return ParameterDifference(
+                code="transposed-weight", text=f"torch's {how}", fix="transpose it back when it is copied"
+            )
+    blocks = _blocks(expected, actual, kind)
+    if blocks is not None:
+        return blocks
+    for axis in range(expected.ndim):
+        if np.array_equal(_sorted(expected, axis), _sorted(actual, axis)):
+            return ParameterDifference(
+                code="permuted-weight",
+                text=f"torch's with axis {axis} in another order",
+                fix="keep the order of torch's elements when it is copied",
+            )
+    flipped = tuple(range(2, expected.ndim))
+    if flipped and np.array_equal(np.flip(expected, flipped), actual):
+        return ParameterDifference(
+            code="flipped-weight", text="torch's with its kernel mirrored", fix="do not mirror the kernel"
+        )
+    return ParameterDifference(
+        code="permuted-weight", text="torch's numbers in another order", fix="keep torch's order when it is copied"
+    )
+
+
+def _sorted(array: Array, axis: int) -> Array:
+    """Return the slices along an axis in an order of their own."""
+    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+    return rows[np.lexsort(rows.T[::-1][: min(8, rows.shape[1])])]
+
+
+def _blocks(expected: Array, actual: Array, kind: str) -> ParameterDifference | None:
+    """Say that the blocks stacked along the first axis (gates, projections) stand in another order."""
+    gates = GATES.get(kind)
+    for count in (len(gates),) if gates else (3, 2, 4):
+        if not expected.ndim or expected.shape[0] % count:
+            continue
+        ours, theirs = (np.split(array, count) for array in (expected, actual))
+        order = [next((i for i, one in enumerate(ours) if np.array_equal(one, other)), None) for other in theirs]
+        if None in order or sorted(filter(lambda one: one is not None, order)) != list(range(count)):  # type: ignore[type-var]
+            continue
+        names = gates or ("qkv" if count == 3 else "0123"[:count])
+        there = "".join(names[one] for one in order if one is not None)
+        code = "gate-order" if gates else "swapped-projections"
+        return ParameterDifference(
+            code=code,
+            text=f"torch's with its blocks in the order {', '.join(there)} instead of {', '.join(names)}",
+            fix=f"stack them in the order {', '.join(names)}",
+        )
+    return None
+
+
+def _elsewhere(
+    expected: Array, actual: Array, others: Mapping[Print, Sequence[str]], own: str
+) -> ParameterDifference | None:
+    """Say that the values are those of another tensor."""
+    print_ = print_of(actual.astype(expected.dtype, copy=False))
+    names = [name for name in others.get(print_, ()) if name != own] if any(print_[1:]) else []
+    if len(names) != 1:
+        return None
+    return ParameterDifference(
+        code="other-layer-weight", text=f"those of torch's {names[0]}", fix=f"copy torch's {own} to it, not {names[0]}"
+    )
+
+
+def _rescaled(expected: Array, actual: Array) -> ParameterDifference | None:
+    """Say that the values are torch's times one number."""
+    if expected.size < 4 or not np.isfinite(actual).all() or not np.isfinite(expected).all():
+        return None
+    ours, theirs = (np.asarray(one, np.float64).reshape(-1) for one in (expected, actual))
+    squares = float(np.dot(ours, ours))
+    factor = float(np.dot(ours, theirs)) / squares if squares else 0.0
+    if (
+        not factor
+        or abs(factor - 1) < ROUGH
+        or not np.allclose(theirs, factor * ours, rtol=REMAINDER, atol=SAME_SINGLE * _size(theirs))
+    ):
+        return None
+    return ParameterDifference(
+        code="scaled-weight", text=f"torch's times {factor:.6g}", fix=f"do not multiply it by {factor:.6g}"
+    )
+
+
+# Parameters and buffers of matched layers, compared in torch's layout.
+
+
+MANY, MOST = 5, 0.8
+"""From so many tensors on, and if this share of them differ, weights were not copied at all: fewer, and a wrong initialization of
+one kind of layer would be taken for it."""
+SIGMAS = 6
+"""Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
+VALUES = "values"
+NOT_COPIED = "weights-not-copied"
+UNCLEAR = frozenset(("permuted-weight", VALUES))
+"""What may be said better of one tensor among several."""
+NEUTRAL = {"bias": 0.0, "weight": 1.0}
+"""What a parameter is that does nothing, by its torch name in the layer."""
+
+
+def check_parameters(
+    reference: Any, port: Any, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """Compare the parameters and buffers of matched layers: which there are, shapes, values, which are trained.
+
+    Values are those in the models now. A tensor that holds torch's numbers in another order (transposed, gates or
+    projections swapped, kernels mirrored), those of another layer, or a multiple, is said to. What torch has and Paddle
+    never does (``num_batches_tracked``), and biases that Paddle keeps as constant zeros, count for nothing.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+        pairs: the layers that belong together.
+        names: Paddle's path by torch's, as they were matched with.
+
+    Returns:
+        The findings in the order of the pairs, then those about layers that are in no pair.
+
+    Raises:
+        WeightsError: a lazy layer of torch's has no shape yet.
+    """
+    return compare_tensors(Tensors(reference, port, pairs, names))
+
+
+def compare_tensors(tensors: Tensors) -> list[Finding]:
+    """Return what `check_parameters` does, of tensors already matched."""
+    found: list[Finding] = []
+    others = _prints(tensors)
+    for pair in tensors.pairs:
+        if pair.ours is None or pair.theirs is None:
+            found += _alone(tensors, pair)
+        elif _elements(pair.ours) != _elements(pair.theirs) or (
+            pair.kind != "own" and pair.ours.shape != pair.theirs.shape
+        ):
+            found.append(_divided(tensors, pair, pair.ours, pair.theirs) or _shapes(pair, pair.ours, pair.theirs))
+        else:
+            one = _values(tensors, pair, pair.ours, pair.theirs, others)
+            found += [] if one is None else [one]
+    if any(one.code == VALUES for one in found):
+        strange = two_initializations(tensors)
+        if strange is not None and strange.compared >= MANY:
+            found = [strange.finding, *(one for one in found if one.code != VALUES)]
+    return [*found, *_frozen(tensors), *_unmatched(tensors)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strange:
+    """Two models whose parameters are two initializations: the weights of one were never given to the other.
+
+    Attributes:
+        differing: parameters that hold numbers of their own.
+        compared: parameters that could have told.
+    """
+
+    differing: int
+    compared: int
+
+    @property
+    def finding(self) -> Finding:
+        """The finding that stands for all of them."""
+        return Finding(
+            code=NOT_COPIED,
+            kind="parameter",
+            reference_path="",
+            port_path="",
+            reference="its own values",
+            port="other values",
+            message=f"{self.differing} of {self.compared} parameters hold other values: the weights were not copied",
+            fix="call `tipchain.copy_weights(reference, port)`",
+        )
+
+
+def two_initializations(tensors: Tensors) -> Strange | None:
+    """Return how many parameters hold numbers of their own where nearly all do, else None.
+
+    A parameter whose elements are all equal on both sides (a norm's scale, a bias of zeros) is alike in any two fresh
+    models and counts for nothing; one with torch's numbers in another order or scaled, or another tensor's, was copied,
+    well or not: its values have to do with torch's.
+    The small ones are looked at first: a few that agree settle it.
+    """
+    both = [
+        (pair, pair.ours, pair.theirs)
+        for pair in tensors.pairs
+        if pair.ours is not None
+        and pair.theirs is not None
+        and pair.ours.kind == "parameter"
+        and is_floating(pair.ours)
+        and _elements(pair.ours) == _elements(pair.theirs)
+        and (pair.kind == "own" or pair.ours.shape == pair.theirs.shape)
+    ]
+    others = _prints(tensors)
+    copied = differing = unclear = 0
+    for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
+        expected = tensors.array(ours)
+        one = _values(tensors, pair, ours, theirs, others)
+        if one is not None and one.code == VALUES:
+            related = _are_related(expected, port_array(theirs))
+            differing += related is False
+            copied += related is True
+            unclear += related is None
+        elif one is not None or not is_constant(expected):
+            copied += 1
+        if copied > (1 - MOST) * len(both):
+            return None
+    if not differing or differing < MOST * (copied + differing):
+        return None
+    return Strange(differing=differing + unclear, compared=copied + differing + unclear)
+
+
+def _are_related(expected: Any, actual: Any) -> bool | None:
+    """Tell whether values that differ have to do with each other; None where there are too few to tell.
+
+    The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
+    """
+    if is_constant(expected) or is_constant(actual):
+        return False
+    ours, theirs = (np.asarray(one, np.float64).reshape(-1) for one in (expected, actual))
+    bound = SIGMAS / np.sqrt(ours.size - 1)
+    if bound >= 1:
+        return None
+    ours, theirs = ours - ours.mean(), theirs - theirs.mean()
+    size = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
+    return bool(not np.isfinite(size) or abs(float(ours @ theirs)) > bound * size)
+
+
+def is_constant(array: Any) -> bool:
+    """Tell whether all elements of an array are equal."""
+    flat = array.reshape(-1)
+    return not flat.size or bool((flat == flat[0]).all())
+
+
+def _elements(slot: TensorSlot) -> int:
+    return int(np.prod(slot.shape))
+
+
+def _prints(tensors: Tensors) -> Mapping[Print, list[str]]:
+    """Return the names of torch's tensors by their values; read only when a value differs."""
+    return _Lazy(tensors)
+
+
+class _Lazy(defaultdict[Print, list[str]]):
+    """Names of torch's tensors by their values, read at the first question."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        super().__init__(list)
+        self._tensors: Tensors | None = tensors
+
+    def get(self, key: Print, default: Any = None) -> Any:
+        """Return the names of the tensors with these values."""
+        if self._tensors is not None:
+            for layer in self._tensors.layers[0]:
+                for slot in layer.slots:
+                    self[print_of(self._tensors.array(slot))].append(slot.name)
+            self._tensors = None
+        return super().get(key, default)
+
+
+def _parameter_finding(
+    pair: TensorPair, code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
+) -> Finding:
+    return Finding(
+        code=code,
+        kind="parameter",
+        reference_path=pair.layers.reference,
+        port_path=pair.layers.port,
+        reference=reference,
+        port=port,
+        message=message,
+        fix=fix,
+        effect=effect,
+    )
+
+
+def _alone(tensors: Tensors, pair: TensorPair) -> Iterator[Finding]:
+    """Yield what a tensor comes to that only one side has."""
+    ours, theirs, path = pair.ours, pair.theirs, pair.layers.port or "the model"
+    code = _code_of(pair)
+    if ours is not None:
+        trained, array = tensors.trained(ours), tensors.array(ours)
+        idle = ours.kind == "buffer" or (not trained and _idle(pair.leaf, array))
+        yield _parameter_finding(
+            pair,
+            code,
+            f"{ours.name} {list(ours.shape)}",
+            "none",
+            f"{path} has no {pair.leaf}, torch's {ours.name} has",
+            f"give `{path}` a {pair.leaf} of shape {list(ours.shape)}",
+            effect="none" if idle else "here",
+        )
+    elif theirs is not None:
+        array = port_array(theirs)
+        if theirs.fixed and not array.any():
+            return
+        idle = theirs.kind == "buffer" or (not port_trained(theirs) and _idle(pair.leaf, array))
+        yield _parameter_finding(
+            pair,
+            code,
+            "none",
+            f"{port_name(theirs)} {list(theirs.shape)}",
+            f"{path} has a {pair.leaf} that torch's {pair.layers.reference or 'model'} does not have",
+            f"make `{path}` without {pair.leaf}",
+            effect="none" if idle else "here",
+        )
+
+
+def _code_of(pair: TensorPair) -> str:
+    if "bias" in pair.leaf:
+        return "bias"
+    if pair.leaf.startswith("running_"):
+        return "statistics"
+    return "affine" if pair.kind.endswith("Norm") else "missing-parameter"
+
+
+def _idle(leaf: str, array: Any) -> bool:
+    neutral = NEUTRAL.get("bias" if "bias" in leaf else leaf)
+    return neutral is not None and bool((array == neutral).all())
+
+
+def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
+    shapes = list(ours.shape), list(theirs.shape)
+    name, _, kind = paddle_leaf(ours.leaf).rpartition("_")
+    dims = [magnitude_dim(one.shape, transposed=pair.kind == "Linear") for one in (ours, theirs)]
+    if kind == "g" and name and None not in dims and dims[0] != dims[1]:
+        told = [f"dim={'None' if one == -1 else one}" for one in dims]
+        return _parameter_finding(
+            pair,
+            "weight-norm-dim",
+            told[0],
+            told[1],
+            f"weight_norm of `{pair.layers.port}` has {told[1]}, the reference's is {told[0]} in Paddle's layout: {port_name(theirs)} is {shapes[1]} in torch's, torch's {ours.name} is {shapes[0]}",
+            f"pass {told[0]} to the weight_norm of `{pair.layers.port}`",
+        )
+    return _parameter_finding(
+        pair,
+        "shape",
+        str(shapes[0]),
+        str(shapes[1]),
+        f"{port_name(theirs)} is {shapes[1]} in torch's layout, torch's {ours.name} is {shapes[0]}",
+        f"make `{pair.layers.port}` so that its {pair.leaf} is {shapes[0]} in torch's layout",
+    )
+
+
+def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding | None:
+    """Return a note where one side keeps in two tensors what the other has in one: together they hold the same numbers.
+
+    A layer for inputs that the other side joins first is such: its weight is a part of the other's. What else it does shows
+    in outputs and gradients.
+    """
+    whole, part = print_of(tensors.array(ours)), print_of(port_array(theirs))
+    rest = whole[0] - part[0], (whole[1] - part[1]) % 2**64, (whole[2] - part[2]) % 2**64
+    if rest[0] > 0:
+        rests = ((port_name(one), print_of(port_array(one)), port_trained(one)) for one in _unpaired(tensors, 1))
+        trained = tensors.trained(ours)
+    else:
+        rest = -rest[0], -rest[1] % 2**64, -rest[2] % 2**64
+        rests = ((one.name, print_of(tensors.array(one)), tensors.trained(one)) for one in _unpaired(tensors, 0))
+        trained = port_trained(theirs)
+    name = next((name for name, found, known in rests if any(rest[1:]) and (found, known) == (rest, trained)), None)
+    if name is None:
+        return None
+    names = ours.name, port_name(theirs)
+    joined = (f"{names[1]} and {name}", names[0]) if whole[0] > part[0] else (f"{names[0]} and {name}", names[1])
+    return _parameter_finding(
+        pair,
+        "divided-weight",
+        names[0],
+        names[1],
+        f"{joined[0]} hold together the numbers of {joined[1]}",
+        "nothing: what is made of them is compared",
+        effect="none",
+    )
+
+
+def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
+    """Yield the parameters of one side's layers that are in no pair."""
+    return (slot for layer in tensors.unmatched[side] for slot in layer.slots if slot.kind == "parameter")
+
+
+def _values(
+    tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot, others: Mapping[Print, list[str]]
+) -> Finding | None:
+    expected, actual = tensors.array(ours), port_array(theirs)
+    if expected.shape != actual.shape:
+        actual = _like_rows(expected, actual)
+    told = difference(
+        expected,
+        actual,
+        kind=pair.kind,
+        leaf=pair.leaf,
+        dtypes=(ours.dtype, theirs.dtype),
+        others=others,
+        own=ours.name,
+    )
+    if told is None:
+        return None
+    if len(theirs.parts) > 1 and told.code in UNCLEAR:
+        told = _of_part(pair, expected, actual, theirs) or told
+    counts = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
+    return _parameter_finding(
+        pair,
+        told.code,
+        ours.name,
+        port_name(theirs),
+        f"{port_name(theirs)} holds {told.text}",
+        f"`{port_name(theirs)}`: {told.fix}",
+        effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
+    )
+
+
+def _of_part(pair: TensorPair, expected: Any, actual: Any, theirs: TensorSlot) -> ParameterDifference | None:
+    """Say how the one tensor is wrong among those in which the port divides a tensor of torch's."""
+    ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
+    found = [
+        (
+            part,
+            difference(
+                ours,
+                other,
+                kind=pair.kind,
+                leaf=pair.leaf,
+                dtypes=(theirs.dtype, theirs.dtype),
+                others={},
+                own=part.names[0],
+            ),
+        )
+        for part, ours, other in zip(theirs.parts, np.split(expected, ends), np.split(actual, ends), strict=True)
+    ]
+    wrong = [(part, one) for part, one in found if one is not None]
+    if len(wrong) != 1:
+        return None
+    part, one = wrong[0]
+    return replace(one, text=f"{one.text}, in {part.names[0]}")
+
+
+def _like_rows(expected: Any, actual: Any) -> Any:
+    """Return an array of a user's own layout in torch's: as it is or transposed, whichever has the same numbers."""
+    if actual.ndim == 2 and np.array_equal(expected.reshape(-1), actual.T.reshape(-1)):
+        actual = actual.T
+    return actual.reshape(expected.shape)
+
+
+def _frozen(tensors: Tensors) -> Iterator[Finding]:
+    """Yield the parameters that one side trains and the other does not."""
+    both = [
+        (pair, tensors.trained(pair.ours), port_trained(pair.theirs))
+        for pair in tensors.pairs
+        if pair.ours is not None and pair.theirs is not None
+    ]
+    differing = [one for one in both if one[1] != one[2]]
+    whole = differing and (not any(one[1] for one in both) or not any(one[2] for one in both))
+    if whole:
+        words = (
+            ["requires_grad=False", "stop_gradient=False"]
+            if differing[0][2]
+            else ["requires_grad=True", "stop_gradient=True"]
+        )
+        side = "torch's model" if differing[0][2] else "the port"
+        yield Finding(
+            code="trainable",
+            kind="parameter",
+            reference_path="",
+            port_path="",
+            reference=words[0],
+            port=words[1],
+            message=f"no parameter of {side} takes gradients; a training would show it",
+            fix="freeze both models or neither",
+            effect="elsewhere",
+        )
+        return
+    for pair, ours, theirs in differing:
+        assert pair.theirs is not None
+        name = port_name(pair.theirs)
+        yield _parameter_finding(
+            pair,
+            "trainable",
+            f"requires_grad={ours}",
+            f"stop_gradient={not theirs}",
+            f"{name} has stop_gradient={not theirs} where torch's has requires_grad={ours}",
+            f"set `{name}.stop_gradient = {not ours}`",
+            effect="elsewhere",
+        )
+
+
+def _unmatched(tensors: Tensors) -> Iterator[Finding]:
+    """Yield the layers that are in no pair, with whether the other side has their values anywhere.
+
+    They fail nothing: what they add to the outputs is measured, and a port may well fuse or split layers.
+    """
+    for side, layers in enumerate(tensors.unmatched):
+        trained = [layer for layer in layers if any(slot.kind == "parameter" for slot in layer.slots)]
+        if not trained:
+            continue
+        names = [layer.path or "the model itself" for layer in trained]
+        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        told = _total(tensors, layers, side) == _total(tensors, tensors.unmatched[1 - side], 1 - side)
+        where = "torch's model", "the port"
+        there = (
+            "the other side's unmatched layers hold the same numbers"
+            if told
+            else "no layer of the other side is known for them"
+        )
+        yield Finding(
+            code="unmatched-parameters",
+            kind="parameter",
+            reference_path="",
+            port_path="",
+            reference=shown if side == 0 else "",
+            port=shown if side else "",
+            message=f"{len(names)} layers of {where[side]} with parameters are in no pair ({shown}): {there}",
+            fix="name their counterparts (`names`) where structure cannot tell",
+            effect="none",
+        )
+
+
+def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print:
+    """Return one print of all numbers of some layers: it does not depend on how they are divided into tensors."""
+    prints = [print_of(port_array(slot) if side else tensors.array(slot)) for layer in layers for slot in layer.slots]
+    told = [one for one in prints if any(one[1:])]
+    return (sum(one[0] for one in told), sum(one[1] for one in told) % 2**64, sum(one[2] for one in told) % 2**64)
+
+
+# Weights that are one tensor in one model and several equal ones in the other: they are trained apart.
+
+
+Key = tuple[int, float, float]
+
+
+def check_ties(reference: Any, port: Any) -> list[Finding]:
+    """Return a finding for every weight that one model has once and the other several times.
+
+    Equal values, in whatever order of elements, tell: copies of one tensor are equal, initial values hardly ever.
+    Constant tensors tell nothing.
+
+    Args:
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+    """
+    ours = {name: array_of(one) for name, one in reference.named_parameters()}
+    theirs = {name: view_of(one) for name, one in _once(port)}
+    keys = _keys(ours), _keys(theirs)
+    several = {key for held in keys for key, count in Counter(held.values()).items() if count > 1}
+    if not several:
+        return []
+    groups = _groups(ours, keys[0], several), _groups(theirs, keys[1], several)
+    return [
+        _tie_finding(names, groups[1][key])
+        for key, names in groups[0].items()
+        if groups[1].get(key) and len(names) != len(groups[1][key]) and 1 in (len(names), len(groups[1][key]))
+    ]
+
+
+def _once(port: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the port's parameters, each under its first name."""
+    seen: set[int] = set()
+    for name, one in port.named_parameters():
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield name, one
+
+
+def _keys(arrays: Mapping[str, Array]) -> Mapping[str, Key]:
+    """Return what equal parameters have alike: size, least and largest; nothing of constants."""
+    found = {name: (one.size, float(one.min()), float(one.max())) for name, one in arrays.items() if one.size}
+    return {name: key for name, key in found.items() if key[1] < key[2]}
+
+
+def _groups(arrays: Mapping[str, Array], keys: Mapping[str, Key], several: set[Key]) -> Mapping[Print, list[str]]:
+    """Return the names of parameters by what they hold, of those that may stand several times."""
+    found: dict[Print, list[str]] = defaultdict(list)
+    for name, key in keys.items():
+        if key in several:
+            found[print_of(arrays[name].astype(np.float32, copy=False))].append(name)
+    return found
+
+
+def _tie_finding(ours: list[str], theirs: list[str]) -> Finding:
+    split = len(theirs) > len(ours)
+    names = theirs if split else ours
+    one, many = (ours[0], "the port") if split else (theirs[0], "the reference")
+    told = ", ".join(f"`{name}`" for name in names)
+    kept = "the reference" if split else "the port"
+    fix = f"use one tensor for {told}" if split else f"give {told} tensors of their own"
+    return Finding(
+        code="tied-weights",
+        kind="parameter",
+        reference_path=_around(ours),
+        port_path=_around(theirs),
+        reference=f"{len(ours)} tensors" if len(ours) > 1 else "one tensor",
+        port=f"{len(theirs)} tensors" if len(theirs) > 1 else "one tensor",
+        message=f"{told} of {many} hold the same values but are trained apart; {kept} has one tensor, `{one}`, tied",
+        fix=fix,
+    )
+
+
+def _around(names: list[str]) -> str:
+    """Return the path of the innermost layer that holds all of some tensors."""
+    parts = [name.split(".")[:-1] for name in names]
+    common: list[str] = []
+    for level in zip(*parts, strict=False):
+        if len(set(level)) > 1:
+            break
+        common.append(level[0])
+    return ".".join(common)

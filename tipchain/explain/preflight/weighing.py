@@ -1,0 +1,303 @@
+"""What running says about findings: whether these inputs show a difference, other inputs or a training would, or nothing does.
+
+Where the models' runs do not show it, both layers are tried on inputs that are made to tell: large, negative and tiny values,
+other sizes, every token; in both modes, forward and backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.explain.findings import Finding
+from tipchain.explain.locate.differences import arrange, relative
+from tipchain.explain.locate.locate import Located
+from tipchain.explain.locate.matching import CallPair
+from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.store import NotHeld, Store
+from tipchain.explain.locate.verdicts import FINE, LayerVerdict
+from tipchain.explain.preflight.construction import alike, place_of
+from tipchain.explain.preflight.table import PairedLayers
+from tipchain.layer_types import join
+from tipchain.numbers.rounding import ROUGH
+from tipchain.progress import OutOfTime, Pace
+
+Array = npt.NDArray[Any]
+LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")
+"""Codes of a parameter that holds the reference's numbers in another arrangement."""
+PADDING = ("padding-idx", "padding-row")
+"""Codes of an embedding's index of padding."""
+JOINED = ("activation", "bias", "affine", "shape", "layers", "missing-dropout", "extra-dropout")
+"""Codes of what another layer may do in its place, so that two layers alone tell nothing."""
+
+LARGEST = 2**20
+"""Elements of an input beyond which a layer is not tried."""
+TOKENS = 4096
+"""Tokens that an embedding is tried on at most."""
+
+
+def weigh(
+    findings: Iterable[Finding],
+    located: Located,
+    sides: tuple[LiveSide, LiveSide],
+    models: tuple[Any, Any],
+    store: Store,
+    seed: int = 0,
+    pace: Pace | None = None,
+) -> list[Finding]:
+    """Return the findings with what they do to the results.
+
+    A layer that gives what its counterpart gives, in float64, may keep its parameters as it likes; layers that turned out
+    to be no counterparts may have other arguments and parameters.
+
+    Args:
+        findings: differences of construction.
+        located: what the models' runs told.
+        sides: torch's and Paddle's.
+        models: the users', which are not changed.
+        store: where tensors of the runs are.
+        seed: of random numbers.
+        pace: how long it may take: no layer is tried after that, and a finding says so.
+    """
+    pace = pace or Pace()
+    layers = dict(models[0].named_modules(remove_duplicate=False)), dict(_everywhere(sides[1], models[1]))
+    told = list(findings)
+    unlike = {(one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless}
+    first = tuple({id(layer): path for path, layer in reversed(own.items())} for own in layers)
+    trial = _Trial(located, sides, layers, first, store, seed, unlike, _Told.of(located.verdicts), pace)
+    found = []
+    for number, one in enumerate(told):
+        pace.tell("weighing differences of construction", number, len(told))
+        found.append(trial.weigh(one))
+    return found
+
+
+def _everywhere(side: LiveSide, layer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every layer of a model with its path, under all its paths if it is used several times."""
+    yield path, layer
+    for name, one in side.children(layer):
+        yield from _everywhere(side, one, join(path, name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the layers' verdicts say, by their paths."""
+
+    refuted: frozenset[tuple[str, str]]
+    faulty: frozenset[tuple[str, str]]
+    fine: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, verdicts: Sequence[LayerVerdict]) -> _Told:
+        """Return it of all verdicts."""
+
+        def paths(wanted: Callable[[LayerVerdict], bool]) -> frozenset[tuple[str, str]]:
+            return frozenset((one.reference_path, one.port_path) for one in verdicts if wanted(one))
+
+        faulty = paths(lambda one: one.at_fault)
+        fine = paths(lambda one: one.direction == "forward" and one.closeness in FINE and one.method == "float64")
+        return cls(refuted=paths(lambda one: one.refuted), faulty=faulty, fine=fine - faulty)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Weighs findings, and tries layers whose runs agree."""
+
+    located: Located
+    sides: tuple[LiveSide, LiveSide]
+    layers: tuple[Mapping[str, Any], Mapping[str, Any]]
+    first: tuple[Mapping[int, str], ...]
+    store: Store
+    seed: int
+    unlike: set[tuple[str, str]]
+    told: _Told
+    pace: Pace
+    seen: dict[Hashable, str | None] = field(default_factory=dict)
+
+    def weigh(self, one: Finding) -> Finding:
+        """Return a finding with its effect."""
+        paths = self._first(0, one.reference_path), self._first(1, one.port_path)
+        otherwise = paths in self.told.refuted and one.kind in ("argument", "parameter")
+        fine = paths in self.told.fine or (self.located.alike and paths not in self.told.faulty)
+        arranged = fine and one.kind == "parameter" and one.code in LAYOUT
+        if otherwise or arranged:
+            return replace(one, effect="none")
+        known = all(path in own for path, own in zip(paths, self.layers, strict=True))
+        return self._weigh_argument(one, paths) if known and one.kind == "argument" else one
+
+    def _first(self, number: int, path: str) -> str:
+        """Return the path by which calls and verdicts know a layer that has several."""
+        layer = self.layers[number].get(path)
+        return path if layer is None else self.first[number][id(layer)]
+
+    def _weigh_argument(self, one: Finding, paths: tuple[str, str]) -> Finding:
+        pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
+        if one.code in PADDING:
+            return self._padding(one, pair)
+        if paths in self.told.faulty:
+            return one if one.harmless else replace(one, effect="here")
+        try:
+            shown = self._tried(one, pair)
+        except OutOfTime:
+            return replace(one, message=f"{one.message}; not tried on other inputs: out of time")
+        if shown is None:
+            return self._untried(one, pair)
+        if not shown:
+            return replace(one, effect="none")
+        return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
+
+    def _tried(self, one: Finding, pair: PairedLayers) -> str | None:
+        """Return what shows a difference that the runs do not; empty if nothing does, None where it cannot be tried."""
+        paths = pair.reference_path, pair.port_path
+        call = next((call for call in self._calls(paths) if not call.whole), None)
+        if any(side.undropped(own) for side, own in zip(self.sides, (pair.reference, pair.port), strict=True)):
+            return None  # what is tried are copies, which have no such dropout
+        if one.code in JOINED or paths in self.unlike or call is None or paths not in self.told.fine:
+            return None
+        if one.harmless and not alike(call.reference.inputs, call.port.inputs):
+            return None  # perhaps they are no counterparts
+        shapes = tuple(value.shape for value in call.reference.inputs)
+        key = type(pair.reference), type(pair.port), one.code, one.reference, one.port, shapes
+        if key not in self.seen and self.pace.over:
+            raise OutOfTime(None)
+        if key not in self.seen:
+            self.seen[key] = self._shown_by(pair, call)
+        return self.seen[key]
+
+    def _untried(self, one: Finding, pair: PairedLayers) -> Finding:
+        """Return a finding about layers that cannot be tried; what their copies leave out shows in train mode."""
+        both = zip(self.sides, (pair.reference, pair.port), strict=True)
+        if one.code != "dropout" or not any(side.undropped(own) for side, own in both):
+            return one
+        return replace(one, effect="elsewhere", message=f"{one.message}; a run in train mode would show it")
+
+    def _calls(self, paths: tuple[str, str]) -> list[CallPair]:
+        return [one for one in self.located.matching.pairs if (one.reference.path, one.port.path) == paths]
+
+    def _padding(self, one: Finding, pair: PairedLayers) -> Finding:
+        """Return what an index of padding does: Paddle's zeroes the output, torch's keeps the row's gradient zero.
+
+        Where the reference's row is not zero, an exact port has no such index: the row's gradient alone may differ.
+        """
+        paths = pair.reference_path, pair.port_path
+        ours, theirs = pair.reference.padding_idx, pair.port._padding_idx  # noqa: SLF001
+        rows = pair.reference.num_embeddings
+        row = next(index for index in (ours, theirs) if index is not None) % rows
+        filled = bool(pair.reference.weight[row].detach().any())
+        if ours is not None and filled:
+            fix = (
+                f"leave {place_of(pair)} with `padding_idx=None`, which in Paddle zeroes the output, and stop the "
+                f"gradient of row {row} of its weight"
+            )
+            one = replace(one, fix=fix)
+        if paths in self.told.faulty:
+            return replace(one, effect="here")
+        tokens = self._tokens(paths)
+        if tokens is not None and any(bool((given % rows == row).any()) for given in tokens):
+            return replace(
+                one,
+                effect="none",
+                message=f"{one.message}; with token {row} in the inputs, neither output nor gradient differs",
+            )
+        if theirs is None and filled:
+            return replace(
+                one,
+                effect="none",
+                message=f"{one.message}; Paddle's would zero the row, which is not zero in torch's, and no input has token {row}: its gradient is zero",
+            )
+        where = "training on" if theirs is None or not filled else "an input with"
+        return replace(one, effect="elsewhere", message=f"{one.message}; {where} token {row} would show it")
+
+    def _tokens(self, paths: tuple[str, str]) -> list[Array] | None:
+        """Return what an embedding was called with; None where that is not known."""
+        try:
+            found = [self.store.get(value.stored) for call in self._calls(paths) for value in call.reference.inputs]
+        except NotHeld:
+            return None
+        return found or None
+
+    def _shown_by(self, pair: PairedLayers, call: CallPair) -> str | None:
+        """Return what shows that two layers differ; empty if nothing does, None where they cannot be tried."""
+        compared = False
+        for what, training, given in self._inputs(pair, call):
+            try:
+                results = [self._run(number, pair, call, given, training=training) for number in (0, 1)]
+            except NotReplayed:
+                continue
+            compared = True
+            if _apart(results[0], results[1]):
+                return what
+        return "" if compared else None
+
+    def _inputs(self, pair: PairedLayers, call: CallPair) -> Iterator[tuple[str, bool, list[Array]]]:
+        """Yield inputs made to tell, each with its name and whether the layers are in train mode."""
+        shapes = [one.shape for one in call.reference.inputs]
+        if not shapes or shapes != [one.shape for one in call.port.inputs]:
+            return
+        if any(np.prod(shape) > LARGEST for shape in shapes):
+            return
+        kinds = [one.dtype.kind for one in call.reference.inputs]
+        if "f" not in kinds:
+            rows = int(getattr(pair.reference, "num_embeddings", 0))
+            if rows and len(shapes) == 1:
+                tokens = np.arange(min(rows, TOKENS))
+                yield "an input with every token", False, [tokens]
+                yield "training on every token, some twice", True, [np.concatenate([tokens, tokens[:2]])]
+            return
+        if any(kind != "f" for kind in kinds):
+            return
+        generator = np.random.default_rng([self.seed, 3])
+        usual = [generator.standard_normal(shape) for shape in shapes]
+        yield "an input of large values, of both signs,", False, [20 * one for one in usual]
+        yield "an input of negative values", False, [-np.abs(one) for one in usual]
+        yield "an input of small values", False, [1e-3 * one for one in usual]
+        if len(shapes) == 1 and len(shapes[0]) in (3, 4, 5):
+            shape = (*shapes[0][:2], *(size + 1 for size in shapes[0][2:]))
+            yield "an input of another size", False, [generator.standard_normal(shape)]
+        yield "a run in train mode", True, usual
+
+    def _run(
+        self, number: int, pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
+    ) -> list[Replayed]:
+        side, one = self.sides[number], (call.reference, call.port)[number]
+        layer = side.copied((pair.reference, pair.port)[number], double=True)
+        layer.train() if training else layer.eval()
+        first = replay(side, layer, one, given, double=True, seed=self.seed)
+        if not all(np.isfinite(output).all() for output in first.outputs):
+            raise NotReplayed("gives no finite numbers")
+        generator = np.random.default_rng([self.seed, 4])
+        cotangents: list[Array | None] = [
+            generator.standard_normal(output.shape) if output.dtype.kind == "f" else None for output in first.outputs
+        ]
+        found = [replay(side, layer, one, given, cotangents, double=True, seed=self.seed)]
+        if training:  # what it has left shows in eval mode
+            layer.eval()
+            found.append(replay(side, layer, one, given, double=True, seed=self.seed))
+        return found
+
+
+def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
+    """Tell whether results, or gradients, differ."""
+    for one, other in zip(ours, theirs, strict=True):
+        if len(one.outputs) != len(other.outputs) or any(map(_differ, one.outputs, other.outputs)):
+            return True
+        if any(
+            a is not None and b is not None and _differ(a, b) for a, b in zip(one.inputs, other.inputs, strict=True)
+        ):
+            return True
+        parameters = one.parameters or {}, other.parameters or {}
+        if any(
+            _differ(parameters[0][name], parameters[1][name]) for name in parameters[0].keys() & parameters[1].keys()
+        ):
+            return True
+    return False
+
+
+def _differ(one: Array, other: Array) -> bool:
+    axes = tuple(range(one.ndim)) if one.shape == other.shape else arrange(one, other)
+    return axes is None or not relative(one.transpose(axes), other) <= ROUGH

@@ -1,0 +1,536 @@
+"""The Paddle side."""
+
+from __future__ import annotations
+
+import logging
+import random
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.devices import Device
+from tipchain.errors import MissingFrameworkError
+from tipchain.frameworks.base import Array, Batch, Builder
+from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
+from tipchain.frameworks.randomness import Draws, switched_off
+from tipchain.imports import kept_import
+from tipchain.paddle_loading import load_batches
+from tipchain.weights.layouts import TensorSlot, assemble, divide, stack
+from tipchain.weights.paddle_files import view_of
+from tipchain.weights.paddle_side import torch_view
+
+# What Paddle draws at random, taken from a `Draws`: its functions find their operators in ``paddle._C_ops`` when they are called.
+
+
+OWN = ("multinomial", "poisson", "binomial", "standard_gamma", "dirichlet", "random_", "dropout_nd")
+"""Operators that draw and are left to Paddle."""
+ATTENTION = {"flash_attn": 5, "flash_attn_unpadded": 9, "memory_efficient_attention": 8}
+"""Kernels of GPUs that drop inside, by the place of the probability among their arguments."""
+
+
+@contextmanager
+def drawing(paddle: Any, draws: Draws) -> Iterator[None]:
+    """Let Paddle's operators take their random numbers from ``draws`` for a while."""
+    operators = paddle._C_ops  # noqa: SLF001
+    made = _Operators(paddle, draws)
+    originals = {name: getattr(operators, name) for name in made.names if hasattr(operators, name)}
+    for name, original in originals.items():
+        setattr(operators, name, made.replacement(name, original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(operators, name, original)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operators:
+    """Operators with the names and arguments of Paddle's."""
+
+    paddle: Any
+    draws: Draws
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the operators that are replaced."""
+        return [*OWN, *ATTENTION, *_REPLACED]
+
+    def replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what stands in place of an operator."""
+
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            made = _REPLACED.get(name)
+            if made is not None:
+                return made(self, original, *args, **kwargs)
+            if name in OWN or (len(args) > ATTENTION[name] and args[ATTENTION[name]]):
+                self.draws.own()
+            return original(*args, **kwargs)
+
+        return replacement
+
+    def tensor(self, numbers: Any, dtype: Any) -> Any:
+        """Return numbers as a tensor."""
+        return self.paddle.to_tensor(np.ascontiguousarray(numbers)).astype(dtype)
+
+    def filled(self, out: Any, numbers: Any, dtype: Any) -> Any:
+        """Return numbers as a tensor: ``out``, if there is one."""
+        made = self.tensor(numbers, dtype)
+        return made if out is None else self.paddle.assign(made, out)
+
+
+def _dropout(to: _Operators, original: Any, x: Any, seeds: Any, rate: Any, is_test: Any, mode: str, *more: Any) -> Any:
+    rate = float(rate)
+    if is_test or rate == 0:
+        return original(x, seeds, rate, is_test, mode, *more)
+    if rate == 1:  # as torch, which draws nothing then
+        return x * 0
+    mask = to.tensor(to.draws.kept(x.shape, rate), x.dtype)
+    return x * mask if mode.startswith("down") else x * (mask * (1 / (1 - rate)))
+
+
+def _dropout_in_place(
+    to: _Operators, original: Any, x: Any, seeds: Any, rate: Any, is_test: Any, mode: str, *more: Any
+) -> Any:
+    rate = float(rate)
+    if is_test or rate == 0:
+        return original(x, seeds, rate, is_test, mode, *more)
+    mask = to.tensor(to.draws.kept(x.shape, rate), x.dtype) if rate < 1 else 0 * x.detach()
+    return x.multiply_(mask if mode.startswith("down") or rate == 1 else mask * (1 / (1 - rate)))
+
+
+def _dropout_and_add(
+    to: _Operators, _original: Any, x: Any, y: Any, seeds: Any, rate: Any, is_test: Any, mode: str, *more: Any
+) -> Any:
+    functional = to.paddle.nn.functional
+    del seeds, more
+    return functional.dropout(x, float(rate), training=not is_test, mode=mode) + y, None
+
+
+def _bernoulli(to: _Operators, _original: Any, x: Any, **_: Any) -> Any:
+    odds = x.detach().numpy().astype(np.float64)
+    single = odds.size and bool((odds == odds.flat[0]).all())
+    if single:
+        return to.tensor(to.draws.kept(x.shape, 1.0 - float(odds.flat[0])), x.dtype)
+    return to.tensor(to.draws.uniform(x.shape) >= 1.0 - odds, x.dtype)
+
+
+def _uniform(
+    to: _Operators, _original: Any, shape: Any, dtype: Any, low: float, high: float, *_: Any, out: Any = None
+) -> Any:
+    return to.filled(out, low + (high - low) * to.draws.uniform(shape).astype(np.float64), dtype)
+
+
+def _uniform_in_place(to: _Operators, _original: Any, x: Any, low: float, high: float, *_: Any) -> Any:
+    return to.filled(x, low + (high - low) * to.draws.uniform(x.shape).astype(np.float64), x.dtype)
+
+
+def _normal(
+    to: _Operators, _original: Any, shape: Any, mean: float, std: float, seed: int, dtype: Any, *_: Any, out: Any = None
+) -> Any:
+    del seed
+    return to.filled(out, mean + std * to.draws.normal(shape).astype(np.float64), dtype)
+
+
+def _normal_in_place(to: _Operators, _original: Any, x: Any, mean: float, std: float, *_: Any) -> Any:
+    return to.filled(x, mean + std * to.draws.normal(x.shape).astype(np.float64), x.dtype)
+
+
+def _exponential(to: _Operators, _original: Any, x: Any, rate: float = 1.0) -> Any:
+    return to.filled(x, -np.log(to.draws.uniform(x.shape).astype(np.float64)) / rate, x.dtype)
+
+
+def _integers(to: _Operators, _original: Any, low: int, high: int, shape: Any, dtype: Any, *_: Any, **__: Any) -> Any:
+    return to.tensor(low + np.floor(to.draws.uniform(shape).astype(np.float64) * (high - low)), dtype or "int64")
+
+
+def _order(to: _Operators, _original: Any, n: int, dtype: Any, *_: Any, out: Any = None) -> Any:
+    return to.filled(out, np.argsort(to.draws.uniform((n,)), kind="stable"), dtype)
+
+
+def _leaky(to: _Operators, original: Any, x: Any, low: float, high: float, is_test: Any, *more: Any) -> Any:
+    if not is_test:
+        to.draws.own(x.shape)
+    return original(x, low, high, is_test, *more)
+
+
+_REPLACED: dict[str, Callable[..., Any]] = {
+    "dropout": _dropout,
+    "dropout_": _dropout_in_place,
+    "fused_dropout_add": _dropout_and_add,
+    "bernoulli": _bernoulli,
+    "uniform": _uniform,
+    "uniform_inplace_": _uniform_in_place,
+    "gaussian": _normal,
+    "gaussian_inplace_": _normal_in_place,
+    "exponential_": _exponential,
+    "randint": _integers,
+    "randperm": _order,
+    "rrelu": _leaky,
+}
+"""Operators that are replaced, and by what."""
+
+
+# Paddle's parameters under an optimizer, with gradients from outside.
+
+
+def build_layers() -> Any:
+    """Return a small model with one layer of every kind that optimizers' rules tell apart; it is never run."""
+    from paddle import nn
+
+    layers = nn.Layer()
+    layers.conv = nn.Conv2D(3, 4, 3)
+    layers.bn = nn.BatchNorm2D(4)
+    layers.embedding = nn.Embedding(7, 5)
+    layers.norm = nn.LayerNorm(5)
+    layers.linear = nn.Linear(5, 6)
+    layers.head = nn.Linear(6, 3)
+    return layers
+
+
+class PaddleUpdates:
+    """The parameters of a Paddle layer."""
+
+    def __init__(self, framework: Any, model: Any, optimizer: Any, names: Mapping[str, str]) -> None:
+        self.framework, self.optimizer = framework, optimizer
+        self.slots = [slot for slot in torch_view(model, names) if slot.kind == "parameter"]
+        self.rate = float(optimizer.get_lr())
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every parameter, as torch has it."""
+        return {slot.name: tuple(slot.shape) for slot in self.slots}
+
+    def assign(self, values: Mapping[str, Array]) -> None:
+        """Give every parameter its value."""
+        for slot in self.slots:
+            for part, array in zip(slot.parts, divide(values[slot.name], slot), strict=True):
+                part.tensor.set_value(self.framework.tensor(array).astype(part.tensor.dtype))
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        """Yield a copy of every parameter, in torch's layout."""
+        for slot in self.slots:
+            yield slot.name, assemble([self.framework.array(part.tensor) for part in slot.parts], slot)
+
+    def set_rate(self, factor: float) -> None:
+        """Set the rate to ``factor`` times the first one; the parameters' multipliers stay."""
+        self.optimizer.set_lr(self.rate * factor)
+
+    def step(self, gradients: Mapping[str, Array]) -> None:
+        """Update the parameters once; frozen ones get no gradient."""
+        for slot in self.slots:
+            for part, array in zip(slot.parts, divide(gradients[slot.name], slot), strict=True):
+                if not part.tensor.stop_gradient:
+                    part.tensor.grad = self.framework.tensor(array).astype(part.tensor.dtype)
+        self.optimizer.step()
+        self.optimizer.clear_grad()
+
+
+def open_updates(
+    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any], names: Mapping[str, str]
+) -> PaddleUpdates:
+    """Build the optimizer over ``model``."""
+    return PaddleUpdates(framework, model, make_optimizer(optimizer, model, rate, args), names)
+
+
+def parameter_rates(trainer: Any, model: Any, names: Mapping[str, str]) -> dict[str, float]:
+    """Return the rate of every parameter: the optimizer's times the parameter's factor."""
+    rate = float(trainer.optimizer.get_lr())
+    return {
+        slot.name: rate * rate_factor(trainer.optimizer, slot.parts[0].tensor)
+        for slot in torch_view(model, names)
+        if slot.kind == "parameter"
+    }
+
+
+def momentum(trainer: Any) -> float:  # noqa: ARG001  (the signature of both frameworks)
+    """Return 0: no schedule of Paddle's moves the momentum."""
+    return 0.0
+
+
+# The Paddle side.
+
+
+TYPED = (
+    "cast",
+    "cast_",
+    "full",
+    "full_",
+    "full_like",
+    "arange",
+    "linspace",
+    "logspace",
+    "eye",
+    "empty",
+    "empty_like",
+    "sum",
+)
+"""Operators that are told the precision of their result."""
+
+
+class PaddleTrainer:
+    """A Paddle optimizer and its LRScheduler."""
+
+    def __init__(self, optimizer: Any, scheduler: Any) -> None:
+        self.optimizer, self.scheduler = optimizer, scheduler
+
+    def learning_rate(self) -> float:
+        """Return the optimizer's present learning rate."""
+        return float(self.optimizer.get_lr())
+
+    def step(self) -> None:
+        """Update the parameters and clear their gradients."""
+        self.optimizer.step()
+        self.optimizer.clear_grad()
+
+    def step_schedule(self) -> None:
+        """Advance the scheduler, if there is one."""
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+
+class PaddleFramework:
+    """paddle, imported by the constructor."""
+
+    name = "paddle"
+
+    def __init__(self) -> None:
+        try:
+            with kept_import("paddle"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # paddle's import warns about ccache
+                import paddle
+        except ImportError as error:
+            raise MissingFrameworkError(
+                f"paddle cannot be imported: {error}\n  install it (README, 'Frameworks'), "
+                "or give its dumps with --port"
+            ) from error
+        logging.getLogger("paddle").setLevel(logging.WARNING)
+        self.paddle: Any = paddle
+        self.place = "cpu"
+
+    def versions(self) -> dict[str, str]:
+        """Return paddle's version, with the CUDA version of the build if it has one."""
+        cuda = self.paddle.version.cuda()
+        return {"paddle": self.paddle.__version__, **({"cuda": str(cuda)} if str(cuda) != "False" else {})}
+
+    def configure(self, device: Device, seed: int, threads: int) -> str:  # noqa: ARG002  (OMP_NUM_THREADS rules)
+        """Choose device and seed; TF32 off, deterministic kernels on a GPU."""
+        paddle = self.paddle
+        if device.is_gpu:
+            built = paddle.is_compiled_with_cuda()
+            count = paddle.device.cuda.device_count() if built else 0
+            if device.index >= count:
+                raise MissingFrameworkError(
+                    f"paddle {paddle.__version__} has no usable {device}: "
+                    + (f"it sees {count} GPUs" if built else "it is a CPU build")
+                    + "\n  expected: a GPU build of Paddle (README, 'GPU') and a visible GPU; or use --device cpu"
+                )
+            self.place = f"gpu:{device.index}"
+            paddle.set_flags({"FLAGS_cudnn_deterministic": True})
+        paddle.set_device(self.place)
+        self.seed(seed)
+        return str(paddle.device.cuda.get_device_name(device.index)) if device.is_gpu else "cpu"
+
+    def seed(self, seed: int) -> None:
+        """Seed paddle's, numpy's and Python's generators."""
+        self.paddle.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
+        random.seed(seed)
+
+    def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
+        """Return the layer; it lives on the device that `configure` chose."""
+        return builder(**args)
+
+    def load_weights(self, model: Any, path: Path) -> None:
+        """Load a ``.pdparams`` file; every key and shape must fit."""
+        from tipchain.weights.paddle_files import load_paddle_weights
+
+        load_paddle_weights(model, path)
+
+    def set_training(self, model: Any, training: bool) -> None:
+        """Switch train or eval mode; dropout-like layers stay in eval mode."""
+        model.train() if training else model.eval()
+        for layer in model.sublayers(include_self=True):
+            if "drop" in type(layer).__name__.lower():
+                layer.eval()
+
+    def wake_dropout(self, model: Any) -> None:
+        """Switch Paddle's own dropout layers to train mode."""
+        names = ("Dropout", "Dropout1D", "Dropout2D", "Dropout3D", "AlphaDropout", "FeatureAlphaDropout")
+        kinds = tuple(getattr(self.paddle.nn, name) for name in names if hasattr(self.paddle.nn, name))
+        for layer in model.sublayers(include_self=True):
+            if isinstance(layer, kinds):
+                layer.train()
+
+    @contextmanager
+    def double_precision(self) -> Iterator[None]:
+        """Let float64 be Paddle's default dtype for a while."""
+        usual = self.paddle.get_default_dtype()
+        self.paddle.set_default_dtype("float64")
+        try:
+            yield
+        finally:
+            self.paddle.set_default_dtype(usual)
+
+    @contextmanager
+    def widening(self) -> Iterator[None]:
+        """Let what asks Paddle for float32 get float64 for a while: a cast to float32 does nothing to a model in float32."""
+        operators, single, double = self.paddle._C_ops, self.paddle.float32, self.paddle.float64  # noqa: SLF001
+        originals = {name: getattr(operators, name) for name in TYPED if hasattr(operators, name)}
+
+        def wider(original: Callable[..., Any]) -> Callable[..., Any]:
+            def replacement(*args: Any, **kwargs: Any) -> Any:
+                args = tuple(double if isinstance(one, type(single)) and one == single else one for one in args)
+                return original(*args, **kwargs)
+
+            return replacement
+
+        for name, original in originals.items():
+            setattr(operators, name, wider(original))
+        try:
+            yield
+        finally:
+            for name, original in originals.items():
+                setattr(operators, name, original)
+
+    def widened(self, value: Any) -> Any:
+        """Return a layer or a tensor of floats in float64."""
+        if isinstance(value, self.paddle.nn.Layer):
+            return value.to(dtype="float64")
+        floats = self.is_tensor(value) and self.paddle.is_floating_point(value)
+        return value.astype("float64") if floats else value
+
+    def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``; None switches dropout off."""
+        return switched_off(self.paddle.nn.functional) if draws is None else drawing(self.paddle, draws)
+
+    def watch_variances(self, model: Any) -> None:
+        """Do nothing: Paddle's running variances are the definition."""
+
+    def shared_statistics(self, model: Any) -> AbstractContextManager[Any]:  # noqa: ARG002
+        """Return a context that changes nothing."""
+        return nullcontext()
+
+    def inference(self) -> AbstractContextManager[Any]:
+        """Return ``paddle.no_grad()``."""
+        context: AbstractContextManager[Any] = self.paddle.no_grad()
+        return context
+
+    def tensor(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device."""
+        return self.paddle.to_tensor(array, place=self.place)
+
+    def leaf(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device that collects its gradient."""
+        return self.paddle.to_tensor(array, place=self.place, stop_gradient=False)
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
+        tensor = tensor.detach()
+        if tensor.dtype == self.paddle.bfloat16:
+            tensor = tensor.astype("float32")
+        return np.array(tensor.numpy())
+
+    def view(self, tensor: Any) -> Array:
+        """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
+        return self.array(tensor) if tensor.dtype == self.paddle.bfloat16 else view_of(tensor)
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a Paddle tensor."""
+        return bool(self.paddle.is_tensor(value))
+
+    def concat(self, tensors: Sequence[Any]) -> Any:
+        """Join tensors along axis 0."""
+        return self.paddle.concat(list(tensors))
+
+    def trainer(
+        self,
+        model: Any,
+        optimizer: Builder,
+        learning_rate: float,
+        args: Mapping[str, Any],
+        scheduler: Builder | None,
+        scheduler_args: Mapping[str, Any],
+    ) -> PaddleTrainer:
+        """Build the scheduler, then the optimizer over it."""
+        schedule = scheduler(None, learning_rate=learning_rate, **scheduler_args) if scheduler else None
+        rate = learning_rate if schedule is None else schedule
+        return PaddleTrainer(make_optimizer(optimizer, model, rate, args), schedule)
+
+    def parameters(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+        """Yield every parameter under torch's name and in torch's layout; ``shared``: perhaps Paddle's own memory."""
+        for slot in self._slots(model, names, "parameter"):
+            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts], shared=shared)
+
+    def gradients(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+        """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero.
+
+        ``shared``: they may be Paddle's own memory, which later gradients are added to.
+        """
+        for slot in self._slots(model, names, "parameter"):
+            found = [self.gradient(part.tensor) for part in slot.parts]
+            if any(one is not None for one in found):
+                zeros = self.paddle.zeros_like
+                yield (
+                    slot.name,
+                    self._whole(
+                        slot,
+                        [
+                            zeros(part.tensor) if one is None else one
+                            for part, one in zip(slot.parts, found, strict=True)
+                        ],
+                        shared=shared,
+                    ),
+                )
+
+    def gradient(self, parameter: Any) -> Any:
+        """Return a parameter's gradient, dense; None where there is none."""
+        found = parameter.grad
+        if found is None or not found.is_selected_rows():
+            return found
+        dense = np.zeros(parameter.shape, found.numpy().dtype)
+        np.add.at(dense, found.rows(), found.numpy())  # a row that was taken twice is listed twice
+        return self.tensor(dense)
+
+    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield every persistent buffer."""
+        for slot in self._slots(model, names, "buffer"):
+            yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
+
+    def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+        """Load the given samples with Paddle's DataLoader."""
+        io = self.paddle.io
+
+        class Fixed(io.BatchSampler):  # type: ignore[misc, name-defined]
+            """A batch sampler that yields the given indices."""
+
+            def __init__(self) -> None:
+                self.batch_size = len(indices[0]) if indices else 1
+
+            def __iter__(self) -> Iterator[list[int]]:
+                return (list(batch) for batch in indices)
+
+            def __len__(self) -> int:
+                return len(indices)
+
+        for batch in load_batches(dataset, Fixed()):
+            image, label, files = check_batch(batch, dataset)
+            yield image, label, [str(file) for file in files]
+
+    def _whole(self, slot: TensorSlot, tensors: Sequence[Any], *, shared: bool = False) -> Array:
+        """Return torch's array of a slot, given what Paddle keeps in its parts; ``shared``: perhaps their own memory."""
+        if shared:
+            views = [self.view(one) for one in tensors]
+            return stack([one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot)
+        # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it.
+        pieces = [
+            self.array(self.paddle.t(tensor.detach()).contiguous() if part.transpose else tensor)
+            for part, tensor in zip(slot.parts, tensors, strict=True)
+        ]
+        return stack(pieces, slot)
+
+    def _slots(self, model: Any, names: Mapping[str, str], kind: str) -> Iterator[TensorSlot]:
+        return (slot for slot in torch_view(model, names) if slot.kind == kind)

@@ -1,0 +1,569 @@
+"""The torch side."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.devices import Device
+from tipchain.errors import MissingFrameworkError, WeightsError
+from tipchain.frameworks.base import Array, Batch, Builder
+from tipchain.frameworks.builders import check_batch, make_optimizer
+from tipchain.frameworks.randomness import Draws, switched_off
+from tipchain.imports import kept_import
+from tipchain.numbers.compare import PIECE
+from tipchain.weights.layouts import only_in_torch
+from tipchain.weights.torch_files import read_torch_state
+
+# What torch draws at random, taken from a `Draws`: below its functions, where dropout and attention have become operators.
+
+
+OWN = frozenset(
+    f"aten::{name}"
+    for name in (
+        "multinomial",
+        "poisson",
+        "binomial",
+        "cauchy_",
+        "geometric_",
+        "log_normal_",
+        "_standard_gamma",
+        "_sample_dirichlet",
+        "rrelu_with_noise",
+        "rrelu_with_noise_",
+    )
+)
+"""Operators that draw and are left to torch."""
+ATTENTION = {
+    "aten::_scaled_dot_product_flash_attention": 3,
+    "aten::_scaled_dot_product_efficient_attention": 5,
+    "aten::_scaled_dot_product_cudnn_attention": 5,
+}
+"""Kernels that drop inside, by the place of the probability among their arguments."""
+
+
+@contextmanager
+def drawing(torch: Any, draws: Draws) -> Iterator[None]:
+    """Let torch's operators take their random numbers from ``draws`` for a while."""
+    with _mode(torch)(draws):
+        yield
+
+
+@cache
+def dispatch_mode() -> Any:
+    """Return the base class of modes that are given each of torch's operators."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Tell torch.compile's machinery to leave this alone only where it is loaded: importing it takes over a second."""
+            return "torch._dynamo" in sys.modules
+
+    return DispatchMode
+
+
+@cache
+def _mode(torch: Any) -> Any:
+    class Drawing(dispatch_mode()):  # type: ignore[misc]
+        def __init__(self, draws: Draws) -> None:
+            super().__init__()
+            self.draws = draws
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name, kwargs = func._schema.name, kwargs or {}  # noqa: SLF001
+            if name == "aten::native_dropout":
+                return _dropout(torch, func, self.draws, *args)
+            if name in OWN or (name in ATTENTION and _nth(args, kwargs, ATTENTION[name], "dropout_p", 0.0)):
+                self.draws.own()
+            result = func(*args, **kwargs)
+            fill = FILLING.get(name)
+            if fill is not None:
+                numbers = fill(self.draws, result, args, kwargs)
+                if not torch.is_tensor(numbers):
+                    numbers = torch.from_numpy(np.ascontiguousarray(numbers)).to(result.device)
+                result.copy_(numbers.reshape(result.shape))
+            return result
+
+    return Drawing
+
+
+def _dropout(torch: Any, func: Any, draws: Draws, values: Any, rate: float, train: Any) -> Any:
+    """Return what `native_dropout`, which a GPU has, does: the result and the mask."""
+    if train is False or not 0 < rate < 1:
+        return func(values, rate, train)
+    mask = torch.from_numpy(draws.kept(values.shape, rate)).to(values.device, torch.bool)
+    return values * mask / (1 - rate), mask
+
+
+def _nth(args: Any, kwargs: Any, place: int, name: str, default: Any) -> Any:
+    return args[place] if len(args) > place else kwargs.get(name, default)
+
+
+def _bernoulli(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    """Return ones with a probability: given, or one for each element."""
+    given = _nth(args, kwargs, 1, "p", None)
+    if given is None:  # ``torch.bernoulli(probabilities)``
+        given = args[0]
+    if isinstance(given, float | int):
+        return draws.kept(result.shape, 1.0 - given)
+    odds = given.detach().cpu().double().numpy()
+    return draws.uniform(result.shape) >= 1.0 - odds
+
+
+def _bernoulli_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    given = _nth(args, kwargs, 1, "p", 0.5)
+    return _bernoulli(draws, result, (None, given), {})
+
+
+def _uniform(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    low, high = _nth(args, kwargs, 1, "from", 0.0), _nth(args, kwargs, 2, "to", 1.0)
+    return low + (high - low) * draws.uniform(result.shape).astype(np.float64)
+
+
+def _between(draws: Draws, result: Any, _args: Any, _kwargs: Any) -> Any:
+    return draws.uniform(result.shape)
+
+
+def _standard(draws: Draws, result: Any, _args: Any, _kwargs: Any) -> Any:
+    return draws.normal(result.shape)
+
+
+def _normal_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    mean, std = _nth(args, kwargs, 1, "mean", 0.0), _nth(args, kwargs, 2, "std", 1.0)
+    return mean + std * draws.normal(result.shape).astype(np.float64)
+
+
+def _normal(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    mean, std = _nth(args, kwargs, 0, "mean", 0.0), _nth(args, kwargs, 1, "std", 1.0)
+    made = result.new_tensor(draws.normal(result.shape))
+    return mean + std * made
+
+
+def _exponential(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
+    return -np.log(draws.uniform(result.shape).astype(np.float64)) / _nth(args, kwargs, 1, "lambd", 1.0)
+
+
+def _integers(draws: Draws, result: Any, args: Any, _kwargs: Any) -> Any:
+    """Return whole numbers: below the one that is given before the shape, or between two."""
+    given = [one for one in args if isinstance(one, int)]
+    low, high = (0, given[0]) if len(given) == 1 else given[:2]
+    return low + np.floor(draws.uniform(result.shape).astype(np.float64) * (high - low))
+
+
+def _order(draws: Draws, result: Any, _args: Any, _kwargs: Any) -> Any:
+    return np.argsort(draws.uniform(result.shape), kind="stable")
+
+
+FILLING: dict[str, Callable[[Draws, Any, Any, Any], Any]] = {
+    "aten::bernoulli": _bernoulli,
+    "aten::bernoulli_": _bernoulli_in_place,
+    "aten::rand": _between,
+    "aten::rand_like": _between,
+    "aten::uniform_": _uniform,
+    "aten::uniform": _uniform,
+    "aten::randn": _standard,
+    "aten::randn_like": _standard,
+    "aten::normal_": _normal_in_place,
+    "aten::normal": _normal,
+    "aten::exponential_": _exponential,
+    "aten::randint": _integers,
+    "aten::randperm": _order,
+}
+"""Operators whose results are filled anew, and with what."""
+
+
+# torch's parameters under an optimizer, with gradients from outside.
+
+
+def build_layers() -> Any:
+    """Return a small model with one layer of every kind that optimizers' rules tell apart; it is never run."""
+    from torch import nn
+
+    layers = nn.Module()
+    layers.conv = nn.Conv2d(3, 4, 3)
+    layers.bn = nn.BatchNorm2d(4)
+    layers.embedding = nn.Embedding(7, 5)
+    layers.norm = nn.LayerNorm(5)
+    layers.linear = nn.Linear(5, 6)
+    layers.head = nn.Linear(6, 3)
+    return layers
+
+
+class TorchUpdates:
+    """The parameters of a torch module."""
+
+    def __init__(self, framework: Any, model: Any, optimizer: Any) -> None:
+        self.framework, self.optimizer = framework, optimizer
+        self.parameters = dict(model.named_parameters())
+        self.rates = [float(group["lr"]) for group in optimizer.param_groups]
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every parameter."""
+        return {name: tuple(one.shape) for name, one in self.parameters.items()}
+
+    def assign(self, values: Mapping[str, Array]) -> None:
+        """Give every parameter its value."""
+        with self.framework.torch.no_grad():
+            for name, one in self.parameters.items():
+                one.copy_(self.framework.tensor(values[name]))
+
+    def values(self) -> Iterator[tuple[str, Array]]:
+        """Yield a copy of every parameter."""
+        for name, one in self.parameters.items():
+            yield name, self.framework.array(one)
+
+    def set_rate(self, factor: float) -> None:
+        """Set every group's rate to ``factor`` times its own first one."""
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+
+    def step(self, gradients: Mapping[str, Array]) -> None:
+        """Update the parameters once; frozen ones get no gradient."""
+        for name, one in self.parameters.items():
+            if one.requires_grad:
+                one.grad = self.framework.tensor(gradients[name]).to(one.dtype)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def open_updates(
+    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any], names: Mapping[str, str]
+) -> TorchUpdates:
+    """Build the optimizer over ``model``; what the port does not have gets no gradients."""
+    made = TorchUpdates(framework, model, make_optimizer(optimizer, model, rate, args))
+    made.parameters = {name: one for name, one in made.parameters.items() if not only_in_torch(name, names)}
+    return made
+
+
+def parameter_rates(trainer: Any, model: Any, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001
+    """Return the rate of every parameter: its group's."""
+    groups = trainer.optimizer.param_groups
+    rates = {id(one): float(group["lr"]) for group in groups for one in group["params"]}
+    return {name: rates[id(one)] for name, one in model.named_parameters() if id(one) in rates}
+
+
+def momentum(trainer: Any) -> float:
+    """Return the first group's momentum or beta1; OneCycleLR moves it unless told otherwise."""
+    group = trainer.optimizer.param_groups[0]
+    return float(group.get("momentum", group.get("betas", (0.0,))[0]))
+
+
+# torch's running variances by Paddle's definition.
+
+
+class RunningVariances:
+    """Follows the running variances of a torch model's BatchNorm layers while it trains.
+
+    torch adds the unbiased variance of a batch to ``running_var`` (``torch.nn.BatchNorm2d``, "Note"), Paddle the biased
+    one. With n values per channel they differ by n/(n-1), so that a correct port would look wrong after training
+    forwards. With the share f that a batch's variance has in the average (the momentum, or one over the number of
+    batches where it is None) each forward makes ``(1 - f) v + f s`` of v; here it is followed with ``s (n-1)/n`` instead.
+    """
+
+    def __init__(self, torch: Any, model: Any) -> None:
+        self.torch = torch
+        self._layers: dict[str, Any] = {}
+        self._biased: dict[str, Any] = {}
+        self._before: dict[str, Any] = {}
+        self._hooks: list[Any] = []
+        batch_norm = torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
+        for prefix, layer in model.named_modules():
+            if isinstance(layer, batch_norm) and layer.running_var is not None:
+                self._watch(f"{prefix}.running_var" if prefix else "running_var", layer)
+
+    def _watch(self, name: str, layer: Any) -> None:
+        def before(module: Any, inputs: Any) -> None:  # noqa: ARG001
+            self._before[name] = module.running_var.detach().double().clone()
+
+        def after(module: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001
+            if module.training:
+                self._follow(name, module, inputs[0])
+
+        self._layers[name] = layer
+        self._biased[name] = layer.running_var.detach().double().clone()
+        self._hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
+
+    def _follow(self, name: str, layer: Any, images: Any) -> None:
+        momentum, before = layer.momentum, self._before[name]
+        share = 1 / float(layer.num_batches_tracked) if momentum is None else float(momentum)
+        count = images.numel() // images.shape[1]
+        added = layer.running_var.detach().double() - (1 - share) * before
+        self._biased[name] = (1 - share) * self._biased[name] + added * (max(count - 1, 0) / count)
+
+    def biased(self, name: str, buffer: Any) -> Any:
+        """Return ``buffer``, called ``name``, as Paddle would have it if it is a variance of the model watched.
+
+        Another model's buffer of the same name is returned as it is.
+        """
+        if name not in self._layers or self._layers[name].running_var is not buffer:
+            return buffer
+        return self._biased[name].to(buffer.dtype)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Let the model itself have Paddle's variances for a while."""
+        kept = {name: layer.running_var.detach().clone() for name, layer in self._layers.items()}
+        for name, layer in self._layers.items():
+            layer.running_var.copy_(self.biased(name, layer.running_var))
+        try:
+            yield
+        finally:
+            for name, layer in self._layers.items():
+                layer.running_var.copy_(kept[name])
+
+    def stop(self) -> None:
+        """Take the hooks away."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
+
+# Parameters of a torch model a little apart from what they are.
+
+
+def perturb(model: Any, ulps: float, number: int) -> None:
+    """Move every element of every parameter by ``ulps`` units in the last place, up or down by a seeded coin.
+
+    Args:
+        model: the module, changed in place.
+        ulps: the distance, in float32's units whatever the parameters are kept in; float64 knows parts of them.
+        number: which of the perturbations; every odd one is the mirror image of the one before.
+    """
+    import torch
+
+    generator = np.random.default_rng(number // 2)
+    distance = -ulps if number % 2 else ulps
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if not parameter.is_floating_point():
+                continue
+            flat = parameter.detach().reshape(-1)
+            for piece in flat.split(PIECE):  # what fits into a core's cache takes a twentieth of the time
+                coins = torch.from_numpy(generator.integers(0, 2, len(piece), dtype=np.int8))
+                steps = coins.to(piece.device, piece.dtype).mul_(2 * distance).sub_(distance)
+                size = piece.abs().float()
+                unit = torch.nextafter(size, torch.full_like(size, torch.inf)).sub_(size)
+                piece.add_(steps.mul_(unit))
+            if flat.data_ptr() != parameter.data_ptr():  # a layout that has no flat view
+                parameter.copy_(flat.view_as(parameter))
+
+
+# The torch side.
+
+
+class TorchTrainer:
+    """A torch optimizer and its scheduler; of several parameter groups one shows its rate."""
+
+    def __init__(self, optimizer: Any, scheduler: Any, shown: int = 0) -> None:
+        self.optimizer, self.scheduler, self.shown = optimizer, scheduler, shown
+
+    def learning_rate(self) -> float:
+        """Return the rate of the first parameter group that was built with the given one, else of the first."""
+        return float(self.optimizer.param_groups[self.shown]["lr"])
+
+    def step(self) -> None:
+        """Update the parameters and clear their gradients."""
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def step_schedule(self) -> None:
+        """Advance the scheduler, if there is one."""
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+
+class TorchFramework:
+    """torch, imported by the constructor."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        try:
+            with kept_import("torch"):
+                import torch
+        except ImportError as error:
+            raise MissingFrameworkError(
+                f"torch cannot be imported: {error}\n  install it (README, 'Frameworks'), "
+                "or give its dumps with --reference"
+            ) from error
+        self.torch: Any = torch
+        self.device: Any = torch.device("cpu")
+        self._variances: RunningVariances | None = None
+
+    def versions(self) -> dict[str, str]:
+        """Return torch's version, with the CUDA version of the build if it has one."""
+        cuda = self.torch.version.cuda
+        return {"torch": importlib.metadata.version("torch"), **({"cuda": cuda} if cuda else {})}
+
+    def configure(self, device: Device, seed: int, threads: int) -> str:
+        """Choose device, seed and threads; TF32 off; deterministic kernels on a GPU."""
+        torch = self.torch
+        torch.set_num_threads(threads)
+        if device.is_gpu:
+            count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+            if device.index >= count:
+                raise MissingFrameworkError(
+                    f"torch {torch.__version__} has no usable {device}: it sees {count} GPUs\n"
+                    "  expected: a CUDA build of torch and a visible GPU; or use --device cpu"
+                )
+            self.device = torch.device("cuda", device.index)
+            torch.use_deterministic_algorithms(mode=True, warn_only=True)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = False
+        self.seed(seed)
+        return torch.cuda.get_device_name(self.device) if device.is_gpu else "cpu"
+
+    def seed(self, seed: int) -> None:
+        """Seed torch's, numpy's and Python's generators."""
+        if self.torch.cuda.is_available():
+            self.torch.manual_seed(seed)
+        else:  # which is quick, where manual_seed keeps a traceback for each device there might be
+            self.torch.default_generator.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
+        random.seed(seed)
+
+    def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
+        """Return the module on the chosen device."""
+        return builder(**args).to(self.device)
+
+    def load_weights(self, model: Any, path: Path) -> None:
+        """Load a state dict with ``weights_only=True``; every key must fit."""
+        state = read_torch_state(path)
+        try:
+            model.load_state_dict(state, strict=True)
+        except RuntimeError as error:
+            raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
+
+    def set_training(self, model: Any, training: bool) -> None:
+        """Switch train or eval mode; dropout-like modules stay in eval mode."""
+        model.train(training)
+        for module in model.modules():
+            if "drop" in type(module).__name__.lower():
+                module.eval()
+
+    def wake_dropout(self, model: Any) -> None:
+        """Switch torch's own dropout modules to train mode."""
+        kinds = self.torch.nn.modules.dropout._DropoutNd  # noqa: SLF001
+        for module in model.modules():
+            if isinstance(module, kinds):
+                module.train()
+
+    @contextmanager
+    def double_precision(self) -> Iterator[None]:
+        """Let float64 be torch's default dtype for a while."""
+        usual = self.torch.get_default_dtype()
+        self.torch.set_default_dtype(self.torch.float64)
+        try:
+            yield
+        finally:
+            self.torch.set_default_dtype(usual)
+
+    def widened(self, value: Any) -> Any:
+        """Return a module or a tensor of floats in float64."""
+        floats = isinstance(value, self.torch.nn.Module) or (self.is_tensor(value) and value.is_floating_point())
+        return value.double() if floats else value
+
+    def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``; None switches dropout off."""
+        return switched_off(self.torch.nn.functional) if draws is None else drawing(self.torch, draws)
+
+    def inference(self) -> AbstractContextManager[Any]:
+        """Return ``torch.no_grad()``."""
+        context: AbstractContextManager[Any] = self.torch.no_grad()
+        return context
+
+    def tensor(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device."""
+        return self.torch.from_numpy(np.array(array)).to(self.device)
+
+    def leaf(self, array: Array) -> Any:
+        """Return ``array`` as a tensor on the device that collects its gradient."""
+        return self.tensor(array).requires_grad_()
+
+    def array(self, tensor: Any) -> Array:
+        """Return a copy of a tensor's values; bfloat16 becomes float32."""
+        tensor = tensor.detach()
+        if tensor.dtype == self.torch.bfloat16:
+            tensor = tensor.float()
+        return np.array(tensor.cpu().numpy())
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a torch tensor."""
+        return bool(self.torch.is_tensor(value))
+
+    def concat(self, tensors: Sequence[Any]) -> Any:
+        """Join tensors along axis 0."""
+        return self.torch.cat(list(tensors))
+
+    def trainer(
+        self,
+        model: Any,
+        optimizer: Builder,
+        learning_rate: float,
+        args: Mapping[str, Any],
+        scheduler: Builder | None,
+        scheduler_args: Mapping[str, Any],
+    ) -> TorchTrainer:
+        """Build the optimizer, then the scheduler over it."""
+        built = make_optimizer(optimizer, model, learning_rate, args)
+        plain = (number for number, group in enumerate(built.param_groups) if group["lr"] == learning_rate)
+        shown = next(plain, 0)
+        return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None, shown)
+
+    def parameters(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+        """Yield every parameter that the port has too; ``shared``: perhaps torch's own memory."""
+        for name, parameter in model.named_parameters():
+            if not only_in_torch(name, names):
+                yield name, self._values(parameter, shared=shared)
+
+    def gradients(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+        """Yield the gradient of every parameter that has one and that the port has too; ``shared``: as with `parameters`."""
+        for name, parameter in model.named_parameters():
+            gradient = self.gradient(parameter)
+            if gradient is not None and not only_in_torch(name, names):
+                yield name, self._values(gradient, shared=shared)
+
+    def _values(self, tensor: Any, *, shared: bool) -> Array:
+        """Return a tensor's values: torch's own memory where that may be and numpy can hold it."""
+        floats = tensor.dtype in (self.torch.float32, self.torch.float64)
+        own = shared and floats and tensor.device.type == "cpu"
+        values: Array = tensor.detach().numpy() if own else self.array(tensor)
+        return values
+
+    def gradient(self, parameter: Any) -> Any:
+        """Return a parameter's gradient, dense; None where there is none."""
+        found = parameter.grad
+        return found.to_dense() if found is not None and found.is_sparse else found
+
+    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+        """Yield every persistent buffer but what the port does not have, such as ``num_batches_tracked``."""
+        kept = set(model.state_dict(keep_vars=True))
+        for name, buffer in model.named_buffers():
+            if name in kept and not name.endswith("num_batches_tracked") and not only_in_torch(name, names):
+                yield name, self.array(self._variances.biased(name, buffer) if self._variances else buffer)
+
+    def watch_variances(self, model: Any) -> None:
+        """From now on follow BatchNorm's running variances as Paddle defines them."""
+        if self._variances is not None:
+            self._variances.stop()
+        self._variances = RunningVariances(self.torch, model)
+
+    def shared_statistics(self, model: Any) -> AbstractContextManager[Any]:  # noqa: ARG002
+        """Return a context in which the watched model has Paddle's running variances."""
+        return nullcontext() if self._variances is None else self._variances.in_place()
+
+    def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+        """Load the given samples with torch's DataLoader."""
+        loader = self.torch.utils.data.DataLoader(dataset, batch_sampler=[list(batch) for batch in indices])
+        for image, label, files in (check_batch(one, dataset) for one in loader):
+            yield image.to(self.device), label.to(self.device), [str(file) for file in files]

@@ -1,0 +1,1 @@
+"""Numbers: dumps, facts about differences, what is accepted, verdicts. No framework is loaded."""

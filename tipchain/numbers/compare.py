@@ -1,0 +1,424 @@
+"""Facts about the difference of two arrays; no pass or fail.
+
+The closeness rule's arithmetic, once: shapes are never broadcast; integers and booleans differ by exact
+integers; float16 is subtracted in float32, float32 in float32, everything else in float64, or wider where float64
+does not hold every value (long doubles, 64-bit integers against floats); complex numbers differ by the modulus; means are
+accumulated in float64. No difference is rounded to nothing, and what cannot be computed counts as infinite. Arrays are walked in pieces that fit
+into the processor's cache, so that a comparison costs little more than reading both arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf, isfinite, isnan, nan, nextafter
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tipchain.numbers.rounding import ROUGH
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+PIECE = 1 << 16
+"""Elements per piece: the buffers of one piece fit into a core's cache."""
+SMALLEST = nextafter(0.0, inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorDiff:
+    """How ``actual`` (the port) differs from ``expected`` (the reference).
+
+    Statistics are those of ``|expected - actual|``, computed in a type wide enough for the
+    inputs. They are NaN where any element's difference is NaN; equal infinities differ by 0.
+
+    Attributes:
+        path: name of the tensor, ``/``-joined where dumps are nested.
+        expected_shape: shape of the reference.
+        actual_shape: shape of the port.
+        expected_dtype: dtype name of the reference.
+        actual_dtype: dtype name of the port.
+        size: number of elements compared; 0 where the shapes differ or the tensors are empty.
+        mean_abs: mean absolute difference.
+        max_abs: largest absolute difference.
+        min_abs: smallest absolute difference.
+        max_rel: largest ``|expected - actual| / |expected|`` over elements with expected != 0.
+        worst_index: index of the largest difference (of the first NaN difference, if any).
+        worst_expected: the reference's value there, an int where the tensor holds integers.
+        worst_actual: the port's value there.
+        expected_nan: number of NaN in the reference.
+        actual_nan: number of NaN in the port.
+        mismatched_nan: number of positions where exactly one side is NaN.
+        expected_inf: number of infinities in the reference.
+        actual_inf: number of infinities in the port.
+        mismatched_inf: positions where one side is infinite and the other is not the same infinity.
+        expected_max_abs: largest finite ``|expected|``, for the vacuous-check rule.
+        needed_atol: smallest atol with which every element would pass at the given rtol; infinite
+            where none would do.
+        rtol: the rtol that ``needed_atol`` goes with.
+    """
+
+    path: str
+    expected_shape: tuple[int, ...]
+    actual_shape: tuple[int, ...]
+    expected_dtype: str
+    actual_dtype: str
+    size: int
+    mean_abs: float
+    max_abs: float
+    min_abs: float
+    max_rel: float
+    worst_index: tuple[int, ...]
+    worst_expected: float | complex
+    worst_actual: float | complex
+    expected_nan: int
+    actual_nan: int
+    mismatched_nan: int
+    expected_inf: int
+    actual_inf: int
+    mismatched_inf: int
+    expected_max_abs: float
+    needed_atol: float
+    rtol: float = 0.0
+
+
+def diff_arrays(path: str, expected: Array, actual: Array, *, rtol: float = 0.0, equal_nan: bool = False) -> TensorDiff:
+    """Return how two arrays differ, element by element.
+
+    Args:
+        path: name of the tensor.
+        expected: the reference, of any shape and layout.
+        actual: the port.
+        rtol: relative tolerance that ``needed_atol`` goes with.
+        equal_nan: NaN at the same position differs by 0, not by NaN.
+
+    Returns:
+        The facts. Arrays of different shapes, empty ones and those that hold no numbers have size 0 and
+        NaN statistics.
+    """
+    expected, actual = np.asarray(expected), np.asarray(actual)
+    numbers = expected.dtype.kind in "biufc" and actual.dtype.kind in "biufc"
+    if expected.shape != actual.shape or not expected.size or not numbers:
+        return _facts(path, expected, actual, _Scan(), rtol)
+    if expected.flags.f_contiguous and actual.flags.f_contiguous and not expected.flags.c_contiguous:
+        # Walk both in the order of their bytes; the index is turned back at the end.
+        turned = _facts(path, expected.T, actual.T, _Scan(rtol, equal_nan).run(expected.T, actual.T), rtol)
+        return replace(
+            turned, expected_shape=expected.shape, actual_shape=actual.shape, worst_index=turned.worst_index[::-1]
+        )
+    return _facts(path, expected, actual, _Scan(rtol, equal_nan).run(expected, actual), rtol)
+
+
+def diff_records(
+    expected: Mapping[str, Array], actual: Mapping[str, Array], *, rtol: float = 0.0, equal_nan: bool = False
+) -> list[TensorDiff]:
+    """Return the differences of the arrays that both sides have, in the reference's order."""
+    return [
+        diff_arrays(name, array, actual[name], rtol=rtol, equal_nan=equal_nan)
+        for name, array in expected.items()
+        if name in actual
+    ]
+
+
+def count_outside(expected: Array, actual: Array, *, rtol: float, atol: float) -> int:
+    """Return how many elements of two arrays of one shape differ by more than ``atol + rtol * |expected|``.
+
+    NaN on either side counts as outside; equal infinities do not.
+    """
+    left, right = np.asarray(expected).reshape(-1), np.asarray(actual).reshape(-1)
+    outside = 0
+    with np.errstate(all="ignore"):
+        for start in range(0, left.size, PIECE):
+            e, a = left[start : start + PIECE], right[start : start + PIECE]
+            gap, size = _gaps(e, a)
+            inside = (gap - rtol * size <= atol) | (np.isinf(e) & (e == a))
+            outside += inside.size - int(np.count_nonzero(inside))
+    return outside
+
+
+def _facts(path: str, expected: Array, actual: Array, scan: _Scan, rtol: float) -> TensorDiff:
+    size = scan.count
+    nan_seen = scan.nan_at is not None
+    at = scan.nan_at if scan.nan_at is not None else scan.worst_at
+    index = _index(at, expected.shape) if size else ()
+    unknown = nan_seen or not size
+    return TensorDiff(
+        path=path,
+        expected_shape=expected.shape,
+        actual_shape=actual.shape,
+        expected_dtype=_name(expected.dtype),
+        actual_dtype=_name(actual.dtype),
+        size=size,
+        # Over many elements a mean can be too small for a float64; it is 0 where all differences are.
+        mean_abs=nan if unknown else max(scan.total / size, min(scan.largest, SMALLEST)),
+        max_abs=nan if unknown else scan.largest,
+        min_abs=nan if unknown else scan.least,
+        max_rel=nan if unknown else scan.relative,
+        worst_index=index,
+        worst_expected=expected[index].item() if size else nan,
+        worst_actual=actual[index].item() if size else nan,
+        expected_nan=scan.nans[0],
+        actual_nan=scan.nans[1],
+        mismatched_nan=scan.nans[2],
+        expected_inf=scan.infs[0],
+        actual_inf=scan.infs[1],
+        mismatched_inf=scan.infs[2],
+        expected_max_abs=scan.size,
+        needed_atol=nan if not size else inf if nan_seen else scan.needed,
+        rtol=rtol,
+    )
+
+
+def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the index of an element; `numpy.unravel_index` takes longer than all else of a tiny tensor."""
+    index: list[int] = []
+    for length in reversed(shape):
+        at, place = divmod(at, length)
+        index.append(place)
+    return tuple(reversed(index))
+
+
+@lru_cache(maxsize=64)  # NumPy builds the name anew each time, which tiny tensors feel
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name
+
+
+def _work_type(expected: np.dtype[Any], actual: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the float type in which two real dtypes are subtracted; two 64-bit integers go their own way."""
+    if expected.kind == actual.kind == "f" and max(expected.itemsize, actual.itemsize) <= 4:
+        return np.dtype(np.float32)
+    return np.dtype(np.longdouble if _needs_long(expected) or _needs_long(actual) else np.float64)
+
+
+def _needs_long(dtype: np.dtype[Any]) -> bool:
+    """Tell whether float64 does not hold every value of a dtype."""
+    return dtype.char in "gG" or (dtype.kind in "iu" and dtype.itemsize > 4)
+
+
+def _is_wide(expected: np.dtype[Any], actual: np.dtype[Any]) -> bool:
+    """Tell whether both are integers of which float64 cannot hold every value."""
+    return expected.kind in "iub" and actual.kind in "iub" and max(expected.itemsize, actual.itemsize) > 4
+
+
+class _Scan:
+    """Walks two arrays of one shape and gathers the facts."""
+
+    __slots__ = (
+        "count",
+        "equal_nan",
+        "infs",
+        "largest",
+        "least",
+        "nan_at",
+        "nans",
+        "needed",
+        "relative",
+        "rtol",
+        "size",
+        "total",
+        "worst_at",
+    )
+
+    def __init__(self, rtol: float = 0.0, equal_nan: bool = False) -> None:
+        self.rtol, self.equal_nan = rtol, equal_nan
+        self.count = self.worst_at = 0
+        self.total, self.largest, self.least = 0.0, -1.0, inf
+        self.relative = self.size = self.needed = 0.0
+        self.nan_at: int | None = None
+        self.nans, self.infs = [0, 0, 0], [0, 0, 0]
+
+    def run(self, expected: Array, actual: Array) -> _Scan:
+        left, right = expected.reshape(-1), actual.reshape(-1)
+        self.count = left.size
+        with np.errstate(all="ignore"):
+            if left.dtype.kind == "c" or right.dtype.kind == "c":
+                self._run_carefully(left, right)
+            elif _is_wide(left.dtype, right.dtype):
+                self._run_wide(left, right)
+            else:
+                self._run_floats(left, right)
+        return self
+
+    def _run_floats(self, expected: Array, actual: Array) -> None:
+        work = _work_type(expected.dtype, actual.dtype)
+        length = min(PIECE, self.count)
+        # Two buffers do: each side's copy, where one is needed, is overwritten by what is computed from it.
+        gap, size = np.empty(length, work), np.empty(length, work)
+        copied = [array.dtype != work or not array.flags.aligned for array in (expected, actual)]
+        for start in range(0, self.count, length):
+            stop = min(start + length, self.count)
+            d, m = gap[: stop - start], size[: stop - start]
+            e, a = expected[start:stop], actual[start:stop]
+            if copied[0]:
+                np.copyto(m, e, casting="unsafe")
+                e = m
+            if copied[1]:
+                np.copyto(d, a, casting="unsafe")
+                a = d
+            np.subtract(e, a, out=d)
+            np.absolute(d, out=d)
+            total = _total(d)
+            if isfinite(total):
+                np.absolute(e, out=m)
+                if self._add(d, m, start, total):
+                    self._add_ratio(d, expected[start:stop])
+            else:  # NaN or Inf on some side, or float32 was too narrow
+                self._careful_piece(expected[start:stop], actual[start:stop], start)
+
+    def _add(self, gap: Array, size: Array, start: int, total: float) -> bool:
+        """Gather a piece of finite differences; ``size`` is |expected| and is overwritten.
+
+        Returns:
+            Whether the largest ratio needs a closer look: somewhere a difference stands over 0.
+        """
+        largest = _float_above(np.maximum.reduce(gap))
+        if largest > self.largest:
+            self.largest, self.worst_at = largest, start + int(gap.argmax())
+        self.total += total
+        self.size = max(self.size, float(np.maximum.reduce(size)))
+        if self.least:  # nothing is smaller than 0
+            self.least = min(self.least, _float_above(np.minimum.reduce(gap)))
+        if not largest:
+            return False
+        self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
+        if largest < self.relative * float(np.minimum.reduce(size)):
+            return False  # no ratio of this piece can be the largest: spares most divisions
+        # fmax passes over 0 / 0, the common case (what a ReLU puts out); another number over 0 is infinite.
+        ratio = float(np.fmax.reduce(np.divide(gap, size, out=size)))
+        if not isfinite(ratio):
+            return True
+        self.relative = max(self.relative, ratio)
+        return False
+
+    def _needed(self, gap: Array, size: Array) -> float:
+        """Return the smallest atol with which every element of a piece without NaN passes."""
+        needed = _float_above(np.maximum.reduce(gap - self.rtol * size))
+        if isnan(needed):  # infinite less infinite, or 0 times an rtol that is infinite in float32
+            wide = gap.astype(np.longdouble) - np.longdouble(self.rtol) * size
+            # Where the reference is 0, rtol allows nothing, however large it is.
+            needed = _float_above(np.where(np.isinf(gap), inf, np.where(np.isnan(wide), gap, wide)).max())
+        return needed
+
+    def _add_ratio(self, gap: Array, expected: Array) -> None:
+        """Gather the largest ratio of a piece where some differences stand over 0."""
+        size = np.absolute(expected.astype(np.result_type(gap.dtype, expected.dtype)))
+        nonzero = size != 0
+        ratio = float(np.fmax.reduce(np.divide(gap * nonzero, size), initial=0.0))
+        if not isfinite(ratio):  # float32 was too narrow for the quotient
+            wide = np.divide(gap, size, dtype=np.float64)
+            ratio = float(np.max(wide, initial=0.0, where=nonzero))
+        self.relative = max(self.relative, ratio)
+
+    def _run_wide(self, expected: Array, actual: Array) -> None:
+        for start in range(0, self.count, PIECE):
+            stop = min(start + PIECE, self.count)
+            gap, size = _gaps(expected[start:stop], actual[start:stop])
+            if self._add(gap, size, start, float(np.add.reduce(gap))):
+                self._add_ratio(gap, expected[start:stop].astype(np.float64))
+
+    def _run_carefully(self, expected: Array, actual: Array) -> None:
+        for start in range(0, self.count, PIECE):
+            stop = min(start + PIECE, self.count)
+            self._careful_piece(expected[start:stop], actual[start:stop], start)
+
+    def _careful_piece(self, e: Array, a: Array, start: int) -> None:
+        """Gather a piece that may hold NaN or Inf, or that is complex."""
+        gap, size = _gaps(e, a)
+        nan_e, nan_a = np.isnan(e), np.isnan(a)
+        inf_e, inf_a = np.isinf(e) & ~nan_e, np.isinf(a) & ~nan_a
+        same_inf = inf_e & inf_a & (e == a)
+        odd_inf = (inf_e | inf_a) & ~same_inf
+        gap[same_inf] = 0.0
+        gap[odd_inf] = inf
+        gap[nan_e | nan_a] = nan  # the modulus of a complex number with Inf beside NaN is Inf
+        if self.equal_nan:
+            gap[nan_e & nan_a] = 0.0
+        for counts, masks in ((self.nans, (nan_e, nan_a, nan_e ^ nan_a)), (self.infs, (inf_e, inf_a, odd_inf))):
+            for n, mask in enumerate(masks):
+                counts[n] += int(np.count_nonzero(mask))
+        finite = ~(nan_e | inf_e)
+        self.size = max(self.size, float(np.max(size, initial=0.0, where=finite)))
+        self._add_careful(gap, np.where(finite, size, 0.0), start)
+
+    def _add_careful(self, gap: Array, size: Array, start: int) -> None:
+        unknown = np.isnan(gap)
+        if unknown.any():
+            if self.nan_at is None:
+                self.nan_at = start + int(unknown.argmax())
+            return  # the statistics are NaN from here on
+        largest = _float_above(gap.max())
+        self.needed = max(self.needed, self._needed(gap, size) if self.rtol else largest)
+        if largest > self.largest:
+            self.largest, self.worst_at = largest, start + int(gap.argmax())
+        self.total += float(gap.sum())
+        self.least = min(self.least, _float_above(gap.min()))
+        self.relative = max(self.relative, float(np.max(gap / size, initial=0.0, where=size != 0)))
+
+
+def _float_above(value: Any) -> float:
+    """Return a number as float64, never smaller than it is: a long double's difference does not become nothing."""
+    result = float(value)
+    return nextafter(result, inf) if result < value else result
+
+
+def _total(gap: Array) -> float:
+    """Return the sum; rows of 128 are added up first, which is as exact as pairwise addition, and faster."""
+    if gap.size % 128:
+        return float(np.add.reduce(gap))
+    return float(np.add.reduce(np.einsum("ij->i", gap.reshape(-1, 128)), dtype=np.float64))
+
+
+def _gaps(e: Array, a: Array) -> tuple[Array, Array]:
+    """Return ``|e - a|`` and ``|e|`` in new arrays of a type wide enough, slowly and for any dtypes."""
+    if _is_wide(e.dtype, a.dtype):
+        return _integer_gaps(e, a), np.abs(e.astype(np.float64))
+    complex_ = "c" in (e.dtype.kind, a.dtype.kind)
+    long = _needs_long(e.dtype) or _needs_long(a.dtype)
+    wide: Any = (np.clongdouble if long else np.complex128) if complex_ else np.longdouble if long else np.float64
+    left, right = e.astype(wide), a.astype(wide)
+    return np.abs(left - right), np.abs(left)
+
+
+def _integer_gaps(e: Array, a: Array) -> Array:
+    """Return the exact ``|e - a|`` of integers up to 64 bits, rounded once, to float64."""
+    unsigned = [array.dtype.kind != "i" for array in (e, a)]
+    if all(unsigned):
+        left, right = e.astype(np.uint64), a.astype(np.uint64)
+        return (np.maximum(left, right) - np.minimum(left, right)).astype(np.float64)
+    if not any(unsigned) or max(array.dtype.itemsize for array in (e, a) if array.dtype.kind != "i") < 8:
+        left, right = e.astype(np.int64), a.astype(np.int64)
+        # Modulo 2**64 the difference of two int64 is right as an unsigned number.
+        gaps = np.maximum(left, right).view(np.uint64) - np.minimum(left, right).view(np.uint64)
+        return gaps.astype(np.float64)
+    signed, natural = (e, a.astype(np.uint64)) if e.dtype.kind == "i" else (a, e.astype(np.uint64))
+    signed = signed.astype(np.int64)
+    bits = signed.view(np.uint64)
+    apart = natural - bits  # for negative numbers: natural + |signed|, modulo 2**64
+    below = np.maximum(natural, bits) - np.minimum(natural, bits)
+    carried = np.where(apart < natural, 2.0**64, 0.0)
+    return np.where(signed < 0, apart.astype(np.float64) + carried, below.astype(np.float64))
+
+
+def largest(array: Any) -> float:
+    """Return the largest finite ``|value|``, 0 of none: a mask's infinity would make a bound infinite too."""
+    values = np.asarray(array)
+    values = np.abs(values) if values.dtype.kind == "c" else values
+    if not values.size:
+        return 0.0
+    # Both ends, since the absolute value of the least integer is no such integer.
+    ends = float(values.max()), float(values.min())
+    if not all(map(isfinite, ends)):
+        finite = values[np.isfinite(values)]
+        return largest(finite) if finite.size else 0.0
+    return max(map(abs, ends))
+
+
+def common_factor(expected: Any, actual: Any) -> float | None:
+    """Return k where ``actual`` is k times ``expected`` at every element that counts, else None."""
+    counts = np.abs(expected) > 1e-3 * largest(expected)
+    if not counts.any() or not np.isfinite(actual).all():
+        return None
+    factors = np.asarray(actual, dtype=np.float64)[counts] / np.asarray(expected, dtype=np.float64)[counts]
+    middle = float(np.median(factors))
+    alike = np.abs(factors - middle) <= ROUGH * abs(middle)
+    return middle if isfinite(middle) and bool(alike.all()) else None

@@ -1,0 +1,426 @@
+"""Dumps: named arrays in reprod_log's file format, with the facts about their making beside them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from stat import S_ISREG
+from typing import IO, Any, TypeAlias
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+from numpy.lib import format as npy
+
+from tipchain.errors import RecordError
+from tipchain.json_text import parse_json
+from tipchain.numbers.pickle_stream import (
+    DAMAGED,
+    Array,
+    Refused,
+    Span,
+    StreamReader,
+    brief,
+    checked,
+    dtype_of,
+    finished,
+    map_file,
+    view,
+)
+from tipchain.runs import atomic_write, replacing
+
+# Read what ``numpy.save`` writes for a dict of arrays, without unpickling.
+#
+# Such a file is a short header and a pickle stream. The stream is interpreted (``pickle_stream``) with only the
+# opcodes that a dict of plain arrays needs (pickle protocols 2 to 5, NumPy 1 and 2). Nothing is imported or called on the
+# stream's behalf, so reading a dump cannot run code; whatever else stands in it is refused by name. Every
+# array's bytes lie contiguously in the stream: arrays are views of the mapped file.
+
+
+Tree: TypeAlias = "dict[Any, Any]"
+"""Keys (usually strings) to arrays, NumPy or Python numbers, or further trees."""
+
+EXPECTED = "a dict of arrays, as ReprodLogger.save or numpy.save writes it"
+_MAGIC = b"\x93NUMPY"
+_HEADER_ITEM = re.compile(
+    r"""\s*(?:'(?P<name>\w+)'|"(?P<other>\w+)")\s*:\s*
+    (?:'(?P<text>[^']*)'|"(?P<quoted>[^"]*)"|(?P<flag>True|False)|\((?P<shape>[0-9L,\s]*)\)|(?P<fields>\[.*\]))
+    \s*(?:,|$)""",
+    re.VERBOSE,
+)
+
+
+_INFLATED, _SPARED = 100, 1 << 27
+"""What a compressed file may become: a hundred times its size, and masks and zeros of 128 MiB besides. Deflate can make
+a thousand times as much of bytes that say nothing."""
+
+
+def load_tree(path: str | PathLike[str]) -> Tree | np.ndarray[Any, Any]:
+    """Return the dict that a dump holds, nested as it was saved, or the array of a plain ``.npy`` file.
+
+    Arrays are views of the file, mapped privately: writing to one changes neither the file nor other readers.
+
+    Raises:
+        RecordError: missing, unreadable, damaged, or something else than a dict of arrays.
+    """
+    file = Path(path)
+    try:
+        data = map_file(file)
+    except FileNotFoundError:
+        raise RecordError("no such file", file=file, expected=EXPECTED) from None
+    except OSError as error:
+        raise RecordError("cannot be read", file=file, found=error.strerror, expected=EXPECTED) from None
+    except Refused as refused:
+        raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED) from None
+    try:
+        return _parse(data)
+    except Refused as refused:
+        raise RecordError("is not a dump", file=file, found=refused, expected=EXPECTED) from None
+    except DAMAGED as error:
+        raise RecordError(
+            "is not a dump: damaged or truncated",
+            file=file,
+            found=f"{len(data)} bytes that cannot be parsed ({error})",
+            expected=EXPECTED,
+        ) from None
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of a ``.npz`` file by name, in its order.
+
+    Raises:
+        RecordError: it cannot be read, is none, or holds anything but arrays of numbers and text; or compression makes
+            of it what no honest file becomes.
+    """
+    try:
+        return _unpacked(path)
+    except (Refused, OSError, BadZipFile, zlib.error, RuntimeError, EOFError, *DAMAGED) as error:
+        raise RecordError(
+            "cannot be read as .npz of arrays",
+            file=path,
+            found=getattr(error, "strerror", None) or error,
+            expected="arrays, as numpy.savez writes them",
+        ) from None
+
+
+def _unpacked(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    status = path.stat()
+    if not S_ISREG(status.st_mode):
+        raise Refused("no regular file")
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    with ZipFile(path) as archive:
+        entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
+        size, limit = sum(entry.file_size for entry in entries), _INFLATED * status.st_size + _SPARED
+        if size > limit:
+            raise Refused(f"arrays of {size:,} bytes, more than {limit:,}, in a file of {status.st_size:,}")
+        for entry in entries:
+            array = _parse(bytearray(archive.read(entry)))
+            if not isinstance(array, np.ndarray):
+                raise Refused("a pickled dict")
+            arrays[entry.filename.removesuffix(".npy")] = array
+    return arrays
+
+
+def _parse(data: Any) -> Tree | np.ndarray[Any, Any]:
+    header, start = _header(data)
+    if header["descr"] not in ("|O", "O"):
+        return _plain(data, header, start)
+    if header["shape"] != ():
+        raise Refused(f"an object array of shape {brief(header['shape'])}")
+    outer = StreamReader(data, start).read()
+    if not isinstance(outer, Array) or not isinstance(outer.value, list) or len(outer.value) != 1:
+        raise Refused("a pickled object that is no 0-d object array")
+    root = outer.value[0]
+    if not isinstance(root, dict):
+        raise Refused(f"a pickled {'array' if isinstance(root, Array) else _kind(root)}")
+    tree: Tree = finished(root, len(data), _leaf)
+    return tree
+
+
+def _header(data: Any) -> tuple[dict[str, Any], int]:
+    """Return the ``.npy`` header and the offset behind it. Source: ``numpy.lib.format``."""
+    if not len(data):
+        raise Refused("an empty file")
+    if bytes(data[:6]) != _MAGIC:
+        raise Refused(f"a file that starts with {bytes(data[:6])!r}, not with {_MAGIC!r}")
+    if len(data) < 12 or data[6] not in (1, 2, 3):
+        raise Refused("a .npy file of an unknown version, or cut off in its header")
+    width = 2 if data[6] == 1 else 4
+    start = 8 + width
+    stop = start + int.from_bytes(data[8:start], "little")
+    if stop > len(data) or stop > 65536:
+        raise Refused("a .npy file cut off in its header")
+    return _header_items(bytes(data[start:stop]).decode("utf-8" if data[6] == 3 else "latin-1").strip()), stop
+
+
+def _header_items(text: str) -> dict[str, Any]:
+    """Return the header's three entries; nothing in it is evaluated."""
+    header: dict[str, Any] = {}
+    inside = text[1:-1] if text[:1] == "{" and text[-1:] == "}" else ""
+    at = 0
+    while at < len(inside.rstrip()):
+        item = _HEADER_ITEM.match(inside, at)
+        if item is None:
+            break
+        at = item.end()
+        value: Any = item["text"] if item["text"] is not None else item["quoted"]
+        if item["flag"]:
+            value = item["flag"] == "True"
+        elif item["shape"] is not None:
+            value = tuple(int(n.strip().rstrip("L")) for n in item["shape"].split(",") if n.strip())
+        elif item["fields"]:
+            value = ["fields"]
+        header[item["name"] or item["other"]] = value
+    if set(header) != {"descr", "fortran_order", "shape"} or at < len(inside.rstrip()):
+        raise Refused("a .npy file with a damaged header")
+    return header
+
+
+def _plain(data: Any, header: dict[str, Any], start: int) -> np.ndarray[Any, Any]:
+    """Return the array of a ``.npy`` file without a pickle stream."""
+    if not isinstance(header["descr"], str):
+        raise Refused("an array of a structured dtype")
+    dtype = checked(dtype_of(header["descr"]))
+    return view(data, Span(start, len(data)), dtype, header["shape"], fortran=header["fortran_order"])
+
+
+def _leaf(value: Any, path: str) -> Any:
+    """Return an array or a number of a dump; refuse everything else."""
+    if isinstance(value, Array):
+        if not isinstance(value.value, np.ndarray):
+            raise Refused(f"an unfinished or object array at {brief(path)}")
+        return value.value
+    if isinstance(value, (bool, int, float, np.generic)):
+        return value
+    raise Refused(f"a value of type {_kind(value)} at {brief(path)}")
+
+
+def _kind(value: Any) -> str:
+    return "bytes" if isinstance(value, Span) else type(value).__name__.lstrip("_")
+
+
+# Write a dict of arrays as ``numpy.save`` does, without copying the arrays.
+#
+# The stream is pickle protocol 4, so that every NumPy and reprod_log reads it. ``pickle`` itself would hold a copy of
+# every array until the end; here each array's bytes go straight to the file.
+
+
+# This spelling is the one that NumPy 1 and 2 both read without a warning. The function and its arguments
+# are kept in the memo as 0 and 1.
+_FUNCTION = b"\x8c\x15numpy.core.multiarray\x8c\x0c_reconstruct\x93q\x00"
+_ARGUMENTS = b"\x8c\x05numpy\x8c\x07ndarray\x93K\x00\x85C\x01b\x87q\x01"
+_RECONSTRUCT = b"h\x00h\x01R"
+_ALIGNMENT = 64
+"""Bytes that numpy aligns data to (``numpy/lib/format.py``)."""
+
+
+def write_tree(file: IO[bytes], tree: Mapping[Any, Any]) -> None:
+    """Write ``tree`` (keys to arrays, NumPy or Python numbers, or further trees) to ``file``.
+
+    Arrays are aligned in the file, so that a mapped view of them is as fast as memory.
+
+    Raises:
+        RecordError: a key or value that no dump holds; the message names it.
+        OSError: the disk is full.
+    """
+    header = io.BytesIO()
+    npy.write_array_header_1_0(header, {"descr": "|O", "fortran_order": False, "shape": ()})
+    writer = _Writer(file)
+    file.write(header.getvalue() + b"\x80\x04" + _FUNCTION + _ARGUMENTS + b"R")
+    file.write(b"(K\x01)" + writer.dtype(np.dtype(object)) + b"\x89]")
+    writer.tree(tree, "")
+    file.write(b"atb.")
+
+
+class _Writer:
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.dtypes: dict[str, int] = {}
+
+    def tree(self, tree: Mapping[Any, Any], path: str) -> None:
+        self.file.write(b"}(")
+        for key, value in tree.items():
+            where = f"{path}{key}"
+            self.file.write(_key(key, where))
+            if isinstance(value, Mapping):
+                self.tree(value, f"{where}/")
+            else:
+                self.array(as_array(value, where))
+        self.file.write(b"u")
+
+    def dtype(self, dtype: np.dtype[Any]) -> bytes:
+        """Return the opcodes that put ``dtype`` on the stack; its second mention is a look into the memo."""
+        if dtype.str in self.dtypes:
+            return b"h" + bytes([self.dtypes[dtype.str]])
+        self.dtypes[dtype.str] = slot = 2 + len(self.dtypes)
+        return _dtype(dtype) + b"q" + bytes([slot])
+
+    def array(self, array: np.ndarray[Any, Any]) -> None:
+        fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+        flat = np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8)
+        shape = b"(" + b"".join(_length(n) for n in array.shape) + b"t"
+        start = _RECONSTRUCT + b"(K\x01" + shape + self.dtype(array.dtype) + (b"\x88" if fortran else b"\x89")
+        # A throw-away string of bytes (SHORT_BINBYTES, then POP) fills up to the alignment.
+        padding = -(self.file.tell() + len(start) + 3 + 9) % _ALIGNMENT
+        self.file.write(start + b"C" + bytes([padding]) + bytes(padding) + b"0")
+        self.file.write(b"\x8e" + struct.pack("<Q", flat.nbytes))
+        self.file.write(flat.data)
+        self.file.write(b"tb")
+
+
+def as_array(value: Any, where: str) -> np.ndarray[Any, Any]:
+    """Return ``value`` as a plain array of numbers or text; a scalar becomes a 0-d array.
+
+    Raises:
+        RecordError: ``value`` is neither an array nor a number.
+    """
+    if isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)):
+        array = np.asarray(value)
+        if array.dtype.kind in "biufcUS" and array.dtype.isbuiltin != 2:  # 2: registered by some library
+            return array
+        kind: object = f"an array of dtype {array.dtype}"
+    else:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    raise RecordError("cannot be stored", key=where, found=kind, expected="an array of numbers")
+
+
+def _key(key: Any, where: str) -> bytes:
+    if isinstance(key, str):
+        text = key.encode("utf-8", "surrogatepass")
+        return b"X" + struct.pack("<I", len(text)) + text
+    if isinstance(key, int) and -(2**31) <= key < 2**31:
+        return b"J" + struct.pack("<i", key)
+    raise RecordError("cannot be stored", key=where, found=f"a key of type {type(key).__name__}", expected="text")
+
+
+def _dtype(dtype: np.dtype[Any]) -> bytes:
+    code, order = dtype.str[1:].encode(), dtype.str[:1].encode()
+    width, align, flags = b"J\xff\xff\xff\xff", b"J\xff\xff\xff\xff", 0
+    if dtype.kind == "O":
+        code, order, flags = b"O8", b"|", 63
+    if dtype.kind in "US":
+        width, align = _length(dtype.itemsize), _length(dtype.alignment)
+    return (
+        b"\x8c\x05numpy\x8c\x05dtype\x93\x8c" + bytes([len(code)]) + code + b"\x89\x88\x87R"
+        b"(K\x03\x8c\x01" + order + b"NNN" + width + align + b"K" + bytes([flags]) + b"tb"
+    )
+
+
+def _length(n: int) -> bytes:
+    return b"J" + struct.pack("<i", n) if n < 2**31 else b"\x8a\x08" + struct.pack("<q", n)
+
+
+# Dumps: named arrays in reprod_log's file format, with the facts about their making beside them.
+
+
+PLAIN_KEY = "array"
+"""The key under which the array of a plain ``.npy`` file stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What one side left behind.
+
+    Attributes:
+        side: ``torch`` or ``paddle`` as ``meta`` tells it; "" where nothing does.
+        meta: versions, device, seed, commit and what else ``<dump>.json`` holds; empty without that file.
+        arrays: name to array; names of nested dicts are joined with ``/``. Views of the mapped file.
+    """
+
+    side: str
+    meta: Mapping[str, object]
+    arrays: Mapping[str, np.ndarray[Any, Any]]
+
+
+def dump_path(path: str | PathLike[str]) -> Path:
+    """Return the file that ``numpy.save(path)`` writes: ``.npy`` is added where it is missing."""
+    file = Path(path)
+    return file if file.name.endswith(".npy") else file.with_name(f"{file.name}.npy")
+
+
+def meta_path(path: str | PathLike[str]) -> Path:
+    """Return the name of the JSON file beside a dump: ``forward_torch.npy.json``."""
+    file = Path(path)
+    return file.with_name(f"{file.name}.json")
+
+
+def load_record(path: str | PathLike[str]) -> Record:
+    """Load a dump of reprod_log or of tipchain. No code in it is run.
+
+    A plain ``.npy`` file becomes a record of one array with the name ``array``.
+
+    Raises:
+        RecordError: the file is missing or damaged, it is not a dict of arrays, or the JSON file beside it cannot be read.
+    """
+    file = Path(path)
+    tree = load_tree(file)
+    if isinstance(tree, dict):
+        arrays: dict[str, np.ndarray[Any, Any]] = {}
+        for key, array in flatten(tree):
+            if key in arrays:
+                raise RecordError("the same name twice", file=file, key=key, expected="unique names")
+            arrays[key] = array
+    else:
+        arrays = {PLAIN_KEY: tree}
+    meta = _load_meta(meta_path(file))
+    return Record(side=str(meta.get("side", "")), meta=meta, arrays=arrays)
+
+
+def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yield every array of a nested dict with its ``/``-joined path; scalars as 0-d arrays.
+
+    An empty dict inside stands as an empty array, so that it cannot go unseen: no comparison passes one.
+    """
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and not value:
+            yield f"{prefix}{key}/", np.empty(0)
+        elif isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", np.asarray(value)
+
+
+def _load_meta(path: Path) -> Mapping[str, object]:
+    try:
+        meta = parse_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RecordError("cannot be read", file=path, found=error, expected="a JSON object") from None
+    if not isinstance(meta, dict):
+        raise RecordError("is no description of a dump", file=path, found=type(meta).__name__, expected="a JSON object")
+    return meta
+
+
+def save_record(path: str | PathLike[str], arrays: Mapping[Any, Any], meta: Mapping[str, object] | None = None) -> Path:
+    """Save a dump that reprod_log can read, and ``meta`` as JSON beside it. Return the path of the dump.
+
+    An existing file is replaced whole or not at all. The arrays are not copied in memory.
+
+    Args:
+        path: the file. ``.npy`` is added if it is missing, as ``numpy.save`` does.
+        arrays: arrays or numbers by name. A value may be a dict of the same kind.
+        meta: the content of ``<dump>.json``. Without it, an older JSON file is removed.
+
+    Raises:
+        RecordError: a value is not an array of numbers, or the disk is full or read-only.
+    """
+    file = dump_path(path)
+    try:
+        with replacing(file) as stream:
+            write_tree(stream, arrays)
+        if meta is None:
+            meta_path(file).unlink(missing_ok=True)
+        else:
+            atomic_write(meta_path(file), json.dumps(dict(meta), indent=1) + "\n")
+    except OSError as error:
+        raise RecordError("cannot be written", file=file, found=error.strerror or error) from error
+    except RecordError as error:
+        raise RecordError(error.message, file=file, key=error.key, found=error.found, expected=EXPECTED) from None
+    return file

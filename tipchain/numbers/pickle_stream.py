@@ -1,0 +1,558 @@
+"""Pickle streams of arrays, interpreted without importing or calling anything that the stream names.
+
+The opcodes and names are those that a dict of arrays needs: NumPy's dumps, Paddle's weight files, torch's with
+a few names more (`tipchain.weights.torch_files`). Pickle protocols 2 to 5, arrays as NumPy 1 and 2 write them. Source of the
+opcodes: the comments in Python's ``pickletools``; of the array layout: ``numpy.ndarray.__reduce__`` and
+``numpy.dtype.__reduce__``.
+
+A stream decides neither what is called nor how much is allocated: whatever is made from it is bounded by its length.
+"""
+
+# ruff: noqa: SLF001 - the table of opcodes, at the end, belongs to the class
+
+from __future__ import annotations
+
+import mmap
+import re
+import reprlib
+import struct
+from collections.abc import Callable, Mapping
+from math import prod
+from os import fstat
+from pathlib import Path
+from stat import S_ISREG
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+
+_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
+_DTYPE = re.compile(r"[<>=|]?[biufcUSO][0-9]{0,10}")
+_MAX_NDIM = 64
+"""Axes of an array at most: NumPy's own limit."""
+_DEPTH = 100
+"""Containers inside each other at most: a choice, far above what dumps nest and far below Python's recursion limit."""
+_SMALL = 1 << 20
+"""Bytes of a file that is read at once, which is cheaper than a mapping."""
+SHARED = 64
+"""How often over what a stream describes may take its length: some dozens of names share an array in nets that repeat
+a layer. Views cost nothing, but whoever compares or converts them makes an array for each name."""
+_MARK = object()
+
+DAMAGED = (
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    SyntaxError,
+    OverflowError,
+    AttributeError,
+    struct.error,
+    RecursionError,
+    MemoryError,
+)
+"""What following a damaged stream may raise, besides `Refused`."""
+
+
+class Refused(Exception):  # noqa: N818  (readers of files turn it into an error that names the file)
+    """What was found in the stream that no dict of arrays needs."""
+
+
+class Global:
+    """A name that the stream mentions; never imported."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _Dtype:
+    """A dtype whose byte order may still follow."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: np.dtype[Any]) -> None:
+        self.value = value
+
+
+class Array:
+    """An array whose contents may still follow; ``value`` is a list for a dump's own 0-d object array."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: Any = None
+
+
+class Span:
+    """Bytes of the file, by offset."""
+
+    __slots__ = ("start", "stop")
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.start, self.stop = start, stop
+
+
+def map_file(path: Path) -> Any:
+    """Return a file's bytes: a private mapping, or a bytearray where the file is small.
+
+    Raises:
+        Refused: it is no regular file.
+        OSError: it cannot be read.
+    """
+    # A pipe or a device is never opened: opening one may wait for ever.
+    if not S_ISREG(path.stat().st_mode):
+        raise Refused("a folder" if path.is_dir() else "no regular file")
+    with path.open("rb") as file:
+        status = fstat(file.fileno())
+        if not S_ISREG(status.st_mode):
+            raise Refused("no regular file")
+        if status.st_size < _SMALL:
+            return bytearray(file.read())
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
+
+def brief(value: object) -> str:
+    """Return a value out of a stream for a message: a few bytes can describe one that takes gigabytes to print."""
+    return reprlib.repr(value)
+
+
+def dtype_of(code: Any) -> np.dtype[Any]:
+    """Return the dtype of a code such as ``<f4``; refuse structured ones and those without a width."""
+    if not isinstance(code, str) or not _DTYPE.fullmatch(code):
+        raise Refused(f"an array of dtype {brief(code)}" if isinstance(code, str) else "a structured dtype")
+    return np.dtype(code)
+
+
+def checked(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return ``dtype``, or refuse it if it holds neither numbers nor text."""
+    if dtype.kind not in "biufcUS" or not dtype.itemsize:
+        raise Refused(f"an array of dtype {dtype}")
+    return dtype
+
+
+def view(data: Any, span: Any, dtype: np.dtype[Any], shape: Any, *, fortran: Any) -> np.ndarray[Any, Any]:
+    """Return the array of ``shape`` whose bytes are ``span`` of ``data`` (or bytes of their own)."""
+    count = count_of(shape)
+    length = span.stop - span.start if isinstance(span, Span) else len(span)
+    if count * dtype.itemsize != length:
+        raise Refused(f"{length} bytes for an array of shape {brief(shape)} and dtype {dtype}")
+    if not length:
+        return np.zeros(shape, dtype)
+    if isinstance(span, Span):
+        flat = np.frombuffer(data, dtype, count, span.start)
+    else:
+        flat = np.frombuffer(bytearray(span), dtype, count)
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def count_of(shape: Any) -> int:
+    """Return the number of elements of a shape out of a stream."""
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > _MAX_NDIM
+        or not all(isinstance(n, int) and 0 <= n < 2**63 for n in shape)
+    ):
+        raise Refused(f"an array of shape {brief(shape)}")
+    return prod(shape)
+
+
+def finished(root: Any, length: int, leaf: Callable[[Any, str], Any], *, containers: tuple[type, ...] = (dict,)) -> Any:
+    """Return what a stream describes with finished arrays in place of ours.
+
+    A few bytes can describe a tree that grows without end when it is walked (a dict that holds one dict ten times,
+    which holds another ten times), or one array under thousands of names.
+
+    Args:
+        root: what `StreamReader.read` returned.
+        length: of the file, in bytes; what the tree holds must not take more than its multiple.
+        leaf: makes of a value that is no container what it stands for; told its path, for messages.
+        containers: of ``dict``, ``list`` and ``tuple`` those that may stand in the tree.
+
+    Raises:
+        Refused: it holds itself, more names than the file has bytes, or more than the file can mean.
+    """
+    return _Finisher(length, leaf, containers).value(root, "")[0]
+
+
+class _Finisher:
+    def __init__(self, length: int, leaf: Callable[[Any, str], Any], containers: tuple[type, ...]) -> None:
+        self.length, self.leaf, self.containers = length, leaf, containers
+        self.done: dict[int, tuple[Any, int, int]] = {}
+        self.open: set[int] = set()
+
+    def value(self, source: Any, path: str) -> tuple[Any, int, int]:
+        """Return the finished value, the number of names in it and below, and the bytes they take."""
+        if type(source) not in self.containers:
+            single = self.leaf(source, path)
+            return single, 0, getattr(single, "nbytes", 0)
+        if id(source) in self.done:
+            return self.done[id(source)]
+        if id(source) in self.open or len(self.open) > _DEPTH:
+            raise Refused(f"a dict that holds itself, or dicts in dicts without end, at {brief(path)}")
+        self.open.add(id(source))
+        items: dict[Any, Any] = source if isinstance(source, dict) else dict(enumerate(source))
+        made: dict[Any, Any] = {}
+        names, size = len(items), 0
+        for name, value in items.items():
+            where = f"{path}/{name}" if path else str(name)
+            made[name], below, taken = self.value(value, where)
+            # Each name below begins with this one, also where it is walked once for many.
+            names, size = names + below, size + taken + (below + 1) * (len(str(name)) + 1)
+            if names > self.length:
+                raise Refused(f"a dict of {names} names in a file of {self.length} bytes")
+            if size > SHARED * self.length:
+                raise Refused(f"arrays and names of {size} bytes in a file of {self.length}")
+        self.open.remove(id(source))
+        result = made if isinstance(source, dict) else list(made.values())
+        self.done[id(source)] = (tuple(result) if isinstance(source, tuple) else result), names, size
+        return self.done[id(source)]
+
+
+class StreamReader:
+    """Interprets pickle streams. Each opcode is a method; the table is at the end.
+
+    Attributes:
+        data: the file's bytes.
+        at: where the next stream begins.
+        names: the names that a stream may mention, as ``module name``, to ours.
+        calls: what is done where a stream calls one of these.
+    """
+
+    names: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            **{f"{module} {name}": name for module in _MODULES for name in ("_reconstruct", "scalar", "_frombuffer")},
+            "numpy ndarray": "ndarray",
+            "numpy dtype": "dtype",
+            "_codecs encode": "encode",
+            "__builtin__ bytes": "bytes",  # how protocol 2 spells no bytes at all
+            "collections OrderedDict": "OrderedDict",
+        }
+    )
+
+    def __init__(self, data: Any, start: int = 0) -> None:
+        self.data, self.at = data, start
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+        self.budget = len(data)  # of bytes that calls may copy: an honest stream mentions each once
+
+    def read(self) -> Any:
+        """Return what the stream at ``at`` describes, and go behind it; its arrays are ``Array`` still.
+
+        Raises:
+            Refused: something that no dict of arrays needs.
+            Exception: one of `DAMAGED`.
+        """
+        self.stack, self.memo = [], {}
+        data, stack, memo, handlers = self.data, self.stack, self.memo, _HANDLERS
+        at = self.at
+        while True:
+            code = data[at]
+            at += 1
+            # The four most frequent opcodes are handled here: a call for each would double the time.
+            if code == 0x94:  # MEMOIZE
+                memo[len(memo)] = stack[-1]
+            elif code == 0x68:  # BINGET
+                stack.append(memo[data[at]])
+                at += 1
+            elif code == 0x4B:  # BININT1
+                stack.append(data[at])
+                at += 1
+            elif code == 0x28:  # MARK
+                stack.append(_MARK)
+            elif code == 0x2E:  # STOP
+                break
+            else:
+                handler = handlers.get(code)
+                if handler is None:
+                    raise Refused(f"the pickle opcode {bytes([code])!r}, which no dict of arrays needs")
+                self.at = at
+                handler(self)
+                at = self.at
+        self.at = at
+        (outer,) = stack
+        return outer
+
+    def read_whole(self) -> Any:
+        """Return what the only stream describes: dicts, lists and tuples of arrays, numbers, text and None.
+
+        Raises:
+            Refused: something else, or more than the file can mean.
+            Exception: one of `DAMAGED`.
+        """
+        return finished(self.read(), len(self.data), self.value, containers=(dict, list, tuple))
+
+    def value(self, value: Any, path: str) -> Any:
+        """Return what stands for ``value`` in a finished tree."""
+        if isinstance(value, Array) and isinstance(value.value, np.ndarray):
+            return value.value
+        if isinstance(value, Span):
+            self.spend(value.stop - value.start)
+            return self._bytes_of(value)
+        if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic)):
+            return value
+        raise Refused(f"a value of type {type(value).__name__.lstrip('_')} at {brief(path)}")
+
+    def as_it_is(self, items: Any = ()) -> Any:
+        """Return the container that a stream makes another kind of container of."""
+        if not isinstance(items, (tuple, list, dict)):
+            raise Refused(f"a container of {type(items).__name__}")
+        return items
+
+    def spend(self, count: int) -> None:
+        """Count ``count`` bytes or items that a call copies.
+
+        Raises:
+            Refused: calls copy more than the stream holds, as only one does that repeats itself.
+        """
+        self.budget -= count
+        if self.budget < 0:
+            raise Refused(f"calls that make more of {len(self.data)} bytes than there are")
+
+    def _number(self, form: struct.Struct) -> Any:
+        (value,) = form.unpack_from(self.data, self.at)
+        self.at += form.size
+        return value
+
+    def _span(self, length: int) -> Span:
+        start = self.at
+        self.at += length
+        if self.at > len(self.data):
+            raise Refused(f"a file that ends {self.at - len(self.data)} bytes before an array's data")
+        return Span(start, self.at)
+
+    def _bytes_of(self, value: Any) -> bytes:
+        if isinstance(value, Span):
+            return bytes(self.data[value.start : value.stop])
+        if isinstance(value, bytes):
+            return value
+        raise Refused(f"{type(value).__name__} where bytes should stand")
+
+    def _text(self, length: int, encoding: str = "utf-8") -> None:
+        self.stack.append(self._bytes_of(self._span(length)).decode(encoding, "surrogatepass"))
+
+    def _since_mark(self) -> list[Any]:
+        stack = self.stack
+        at = len(stack) - 1
+        while stack[at] is not _MARK:  # runs into an IndexError where there is no mark
+            at -= 1
+        items = stack[at + 1 :]
+        del stack[at:]
+        return items
+
+    def _tuple_of(self, count: int) -> None:
+        if len(self.stack) < count:
+            raise Refused("a stream that takes more than it put")
+        self.stack[-count:] = [tuple(self.stack[-count:])]
+
+    def _store(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if not isinstance(target, dict) or len(items) % 2:
+            raise Refused("keys and values outside a dict")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if not isinstance(key, (str, int, float)):
+                raise Refused(f"a key of type {type(key).__name__}")
+            if isinstance(key, int) and not -(2**63) <= key < 2**63:  # thousands of them can have one hash
+                raise Refused("a key of more than 64 bits")
+            target[key] = value
+
+    def _extend(self, items: list[Any]) -> None:
+        if not isinstance(self.stack[-1], list):
+            raise Refused("items outside a list")
+        self.stack[-1].extend(items)
+
+    def _line(self) -> str:
+        stop = bytes(self.data[self.at : self.at + 256]).index(b"\n") + self.at
+        text = bytes(self.data[self.at : stop]).decode("ascii")
+        self.at = stop + 1
+        return text
+
+    def _named(self, module: Any, name: Any) -> None:
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise Refused("a call of something that has no name")
+        known = self.names.get(f"{module} {name}")
+        if known is None:
+            raise Refused(f"a call of {module[:80]}.{name[:80]}")
+        self.stack.append(Global(known))
+
+    def _stack_global(self) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        self._named(module, name)
+
+    def _reduce(self) -> None:
+        args, function = self.stack.pop(), self.stack.pop()
+        if not isinstance(function, Global) or not isinstance(args, tuple):
+            raise Refused("a call of something that is no known function")
+        call = self.calls.get(function.name)
+        if call is None:
+            raise Refused(f"a call of {function.name}")
+        self.stack.append(call(self, *args))
+
+    def _build(self) -> None:
+        state, target = self.stack.pop(), self.stack[-1]
+        if isinstance(target, _Dtype):
+            _finish_dtype(target, state)
+        elif isinstance(target, Array) and target.value is None:
+            _version, shape, dtype, fortran, content = state
+            target.value = self._array(shape, dtype, fortran, content)
+        elif isinstance(target, dict) and isinstance(state, dict):
+            pass  # attributes of an OrderedDict, such as torch's versions of layers
+        else:
+            raise Refused("a state for something that is no array")
+
+    def _array(self, shape: Any, dtype: Any, fortran: Any, content: Any) -> Any:
+        if not isinstance(dtype, _Dtype):
+            raise Refused("an array without dtype")
+        if dtype.value.kind == "O":
+            if shape != () or not isinstance(content, list):
+                raise Refused(f"an object array of shape {brief(shape)}")
+            return content
+        if isinstance(content, str):  # of a file that Python 2 wrote
+            content = self._call_encode(content, "latin1")
+        if not isinstance(content, (Span, bytes)):
+            raise Refused(f"{type(content).__name__} where an array's bytes should stand")
+        return view(self.data, content, checked(dtype.value), shape, fortran=fortran)
+
+    def persistent(self, key: Any) -> Any:
+        """Return what stands outside the stream under ``key``; nothing does but in torch's files."""
+        raise Refused(f"something outside the stream, {brief(key)}")
+
+    # The few functions that a dict of arrays names. What NumPy would call, these do.
+
+    def _call_reconstruct(self, kind: Any, _shape: Any, _code: Any) -> Array:
+        if not isinstance(kind, Global) or kind.name != "ndarray":
+            raise Refused("a subclass of ndarray")
+        return Array()
+
+    def _call_dtype(self, code: Any, *_: Any) -> _Dtype:
+        dtype = dtype_of(code)
+        return _Dtype(dtype if dtype.kind == "O" else checked(dtype))
+
+    def _call_scalar(self, dtype: Any, content: Any) -> Any:
+        return self._array((), dtype, False, content)[()]
+
+    def _call_frombuffer(self, content: Any, dtype: Any, shape: Any, order: Any) -> Array:
+        result = Array()
+        result.value = self._array(shape, dtype, order == "F", content)
+        if not isinstance(result.value, np.ndarray):
+            raise Refused("an object array")
+        return result
+
+    def _call_encode(self, text: Any, encoding: Any) -> bytes:
+        # Protocol 2 has no bytes: Python writes them as text that latin-1 turns back.
+        if encoding not in ("latin1", "latin-1") or not isinstance(text, str):
+            raise Refused(f"text encoded as {brief(encoding)}")
+        self.spend(len(text))
+        return text.encode("latin-1")
+
+    def _call_bytes(self) -> bytes:
+        return b""
+
+    def _call_ordered_dict(self, items: Any = ()) -> dict[Any, Any]:
+        self.spend(len(items))
+        self.stack.append({})
+        self._store([part for key, value in items for part in (key, value)])  # as Python 2 writes it
+        made: dict[Any, Any] = self.stack.pop()
+        return made
+
+    calls: ClassVar[Mapping[str, Callable[..., Any]]] = MappingProxyType(
+        {
+            "_reconstruct": _call_reconstruct,
+            "scalar": _call_scalar,
+            "_frombuffer": _call_frombuffer,
+            "dtype": _call_dtype,
+            "encode": _call_encode,
+            "bytes": _call_bytes,
+            "OrderedDict": _call_ordered_dict,
+        }
+    )
+
+
+def _finish_dtype(target: _Dtype, state: Any) -> None:
+    """Apply the byte order, and the width of a string, that follow a dtype."""
+    _version, order, base, names, fields, width, *_ = state
+    if (base, names, fields) != (None, None, None) or order not in ("<", ">", "=", "|"):
+        raise Refused("a structured dtype")
+    if target.value.kind in "US" and width > 0:
+        target.value = np.dtype(f"{target.value.kind}{width // (4 if target.value.kind == 'U' else 1)}")
+    if order in ("<", ">"):
+        target.value = target.value.newbyteorder(order)
+
+
+_U1, _U2, _U4, _U8 = (struct.Struct(form) for form in ("<B", "<H", "<I", "<Q"))
+_I4, _F8 = struct.Struct("<i"), struct.Struct(">d")
+
+
+def _skip(form: struct.Struct) -> Callable[[StreamReader], None]:
+    return lambda r: r._number(form) and None
+
+
+def _push(value: Callable[[StreamReader], Any]) -> Callable[[StreamReader], None]:
+    return lambda r: r.stack.append(value(r))
+
+
+def _text(form: struct.Struct) -> Callable[[StreamReader], None]:
+    return lambda r: r._text(r._number(form))
+
+
+def _latin(form: struct.Struct) -> Callable[[StreamReader], None]:
+    return lambda r: r._text(r._number(form), "latin-1")
+
+
+def _bytes(form: struct.Struct) -> Callable[[StreamReader], None]:
+    return lambda r: r.stack.append(r._span(r._number(form)))
+
+
+def _put(form: struct.Struct) -> Callable[[StreamReader], None]:
+    return lambda r: r.memo.__setitem__(r._number(form), r.stack[-1])
+
+
+def _get(form: struct.Struct) -> Callable[[StreamReader], None]:
+    return lambda r: r.stack.append(r.memo[r._number(form)])
+
+
+def _tuple(count: int) -> Callable[[StreamReader], None]:
+    return lambda r: r._tuple_of(count)
+
+
+_HANDLERS: dict[int, Callable[[StreamReader], None]] = {
+    0x80: _skip(_U1),  # PROTO
+    0x95: _skip(_U8),  # FRAME
+    ord("0"): lambda r: r.stack.pop() and None,  # POP
+    ord("N"): _push(lambda _: None),
+    0x88: _push(lambda _: True),
+    0x89: _push(lambda _: False),
+    ord("M"): _push(lambda r: r._number(_U2)),  # BININT2
+    ord("J"): _push(lambda r: r._number(_I4)),  # BININT
+    0x8A: _push(lambda r: int.from_bytes(r._bytes_of(r._span(r._number(_U1))), "little", signed=True)),  # LONG1
+    ord("G"): _push(lambda r: r._number(_F8)),  # BINFLOAT
+    0x8C: _text(_U1),
+    ord("X"): _text(_U4),
+    0x8D: _text(_U8),
+    ord("U"): _latin(_U1),  # SHORT_BINSTRING, BINSTRING: Python 2's strings
+    ord("T"): _latin(_U4),
+    ord("C"): _bytes(_U1),
+    ord("B"): _bytes(_U4),
+    0x8E: _bytes(_U8),  # BINBYTES8
+    0x96: _bytes(_U8),  # BYTEARRAY8
+    ord(")"): _push(lambda _: ()),
+    0x85: _tuple(1),
+    0x86: _tuple(2),
+    0x87: _tuple(3),
+    ord("t"): _push(lambda r: tuple(r._since_mark())),
+    ord("]"): _push(lambda _: []),
+    ord("a"): lambda r: r._extend([r.stack.pop()]),
+    ord("e"): lambda r: r._extend(r._since_mark()),
+    ord("}"): _push(lambda _: {}),
+    ord("s"): lambda r: r._store([r.stack.pop(-2), r.stack.pop()]),
+    ord("u"): lambda r: r._store(r._since_mark()),
+    ord("c"): lambda r: r._named(r._line(), r._line()),
+    0x93: StreamReader._stack_global,
+    ord("Q"): lambda r: r.stack.append(r.persistent(r.stack.pop())),  # BINPERSID
+    ord("R"): StreamReader._reduce,
+    ord("b"): StreamReader._build,
+    ord("q"): _put(_U1),
+    ord("r"): _put(_U4),
+    ord("j"): _get(_U4),
+}

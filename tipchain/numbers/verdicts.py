@@ -1,0 +1,317 @@
+"""From differences to verdicts, and verdicts as JSON and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
+from functools import lru_cache
+from math import inf, isfinite, isnan
+from typing import Any
+
+import numpy as np
+
+from tipchain.errors import UsageError, did_you_mean
+from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays
+from tipchain.numbers.dumps import flatten
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.outcome import Outcome
+
+# From differences to verdicts.
+
+
+ANY = "*"
+"""In a mapping of tolerances: the rule of every tensor that is not named."""
+_KINDS = (
+    ("complex", "complex"),
+    ("clongdouble", "complex"),
+    ("float", "float"),
+    ("longdouble", "float"),
+    ("uint", "integer"),
+    ("int", "integer"),
+    ("bool", "boolean"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The judgement about one tensor, or about one key that is missing, extra or reshaped.
+
+    Attributes:
+        outcome: PASS, FAIL, ERROR or SKIP.
+        subject: ``stage/key``, or the bare key outside a stage.
+        reason: one sentence; for a FAIL it holds the worst index and both values.
+        diff: the facts it rests on; None where there was nothing to compare.
+        finite: False where it rests on NaN or Inf that no ``diff`` tells of.
+        share: how much of what is allowed the difference takes, 1 for all of it; None where that is no single number.
+    """
+
+    outcome: Outcome
+    subject: str
+    reason: str
+    diff: TensorDiff | None = None
+    finite: bool = True
+    share: float | None = None
+
+
+def compare(
+    reference: Mapping[str, Any], port: Mapping[str, Any], tolerance: Tolerance | Mapping[str, Tolerance]
+) -> list[Verdict]:
+    """Compare the arrays of two sides by name.
+
+    Nothing is broadcast or transposed. A tensor is a FAIL if only one side has it, if its shape or the kind of its dtype differs,
+    or if NaN or Inf are at different positions. An empty tensor is an ERROR, and so is a comparison without tensors.
+
+    Args:
+        reference: the expected arrays (or numbers, or nested dicts) by name.
+        port: the port's arrays by name.
+        tolerance: one tolerance for all names, or tolerances by name; ``"*"`` is that of all other names. A tensor without a
+            tolerance is an ERROR.
+
+    Returns:
+        A list of one verdict per name: the names of the reference in their order, then those of the port alone. Names in nested
+        dicts are joined with ``/``.
+
+    Raises:
+        UsageError: two arrays of one side have the same name (``{"a/b": x, "a": {"b": y}}``).
+    """
+    expected, actual = _flat(reference), _flat(port)
+    verdicts = [_compare_one(name, expected[name], actual, tolerance) for name in expected]
+    for name in actual:
+        if name not in expected:
+            hint = did_you_mean(name, [other for other in expected if other not in actual])
+            reason = "not in the reference" + (f", {hint}" if hint else "")
+            verdicts.append(Verdict(outcome=Outcome.FAIL, subject=name, reason=reason))
+    if not verdicts:
+        reason = "nothing was compared: no arrays on either side"
+        verdicts.append(Verdict(outcome=Outcome.ERROR, subject="dump", reason=reason))
+    return verdicts
+
+
+def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    pairs = list(flatten(tree))
+    flat = dict(pairs)
+    if len(flat) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"two arrays are called {twice!r}, so only one of them could be compared")
+    return flat
+
+
+def _compare_one(
+    name: str, expected: Any, port: Mapping[str, Any], tolerance: Tolerance | Mapping[str, Tolerance]
+) -> Verdict:
+    if name not in port:
+        return Verdict(outcome=Outcome.FAIL, subject=name, reason="missing in the port")
+    rule = tolerance if isinstance(tolerance, Tolerance) else tolerance.get(name, tolerance.get(ANY))
+    if rule is None:
+        return Verdict(outcome=Outcome.ERROR, subject=name, reason="no tolerance is given for this tensor")
+    actual = port[name]
+    whole = {np.asarray(one).dtype.kind for one in (expected, actual)} <= set("biu")
+    if whole and rule.threshold is not None and not rule.reason:
+        # They have no rounding for a mean to allow: each one counts, unless somebody gives a reason.
+        rule = replace(rule, method="max")
+    diff = diff_arrays(name, expected, actual, rtol=rule.rtol or 0.0, equal_nan=rule.equal_nan)
+    verdict = judge(diff, rule, subject=name)
+    if verdict.outcome is Outcome.FAIL and diff.size and (rule.rtol is not None or rule.method == "max"):
+        # Only a failing tensor is worth a second look.
+        atol = rule.threshold if rule.atol is None else rule.atol
+        outside = count_outside(expected, actual, rtol=rule.rtol or 0.0, atol=atol or 0.0)
+        return judge(diff, rule, subject=name, outside=outside)
+    return verdict
+
+
+def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int | None = None) -> Verdict:
+    """Judge one difference. Pure: the same facts can be judged again.
+
+    Args:
+        diff: the facts; ``needed_atol`` must have been computed with the tolerance's rtol.
+        tolerance: what is accepted.
+        subject: the verdict's subject.
+        outside: number of elements outside the tolerance, for the message, where it was counted.
+
+    Raises:
+        UsageError: the facts were computed with another rtol.
+    """
+
+    def verdict(outcome: Outcome, reason: str, share: float | None = None) -> Verdict:
+        return Verdict(outcome=outcome, subject=subject, reason=reason, diff=diff, share=share)
+
+    if tolerance.rtol is not None and diff.size and tolerance.rtol != diff.rtol:
+        raise UsageError(f"{subject}: computed with rtol {diff.rtol}, judged with rtol {tolerance.rtol}")
+    kinds = _kind(diff.expected_dtype), _kind(diff.actual_dtype)
+    if "" in kinds:
+        return verdict(Outcome.ERROR, f"no numbers: expected {diff.expected_dtype}, actual {diff.actual_dtype}")
+    mismatch = _mismatch(diff, kinds)
+    if mismatch:
+        return verdict(Outcome.FAIL, mismatch)
+    if not diff.size:
+        return verdict(Outcome.ERROR, f"nothing was compared: the tensor is empty, shape {diff.expected_shape}")
+    strange = _not_finite(diff, tolerance)
+    if strange:
+        return verdict(Outcome.FAIL, strange)
+    if _accepted(diff, tolerance):
+        return verdict(Outcome.PASS, _passed(diff, tolerance), _share(diff, tolerance))
+    return verdict(Outcome.FAIL, _failed(diff, tolerance, outside), _share(diff, tolerance))
+
+
+def vacuous(diff: TensorDiff, tolerance: Tolerance) -> str | None:
+    """Return why a check proves nothing, or None if it does prove something.
+
+    It proves nothing where every value of a float reference is itself within the absolute bound: a port
+    that puts out zeros would pass. The caller decides what follows, and for which tensors it asks.
+    """
+    bound = tolerance.atol if tolerance.threshold is None else tolerance.threshold
+    floats = _kind(diff.expected_dtype) in ("float", "complex")
+    if not diff.size or not floats or not bound or not diff.expected_max_abs <= bound:
+        return None
+    return (
+        f"proves nothing: all of the reference is within {diff.expected_max_abs:.3g} of zero, "
+        f"which the tolerance ({tolerance}) cannot tell from zeros"
+    )
+
+
+@lru_cache(maxsize=64)
+def _kind(dtype: str) -> str:
+    return next((kind for prefix, kind in _KINDS if dtype.startswith(prefix)), "")
+
+
+def _mismatch(diff: TensorDiff, kinds: tuple[str, str]) -> str | None:
+    if diff.expected_shape != diff.actual_shape:
+        return f"shapes differ: expected {diff.expected_shape}, actual {diff.actual_shape}"
+    if kinds[0] != kinds[1]:
+        return f"dtype kinds differ: expected {diff.expected_dtype}, actual {diff.actual_dtype}"
+    return None
+
+
+def _not_finite(diff: TensorDiff, tolerance: Tolerance) -> str | None:
+    if diff.mismatched_nan:
+        what = f"NaN at different positions: {diff.expected_nan} expected, {diff.actual_nan} actual, {diff.mismatched_nan} on one side only"
+    elif diff.mismatched_inf:
+        what = f"Inf at different positions or of different sign: {diff.mismatched_inf} of {diff.size}"
+    elif diff.expected_nan and not tolerance.equal_nan:
+        what = f"NaN on both sides at {diff.expected_nan} of {diff.size} positions, accepted only with equal_nan"
+    else:
+        return None
+    return f"{what} · {_worst(diff, word='first')}"
+
+
+def _accepted(diff: TensorDiff, tolerance: Tolerance) -> bool:
+    # Written with <=, so that NaN never passes.
+    if tolerance.atol is not None:
+        return diff.needed_atol <= tolerance.atol
+    assert tolerance.threshold is not None
+    return all(_statistic(diff, method) <= tolerance.threshold for method in tolerance.methods)
+
+
+def _share(diff: TensorDiff, tolerance: Tolerance) -> float | None:
+    """Return the share of what is allowed; with ``rtol`` each element is allowed something else, which no fact tells."""
+    if tolerance.rtol:
+        return None
+    if tolerance.threshold is None:
+        needed, allowed = diff.needed_atol, tolerance.atol
+    else:
+        needed = max(_statistic(diff, method) for method in tolerance.methods)
+        allowed = tolerance.threshold
+    share = needed / allowed if allowed else 0.0 if not needed else inf
+    return share if isfinite(share) else None
+
+
+def _statistic(diff: TensorDiff, method: str) -> float:
+    return {"mean": diff.mean_abs, "max": diff.max_abs, "min": diff.min_abs}[method]
+
+
+def _worst(diff: TensorDiff, word: str = "worst") -> str:
+    place = f" at {diff.worst_index}" if diff.worst_index else ""
+    return f"{word}{place}: expected {_number(diff.worst_expected)}, actual {_number(diff.worst_actual)}"
+
+
+def _number(value: complex) -> str:
+    # Nine digits tell any two float32 apart.
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _passed(diff: TensorDiff, tolerance: Tolerance) -> str:
+    if tolerance.threshold is None:
+        return f"max {diff.max_abs:.3g} · allowed {tolerance}"
+    shown = ", ".join(f"{method} {_statistic(diff, method):.3g}" for method in tolerance.methods)
+    reason = f"{shown} · allowed {tolerance}"
+    if diff.max_abs > tolerance.threshold:
+        reason += f" · single elements differ by up to {diff.max_abs:.3g}, {_worst(diff)}"
+    return reason
+
+
+def _failed(diff: TensorDiff, tolerance: Tolerance, outside: int | None) -> str:
+    count = f"{outside} / {diff.size} outside · " if outside is not None else ""
+    if tolerance.atol is not None:
+        needed, name, shown = diff.needed_atol, "atol", f"max {diff.max_abs:.3g}"
+    else:
+        methods = tolerance.methods
+        needed, name = max(_statistic(diff, method) for method in methods), "threshold"
+        shown = ", ".join(f"{method} {_statistic(diff, method):.3g}" for method in methods)
+    way_out = f" · would pass with {name} >= {_rounded_up(needed)}" if isfinite(needed) else ""
+    return f"not close · {count}{shown} · {_worst(diff)} · allowed {tolerance}{way_out}"
+
+
+def _rounded_up(value: float) -> str:
+    """Return ``value`` with three digits, never smaller than it is, so that the hint does what it says."""
+    return f"{float(Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(value))):g}"
+
+
+# Verdicts as JSON and back.
+
+
+_SHAPES = ("expected_shape", "actual_shape", "worst_index")
+
+
+def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
+    return [
+        {
+            "outcome": verdict.outcome.value,
+            "subject": verdict.subject,
+            "reason": verdict.reason,
+            "finite": verdict.finite,
+            "diff": None
+            if verdict.diff is None
+            else {name: _encode(value) for name, value in asdict(verdict.diff).items()},
+            **({} if verdict.share is None else {"share": verdict.share}),
+        }
+        for verdict in verdicts
+    ]
+
+
+def parse_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[Verdict]:
+    """Return what :func:`render_verdicts` was given."""
+    return [
+        Verdict(
+            outcome=Outcome(item["outcome"]),
+            subject=item["subject"],
+            reason=item["reason"],
+            diff=None if item["diff"] is None else _parse_diff(item["diff"]),
+            finite=item.get("finite", True),
+            share=item.get("share"),
+        )
+        for item in documents
+    ]
+
+
+def _parse_diff(document: Mapping[str, Any]) -> TensorDiff:
+    texts = ("path", "expected_dtype", "actual_dtype")
+    return TensorDiff(**{name: value if name in texts else _decode(name, value) for name, value in document.items()})
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, complex):
+        return str(value)
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _decode(name: str, value: Any) -> Any:
+    if name in _SHAPES:
+        return tuple(value)
+    if isinstance(value, str):
+        return complex(value) if "j" in value else float(value)
+    return value

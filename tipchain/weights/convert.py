@@ -1,0 +1,229 @@
+"""Weights from torch to Paddle and back, whole or not at all, and bit by bit the same.
+
+Both models must be given: the type of each layer decides how its tensors are stored, never a name or shape alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tipchain.weights.layouts import Array, TensorSlot, assemble, divide, dtype_name
+from tipchain.weights.matching import Match, match_models
+from tipchain.weights.paddle_files import misfits, read_paddle_file, write_paddle_file
+from tipchain.weights.report import UnmatchedError
+from tipchain.weights.torch_files import array_of, read_torch_state, tensor_of, torch_misfits, write_torch_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """A converted state dict.
+
+    Attributes:
+        state: tensors by name: arrays for Paddle (bfloat16 as its bits, uint16), tensors for torch.
+        match: how the two models belong together.
+        kept: torch's names of what Paddle does not have (``num_batches_tracked``, what is ignored): left behind on the
+            way to Paddle, and on the way back as the torch model has it.
+    """
+
+    state: Mapping[str, Any]
+    match: Match
+    kept: tuple[str, ...]
+
+
+def convert_state(
+    torch_model: Any,
+    state: Mapping[str, Any],
+    paddle_model: Any,
+    names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+) -> dict[str, Array]:
+    """Return torch's ``state`` under Paddle's names and in Paddle's layout; see `to_paddle`."""
+    return dict(to_paddle(torch_model, state, paddle_model, names, ignore).state)
+
+
+def to_paddle(
+    torch_model: Any,
+    state: Mapping[str, Any],
+    paddle_model: Any,
+    names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+) -> Converted:
+    """Return torch's ``state`` under Paddle's names and in Paddle's layout.
+
+    Args:
+        torch_model: the ``torch.nn.Module`` that ``state`` belongs to.
+        state: tensors by name.
+        paddle_model: the ``paddle.nn.Layer`` that the result must fit.
+        names: Paddle's name by torch's, of tensors or of layers, where structure cannot tell.
+        ignore: layers or tensors of either model that the other one lacks; the port's keep their values.
+
+    Raises:
+        WeightsError: unknown or missing keys, tensors that could not be matched, or shapes or dtypes that do not fit;
+            all of them are listed.
+    """
+    match = _match(torch_model, paddle_model, names, ignore, torch_misfits(torch_model, state))
+    problems: list[str] = []
+    result: dict[str, Array] = {}
+    for name, slot in match.slots.items():
+        problem = _misfit(name, tuple(state[name].shape), dtype_name(state[name]), slot)
+        if problem:
+            problems.append(problem)
+            continue
+        for part, array in zip(slot.parts, divide(array_of(state[name]), slot), strict=True):
+            if part.names[0] in result and not _equal(result[part.names[0]], array):
+                problems.append(
+                    f"shared: {part.names[0]} is one tensor in the port, but {name} and another tensor of torch's differ"
+                )
+            result.update(dict.fromkeys(part.names, array))
+    for slot in match.zeros:
+        for part in slot.parts:
+            array = np.zeros(tuple(part.tensor.shape), slot.dtype if slot.dtype != "bfloat16" else np.uint16)
+            result.update(dict.fromkeys(part.names, array))
+    own = paddle_model.state_dict()
+    result.update((name, own[name].numpy()) for name in match.kept)
+    problems += [
+        f"tied: {name} and {other} are one tensor in the torch model, but differ in the file"
+        for name, other in match.tied.items()
+        if not _equal(array_of(state[name]), array_of(state[other]))
+    ]
+    _refuse(problems or misfits(result, own))
+    return Converted(state={name: result[name] for name in own}, match=match, kept=_kept(match, torch_model))
+
+
+def to_torch(
+    paddle_model: Any,
+    state: Mapping[str, Array],
+    torch_model: Any,
+    names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+) -> Converted:
+    """Return Paddle's ``state`` under torch's names and in torch's layout: the inverse of `to_paddle`.
+
+    What Paddle does not have (``num_batches_tracked``) stays as ``torch_model`` has it.
+
+    Args:
+        paddle_model: the ``paddle.nn.Layer`` that ``state`` belongs to.
+        state: arrays by name, as `read_paddle_file` returns them.
+        torch_model: the ``torch.nn.Module`` that the result must fit.
+        names: Paddle's name by torch's, as for `to_paddle`.
+        ignore: as for `to_paddle`.
+
+    Raises:
+        WeightsError: as `to_paddle` does, or a bias that torch does not have is not zero.
+    """
+    match = _match(torch_model, paddle_model, names, ignore, misfits(state, paddle_model.state_dict()))
+    wanted = torch_model.state_dict()
+    problems = [
+        f"shared: {part.names[0]} and {name} are one tensor in the port, but differ in the file"
+        for slot in match.slots.values()
+        for part in slot.parts
+        for name in part.names[1:]
+        if not _equal(state[part.names[0]], state[name])
+    ]
+    problems += [
+        f"no place: torch has no {slot.name}, but {slot.parts[0].names[0]} is not zero"
+        for slot in match.zeros
+        if np.any(state[slot.parts[0].names[0]])
+    ]
+    result = dict(wanted)
+    for name, slot in match.slots.items():
+        problem = _misfit(name, tuple(wanted[name].shape), dtype_name(wanted[name]), slot)
+        if problem:
+            problems.append(problem)
+        else:
+            array = assemble([state[part.names[0]] for part in slot.parts], slot)
+            result[name] = tensor_of(array, slot.dtype)
+    for name, other in match.tied.items():
+        result[name] = result[other]
+    _refuse(problems)
+    return Converted(state=result, match=match, kept=_kept(match, torch_model))
+
+
+def _match(
+    torch_model: Any, paddle_model: Any, names: Mapping[str, str] | None, ignore: Iterable[str], problems: list[str]
+) -> Match:
+    """Return the match of the models; what is wrong with it is listed after ``problems``."""
+    try:
+        match = match_models(torch_model, paddle_model, names, ignore)
+    except UnmatchedError as error:
+        raise error.after(problems) from error
+    _refuse(problems)
+    return match
+
+
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        raise UnmatchedError(problems)
+
+
+def _misfit(name: str, shape: tuple[int, ...], dtype: str, slot: TensorSlot) -> str | None:
+    """Say how a torch tensor differs from the slot that it is matched with."""
+    target = " + ".join(part.names[0] for part in slot.parts)
+    if shape != slot.shape:
+        return f"shape: {name} is {list(shape)}, {target} holds {list(slot.shape)} in torch's layout"
+    if dtype != slot.dtype:
+        return f"dtype: {name} is {dtype}, {target} is {slot.dtype} in the port"
+    return None
+
+
+def _kept(match: Match, torch_model: Any) -> tuple[str, ...]:
+    return tuple(name for name in torch_model.state_dict() if name not in match.slots and name not in match.tied)
+
+
+def _equal(one: Array, other: Array) -> bool:
+    """Tell whether two arrays are the same bit by bit: NaN equals NaN, and 0.0 is not -0.0."""
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def convert_file(
+    torch_model: Any,
+    torch_path: Path,
+    paddle_model: Any,
+    paddle_path: Path,
+    names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+) -> Converted:
+    """Convert a torch weight file for the Paddle model, and verify the written file by loading it.
+
+    ``paddle_path`` takes its name only once every tensor in it has been found equal. It is a ``.safetensors`` file if
+    it is called so, else what ``paddle.save`` writes.
+
+    Raises:
+        WeightsError: the input is unreadable or does not fit, or the output cannot be written.
+    """
+    state = read_torch_state(torch_path)
+    try:
+        converted = to_paddle(torch_model, state, paddle_model, names, ignore)
+    except UnmatchedError as error:
+        raise error.at(torch_path) from error
+    write_paddle_file(paddle_model, converted.state, paddle_path)
+    return converted
+
+
+def convert_file_back(
+    paddle_model: Any,
+    paddle_path: Path,
+    torch_model: Any,
+    torch_path: Path,
+    names: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+) -> Converted:
+    """Convert a Paddle weight file for the torch model, and verify the written file by loading it.
+
+    As `convert_file` the other way; a file that is not called ``.safetensors`` is what ``torch.save`` writes.
+
+    Raises:
+        WeightsError: the input is unreadable or does not fit, or the output cannot be written.
+    """
+    state = read_paddle_file(paddle_path)
+    try:
+        converted = to_torch(paddle_model, state, torch_model, names, ignore)
+    except UnmatchedError as error:
+        raise error.at(paddle_path) from error
+    write_torch_file(torch_model, converted.state, torch_path)
+    return converted

@@ -1,0 +1,243 @@
+"""Names that a user gives: which layer or tensor of a torch model is which of its Paddle port."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tipchain.errors import InputError, UsageError
+from tipchain.layer_types import join
+from tipchain.weights.layouts import NOT_IN_PORT, NOT_IN_TORCH, Target
+from tipchain.weights.paddle_side import paddle_layers
+from tipchain.weights.torch_side import torch_layers
+from tipchain.yaml_lines import load_yaml
+
+NEAR = 3
+"""Existing names that a message about an unknown one shows."""
+FORM = "text on both sides, such as  backbone.fc: classifier.0  (numbers in quotes)"
+LIST = "a list of layers or tensors that one model lacks, such as  [pooler, head.aux]"
+SIDES = "torch", "Paddle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownName:
+    """A name that settles nothing: one of two models does not have it, or alone keeps no tensors there.
+
+    Attributes:
+        key: the entry's torch name, which may be the unknown one itself.
+        name: the name.
+        side: of which model: ``"torch"`` or ``"Paddle"``.
+        near: the model's own names that are closest to it.
+        bare: the model has such a layer, but it holds no tensors.
+    """
+
+    key: str
+    name: str
+    side: str
+    near: tuple[str, ...]
+    bare: bool
+
+    @property
+    def message(self) -> str:
+        """What is wrong with it."""
+        if self.bare:
+            return f"{self.name!r} of the {self.side} model holds no tensors"
+        return f"the {self.side} model has no {self.name!r}"
+
+    @property
+    def expected(self) -> str:
+        """What should stand there."""
+        near = f", such as {', '.join(self.near)}" if self.near else ""
+        return f"a tensor of the {self.side} model, or a layer that holds some where the other one's does{near}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameMap:
+    """What a YAML file of names says.
+
+    Attributes:
+        file: the file.
+        names: Paddle's name by torch's, of layers or of tensors.
+        lines: the 1-based line of each, by torch's name.
+        ignore: layers or tensors of either model that the other one lacks.
+    """
+
+    file: Path
+    names: Mapping[str, str]
+    lines: Mapping[str, int]
+    ignore: tuple[str, ...] = ()
+
+    def check(self, reference: Any, port: Any) -> None:
+        """Refuse names that the models do not have.
+
+        Args:
+            reference: a ``torch.nn.Module``.
+            port: a ``paddle.nn.Layer``.
+
+        Raises:
+            InputError: of the first of them.
+        """
+        for one in unknown_names(self.names, reference, port):
+            raise InputError(
+                one.message, file=self.file, line=self.lines.get(one.key), key=one.key, expected=one.expected
+            )
+
+
+def read_names(path: Path) -> NameMap:
+    """Return the mapping of names in a YAML file.
+
+    Raises:
+        InputError: it cannot be read, holds a name twice, or is no mapping of text to text.
+    """
+    document = load_yaml(path, InputError, "a mapping of names")
+    data = dict(document.data)
+    ignore = data.pop("ignore", [])
+    if not isinstance(ignore, list) or not all(isinstance(one, str) for one in ignore):
+        raise InputError(
+            "is no list of names",
+            file=path,
+            line=document.line(("ignore",)),
+            key="ignore",
+            found=repr(ignore),
+            expected=LIST,
+        )
+    below = isinstance(data.get("names"), dict) and len(data) == 1
+    names = data["names"] if below else data
+    lines = {str(key): document.line(("names", str(key)) if below else (str(key),)) for key in names}
+    for key, value in names.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InputError(
+                "is no name", file=path, line=lines[str(key)], key=str(key), found=repr(value), expected=FORM
+            )
+    return NameMap(
+        file=path,
+        names=dict(names),
+        lines={key: line for key, line in lines.items() if line is not None},
+        ignore=tuple(ignore),
+    )
+
+
+def expand_names(names: Mapping[str, str], reference: Any) -> dict[str, str]:
+    """Return names with each ``*`` replaced by what torch's model has there, the first one to the first one."""
+    found: dict[str, str] = {}
+    existing = list(_torch_names(reference)) if any("*" in key for key in names) else []
+    for key, value in names.items():
+        pattern = re.compile(r"([^.]+)".join(re.escape(part) for part in key.split("*")))
+        matches = [match for name in existing if (match := pattern.fullmatch(name))] if "*" in key else []
+        if not matches:
+            found[key] = value
+        for match in matches:
+            target = Target.parse(value)
+            filled = tuple(_fill(name, match.groups()) for name in target.names)
+            found.setdefault(match[0], str(replace(target, names=filled)))
+    return found
+
+
+def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: Any, port: Any) -> dict[str, str]:
+    """Return names, ``*`` replaced, that also say what only one of the models has.
+
+    Args:
+        names: Paddle's name by torch's.
+        ignore: layers or tensors of either model that the other one lacks; where both have it, it is neither's.
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+
+    Raises:
+        UsageError: neither model has one of them.
+    """
+    found = expand_names(names, reference)
+    patterns = [re.compile(r"[^.]+".join(re.escape(part) for part in one.split("*"))) for one in ignore]
+    existing = (_torch_names(reference), _paddle_names(port)) if patterns else ({}, {})
+    for one, pattern in zip(ignore, patterns, strict=True):
+        ours, theirs = ([name for name in side if name and pattern.fullmatch(name)] for side in existing)
+        if not ours and not theirs:
+            near = _near(one, existing[0]) + _near(one, existing[1])
+            such = f", such as {', '.join(near)}" if near else ""
+            raise UsageError(
+                f"ignore: neither model has {one!r}\n  expected: a layer or tensor that one of them has{such}"
+            )
+        found.update(dict.fromkeys(ours, NOT_IN_PORT))
+        found.update((f"({name})", name) for name in theirs)
+    return found
+
+
+def _fill(pattern: str, parts: Sequence[str]) -> str:
+    left = list(parts)
+    return re.sub(r"\*", lambda star: left.pop(0) if left else star[0], pattern)
+
+
+def check_names(names: Mapping[str, str], reference: Any, port: Any) -> None:
+    """Refuse names that are no text, that the models do not have, or where one holds tensors and the other none.
+
+    Args:
+        names: Paddle's name by torch's, of layers or of tensors.
+        reference: a ``torch.nn.Module``.
+        port: a ``paddle.nn.Layer``.
+
+    Raises:
+        UsageError: of all of them, with the closest names that there are.
+    """
+    for key, value in names.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise UsageError(f"names: {key!r}: {value!r} is no name\n  expected: {FORM}")
+    unknown = unknown_names(names, reference, port)
+    if unknown:
+        told = (f"names: {one.key!r}: {one.message}\n  expected: {one.expected}" for one in unknown)
+        raise UsageError("\n".join(told))
+
+
+def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[UnknownName]:
+    """Return what names lead from or to nothing; ``"a + b"`` names two of Paddle's tensors."""
+    if not names:
+        return []
+    existing = _torch_names(reference), _paddle_names(port)
+    layers = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
+    found = []
+    for key, value in expand_names(names, reference).items():
+        if (
+            key.startswith(NOT_IN_TORCH)
+            or value == NOT_IN_PORT
+            or _both_hold_nothing(layers[0].get(key), layers[1].get(value))
+        ):
+            continue
+        given = [(0, key), *((1, one) for one in Target.parse(value).names)]
+        found += [
+            UnknownName(
+                key=key, name=name, side=SIDES[side], near=_near(name, existing[side]), bare=name in layers[side]
+            )
+            for side, name in given
+            if name not in existing[side]
+        ]
+    return found
+
+
+def _both_hold_nothing(ours: Any, theirs: Any) -> bool:
+    """Tell whether both are layers without tensors, such as activations."""
+    return ours is not None and theirs is not None and not ours.state_dict() and not theirs.state_dict()
+
+
+def _near(name: str, existing: Mapping[str, None]) -> tuple[str, ...]:
+    return tuple(difflib.get_close_matches(name, [one for one in existing if one], n=NEAR))
+
+
+def _torch_names(model: Any) -> dict[str, None]:
+    """Return the names of a torch model's tensors and of the layers that hold some, layers first."""
+    tensors = [slot.name for layer in torch_layers(model) for slot in layer.slots]
+    return _with_layers([*tensors, *model.state_dict()])
+
+
+def _paddle_names(model: Any) -> dict[str, None]:
+    """Return the names of a Paddle model's tensors and of the layers that hold some; tensors under torch's leaves too."""
+    leaves = [join(layer.path, slot.leaf) for layer in paddle_layers(model) for slot in layer.slots]
+    return _with_layers([*model.state_dict(), *leaves])
+
+
+def _with_layers(tensors: Iterable[str]) -> dict[str, None]:
+    """Return names of tensors after those of the layers that they are in; the model itself is one."""
+    tensors = dict.fromkeys(tensors)
+    above = (".".join(parts[:count]) for parts in (name.split(".") for name in tensors) for count in range(len(parts)))
+    return dict.fromkeys([*above, *tensors])

@@ -1,0 +1,669 @@
+"""Which tensor of a torch model is which of its Paddle port: by name, then by structure, else by hand."""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.layer_types import OWN_KIND, RULES, join
+from tipchain.weights.given_names import with_ignored
+from tipchain.weights.layouts import (
+    NOT_IN_PORT,
+    NOT_IN_TORCH,
+    UNSUPPORTED,
+    LayerTensors,
+    Target,
+    TensorSlot,
+    only_in_torch,
+)
+from tipchain.weights.paddle_side import paddle_layers
+from tipchain.weights.report import UnmatchedError, describe_match, kind_text, near_hint
+from tipchain.weights.structure import Leaf, LeafPair, Structure, joins, match_by_structure, packed_candidates, squeezed
+from tipchain.weights.torch_side import torch_layers
+
+# Square matrices of users' own classes: which axis is the output is told by what the layer computes.
+
+
+Way = Literal["out, in", "in, out"]
+Array = npt.NDArray[Any]
+
+
+class OwnMatrices:
+    """What the own layers of two models do with their square matrices.
+
+    Attributes:
+        assumed: what could not be told, of matrices that both models keep in classes of their own.
+    """
+
+    def __init__(self, torch_model: Any, paddle_model: Any) -> None:
+        self.models = torch_model, paddle_model
+        self.assumed: list[str] = []
+
+    def turned(self, ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot]) -> bool | None:
+        """Tell whether one of two square matrices is the other's transpose in torch's layout; None where it cannot be told.
+
+        What both models keep in classes of their own and do not apply as a layer is taken to be kept alike.
+        """
+        ways = [self._way(side, *one) for side, one in enumerate((ours, theirs))]
+        if None not in ways:
+            return ways[0] != ways[1]
+        if ours[0].kind == theirs[0].kind == OWN_KIND:
+            self.assumed.append(
+                f"{ours[1].name} {list(ours[1].shape)} is square, and of a class of its own in both models: taken as it is"
+            )
+            return False
+        return None
+
+    def joined(self, ours: TensorSlot, theirs: TensorSlot) -> bool | None:
+        """Tell whether a tensor of which one model joins axes is the other's transpose then; None where joining does not do."""
+        flat, other = squeezed(ours.shape), squeezed(theirs.shape)
+        ways = [turned for turned in (False, True) if joins(flat, other[::-1] if turned else other)]
+        ways = [turned for turned in ways if not turned or len(other) == 2]
+        if not ways:
+            return None
+        how = "transposed, and with its axes joined" if ways[0] else "with its axes joined"
+        self.assumed.append(
+            f"{ours.name} {list(ours.shape)} is {list(theirs.shape)} in the port: taken as the same {how}"
+        )
+        return ways[0]
+
+    def _way(self, side: int, layer: LayerTensors, slot: TensorSlot) -> Way | None:
+        if layer.kind != OWN_KIND:
+            return "out, in"
+        name = slot.parts[0].names if slot.parts else (slot.name,)
+        found = self._owner(side, layer.path)
+        leaf = next((one.rpartition(".")[2] for one in name), "")
+        return None if found is None else _applied(found, leaf, side)
+
+    def _owner(self, side: int, path: str) -> Any:
+        """Return the layer at a path, if it holds nothing but tensors."""
+        model = self.models[side]
+        layers = dict(model.named_modules() if side == 0 else model.named_sublayers(include_self=True))
+        layer = layers.get(path)
+        return None if layer is None or list(layer.children()) else layer
+
+
+def _applied(layer: Any, leaf: str, side: int) -> Way | None:
+    """Return how a copy of a layer with random numbers multiplies by its matrix, None if it does nothing of the kind."""
+    rng = np.random.default_rng(0)
+    try:
+        made = copy.deepcopy(layer)
+        held = {name: rng.standard_normal(tuple(one.shape)).astype(np.float32) for name, one in made.named_parameters()}
+        _fill(made, held, side)
+        matrix = held[leaf]
+        biases = [one for name, one in held.items() if one.ndim == 1 and name != leaf]
+        if len(held) > 1 + len(biases) or len(biases) > 1:
+            return None
+        given = rng.standard_normal((3, matrix.shape[0])).astype(np.float32)
+        result = _run(made, given, side)
+    except Exception:  # noqa: BLE001  (a layer of the user's own may need anything, and may raise anything)
+        return None
+    bias = biases[0] if biases else np.float32(0)
+    ways: dict[Way, Array] = {"out, in": given @ matrix.T + bias, "in, out": given @ matrix + bias}
+    fits: list[Way] = [way for way, expected in ways.items() if _is_close(result, expected)]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _fill(layer: Any, values: dict[str, Array], side: int) -> None:
+    if side == 0:
+        import torch
+
+        with torch.no_grad():
+            for name, one in layer.named_parameters():
+                one.copy_(torch.from_numpy(values[name]))
+    else:
+        for name, one in layer.named_parameters():
+            one.set_value(values[name].astype(str(one.dtype).rpartition(".")[2]))
+
+
+def _run(layer: Any, given: Array, side: int) -> Array:
+    if side == 0:
+        import torch
+
+        with torch.no_grad():
+            return np.asarray(layer(torch.from_numpy(given)).numpy())
+    import paddle
+
+    with paddle.no_grad():
+        return np.asarray(layer(paddle.to_tensor(given)).numpy())
+
+
+def _is_close(result: Array, expected: Array) -> bool:
+    """Tell whether two products are equal but for rounding; another layout of random numbers is off by their size."""
+    return result.shape == expected.shape and bool(np.allclose(result, expected, rtol=1e-3, atol=1e-3))
+
+
+# Which tensor of a torch model is which of its Paddle port: by name, then by structure, else listed.
+
+
+MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
+"""Kinds whose matrices are ``[out, in]`` in torch's layout."""
+STATISTICS = frozenset(leaf for rule in RULES for leaf in rule.buffers)
+"""Buffers that training changes, which are no constants."""
+Held = dict[Leaf, tuple[LayerTensors, TensorSlot]]
+"""The leaves of a model, each with its layer and its slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """How the tensors of two models belong together.
+
+    Attributes:
+        slots: where the Paddle model keeps each torch tensor, and in which layout, by torch's name.
+        tied: torch tensors that Paddle does not keep once more: the name of the same tensor in ``slots``.
+        zeros: Paddle's constant zeros that torch does not have.
+        names: Paddle's name by torch's, with the layout, of all layers and tensors that `paddle_layers` must be told.
+        by_structure: torch's and Paddle's names of what was matched although names differ.
+        by_order: those of them that order of declaration alone told from others.
+        kept: Paddle's names of what only the port has: constants, and what is ignored. It keeps its values.
+        left: torch's names of what only torch has: constants, and what is ignored.
+        assumed: what was taken for granted about layouts, one sentence each.
+    """
+
+    slots: Mapping[str, TensorSlot]
+    tied: Mapping[str, str]
+    zeros: tuple[TensorSlot, ...]
+    names: Mapping[str, str]
+    by_structure: tuple[tuple[str, str], ...] = ()
+    by_order: tuple[tuple[str, str], ...] = ()
+    kept: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return what was decided without names, and what was left alone, for a reader."""
+        return "\n".join(describe_match(self))
+
+
+def match_models(
+    torch_model: Any, paddle_model: Any, names: Mapping[str, str] | None = None, ignore: Iterable[str] = ()
+) -> Match:
+    """Match the tensors of a torch model with those of its Paddle port.
+
+    Args:
+        torch_model: a ``torch.nn.Module``.
+        paddle_model: a ``paddle.nn.Layer``.
+        names: Paddle's name by torch's, of tensors or of layers; what they say is not questioned. What is below a layer
+            is matched below its partner. ``*`` stands for any name between dots; for the right side see `Target`.
+        ignore: layers or tensors of either model that the other one lacks.
+
+    Raises:
+        UnmatchedError: something could not be matched; all of it is listed, of both models.
+    """
+    return _Matching(torch_model, paddle_model, names or {}, tuple(ignore)).match()
+
+
+@dataclass(slots=True)
+class _Matching:
+    """One pair of models on the way to a match."""
+
+    torch_model: Any
+    paddle_model: Any
+    given: Mapping[str, str]
+    ignore: tuple[str, ...]
+    names: dict[str, str] = field(init=False)
+    torch: list[LayerTensors] = field(init=False)
+    left: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+    again: set[str] = field(default_factory=set)
+
+    def match(self) -> Match:
+        """Return the match, by names alone if they leave nothing."""
+        self.names = with_ignored(self.given, self.ignore, self.torch_model, self.paddle_model)
+        layers = torch_layers(self.torch_model)
+        _refuse(_bad_names(self.names, layers, self.paddle_model))
+        self.torch = _without_left(layers, self.names)
+        here = {slot.name for layer in self.torch for slot in layer.slots}
+        self.left = [slot.name for layer in layers for slot in layer.slots if slot.name not in here]
+        ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
+        self.kept = [name for name in self.paddle_model.state_dict() if _is_below(name, ignored)]
+        paddle = self._paddle(self.names)
+        _refuse(_unsupported(paddle))
+        ties = _ties(self.torch_model)
+        if not _left(self.torch, paddle, ties) and not any(self._open_layouts(paddle)):
+            return self._result(paddle, ties)
+        opened = to_open(self.torch, paddle)
+        if opened:
+            paddle = self._paddle(self.names, opened)
+        return self._by_structure(paddle, ties)
+
+    def _paddle(self, names: Mapping[str, str], opened: frozenset[str] = frozenset()) -> list[LayerTensors]:
+        """Return Paddle's layers, without what the port keeps for itself."""
+        layers = paddle_layers(self.paddle_model, {**names, **{f"({one})": one for one in self.kept}}, opened)
+        return _without_kept(layers)
+
+    def _open_layouts(self, paddle: Sequence[LayerTensors]) -> Iterator[str]:
+        """Yield the names of tensors whose layout names do not settle."""
+        for name, (slot, port_kind, kind, shape) in _by_name(self.torch, paddle).items():
+            if name in self.names:
+                told = slot.shape == shape
+            else:
+                told = slot.shape == shape and (
+                    kind == port_kind != OWN_KIND or len(set(squeezed(shape))) != 1 or len(squeezed(shape)) != 2
+                )
+            if not told:
+                yield name
+
+    def _by_structure(self, paddle: Sequence[LayerTensors], ties: Mapping[str, str]) -> Match:
+        ours, theirs = torch_leaves(self.torch, self.names, ties), paddle_leaves(paddle, self.names)
+        given = {slot.name: leaf for leaf, (_, slot) in theirs.items() if slot.name in self.names}
+        settled = [
+            LeafPair(expected=leaf, actual=given[slot.name], evidence="given")
+            for leaf, (_, slot) in ours.items()
+            if slot.name in given
+        ]
+        taken = {leaf for pair in settled for leaf in (pair.expected, pair.actual)}
+        found = match_by_structure(
+            [leaf for leaf in ours if leaf not in taken], [leaf for leaf in theirs if leaf not in taken]
+        )
+        self._set_constants_aside(found, ours, theirs)
+        layouts = OwnMatrices(self.torch_model, self.paddle_model)
+        targets: dict[str, Target] = {}
+        problems: list[str] = []
+        likely: dict[str, tuple[str, tuple[str, ...]]] = {}
+        for pair in (*settled, *found.pairs):
+            mine, its = ours[pair.expected], theirs[pair.actual]
+            told = _layout(mine, its, layouts, given=pair.evidence == "given")
+            if isinstance(told, str):
+                if pair.expected.again and pair.actual.again:  # their first layers decide
+                    self.again.add(mine[1].name)
+                else:
+                    problems.append(told)
+                    if len(set(squeezed(mine[1].shape))) == 1:
+                        plain = Target(names=(_own_name(*its),))
+                        likely[mine[1].name] = str(plain), (str(replace(plain, turned=True)),)
+            else:
+                targets[mine[1].name] = told
+        problems += _torn([pair for pair in found.pairs if ours[pair.expected][1].name in targets], ours, theirs)
+        self.assumed += layouts.assumed
+        if problems or found.doubts or found.unknown or found.missing:
+            raise self._refusal(problems, found, ours, theirs, taken, likely)
+        pairs = [pair for pair in (*settled, *found.pairs) if ours[pair.expected][1].name in targets]
+        resolved, moved = self._resolve(pairs, ours, theirs, targets)
+        self.torch = _without(self.torch, lambda slot: slot.name in self.left)
+        again = self._paddle(resolved)
+        _refuse(_left(self.torch, again, ties, self.again))
+        self.names = resolved
+        return self._result(again, ties, moved, tuple(found.by_order))
+
+    def _refusal(
+        self,
+        problems: Sequence[str],
+        found: Structure,
+        ours: Held,
+        theirs: Held,
+        taken: AbstractSet[Leaf],
+        likely: dict[str, tuple[str, tuple[str, ...]]],
+    ) -> UnmatchedError:
+        """Return the refusal; its names to paste are those that are open if torch packs what it seems to pack."""
+        rest, packed = found, packed_candidates(found.unknown, found.missing)
+        if packed:
+            taken = taken | {leaf for one, pieces, _ in packed for leaf in (one, *pieces)}
+            rest = match_by_structure(
+                [leaf for leaf in ours if leaf not in taken], [leaf for leaf in theirs if leaf not in taken]
+            )
+        for one, pieces, turned in packed:
+            names = tuple(_own_name(*theirs[piece]) for piece in pieces)
+            likely[ours[one][1].name] = str(Target(names=names, turned=turned)), ()
+        told = UnmatchedError((), structure=found).problems
+        skeleton = UnmatchedError((), structure=rest, likely=likely).skeleton
+        return UnmatchedError([*problems, *told], skeleton=skeleton)
+
+    def _set_constants_aside(self, found: Structure, ours: Held, theirs: Held) -> None:
+        """Leave alone what is a constant of one side: buffers of the port's, integers of torch's own classes."""
+        constant = [leaf for leaf in found.missing if leaf.buffer and leaf.path[-1] not in STATISTICS]
+        self.kept += [_own_name(*theirs[leaf]) for leaf in constant]
+        found.missing = [leaf for leaf in found.missing if leaf not in constant]
+        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
+        self.left += [ours[leaf][1].name for leaf in constant]
+        found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
+
+    def _resolve(
+        self, pairs: Sequence[LeafPair], ours: Held, theirs: Held, targets: Mapping[str, Target]
+    ) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+        """Return names that tell all pairs, of whole layers where they go as a whole; and those that differ."""
+        by_layer: dict[str, list[LeafPair]] = defaultdict(list)
+        for pair in pairs:
+            by_layer[ours[pair.expected][0].path].append(pair)
+        resolved: dict[str, str] = dict(self.names)
+        moved = []
+        for path, own in by_layer.items():
+            layers = {theirs[pair.actual][0].path: theirs[pair.actual][0] for pair in own}
+            layer = next(iter(layers.values()))
+            slots = [(ours[pair.expected][1], theirs[pair.actual][1]) for pair in own]
+            whole = len(layers) == 1 and len(own) == sum(not slot.fixed for slot in layer.slots)
+            if whole and all(mine.leaf == its.leaf and targets[mine.name].plain for mine, its in slots):
+                resolved[path] = layer.path
+                resolved.update(
+                    (mine.name, join(layer.path, mine.leaf))
+                    for mine, its in slots
+                    if mine.name != join(path, mine.leaf)
+                )
+                if path != layer.torch_path and any(pair.evidence != "given" for pair in own):
+                    moved.append((path, layer.path))
+                continue
+            for pair in own:
+                mine, its = ours[pair.expected][1], theirs[pair.actual][1]
+                told = targets[mine.name]
+                if mine.name in self.names:
+                    given = Target.parse(self.names[mine.name])
+                    told = replace(given, turned=given.turned != told.turned, shape=told.shape or given.shape)
+                elif len(its.parts) > 1:
+                    told = Target(names=tuple(part.names[0] for part in its.parts))
+                resolved[mine.name] = str(told)
+                if pair.evidence != "given" and (mine.name != its.name or not targets[mine.name].plain):
+                    moved.append((mine.name, str(targets[mine.name])))
+        return resolved, tuple(moved)
+
+    def _result(
+        self,
+        paddle: Sequence[LayerTensors],
+        ties: Mapping[str, str],
+        moved: tuple[tuple[str, str], ...] = (),
+        by_order: tuple[tuple[str, str], ...] = (),
+    ) -> Match:
+        """Return the match that names make, now that they leave nothing."""
+        named = _by_name(self.torch, paddle, self.again)
+        used = {id(slot) for slot, *_ in named.values()}
+        odd = {name: slot.parts[0].names[0] for name, (slot, *_) in named.items() if slot.name != name}
+        return Match(
+            slots={name: slot for name, (slot, *_) in named.items()},
+            tied=_tied(self.torch, named.keys(), ties),
+            zeros=tuple(slot for layer in paddle for slot in layer.slots if slot.fixed and id(slot) not in used),
+            names={
+                **self.names,
+                **odd,
+                **{f"({one})": one for one in self.kept},
+                **dict.fromkeys(self.left, NOT_IN_PORT),
+            },
+            by_structure=moved,
+            by_order=by_order,
+            kept=tuple(self.kept),
+            left=tuple(self.left),
+            assumed=tuple(self.assumed),
+        )
+
+
+def _without(layers: Sequence[LayerTensors], drop: Any) -> list[LayerTensors]:
+    """Return layers without some of their tensors; those that lose all are left out."""
+    kept = []
+    for layer in layers:
+        slots = tuple(slot for slot in layer.slots if not drop(slot))
+        if slots:
+            kept.append(layer if len(slots) == len(layer.slots) else replace(layer, slots=slots))
+    return kept
+
+
+def _without_left(layers: Sequence[LayerTensors], names: Mapping[str, str]) -> list[LayerTensors]:
+    """Return torch's layers without what names say that only torch has."""
+    return _without(layers, lambda slot: only_in_torch(slot.name, names))
+
+
+def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:
+    """Return Paddle's layers without what names say that only the port has."""
+    return _without(layers, lambda slot: slot.name.startswith(NOT_IN_TORCH))
+
+
+def matchable_layers(
+    torch_model: Any, paddle_model: Any, names: Mapping[str, str], opened: frozenset[str] = frozenset()
+) -> tuple[list[LayerTensors], list[LayerTensors]]:
+    """Return the layers of both models in one another's terms, without what names say that one of them lacks.
+
+    Args:
+        torch_model: a ``torch.nn.Module``.
+        paddle_model: a ``paddle.nn.Layer``.
+        names: Paddle's name by torch's.
+        opened: paths of packed layers of Paddle's to open besides those for which torch has single layers.
+    """
+    ours, theirs = torch_layers(torch_model), paddle_layers(paddle_model, names, opened)
+    also = to_open(ours, theirs)
+    if also:
+        theirs = paddle_layers(paddle_model, names, opened | also)
+    return _without_left(ours, names), _without_kept(theirs)
+
+
+def _is_below(name: str, paths: Iterable[str]) -> bool:
+    return any(name == path or name.startswith(f"{path}.") for path in paths)
+
+
+def _refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise UnmatchedError(problems)
+
+
+def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Any) -> list[str]:
+    """Say which given names lead from or to nothing, or several to one."""
+    ours = [slot.name for layer in torch for slot in layer.slots]
+    theirs = list(paddle_model.state_dict())
+    found, seen = [], dict[str, str]()
+    for old, new in names.items():
+        if old.startswith(NOT_IN_TORCH) or new == NOT_IN_PORT:
+            continue
+        if not any(name == old or name.startswith(f"{old}.") for name in ours) and old:
+            found.append(f"names: {old} is no tensor or layer of the torch model{near_hint(old, ours)}")
+        targets = Target.parse(new).names
+        for one in targets:
+            layer = len(targets) == 1 and any(name.startswith(f"{one}.") for name in theirs)
+            if one and one not in theirs and not layer:
+                found.append(f"names: {old} goes to {one}, which the port does not have{near_hint(one, theirs)}")
+            if one in seen:
+                found.append(f"names: {seen[one]} and {old} both go to {one}")
+            seen[one] = old
+    return found
+
+
+def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
+    return [
+        f"not supported: {slot.parts[0].names[0]} belongs to a {layer.kind.removeprefix(UNSUPPORTED)}, "
+        "and how torch would store it is not known"
+        for layer in paddle
+        if layer.kind.startswith(UNSUPPORTED)
+        for slot in layer.slots
+    ]
+
+
+def _ties(torch_model: Any) -> dict[str, str]:
+    """Return, by torch's name, the name under which the same tensor comes first."""
+    first: dict[int, str] = {}
+    return {name: first.setdefault(id(tensor), name) for name, tensor in torch_model.state_dict(keep_vars=True).items()}
+
+
+def _by_name(
+    torch: Iterable[LayerTensors], paddle: Iterable[LayerTensors], without: Container[str] = ()
+) -> dict[str, tuple[TensorSlot, str, str, tuple[int, ...]]]:
+    """Return, by torch's name, the slot of that name, the kinds of both layers and torch's shape."""
+    named: dict[str, tuple[TensorSlot, str]] = {}
+    for layer in paddle:
+        for slot in layer.slots:
+            named.setdefault(slot.name, (slot, layer.kind))
+    found = {}
+    for layer in torch:
+        for slot in layer.slots:
+            port = named.get(slot.name) or named.get(join(layer.path, slot.leaf))
+            if port is not None and slot.name not in without:
+                found[slot.name] = (*port, layer.kind, slot.shape)
+    return found
+
+
+def _tied(torch: Iterable[LayerTensors], named: Iterable[str], ties: Mapping[str, str]) -> dict[str, str]:
+    first: dict[str, str] = {}
+    for name in named:
+        first.setdefault(ties.get(name, name), name)
+    return {
+        slot.name: first[ties[slot.name]]
+        for layer in torch
+        for slot in layer.slots
+        if slot.name not in set(named) and ties.get(slot.name) in first
+    }
+
+
+def _left(
+    torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors], ties: Mapping[str, str], without: Container[str] = ()
+) -> list[str]:
+    """List what names alone leave unmatched, Paddle's first."""
+    named = _by_name(torch, paddle, without)
+    used = {id(slot) for slot, *_ in named.values()}
+    tied = _tied(torch, named.keys(), ties)
+    return [
+        f"missing: {tell(layer, slot)}"
+        for layer in paddle
+        for slot in layer.slots
+        if id(slot) not in used and not slot.fixed and not slot.again
+    ] + [
+        f"unknown: {tell(layer, slot)}"
+        for layer in torch
+        for slot in layer.slots
+        if slot.name not in named and slot.name not in tied
+    ]
+
+
+def tell(layer: LayerTensors, slot: TensorSlot) -> str:
+    """Return what a message calls a tensor: its name, torch's shape of it, dtype and the kind of its layer."""
+    name = " + ".join(part.names[0] for part in slot.parts) or slot.name
+    return f"{name} {list(slot.shape)} {slot.dtype} ({kind_text(layer.kind)})"
+
+
+def to_open(torch: Sequence[LayerTensors], paddle: Sequence[LayerTensors]) -> frozenset[str]:
+    """Return the paths of Paddle's packed layers for which torch has single layers."""
+    kinds = {layer.kind for layer in torch}
+    at = {(layer.path, layer.kind) for layer in torch}
+    return frozenset(
+        layer.path
+        for layer in paddle
+        if layer.inner
+        and (layer.torch_path, layer.kind) not in at
+        and (layer.kind not in kinds or any(one.path.startswith(f"{layer.torch_path}.") for one in torch))
+    )
+
+
+# Leaves
+
+
+def torch_leaves(
+    layers: Iterable[LayerTensors], names: Mapping[str, str], ties: Mapping[str, str] | None = None
+) -> Held:
+    """Return the leaves of a torch model, each with its layer and its slot.
+
+    Args:
+        layers: its layers.
+        names: the names that the user gave, torch's first.
+        ties: by torch's name, the name under which the same tensor comes first.
+    """
+    ties = ties or {}
+    return {
+        Leaf(
+            path=path,
+            own_path=path,
+            kind=layer.kind,
+            shape=slot.shape,
+            integer=_is_integer(slot),
+            buffer=slot.kind == "buffer",
+            again=ties.get(slot.name, slot.name) != slot.name,
+            scope=_scope(slot.name, names),
+            text=tell(layer, slot),
+        ): (layer, slot)
+        for layer in layers
+        for slot in layer.slots
+        for path in ((*_segments(layer.path), *slot.leaf.split(".")),)
+    }
+
+
+def paddle_leaves(layers: Iterable[LayerTensors], names: Mapping[str, str]) -> Held:
+    """Return the leaves of a Paddle model, each with its layer and its slot; constant zeros are none."""
+    targets = {target.names[0]: old for old, new in names.items() if len((target := Target.parse(new)).names) == 1}
+    return {
+        Leaf(
+            path=(*_segments(layer.torch_path), *slot.leaf.split(".")),
+            own_path=(*_segments(layer.path), *slot.leaf.split(".")),
+            kind=layer.kind,
+            shape=slot.shape,
+            integer=_is_integer(slot),
+            buffer=slot.kind == "buffer",
+            again=slot.again,
+            scope=targets.get(_scope(layer.path, targets), ""),
+            text=tell(layer, slot),
+        ): (layer, slot)
+        for layer in layers
+        for slot in layer.slots
+        if not slot.fixed
+    }
+
+
+def _segments(path: str) -> tuple[str, ...]:
+    return tuple(path.split(".")) if path else ()
+
+
+def _scope(path: str, names: Iterable[str]) -> str:
+    """Return the innermost of some layers that holds the one at ``path``, or is it; "" is the model."""
+    return max((one for one in names if _is_below(path, (one,))), key=len, default="")
+
+
+def _is_integer(slot: TensorSlot) -> bool:
+    return slot.dtype.startswith(("int", "uint", "bool"))
+
+
+def _own_name(layer: LayerTensors, slot: TensorSlot) -> str:
+    """Return the port's name of a tensor below its layer."""
+    names = slot.parts[0].names
+    return next((name for name in names if not layer.path or name.startswith(f"{layer.path}.")), names[0])
+
+
+def _torn(pairs: Sequence[LeafPair], ours: Held, theirs: Held) -> Iterator[str]:
+    """Say which layers would exchange tensors: both have some in two of the port's layers, of which one has both's."""
+    images: dict[str, set[str]] = defaultdict(set)
+    for pair in pairs:
+        if not pair.expected.again and not pair.actual.again:
+            images[ours[pair.expected][0].path].add(theirs[pair.actual][0].path)
+    divided = {path: ports for path, ports in images.items() if len(ports) > 1}
+    for path, ports in divided.items():
+        for other, others in divided.items():
+            if other != path and ports & others:
+                yield f"ambiguous: {path} would be divided between {', '.join(sorted(ports))}, as {other} would"
+                break
+
+
+# Layouts
+
+
+def _layout(
+    ours: tuple[LayerTensors, TensorSlot], theirs: tuple[LayerTensors, TensorSlot], known: OwnMatrices, *, given: bool
+) -> Target | str:
+    """Return how the port keeps a tensor of torch's, or why it cannot be one or is not certain."""
+    (layer, slot), (port, its) = ours, theirs
+    plain = Target(names=(_own_name(port, its),))
+    if slot.shape == its.shape and (len(its.parts) > 1 or given or layer.kind == port.kind != OWN_KIND):
+        return plain
+    flat, other = squeezed(slot.shape), squeezed(its.shape)
+    kinds = {layer.kind, port.kind} - {OWN_KIND}
+    matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
+    turned: bool | None = flat != other
+    problem = ""
+    if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
+        problem = f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
+    elif not kinds and len(flat) != len(other) and len(its.parts) == 1:
+        turned = known.joined(slot, its)
+    elif len(its.parts) > 1 or (turned and not (matrix and flat == other[::-1])):
+        turned = None
+    elif matrix and flat == flat[::-1] and not given:
+        turned = known.turned(ours, theirs)
+        if turned is None:
+            problem = (
+                f"layout: {slot.name} {list(slot.shape)} belongs to {kind_text(layer.kind)} in torch and to "
+                f"{kind_text(port.kind)} in the port; it is square, so its shape does not show whether it must be transposed"
+            )
+    if turned is None:
+        problem = problem or f"shape: {slot.name} is {list(slot.shape)}, {plain} {list(its.shape)} in torch's layout"
+    elif turned and len(other) != 2:
+        problem = f"layout: {slot.name} {list(slot.shape)} would be {plain} {list(its.shape)} transposed"
+    if problem:
+        return problem
+    stored = its.shape[::-1] if turned else its.shape
+    return replace(plain, turned=bool(turned), shape=None if slot.shape == stored else slot.shape)

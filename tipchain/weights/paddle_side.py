@@ -1,0 +1,361 @@
+"""The layers of a Paddle model, in torch's terms, and its live tensors under torch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tipchain.errors import WeightsError
+from tipchain.layer_types import OWN, OWN_KIND, LayerRule, join, rule_for
+from tipchain.weights.layouts import (
+    NOT_IN_TORCH,
+    UNSUPPORTED,
+    LayerTensors,
+    PaddlePart,
+    Shape,
+    Target,
+    TensorKind,
+    TensorSlot,
+    dtype_name,
+    magnitude_shape,
+)
+
+# Layers of Paddle that torch divides into other tensors: recurrent layers and multi-head attention.
+#
+# Sources: ``paddle/nn/layer/rnn.py`` and ``transformer.py`` of Paddle 3.3, ``torch/nn/modules/rnn.py`` and
+# ``activation.py`` of torch 2.13. Both frameworks order the gates alike (LSTM i, f, g, o; GRU r, z, n).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """A torch tensor and the Paddle tensors that hold it, one below the other.
+
+    Attributes:
+        leaf: torch's name in the layer.
+        tensors: Paddle's, in order.
+        transpose: whether each of them is stored transposed.
+        fixed: a constant zero of Paddle's, which torch does not have.
+    """
+
+    leaf: str
+    tensors: tuple[Any, ...]
+    transpose: bool = False
+    fixed: bool = False
+
+
+def packed_tensors(layer: Any) -> tuple[str, list[Packed]] | None:
+    """Return torch's kind of layer and its tensors for a Paddle layer that torch packs otherwise, else None."""
+    from paddle import nn
+
+    if isinstance(layer, nn.MultiHeadAttention):
+        found = _attention(layer, nn.Linear)
+        return None if found is None else ("MultiheadAttention", found)
+    for kind, whole in (("LSTM", nn.LSTM), ("GRU", nn.GRU), ("RNN", nn.SimpleRNN)):
+        if isinstance(layer, whole):
+            return kind, list(_recurrent(layer))
+    for kind, cell in (("LSTM", nn.LSTMCell), ("GRU", nn.GRUCell), ("RNN", nn.SimpleRNNCell)):
+        cells = list(_cells(layer)) if isinstance(layer, nn.RNN | nn.BiRNN) else []
+        if cells and all(isinstance(one, cell) for one, _ in cells):
+            return kind, [packed for one, way in cells for packed in cell_tensors(one, f"_l0{way}")]
+    return None
+
+
+def _attention(layer: Any, linear: type) -> list[Packed] | None:
+    """Return torch's tensors of a MultiHeadAttention; None where a projection is no plain Linear."""
+    parts = (layer.q_proj, layer.k_proj, layer.v_proj)
+    if not all(isinstance(part, linear) for part in (*parts, layer.out_proj)):
+        return None
+    weights = tuple(part._parameters.get("weight") for part in parts)  # noqa: SLF001
+    biases = tuple(part.bias for part in parts)
+    if any(one is None for one in weights) or len({one is None for one in biases}) > 1:
+        return None
+    if layer.kdim == layer.embed_dim == layer.vdim:
+        found = [Packed(leaf="in_proj_weight", tensors=weights, transpose=True)]
+    else:
+        found = [
+            Packed(leaf=f"{name}_proj_weight", tensors=(one,), transpose=True)
+            for name, one in zip("qkv", weights, strict=True)
+        ]
+    if biases[0] is not None:
+        found.append(Packed(leaf="in_proj_bias", tensors=biases))
+    found.append(Packed(leaf="out_proj.weight", tensors=(layer.out_proj.weight,), transpose=True))
+    if layer.out_proj.bias is not None:
+        found.append(Packed(leaf="out_proj.bias", tensors=(layer.out_proj.bias,)))
+    return found
+
+
+def _cells(layer: Any) -> Iterator[tuple[Any, str]]:
+    """Yield the cells of an RNN or BiRNN, with what torch adds to the names of that direction's tensors."""
+    if hasattr(layer, "cell"):
+        yield layer.cell, ""
+    else:
+        yield layer.cell_fw, ""
+        yield layer.cell_bw, "_reverse"
+
+
+def _recurrent(layer: Any) -> Iterator[Packed]:
+    """Yield torch's tensors of an LSTM, GRU or SimpleRNN.
+
+    They are taken from the cells. The names that the layer itself gives them (``bias_ih_l0``) only tell which biases
+    there are: without biases Paddle 3.3 gives those names to other tensors than they say.
+    """
+    for number in range(layer.num_layers):
+        for cell, way in _cells(layer[number]):
+            for packed in cell_tensors(cell, f"_l{number}{way}"):
+                named = packed.leaf in layer._parameters  # noqa: SLF001
+                yield replace(packed, fixed=packed.leaf.startswith("bias_") and not named)
+
+
+def cell_tensors(cell: Any, suffix: str = "") -> Iterator[Packed]:
+    """Yield torch's tensors of one recurrent cell.
+
+    A bias that was switched off is still there in Paddle, as a constant zero.
+    """
+    for leaf in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        tensor = getattr(cell, leaf)
+        absent = leaf.startswith("bias_") and tensor.stop_gradient and not cell.weight_ih.stop_gradient
+        yield Packed(leaf=f"{leaf}{suffix}", tensors=(tensor,), fixed=absent)
+    if getattr(cell, "proj_size", 0):  # torch calls it by rows and columns, Paddle by input and output
+        yield Packed(leaf=f"weight_hr{suffix}", tensors=(cell.weight_ho,), transpose=True)
+
+
+# The layers of a Paddle model, in torch's terms, and its live tensors under torch's names.
+
+
+def paddle_layers(
+    model: Any, names: Mapping[str, str] | None = None, open_: frozenset[str] = frozenset()
+) -> list[LayerTensors]:
+    """Return the layers of a Paddle model that hold tensors, in torch's terms and in order of declaration.
+
+    Args:
+        model: a ``paddle.nn.Layer``.
+        names: Paddle's name by torch's, of tensors or of layers (a prefix; the longest wins), where they differ.
+            ``"a + b"`` names several tensors that torch keeps as one, ``"T(a)"`` the transpose, see `Target`. Naming
+            what is inside a layer that torch packs otherwise (``attn.q_proj``) opens that layer.
+        open_: paths of further layers to open.
+    """
+    targets = {torch: Target.parse(paddle) for torch, paddle in (names or {}).items()}
+    inverse = {target.names[0]: torch for torch, target in targets.items() if len(target.names) == 1}
+    walk = _PaddleWalk(model, inverse, {one for target in targets.values() for one in target.names}, open_)
+    found = [layer for layer in walk.layers(model, "", inverse.get("", "")) if layer.slots]
+    joined = {torch: target for torch, target in targets.items() if len(target.names) > 1}
+    if joined:
+        found = _join_slots(found, joined)
+    if all(target.plain for target in targets.values()):
+        return found
+    return [
+        replace(
+            layer, slots=tuple(targets[slot.name].apply(slot) if slot.name in targets else slot for slot in layer.slots)
+        )
+        for layer in found
+    ]
+
+
+@dataclass(slots=True)
+class _PaddleWalk:
+    model: Any
+    inverse: Mapping[str, str]
+    targets: set[str]
+    open: frozenset[str]
+    names: dict[int, list[str]] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for name, tensor in self.model.state_dict().items():
+            self.names.setdefault(id(tensor), []).append(name)
+
+    def layers(
+        self, layer: Any, path: str, torch_path: str, skip: frozenset[int] = frozenset()
+    ) -> Iterator[LayerTensors]:
+        """Yield the layer at ``path`` and those inside, without the tensors in ``skip``."""
+        rule = rule_for(layer, "paddle")
+        packed = packed_tensors(layer)
+        if packed is not None:
+            kind, tensors = packed
+            if not self._opened(path, [one.tensors for one in tensors]):
+                slots = [
+                    self._slot(
+                        torch_path,
+                        one.leaf,
+                        [(tensor, one.transpose) for tensor in one.tensors],
+                        "parameter",
+                        self._inside_names(path, one.tensors[0]),
+                        fixed=one.fixed,
+                    )
+                    for one in tensors
+                ]
+                yield LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots), inner=True)
+                skip |= {id(tensor) for one in tensors for tensor in one.tensors}
+            else:  # the layer's own names for tensors of the layers inside
+                inside = {id(tensor) for child in layer.children() for tensor in child.state_dict().values()}
+                yield from self._inside(layer, path, torch_path, skip, OWN)
+                skip |= inside
+                yield self._plain(layer, path, torch_path, OWN, skip)
+                return
+            rule = OWN
+        yield self._plain(layer, path, torch_path, rule, skip)
+        yield from self._inside(layer, path, torch_path, skip, rule or OWN)
+
+    def _inside(
+        self, layer: Any, path: str, torch_path: str, skip: frozenset[int], rule: LayerRule
+    ) -> Iterator[LayerTensors]:
+        torch_names = {paddle: torch for torch, paddle in rule.children.items()}
+        for name, child in layer._sub_layers.items():  # noqa: SLF001
+            if child is not None:
+                here = join(path, name)
+                there = join(torch_path, torch_names.get(name, name))
+                there = self.inverse.get(here, there)
+                yield from self.layers(child, here, there, skip)
+
+    def _opened(self, path: str, tensors: Sequence[tuple[Any, ...]]) -> bool:
+        """Tell whether a name goes to a layer inside, or to a piece of a tensor that torch has whole."""
+        if path in self.open:
+            return True
+        start = f"{path}." if path else ""
+        for name in self.targets:
+            if name.startswith(start) and name != path:
+                inside = [ids for ids in tensors if any(self._below(name, one) for one in ids)]
+                if inside and (len(inside[0]) > 1 or name not in self._names(inside[0][0])):
+                    return True
+        return False
+
+    def _below(self, name: str, tensor: Any) -> bool:
+        return any(one == name or one.startswith(f"{name}.") for one in self._names(tensor))
+
+    def _names(self, tensor: Any) -> list[str]:
+        return self.names.get(id(tensor), [])
+
+    def _inside_names(self, path: str, tensor: Any) -> list[str]:
+        start = f"{path}." if path else ""
+        return [name for name in self._names(tensor) if name.startswith(start)]
+
+    def _plain(
+        self, layer: Any, path: str, torch_path: str, rule: LayerRule | None, skip: frozenset[int]
+    ) -> LayerTensors:
+        """Return the tensors that the layer at ``path`` itself holds."""
+        held = [one for one in _own_tensors(layer) if id(one[2]) not in skip]
+        if rule is None:
+            kind, rule = f"{UNSUPPORTED}{type(layer).__name__}", OWN
+        else:
+            kind = rule.kind
+        fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
+        leaves = {paddle: torch for torch, paddle in rule.renamed.items()}
+        slots = []
+        for own, tensor_kind, tensor in held:
+            leaf = leaves.get(own, own)
+            slot = self._slot(
+                torch_path,
+                leaf,
+                [(tensor, leaf in rule.transposed and tensor.ndim == 2)],
+                "buffer" if leaf in rule.buffers else tensor_kind,
+                [join(path, own)],
+                fixed=leaf in fixed,
+            )
+            slots.append(replace(slot, shape=_torch_shape(layer, rule.kind, leaf, slot)))
+        return LayerTensors(path=path, torch_path=torch_path, kind=kind, slots=tuple(slots))
+
+    def _slot(
+        self,
+        torch_path: str,
+        leaf: str,
+        tensors: Sequence[tuple[Any, bool]],
+        kind: TensorKind,
+        own: Sequence[str],
+        *,
+        fixed: bool,
+    ) -> TensorSlot:
+        again = all(id(tensor) in self.seen for tensor, _ in tensors)
+        self.seen.update(id(tensor) for tensor, _ in tensors)
+        parts = tuple(
+            PaddlePart(names=tuple(self._names(tensor)), tensor=tensor, transpose=transpose)
+            for tensor, transpose in tensors
+        )
+        given = [self.inverse[name] for name in own if name in self.inverse] if len(parts) == 1 else []
+        return TensorSlot(
+            name=given[0] if given else join(torch_path, leaf),
+            leaf=leaf,
+            shape=_stacked([part.shape for part in parts]),
+            dtype=dtype_name(parts[0].tensor),
+            kind=kind,
+            parts=parts,
+            fixed=fixed,
+            again=again,
+        )
+
+
+def _own_tensors(layer: Any) -> Iterator[tuple[str, TensorKind, Any]]:
+    for leaf, tensor in layer._parameters.items():  # noqa: SLF001
+        if tensor is not None:
+            yield leaf, "parameter", tensor
+    hidden = layer._non_persistable_buffer_names_set  # noqa: SLF001
+    for leaf, tensor in layer._buffers.items():  # noqa: SLF001
+        if tensor is not None and leaf not in hidden:
+            yield leaf, "buffer", tensor
+
+
+def _stacked(shapes: Sequence[Shape]) -> Shape:
+    if len(shapes) == 1:
+        return shapes[0]
+    return (sum(shape[0] for shape in shapes), *shapes[0][1:])
+
+
+def _torch_shape(layer: Any, kind: str, leaf: str, slot: TensorSlot) -> Shape:
+    """Return torch's shape of a tensor that Paddle keeps with other axes of the same size."""
+    if kind == "LayerNorm" and leaf in ("weight", "bias"):
+        return tuple(layer._normalized_shape)  # noqa: SLF001  (Paddle flattens it)
+    if kind == "Bilinear" and leaf == "bias":
+        return slot.shape[-1:]  # Paddle's is a row
+    found = magnitude_shape(layer, leaf, slot.shape[0] if slot.shape else 1, transposed=kind == "Linear")
+    return slot.shape if found is None else found
+
+
+def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> list[LayerTensors]:
+    """Return the layers with the slots that ``joined`` names made one."""
+    slots = {name: slot for layer in layers for slot in layer.slots for name in slot.parts[0].names}
+    made: list[LayerTensors] = []
+    used: set[int] = set()
+    for torch_name, target in joined.items():
+        pieces = [slots[name] for name in target.names if name in slots]
+        if len(pieces) < len(target.names):
+            continue  # said where names are checked
+        whole = replace(
+            pieces[0],
+            name=torch_name,
+            leaf=torch_name,
+            shape=_stacked([piece.shape for piece in pieces]),
+            parts=tuple(part for piece in pieces for part in piece.parts),
+        )
+        made.append(LayerTensors(path=" + ".join(target.names), torch_path=torch_name, kind=OWN_KIND, slots=(whole,)))
+        used.update(id(piece) for piece in pieces)
+    kept = [replace(layer, slots=tuple(slot for slot in layer.slots if id(slot) not in used)) for layer in layers]
+    return [layer for layer in kept if layer.slots] + made
+
+
+def torch_view(model: Any, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:
+    """Yield every parameter and persistent buffer of a Paddle model as torch has it.
+
+    This is the one reader of layouts: with the names of a match (`Match.names`), each slot has torch's name and shape,
+    and `layouts.assemble` and `divide` turn arrays of its parts (values, gradients, moments) into torch's array and
+    back, also where the match transposes a tensor, joins several, or differs in axes of 1.
+
+    A tensor that several layers share comes once, under its first name; a bias that a recurrent layer of Paddle
+    keeps as a constant zero, and torch not at all, does not come, nor what a match says that only the port keeps.
+
+    Args:
+        model: a ``paddle.nn.Layer``.
+        names: as for `paddle_layers`; those of a match hold its layouts.
+
+    Raises:
+        WeightsError: a layer's type decides about its tensors in a way not known here.
+    """
+    for layer in paddle_layers(model, names):
+        for slot in layer.slots:
+            if layer.kind.startswith(UNSUPPORTED):
+                raise WeightsError(
+                    "this layer's type is not supported: how it stores its tensors for torch is not known",
+                    key=slot.parts[0].names[0],
+                    found=f"paddle.nn.{layer.kind.removeprefix(UNSUPPORTED)}",
+                )
+            if not slot.fixed and not slot.again and not slot.name.startswith(NOT_IN_TORCH):
+                yield slot

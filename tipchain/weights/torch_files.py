@@ -1,0 +1,369 @@
+"""Torch weight files, read without running what is in them, and written; tensors as arrays and back."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+import numpy as np
+import numpy.typing as npt
+
+from tipchain.errors import WeightsError, did_you_mean, first_line
+from tipchain.numbers.pickle_stream import (
+    DAMAGED,
+    SHARED,
+    Global,
+    Refused,
+    StreamReader,
+    brief,
+    count_of,
+    finished,
+    map_file,
+)
+from tipchain.runs import replacing_path
+
+Array = npt.NDArray[Any]
+WEIGHTS_HINT = "bash prepare.sh PARAMS MODE makes the weights of a case"
+SAFETENSORS = ".safetensors"
+
+
+def refuse_other_layout(path: Path, layout: str) -> None:
+    """Refuse a ``.safetensors`` file that says it holds the other framework's layout (``"pt"`` or ``"pd"``).
+
+    Raises:
+        WeightsError: it does.
+    """
+    from safetensors import safe_open
+
+    with safe_open(path, framework="np") as file:
+        found = (file.metadata() or {}).get("format")
+    if found in ("pt", "pd") and found != layout:
+        names = {"pt": "torch's", "pd": "Paddle's"}
+        raise WeightsError(
+            "holds the other framework's weights",
+            file=path,
+            found=f"{names[found]} (format: {found})",
+            expected=names[layout],
+            hint="tipchain convert-weights makes one from the other",
+        )
+
+
+def read_torch_state(path: Path) -> dict[str, Any]:
+    """Return the state dict of a torch or ``.safetensors`` file, on the CPU.
+
+    Tensors are views of the mapped file; writing to one changes nothing but this process's memory.
+
+    Raises:
+        WeightsError: missing, truncated, foreign, or holding more than tensors; nothing in it is run.
+    """
+    import torch
+    from safetensors import SafetensorError
+
+    if not path.is_file():
+        raise WeightsError("no such weight file", file=path, hint=WEIGHTS_HINT)
+    try:
+        if path.suffix == SAFETENSORS:
+            from safetensors.torch import load_file
+
+            refuse_other_layout(path, "pt")
+            state: Any = load_file(path)
+        else:
+            state = _read_archive(path)
+    except (Refused, SafetensorError, BadZipFile, NotImplementedError, OSError, *DAMAGED) as error:
+        raise WeightsError(
+            "is no complete torch weight file",
+            file=path,
+            found=first_line(error),
+            expected="tensors by name, written by torch.save(model.state_dict(), ...)",
+        ) from error
+    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(torch.is_tensor(value) for value in state.values()):
+        raise WeightsError("holds no state dict", file=path, found=type(state).__name__, expected="tensors by name")
+    return dict(state)
+
+
+_STORAGES = MappingProxyType(
+    {
+        "DoubleStorage": "float64",
+        "FloatStorage": "float32",
+        "HalfStorage": "float16",
+        "BFloat16Storage": "bfloat16",
+        "LongStorage": "int64",
+        "IntStorage": "int32",
+        "ShortStorage": "int16",
+        "CharStorage": "int8",
+        "ByteStorage": "uint8",
+        "BoolStorage": "bool",
+        "ComplexFloatStorage": "complex64",
+        "ComplexDoubleStorage": "complex128",
+        "UntypedStorage": "uint8",
+    }
+)
+"""Source: ``torch.storage._storage_type_to_dtype_map``."""
+_BITS = MappingProxyType(
+    {
+        **{name: name for name in _STORAGES.values()},
+        "bfloat16": "int16",
+        "complex32": "int32",
+        **{name: name for name in ("uint16", "uint32", "uint64")},
+        **{f"float8_{kind}": "uint8" for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")},
+    }
+)
+"""torch's dtypes to numpy's of the same width that torch.from_numpy takes."""
+_MAGIC = 0x1950A86A20F9469CFC6C
+"""What files before torch 1.6 begin with: torch.serialization.MAGIC_NUMBER."""
+_LOCAL_HEADER = struct.Struct("<26xHH")
+"""Lengths of the name and of what follows it, at the end of a zip entry's header."""
+
+
+class _Storage:
+    """Bytes that tensors share; where they lie is known once the whole file has been followed."""
+
+    __slots__ = ("dtype", "key", "start")
+
+    def __init__(self, key: str, dtype: str, start: int) -> None:
+        self.key, self.dtype, self.start = key, dtype, start
+
+
+class _Tensor:
+    """A tensor's place in its storage, in elements."""
+
+    __slots__ = ("dtype", "metadata", "offset", "shape", "storage", "strides")
+
+    def __init__(self, storage: Any, offset: Any, shape: Any, strides: Any, dtype: str, metadata: Any) -> None:
+        numbers = (offset, *strides) if isinstance(strides, tuple) else (None,)
+        if not isinstance(storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
+            raise Refused("a tensor without storage")
+        if len(numbers) != len(shape) + 1:
+            raise Refused(f"a tensor of shape {brief(shape)} and strides {brief(strides)}")
+        count_of(shape)
+        self.storage, self.offset, self.shape, self.strides = storage, offset, shape, strides
+        self.dtype, self.metadata = dtype, metadata
+
+
+class _TorchStream(StreamReader):
+    """The names of a dump, and those of torch's tensors. Source: ``torch._weights_only_unpickler``."""
+
+    names = MappingProxyType(
+        {
+            **StreamReader.names,
+            **{
+                f"torch._utils {name}": name
+                for name in (
+                    "_rebuild_tensor_v2",
+                    "_rebuild_tensor_v3",
+                    "_rebuild_parameter",
+                    "_rebuild_parameter_with_state",
+                )
+            },
+            **{f"{module} {name}": name for module in ("torch", "torch.storage") for name in _STORAGES},
+            **{f"torch {name}": name for name in _BITS},
+            "torch.serialization _get_layout": "_get_layout",
+            "torch Size": "tuple",
+            "torch device": "device",
+            "collections Counter": "tuple",
+            **{f"{module} {name}": "tuple" for module in ("builtins", "__builtin__") for name in ("set", "tuple")},
+        }
+    )
+    calls = MappingProxyType(
+        {
+            **StreamReader.calls,
+            "_rebuild_tensor_v2": lambda _, storage, offset, shape, strides, _grad, _hooks, metadata=None: _Tensor(
+                storage, offset, shape, strides, getattr(storage, "dtype", ""), metadata
+            ),
+            "_rebuild_tensor_v3": lambda _, storage, offset, shape, strides, _grad, _hooks, dtype, metadata=None: (
+                _Tensor(storage, offset, shape, strides, dtype.name, metadata)
+            ),
+            "_rebuild_parameter": lambda _, tensor, *_more: tensor,
+            "_rebuild_parameter_with_state": lambda _, tensor, *_more: tensor,
+            "device": lambda _, *parts: ":".join(str(part) for part in parts if isinstance(part, (str, int))),
+            "tuple": StreamReader.as_it_is,
+        }
+    )
+
+    def __init__(self, data: Any, start: int = 0, byte_order: Literal["<", ">"] = "<") -> None:
+        super().__init__(data, start)
+        self.byte_order = byte_order
+        self.storages: dict[str, tuple[int, int]] = {}
+        self.mentioned: dict[str, str] = {}
+
+    def persistent(self, key: Any) -> _Storage:
+        """Return the storage that a stream mentions: kind, type, key, device, elements, and of old files a view."""
+        if not isinstance(key, tuple) or len(key) not in (5, 6) or key[0] != "storage":
+            raise Refused(f"something outside the stream, {brief(key)}")
+        kind, name, part = key[1], key[2], key[5] if len(key) == 6 else None
+        if not isinstance(kind, Global) or kind.name not in _STORAGES or not isinstance(name, str):
+            raise Refused(f"a storage of type {brief(getattr(kind, 'name', kind))}")
+        start = part[1] if isinstance(part, tuple) else 0
+        if not isinstance(start, int) or not 0 <= start < 2**62:
+            raise Refused("a view of a storage that begins nowhere")
+        dtype = _STORAGES[kind.name]
+        if self.mentioned.setdefault(name, dtype) != dtype:
+            raise Refused(f"a storage of {dtype} and {self.mentioned[name]}")
+        return _Storage(name, dtype, start)
+
+    def value(self, value: Any, path: str) -> Any:
+        """Return a tensor, and the name of a dtype as text."""
+        if isinstance(value, _Tensor):
+            return self._tensor(value)
+        return value.name if isinstance(value, Global) else super().value(value, path)
+
+    def _tensor(self, tensor: _Tensor) -> Any:
+        import torch
+
+        storage = tensor.storage
+        if storage.key not in self.storages:
+            raise Refused(f"a tensor whose storage {brief(storage.key)} is not in the file")
+        start, stop = self.storages[storage.key]
+        bits = np.dtype(_BITS[tensor.dtype]).newbyteorder(self.byte_order)
+        size = bits.itemsize
+        first = start + storage.start * np.dtype(_BITS[storage.dtype]).itemsize + tensor.offset * size
+        if 0 in tensor.shape:
+            array = np.zeros(tensor.shape, bits)
+        else:
+            reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.strides, strict=True))
+            if first + (reach + 1) * size > stop:
+                raise Refused(f"a tensor of shape {brief(tensor.shape)} beyond its storage's {stop - start} bytes")
+            if count_of(tensor.shape) * size > SHARED * len(self.data):
+                raise Refused(f"a tensor of shape {brief(tensor.shape)} in a file of {len(self.data)} bytes")
+            strides = tuple(step * size for step in tensor.strides)
+            array = np.ndarray(tensor.shape, bits, self.data, first, strides)
+        if not bits.isnative:
+            array = array.astype(bits.newbyteorder("="))
+        made = torch.from_numpy(array).view(getattr(torch, tensor.dtype))
+        metadata = tensor.metadata if isinstance(tensor.metadata, dict) else {}
+        made = made.conj() if metadata.get("conj") else made
+        return made.neg() if metadata.get("neg") else made
+
+
+def _read_archive(path: Path) -> Any:
+    """Return what torch.save wrote: a zip archive since torch 1.6, before it pickle streams and bytes in a row."""
+    data = map_file(path)
+    if data[:4] == b"PK":
+        with ZipFile(path) as archive:
+            return _read_zip(archive, data)
+    stream = _TorchStream(data)
+    if stream.read() != _MAGIC:
+        raise Refused("a file that torch.save did not write")
+    _version, facts = stream.read(), stream.read()
+    if not isinstance(facts, dict) or facts.get("little_endian") is not True:
+        raise Refused("a file that says nothing of its byte order, or was written on a big-endian machine")
+    root, keys = stream.read(), stream.read()
+    at = stream.at
+    for key in keys if isinstance(keys, list) else ():
+        (count,) = struct.unpack_from("<q", data, at)
+        start, at = at + 8, at + 8 + count * np.dtype(_BITS[stream.mentioned[key]]).itemsize
+        if count < 0 or at > len(data):
+            raise Refused(f"a storage that ends {at - len(data)} bytes behind the file")
+        stream.storages[key] = start, at
+    return finished(root, len(data), stream.value, containers=(dict, list, tuple))
+
+
+def _read_zip(archive: ZipFile, data: Any) -> Any:
+    entries = {entry.filename: _place(entry, data) for entry in archive.infolist()}
+    (pickled,) = [name for name in entries if name.endswith("/data.pkl")] or [""]
+    if not pickled or pickled.replace("data.pkl", "constants.pkl") in entries:
+        raise Refused("a TorchScript archive" if pickled else "a zip archive without data.pkl")
+    top = pickled.removesuffix("data.pkl")
+    order = bytes(data[slice(*entries.get(f"{top}byteorder", (0, 0)))])
+    start, stop = entries[pickled]
+    stream = _TorchStream(data, start, ">" if order == b"big" else "<")
+    root = stream.read()
+    if stream.at > stop:
+        raise Refused("a pickle stream that goes on behind its entry")
+    stream.storages = {key: entries[f"{top}data/{key}"] for key in stream.mentioned if f"{top}data/{key}" in entries}
+    return finished(root, len(data), stream.value, containers=(dict, list, tuple))
+
+
+def _place(entry: ZipInfo, data: Any) -> tuple[int, int]:
+    """Return where the bytes of an entry lie in the file."""
+    if entry.compress_type != ZIP_STORED:
+        raise Refused(f"a compressed entry, {brief(entry.filename)}")
+    name, more = _LOCAL_HEADER.unpack_from(data, entry.header_offset)
+    start = entry.header_offset + _LOCAL_HEADER.size + name + more
+    if start + entry.file_size > len(data):
+        raise Refused(f"an entry that ends behind the file, {brief(entry.filename)}")
+    return start, start + entry.file_size
+
+
+def torch_misfits(torch_model: Any, state: Mapping[str, Any]) -> list[str]:
+    """Say how ``state`` differs from the torch model's own state dict."""
+    wanted = torch_model.state_dict()
+    found = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
+    for key, tensor in state.items():
+        if key not in wanted:
+            hint = did_you_mean(key, wanted)
+            found.append(f"unknown: {key}" + (f", {hint}" if hint else ""))
+        elif tensor.shape != wanted[key].shape:
+            found.append(f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}")
+        elif tensor.dtype != wanted[key].dtype:
+            found.append(f"dtype: {key} is {tensor.dtype}, the torch model has {wanted[key].dtype}")
+    return found
+
+
+def array_of(tensor: Any) -> Array:
+    """Return a torch tensor's values as an array; bfloat16, which numpy does not have, as its bits (uint16).
+
+    Raises:
+        WeightsError: a dtype that Paddle's files do not have.
+    """
+    import torch
+
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        bits: Array = tensor.contiguous().view(torch.int16).numpy().view(np.uint16)
+        return bits
+    try:
+        array: Array = tensor.resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError) as error:  # float8, quantized, sparse
+        raise WeightsError("this kind of tensor cannot be converted", found=f"{tensor.dtype}") from error
+    return np.asarray(array, order="C")
+
+
+def tensor_of(array: Array, dtype: str) -> Any:
+    """Return the torch tensor of ``array``, the inverse of `array_of`; ``dtype`` is such as ``"bfloat16"``."""
+    import torch
+
+    array = np.array(array, order="C")
+    if dtype == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def write_torch_file(model: Any, state: Mapping[str, Any], path: Path) -> None:
+    """Write ``state`` for the torch model, and verify the file by loading it.
+
+    The file is written beside ``path`` and renamed once every tensor in it has been found equal: a ``.safetensors``
+    file if ``path`` is called so, else what ``torch.save`` writes.
+
+    Raises:
+        WeightsError: it cannot be written, or does not come back as it was; ``path`` is then untouched.
+    """
+    import torch
+
+    whole = model.state_dict()  # with the versions of the layers, which torch keeps beside the tensors
+    for name in whole:
+        whole[name] = state[name].detach().clone().contiguous()
+    try:
+        with replacing_path(path) as beside:
+            if path.suffix == SAFETENSORS:
+                from safetensors.torch import save_file
+
+                save_file(dict(whole), beside, metadata={"format": "pt"})
+            else:
+                torch.save(whole, beside)
+            written = read_torch_state(beside)
+            wrong = [
+                name
+                for name, tensor in whole.items()
+                if name not in written or array_of(written[name]).tobytes() != array_of(tensor).tobytes()
+            ] + torch_misfits(model, written)
+            if wrong:
+                raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))
+    except OSError as error:
+        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error
