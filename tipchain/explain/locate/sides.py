@@ -184,7 +184,7 @@ class TorchSide:
     def only_reads(self, layer: Any) -> bool:
         """Tell whether forward changes nothing of a module; an embedding with ``max_norm`` scales its rows."""
         return all(
-            _reads(one, "torch.nn.modules.")
+            _reads(self, one, "torch.nn.modules.")
             and not isinstance(one, self.torch.nn.RNNBase)
             and getattr(one, "max_norm", None) is None
             for one in layer.modules()
@@ -374,7 +374,7 @@ class PaddleSide:
         """Tell whether forward changes nothing of a layer; spectral norm iterates on its vectors."""
         writes = self.paddle.nn.layer.rnn.RNNBase, self.paddle.nn.SpectralNorm
         every = layer.sublayers(include_self=True)
-        return all(_reads(one, "paddle.nn.layer.") and not isinstance(one, writes) for one in every)
+        return all(_reads(self, one, "paddle.nn.layer.") and not isinstance(one, writes) for one in every)
 
     def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
@@ -488,10 +488,14 @@ def _empties(layers: Iterable[Any]) -> dict[int, Any]:
     return {id(one): type(one)() for one in held if type(one) in (dict, set, OrderedDict) and not one}
 
 
-def _reads(layer: Any, own: str) -> bool:
-    """Tell whether a layer is the framework's, and has no statistics to update and no hooks."""
+def _reads(side: LiveSide, layer: Any, own: str) -> bool:
+    """Tell whether a layer is the framework's, and has no statistics to update and no hooks.
+
+    Paddle keeps the statistics of norms as parameters that take no gradient.
+    """
     hooks = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
-    updates = layer.training and any(one is not None for one in layer._buffers.values())  # noqa: SLF001
+    held = *layer._buffers.values(), *layer._parameters.values()  # noqa: SLF001
+    updates = layer.training and any(one is not None and not side.takes_gradient(one) for one in held)
     plain = type(layer).__module__.startswith(own) and not updates
     return plain and not any(getattr(layer, name, None) for name in hooks)
 

@@ -347,7 +347,9 @@ class Twins:
             self._found[value.shape, value.dtype.kind].append(value)
         whole = {kind: [one for one in values if one.stored.outline is None] for kind, values in self._found.items()}
         self._probes = {
-            kind: np.stack([_probe(store.get(one.stored)) for one in values]) for kind, values in whole.items() if values
+            kind: np.stack([_probe(store.get(one.stored)) for one in values])
+            for kind, values in whole.items()
+            if values
         }
 
     def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
