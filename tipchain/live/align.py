@@ -474,7 +474,7 @@ class _Work:
         compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
         left = len({one.port_path for one in verdicts} - {one.port_path for one in compared})
         rest = f"; {left} not comparable" if left else ""
-        late = f"; {located.late} of {len(located.matching.pairs)} layers were {LATE}" if located.late else ""
+        late = f"; {_tell_late(located)}" if located.late else ""
         method = (
             ""
             if located.exact
@@ -489,10 +489,10 @@ class _Work:
             )
         if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
             return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
-        if located.late or (not compared and not located.alike):
-            return Outcome.ERROR, late.removeprefix(
-                "; "
-            ) or f"nothing was compared: no layer of one model was found in the other{rest}"
+        if located.late:
+            return _out_of_time(located, direction)
+        if not compared and not located.alike:
+            return Outcome.ERROR, f"nothing was compared: no layer of one model was found in the other{rest}"
         untold = _untold(located, direction, some_left=bool(left))
         if untold and located.comparable:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
@@ -505,10 +505,10 @@ class _Work:
             rest += f"; {', '.join(undropped)} without dropout between layers: its masks cannot be made the same"
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
-        if compared:
-            return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{rest}{method}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
-        return (Outcome.PASS, f"no layer could be compared by itself; the models' {what} agree in float64{rest}")
+        alike = f"no layer could be compared by itself; the models' {what} agree in float64"
+        told = f"{len(compared)} layers are as close as rounding allows" if compared else alike
+        return Outcome.PASS, f"{told}{rest}{method}"
 
     def _undropped(self) -> list[str]:
         """Return the port's layers that are compared without a dropout that they have in the mode that was asked for."""
@@ -674,6 +674,17 @@ def _tell_one_sided(located: Located) -> str:
         if names
     ]
     return ", ".join(told)
+
+
+def _tell_late(located: Located) -> str:
+    return f"{located.late} of {len(located.matching.pairs)} layers were {LATE}"
+
+
+def _out_of_time(located: Located, direction: str) -> tuple[Outcome, str]:
+    """Return the outcome where time was up before all layers were compared: outputs that differ are known all the same."""
+    seen = direction == "forward" and located.comparable
+    untold = _untold(located, direction, some_left=True) if seen else ""
+    return (Outcome.FAIL, f"{untold}; {_tell_late(located)}") if untold else (Outcome.ERROR, _tell_late(located))
 
 
 def _untold(located: Located, direction: str, *, some_left: bool) -> str:
