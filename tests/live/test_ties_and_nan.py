@@ -1,4 +1,4 @@
-"""Gradients at ties and at infinite slopes are told as what they are; dropout inside a recurrent kernel is said to be left out."""
+"""Gradients at ties and at infinite slopes, and NaN on both sides, are told as what they are; recurrent layers drop alike."""
 
 from __future__ import annotations
 
@@ -93,18 +93,30 @@ def test_a_gradient_that_is_not_finite_is_told_as_that():
 
 
 @pytest.mark.parametrize(("kind", "theirs", "passes"), [("LSTM", 0.5, True), ("GRU", 0.2, False), ("LSTM", 0.0, False)])
-def test_dropout_of_a_recurrent_layer_is_compared_by_construction(kind, theirs, passes):
-    reference = getattr(torch.nn, kind)(4, 6, num_layers=2, dropout=0.5, batch_first=True)
-    port = getattr(paddle.nn, kind)(4, 6, num_layers=2, dropout=theirs)
+def test_dropout_between_the_layers_of_a_recurrent_one_has_equal_masks(kind, theirs, passes):
+    reference = getattr(torch.nn, kind)(4, 6, num_layers=3, dropout=0.5, batch_first=True, bidirectional=True)
+    port = getattr(paddle.nn, kind)(4, 6, num_layers=3, dropout=theirs, direction="bidirect")
     tipchain.copy_weights(reference, port)
     report = tipchain.align(reference, port, GIVEN[None], training=True)
     assert report.passed is passes, str(report)
-    assert report.stages["forward"].value == "PASS", "equal masks cannot be imposed: that is no fault of the layer"
-    if theirs:
-        assert "without dropout between layers" in report.reasons["forward"]
+    assert (report.stages["forward"].value == "PASS") is passes
     if not passes:
         assert f"dropout={theirs}" in report.reasons["preflight"]
-        assert "a run in train mode would show it" in report.reasons["preflight"]
+        evaluated = tipchain.align(reference, port, GIVEN[None])
+        assert evaluated.stages["forward"].value == "PASS"
+        assert "a run in train mode would show it" in evaluated.reasons["preflight"]
+
+
+def test_updates_of_a_recurrent_layer_with_dropout_are_compared():
+    reference = torch.nn.GRU(4, 3, num_layers=2, dropout=0.5, batch_first=True)
+    port = paddle.nn.GRU(4, 3, num_layers=2, dropout=0.5)
+    tipchain.copy_weights(reference, port)
+    loss = (lambda output, labels: LOSS[0](output[0][0], labels)), (lambda output, labels: LOSS[1](output[0][0], labels))
+    report = tipchain.align(
+        reference, port, {"args": GIVEN[None], "labels": LABELS}, training=True, loss=loss, optimizers=OPTIMIZERS
+    )
+    assert report.passed, str(report)
+    assert report.stages["train"].value == "PASS"
 
 
 @pytest.mark.parametrize(("ours", "theirs", "fix"), [
@@ -176,3 +188,42 @@ def test_a_layer_that_makes_numbers_of_nan_is_at_fault():
     report = with_logarithms(torch.nn.ReLU(), paddle.nn.ReLU(), np.where(GIVEN > 1, np.nan, GIVEN), equal_nan=True)
     assert report.first_divergence.port_path == "1", "Paddle's ReLU makes 0 of NaN"
     assert "no NaN where the reference has some" in report.reasons["forward"]
+
+
+class Root(torch.nn.Module):
+    def forward(self, x):
+        return torch.sqrt(x * 0) + x
+
+
+class PaddleRoot(paddle.nn.Layer):
+    def forward(self, x):
+        return paddle.sqrt(x * 0) + x
+
+
+def test_gradients_that_are_nan_on_both_sides_fail_unless_they_may_be_there():
+    report = with_logarithms(Root(), PaddleRoot())
+    assert report.stages["forward"].value == "PASS"
+    assert report.stages["backward"].value == "FAIL"
+    assert report.first_divergence.port_path == "1", "of the code of this layer, not of the layers before or after it"
+    assert "a gradient with NaN first, on both sides" in report.reasons["backward"]
+    assert (report.diagnoses[0].code, report.diagnoses[0].port_path) == ("nan", "1")
+    allowed = with_logarithms(Root(), PaddleRoot(), equal_nan=True)
+    assert allowed.passed, str(allowed)
+    assert "equal values" not in allowed.reasons["backward"], "there is no tie"
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+def test_a_loss_whose_gradient_is_nan_on_both_sides_passes_only_if_it_may(equal_nan):
+    torch.manual_seed(0)
+    reference, port = torch.nn.Linear(4, 5), paddle.nn.Linear(4, 5)
+    tipchain.copy_weights(reference, port)
+    loss = (
+        lambda output, labels: (torch.sqrt(output * 0) + output).mean(),
+        lambda output, labels: (paddle.sqrt(output * 0) + output).mean(),
+    )
+    given = {"args": GIVEN, "labels": LABELS}
+    report = tipchain.align(reference, port, given, loss=loss, optimizers=OPTIMIZERS, equal_nan=equal_nan)
+    assert report.passed is equal_nan, str(report)
+    assert report.stages["loss"].value == ("PASS" if equal_nan else "FAIL")
+    assert report.stages["train"].value == ("SKIP" if equal_nan else "FAIL"), "what is NaN proves nothing"
+    assert equal_nan or (report.diagnoses[0].code, report.diagnoses[0].port_path) == ("nan", "loss")

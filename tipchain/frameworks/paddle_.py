@@ -18,7 +18,7 @@ from tipchain.errors import MissingFrameworkError
 from tipchain.frameworks.base import Array, Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
-from tipchain.imports import kept_import
+from tipchain.machine import kept_import
 from tipchain.paddle_loading import load_batches
 from tipchain.weights.layouts import TensorSlot, assemble, divide, stack
 from tipchain.weights.paddle_files import view_of
@@ -111,6 +111,48 @@ def _dropout_and_add(
     return functional.dropout(x, float(rate), training=not is_test, mode=mode) + y, None
 
 
+def _rnn(
+    to: _Operators,
+    original: Any,
+    x: Any,
+    states: Any,
+    weights: Any,
+    lengths: Any,
+    kept: Any,
+    rate: float,
+    bidirectional: bool,
+    size: int,
+    hidden: int,
+    layers: int,
+    mode: str,
+    seed: int,
+    is_test: bool,
+    *more: Any,
+) -> Any:
+    """Return what `rnn` does, ``x`` of shape ``[time, batch, size]``: layer by layer, with masks between the layers.
+
+    The weights are those of all layers, two for each direction, and then the biases likewise.
+    """
+    if is_test or not rate or layers == 1:
+        return original(
+            x, states, weights, lengths, kept, rate, bidirectional, size, hidden, layers, mode, seed, is_test, *more
+        )
+    ways, ends = 1 + bidirectional, []
+    for layer in range(layers):
+        own = slice(2 * ways * layer, 2 * ways * (layer + 1)), slice(ways * layer, ways * (layer + 1))
+        half = 2 * ways * layers
+        held = [*weights[:half][own[0]], *weights[half:][own[0]]]
+        first = [one[own[1]] for one in states]
+        if layer:
+            size = int(x.shape[-1])
+            x = to.paddle.nn.functional.dropout(x, rate)
+        x, reserve, last = original(
+            x, first, held, lengths, kept, 0.0, bidirectional, size, hidden, 1, mode, seed, is_test, *more
+        )
+        ends.append(last)
+    return x, reserve, [to.paddle.concat(each) for each in zip(*ends, strict=True)]
+
+
 def _bernoulli(to: _Operators, _original: Any, x: Any, **_: Any) -> Any:
     odds = x.detach().numpy().astype(np.float64)
     single = odds.size and bool((odds == odds.flat[0]).all())
@@ -162,6 +204,7 @@ _REPLACED: dict[str, Callable[..., Any]] = {
     "dropout": _dropout,
     "dropout_": _dropout_in_place,
     "fused_dropout_add": _dropout_and_add,
+    "rnn": _rnn,
     "bernoulli": _bernoulli,
     "uniform": _uniform,
     "uniform_inplace_": _uniform_in_place,
@@ -254,19 +297,10 @@ def momentum(trainer: Any) -> float:  # noqa: ARG001  (the signature of both fra
 # The Paddle side.
 
 
-TYPED = (
-    "cast",
-    "cast_",
-    "full",
-    "full_",
-    "full_like",
-    "arange",
-    "linspace",
-    "logspace",
-    "eye",
-    "empty",
-    "empty_like",
-    "sum",
+TYPED = tuple(
+    """
+        cast cast_ full full_ full_like arange linspace logspace eye empty empty_like sum
+    """.split()
 )
 """Operators that are told the precision of their result."""
 

@@ -44,7 +44,7 @@ from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, train_both
-from tipchain.memory import collect
+from tipchain.machine import collect
 from tipchain.numbers.rounding import SAME_SINGLE
 from tipchain.outcome import Outcome
 from tipchain.progress import LATE, OutOfTime, Pace, Progress
@@ -52,19 +52,10 @@ from tipchain.runs import commit
 from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Callable[..., Any]
-STAGES = (
-    "data",
-    "train_data",
-    "preflight",
-    "forward",
-    "metric",
-    "predict",
-    "loss",
-    "backward",
-    "optimizer",
-    "schedule",
-    "train",
-    "step",
+STAGES = tuple(
+    """
+        data train_data preflight forward metric predict loss backward optimizer schedule train step
+    """.split()
 )
 """The stages in the order in which a report has them."""
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"
@@ -128,7 +119,7 @@ def align(
         outputs: the outputs that are compared and given to losses and metrics: a name, an index, a list of them, or a function
             of the output. A tuple has one for each side. Default: all outputs of both models, matched by name, otherwise by
             position, shape and values.
-        equal_nan: whether NaN at the same positions of both models' outputs counts as equal. Default: it fails.
+        equal_nan: whether NaN at the same positions of both models' outputs, losses or gradients counts as equal. Default: it fails.
         names: torch's paths of layers or tensors, and Paddle's, where names, values and structure do not decide.
         ignore: layers or tensors of one model that do not exist in the other.
         seed: the seed of all random numbers.
@@ -500,20 +491,12 @@ class _Work:
             rest = f"{rest}; the results as a whole are {RANDOM}"
         if direction == "backward":
             rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
-        undropped = self._undropped() if direction == "forward" else []
-        if undropped:
-            rest += f"; {', '.join(undropped)} without dropout between layers: its masks cannot be made the same"
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
         alike = f"no layer could be compared by itself; the models' {what} agree in float64"
         told = f"{len(compared)} layers are as close as rounding allows" if compared else alike
         return Outcome.PASS, f"{told}{rest}{method}"
-
-    def _undropped(self) -> list[str]:
-        """Return the port's layers that are compared without a dropout that they have in the mode that was asked for."""
-        side, model = self.sides[1], self.models[1]
-        return [path or "the model" for path, one in side.layers(model) if self.training and side.undropped(one)]
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None, store: Store) -> None:
         """Compare what can be compared without running anything."""
@@ -564,7 +547,9 @@ class _Work:
 
     def _check_loss(self, located: Located, losses: tuple[Loss, Loss]) -> None:
         outputs, others = (put_back(run.structure, run.outputs) for run in (located.reference, located.port))
-        found = check_loss(self.sides, losses, outputs, self.inputs.labels, self.seed, port_outputs=others)
+        found = check_loss(
+            self.sides, losses, outputs, self.inputs.labels, self.seed, port_outputs=others, equal_nan=self.equal_nan
+        )
         self.excused = found.excused
         self._take("loss", found)
 
@@ -616,6 +601,7 @@ class _Work:
             self._recipe(pairs, located, losses),
             same=all(self.found.stages.get(one) in (Outcome.PASS, None) for one in ("forward", "loss")),
             excused=self.excused,
+            equal_nan=self.equal_nan,
         )
         self.found.curves.update(done.curves)
         self._end("train", done.outcome, done.reason)

@@ -18,7 +18,7 @@ from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.runs import Loss, ModelInputs, Precise, bind, call_model, labels_of
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.frameworks.randomness import Draws
-from tipchain.memory import collect, keep_memory
+from tipchain.machine import collect, keep_memory
 from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 from tipchain.outcome import Outcome
 
@@ -105,7 +105,7 @@ class Recipe:
         return self.copied(0), self.copied(1)
 
 
-def train_both(recipe: Recipe, *, same: bool, excused: bool = False) -> Training:
+def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: bool = False) -> Training:
     """Train both models on equal batches, and the reference once more from parameters a little off.
 
     Args:
@@ -113,6 +113,7 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False) -> Training
         same: layers and losses are known to agree. What the first losses then are apart, by constants that Paddle keeps
             in float32 in its layers, is rounding, and the moved reference starts as far off.
         excused: the losses' values are known to differ for a reason, their gradients to agree: only what is trained is judged.
+        equal_nan: losses that are NaN on both sides are no difference; nothing can be compared from there on.
     """
     with recipe.sides[0].precision(double=True), recipe.sides[1].precision(double=True):
         models = recipe.copies()
@@ -149,6 +150,11 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False) -> Training
     apart = np.abs(np.asarray(reference.losses) - np.asarray(port.losses))
     outside = np.flatnonzero(~(apart <= largest) & (not excused))
     chaotic = np.flatnonzero(largest > CHAOS * np.abs(reference.losses))
+    nan = np.flatnonzero(np.isnan(reference.losses) & np.isnan(port.losses))
+    if nan.size and outside.size and nan[0] == outside[0]:
+        reason = f"proves nothing: the losses are NaN on both sides from step {int(nan[0])} on"
+        outcome = Outcome.SKIP if equal_nan else Outcome.FAIL
+        return Training(outcome=outcome, reason=reason, port_path=None, curves=curves)
     if outside.size and (not chaotic.size or outside[0] < chaotic[0]):
         step = int(outside[0])
         reason = (

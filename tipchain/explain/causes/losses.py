@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from itertools import chain
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
@@ -203,9 +203,6 @@ def _unknown(problem: Problem) -> Diagnosis:
     )
 
 
-# Two losses, compared by their values and gradients on the reference's outputs.
-
-
 DESCRIBING = frozenset({"unknown", "loss-scale", "term-weight"})
 """Causes that say by how much losses differ, and not why: their code is looked at then."""
 HELD: Mapping[str, tuple[str, ...]] = {
@@ -219,6 +216,16 @@ HELD: Mapping[str, tuple[str, ...]] = {
     "smoothing-constant": ("smooth", "eps"),
 }
 """Attributes of losses by what a diagnosis is about."""
+
+
+NAN = Diagnosis(
+    code="nan",
+    port_path="loss",
+    message="the loss or its gradient is NaN on both sides, at equal positions",
+    evidence="equal outputs of both models, and their gradients",
+    explained=None,
+    fix="look at what the loss is given: a logarithm, root or division of what is 0 or negative, a mean of nothing",
+)
 
 
 class NotScalarError(UsageError):
@@ -242,6 +249,8 @@ def check_loss(
     labels: Any = None,
     seed: int = 0,
     port_outputs: Any = None,
+    *,
+    equal_nan: bool = False,
 ) -> PieceCheck:
     """Give both losses the reference's outputs, and compare their values and gradients in float64.
 
@@ -254,6 +263,7 @@ def check_loss(
         labels: an array or arrays nested likewise, or None; floats are given in the precision of the outputs.
         seed: of random numbers and dropout in a loss.
         port_outputs: the port's output, where its structure or order of axes is another; only those are used.
+        equal_nan: whether a loss or gradients that are NaN on both sides count as equal.
 
     Returns:
         FAIL with both values; ERROR where a loss raises, is no scalar, or both loss and gradient are zero.
@@ -293,12 +303,19 @@ def check_loss(
         run=lambda number, given, target: _again(run, number, given, target, precise=precise),
     )
     found = _judge(problem, floor, precise=precise)
+    if found.outcome is Outcome.PASS and not equal_nan and _gives_nan(expected):
+        reason = f"{found.reason}; NaN on both sides fails unless equal_nan=True"
+        return replace(found, outcome=Outcome.FAIL, reason=reason, diagnoses=(NAN,))
     if precise and any(one.code in DESCRIBING for one in found.diagnoses):
         given = put_back(structure, list(arrays)), put_back(theirs.structure, theirs.given(arrays))
         links = [(number, place[0]) for number, place in enumerate(theirs.places) if place is not None]
         in_code = cause_in_code(sides, losses, given, labels, links, open_fields, seed)
         found = found if in_code is None else replace(found, diagnoses=(in_code,))
     return replace(found, diagnoses=tuple(_unless_held(one, losses) for one in found.diagnoses))
+
+
+def _gives_nan(loss: Evaluated) -> bool:
+    return isnan(loss.value) or any(bool(np.isnan(one).any()) for one in loss.gradients)
 
 
 def _unless_held(diagnosis: Diagnosis, losses: tuple[Loss, Loss]) -> Diagnosis:

@@ -380,7 +380,7 @@ def diagnose(
     if verdict.closeness is Closeness.LOWER_PRECISION:
         return lower_precision(verdict)
     if verdict.nan and not verdict.own:
-        return _unknown(verdict, "NaN at the same positions of both models' outputs", None)
+        return _unknown(verdict, "NaN at the same positions on both sides", None)
     for piece in pieces(located, verdict, sides, store, models, seed):
         try:
             found = _diagnose(piece, verdict, models, most, findings, like, pace)

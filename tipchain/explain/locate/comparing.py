@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tipchain.explain.locate.differences import PortLayout, laid_out, layouts, relative, rms
+from tipchain.explain.locate.differences import PortLayout, finite_rms, laid_out, layouts, relative
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.store import NotHeld, Store, StoredArray
 from tipchain.explain.locate.trace import TracedValue
@@ -182,11 +182,11 @@ class Comparer:
         return "NaN where the reference has none" if theirs else "no NaN where the reference has some"
 
     def size(self, stored: StoredArray) -> float:
-        """Return an array's RMS, of one that is not held about that."""
+        """Return the RMS of an array, of one with NaN or Inf that of its other elements, of one that is not held about that."""
         held = stored.twin or stored
         if id(held) not in self._sizes:
             self._sizes[id(held)] = (
-                rms(self._store.get(held)) if held.outline is None else self._store.projected(held).rms
+                finite_rms(self._store.get(held)) if held.outline is None else self._store.projected(held).rms
             )
         return self._sizes[id(held)]
 

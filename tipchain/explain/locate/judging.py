@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, prod, sqrt
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from tipchain.explain.locate.agreement import Agreeing, Found, continued, made_next, of_one_size, settled
@@ -18,8 +19,8 @@ from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gr
 from tipchain.explain.locate.matching import CallPair, Matching
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
 from tipchain.explain.locate.runs import TracedRun
-from tipchain.explain.locate.store import NotHeld, Store
-from tipchain.explain.locate.trace import TracedValue
+from tipchain.explain.locate.store import NotHeld, Store, StoredArray
+from tipchain.explain.locate.trace import Call, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
     FINE,
@@ -102,7 +103,7 @@ class PairJudge:
         store: where tensors are.
         seed: of random numbers.
         exact: both ran in float64; else the port, or both, in float32.
-        equal_nan: whether NaN at the same positions of both models' outputs is no fault.
+        equal_nan: whether NaN at the same positions of both models' outputs, or gradients, is no fault.
         noise: how far tensors of the two runs may be apart that are the same.
         pace: how long this may take.
         late: pairs for which there was no time.
@@ -264,31 +265,46 @@ class PairJudge:
         return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
 
     def _less_nan(self, verdicts: tuple[LayerVerdict, ...]) -> tuple[LayerVerdict, ...]:
-        """Return the verdicts with one that fails what first gives NaN on both sides, where that reaches the outputs."""
-        ends = [self.runs[0].values[link.ours] for link in self.outputs]
-        if any(one.at_fault for one in verdicts) or not self._have_nan(ends):
+        """Return the verdicts with one that fails what first gives NaN on both sides, where that reaches outputs or parameters."""
+        ends = [self.runs[0].values[link.ours].stored for link in self.outputs]
+        forward = any(map(self.store.has_nan, ends))
+        if any(one.at_fault for one in verdicts) or not (forward or _any_nan(self._left.values())):
             return verdicts
-        calls, traces = ((self.runs[0].trace.calls[0], self.runs[1].trace.calls[0]), [run.trace for run in self.runs])
-        place = len([one for one in verdicts if one.direction == "forward"])
-        for pair in self.matching.pairs:
-            given = self._have_nan(pair.port.inputs)
-            if not pair.whole and (given or self._have_nan(pair.port.outputs)):
-                around = pair.reference.parent, pair.port.parent
-                if not given:
-                    calls = pair.reference, pair.port
-                elif around[0] is not None and around[1] is not None:  # code before it has made them
-                    calls = traces[0].calls[around[0]], traces[1].calls[around[1]]
-                told = [(one.port_path, one.turn) for one in verdicts]
-                place = told.index((pair.port.path, pair.port.turn))
-                break
-        reason = "it gives NaN first, on both sides, which reaches the outputs: NaN at the same positions fails unless equal_nan=True"
-        born = self._verdict(
-            CallPair(reference=calls[0], port=calls[1]), "forward", 0.0, Closeness.DIFFERS, None, reason
-        )
-        return (*verdicts[:place], replace(born, own=0.0, nan=True), *verdicts[place:])
+        born = self._first_nan(forward=forward)
+        direction: Direction = "forward" if forward else "backward"
+        what, where = ("NaN", "outputs") if forward else ("a gradient with NaN", "gradients of parameters")
+        reason = f"it gives {what} first, on both sides, which reaches the {where}: NaN at the same positions fails unless equal_nan=True"
+        failed = replace(self._verdict(born, direction, 0.0, Closeness.DIFFERS, None, reason), own=0.0, nan=True)
+        told = [(one.port_path, one.turn, one.direction) for one in verdicts]
+        key, rest = (born.port.path, born.port.turn, direction), [one for one in verdicts if one.direction == "forward"]
+        place = told.index(key) if key in told else len(rest)
+        return (*verdicts[:place], failed, *verdicts[place:])
 
-    def _have_nan(self, values: Iterable[TracedValue]) -> bool:
-        return any(self.store.has_nan(one.stored) for one in values)
+    def _first_nan(self, *, forward: bool) -> CallPair:
+        """Return the calls that first give NaN, or gradients with NaN, and are given none; the code around a layer that is."""
+        calls = [run.trace.calls[0] for run in self.runs]
+        for pair in self.matching.pairs if forward else reversed(self.matching.pairs):
+            ends = [value.gradient for value in pair.port.inputs]
+            gives = [value.stored for value in pair.port.outputs] if forward else ends
+            given = self._is_given_nan(pair.port, forward=forward)
+            own = {} if forward else self._truths(pair)
+            if pair.whole or not (given or any(map(self._has_nan, gives)) or _any_nan(own.values())):
+                continue
+            calls = [pair.reference, pair.port]
+            while self._is_given_nan(calls[1], forward=forward):
+                around = [one.parent for one in calls]
+                if around[0] is None or around[1] is None:
+                    break
+                calls = [run.trace.calls[one] for run, one in zip(self.runs, around, strict=True) if one is not None]
+            break
+        return CallPair(reference=calls[0], port=calls[1])
+
+    def _is_given_nan(self, call: Call, *, forward: bool) -> bool:
+        given = [one.stored for one in call.inputs] if forward else [one.gradient for one in call.outputs]
+        return any(map(self._has_nan, given))
+
+    def _has_nan(self, stored: StoredArray | None) -> bool:
+        return stored is not None and self.store.has_nan(stored)
 
     def _influence(self, values: Sequence[TracedValue], links: Sequence[TensorLink], apart: float | None) -> float:
         """Return how far tensors of the reference's that are ``apart``, relative, would take what backward starts from."""
@@ -336,7 +352,7 @@ class PairJudge:
         return list(unlike)
 
     def _alike_steered(self, one: Shared) -> bool:
-        expected = (self._truths(one.pair) or {}).get(one.name)
+        expected = self._truths(one.pair).get(one.name)
         actual = self.models[1].side.parameter_gradients(one.pair.port.layer) or {}
         laid = self._shared.layouts(one.pair).get(one.name)
         found = actual.get(one.name) if laid is None else laid.arranged(actual)
@@ -681,10 +697,14 @@ class PairJudge:
         calls = zip(self._calls, (pair.reference, pair.port), strict=True)
         return max(counted[id(call.layer)] for counted, call in calls)
 
-    def _truths(self, pair: CallPair) -> Mapping[str, Array] | None:
+    def _truths(self, pair: CallPair) -> Mapping[str, Array]:
         """Return the gradients of the reference's parameters as its float64 run left them."""
         found = self.models[0].side.parameters(pair.reference.layer)
         return {name: self._left[id(one)] for name, one in found if id(one) in self._left}
+
+
+def _any_nan(arrays: Iterable[Array]) -> bool:
+    return any(one.size and bool(np.isnan(one.min())) for one in arrays)
 
 
 def same_numbers(runs: tuple[TracedRun, TracedRun]) -> bool:

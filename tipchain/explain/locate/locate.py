@@ -27,7 +27,7 @@ from tipchain.explain.locate.store import NotHeld, Store
 from tipchain.explain.locate.trace import Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
-from tipchain.memory import keep_memory
+from tipchain.machine import keep_memory
 from tipchain.numbers.rounding import ROUGH, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
 
@@ -119,7 +119,7 @@ class Locator:
         backward: whether gradients are compared too.
         training: the mode both are run in; None: each layer in its own.
         pace: how long it may take.
-        equal_nan: whether NaN at the same positions of both models' outputs is no fault.
+        equal_nan: whether NaN at the same positions of both models' outputs, or gradients, is no fault.
     """
 
     sides: tuple[LiveSide, LiveSide]

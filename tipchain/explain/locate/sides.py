@@ -40,7 +40,6 @@ class LiveSide(TraceFramework, Protocol):
         """Return a copy of the model with the same weights, in float64 if ``double``.
 
         A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
-        Dropout inside of recurrent layers, whose kernels draw their own numbers, is off in the copy.
 
         Raises:
             Exception: whatever copying the user's model raises.
@@ -117,9 +116,6 @@ class LiveSide(TraceFramework, Protocol):
     def norm_scale(self, layer: Any) -> Array | None:
         """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
 
-    def undropped(self, layer: Any) -> bool:
-        """Tell whether a layer has dropout inside a kernel, whose masks cannot be made equal: its copies have none."""
-
 
 class TorchSide:
     """torch."""
@@ -164,8 +160,6 @@ class TorchSide:
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
-        for module in filter(self.undropped, made.modules()):
-            module.dropout = 0.0
         return made.double() if double else made
 
     def _copied_ahead(self, model: Any, *, double: bool) -> dict[int, Any]:
@@ -284,10 +278,6 @@ class TorchSide:
         found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
         return found
 
-    def undropped(self, layer: Any) -> bool:
-        """Tell whether it is a recurrent module with dropout between its layers."""
-        return isinstance(layer, self.torch.nn.RNNBase) and layer.num_layers > 1 and layer.dropout > 0
-
     def norm_scale(self, layer: Any) -> Array | None:
         """Return ``weight / sqrt(running_var + eps)``."""
         kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
@@ -340,15 +330,15 @@ class PaddleSide:
     def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the layer, in float64 if ``double``.
 
-        Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU, and without
-        dropout there is no other difference.
+        Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU. In eval mode they
+        have no dropout, and there is no other difference.
         """
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:
             made.train() if training else made.eval()
         for layer in made.sublayers(include_self=True):
             if isinstance(layer, self.paddle.nn.layer.rnn.RNNBase):
-                layer.training, layer.dropout = True, 0.0
+                layer.training, layer.dropout = True, layer.dropout if layer.training else 0.0
         return _doubled(made) if double else made
 
     def _copied_ahead(self, model: Any, *, double: bool) -> dict[int, Any]:
@@ -455,11 +445,6 @@ class PaddleSide:
         """Return a function of ``paddle.nn.functional``."""
         found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
         return found
-
-    def undropped(self, layer: Any) -> bool:
-        """Tell whether it is a recurrent layer with dropout between its layers."""
-        kind = self.paddle.nn.layer.rnn.RNNBase
-        return isinstance(layer, kind) and layer.num_layers > 1 and layer.dropout > 0
 
     def norm_scale(self, layer: Any) -> Array | None:
         """Return ``weight / sqrt(_variance + _epsilon)``."""

@@ -146,7 +146,7 @@ class _Trial:
         except OutOfTime:
             return replace(one, message=f"{one.message}; not tried on other inputs: out of time")
         if shown is None:
-            return self._untried(one, pair)
+            return one
         if not shown:
             return replace(one, effect="none")
         return replace(one, effect="elsewhere", message=f"{one.message}; {shown} would show it")
@@ -155,8 +155,6 @@ class _Trial:
         """Return what shows a difference that the runs do not; empty if nothing does, None where it cannot be tried."""
         paths = pair.reference_path, pair.port_path
         call = next((call for call in self._calls(paths) if not call.whole), None)
-        if any(side.undropped(own) for side, own in zip(self.sides, (pair.reference, pair.port), strict=True)):
-            return None  # what is tried are copies, which have no such dropout
         if one.code in JOINED or paths in self.unlike or call is None or paths not in self.told.fine:
             return None
         if one.harmless and not alike(call.reference.inputs, call.port.inputs):
@@ -168,13 +166,6 @@ class _Trial:
         if key not in self.seen:
             self.seen[key] = self._shown_by(pair, call)
         return self.seen[key]
-
-    def _untried(self, one: Finding, pair: PairedLayers) -> Finding:
-        """Return a finding about layers that cannot be tried; what their copies leave out shows in train mode."""
-        both = zip(self.sides, (pair.reference, pair.port), strict=True)
-        if one.code != "dropout" or not any(side.undropped(own) for side, own in both):
-            return one
-        return replace(one, effect="elsewhere", message=f"{one.message}; a run in train mode would show it")
 
     def _calls(self, paths: tuple[str, str]) -> list[CallPair]:
         return [one for one in self.located.matching.pairs if (one.reference.path, one.port.path) == paths]
@@ -265,8 +256,7 @@ class _Trial:
         self, number: int, pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
     ) -> list[Replayed]:
         side, one = self.sides[number], (call.reference, call.port)[number]
-        layer = side.copied((pair.reference, pair.port)[number], double=True)
-        layer.train() if training else layer.eval()
+        layer = side.copied((pair.reference, pair.port)[number], double=True, training=training)
         first = replay(side, layer, one, given, double=True, seed=self.seed)
         if not all(np.isfinite(output).all() for output in first.outputs):
             raise NotReplayed("gives no finite numbers")
