@@ -19,9 +19,8 @@ from pathlib import Path
 
 from timing import describe_machine, middle, plain_environment, run_program
 
-from tipchain.history.facts import CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
-from tipchain.history.places import place_of
-from tipchain.history.store import History
+from tipchain.history.schema import CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
+from tipchain.history.store import History, place_of
 from tipchain.outcome import Outcome
 
 GOAL_S = 2.0

@@ -29,8 +29,7 @@ import numpy as np
 from bench_history import items, night
 from timing import describe_machine, in_turns, middle, plain_environment, run_program, tipchain_command
 
-from tipchain.history.places import place_of
-from tipchain.history.store import History
+from tipchain.history.store import History, place_of
 from tipchain.numbers.dumps import save_record
 
 POINTS: Mapping[str, tuple[int, ...]] = {

@@ -32,8 +32,8 @@ from timing import describe_machine, in_turns, middle, plain_environment, tipcha
 from tipchain.nightly.coordinator import Coordinator
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import Item, NightPlan
+from tipchain.nightly.night_report import NightView
 from tipchain.nightly.nights import begin_night
-from tipchain.nightly.terminal import NightView
 
 GOAL_PLAN_S = 2.0
 GOAL_OVERHEAD_MS = 15.0
@@ -55,7 +55,7 @@ from pathlib import Path
 begin = time.perf_counter()
 from tipchain.nightly.expand import expand
 from tipchain.nightly.manifest import load_manifest
-from tipchain.nightly.project import DiskProject
+from tipchain.nightly.expand import DiskProject
 manifest = load_manifest(Path(sys.argv[1]))
 plan = expand(manifest, DiskProject(manifest))
 print(len(plan.items), sum(bool(item.reason) for item in plan.items), time.perf_counter() - begin)

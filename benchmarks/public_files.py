@@ -21,14 +21,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tipchain.chain.build import build_spec, legacy_spec  # noqa: E402
-from tipchain.chain.detect import checkout, detect_suite  # noqa: E402
 from tipchain.chain.expand import expand  # noqa: E402
-from tipchain.chain.fixes import ALL  # noqa: E402
 from tipchain.chain.lint import lint_file  # noqa: E402
+from tipchain.chain.load import checkout, detect_suite  # noqa: E402
 from tipchain.chain.params import parse_params, read_text, split_lines  # noqa: E402
 from tipchain.chain.plan import Command, Options, Plan  # noqa: E402
 from tipchain.chain.slots import read_slots  # noqa: E402
-from tipchain.chain.suites import Suite  # noqa: E402
+from tipchain.chain.suites import ALL, Suite  # noqa: E402
 from tipchain.errors import ParamsError  # noqa: E402
 from tipchain.modes import CHAIN_MODES, Mode  # noqa: E402
 

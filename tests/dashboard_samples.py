@@ -8,7 +8,7 @@ from night_samples import ENVIRONMENT, NightSample, item
 
 from tipchain.nightly.dashboard import render
 from tipchain.nightly.items import Item
-from tipchain.nightly.results import find_nights
+from tipchain.nightly.nights import find_nights
 from tipchain.nightly.timeline import read_timelines
 from tipchain.outcome import Outcome
 

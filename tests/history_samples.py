@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tipchain.history.facts import CauseFacts, CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
-from tipchain.history.places import place_of
-from tipchain.history.store import History
+from tipchain.history.schema import CauseFacts, CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
+from tipchain.history.store import History, place_of
 from tipchain.nightly.items import Item, NightPlan
-from tipchain.nightly.nights import begin_night
-from tipchain.nightly.records import FINISHED, ItemRecord, item_folder, write_document, write_record
+from tipchain.nightly.nights import FINISHED, ItemRecord, begin_night, item_folder, write_document, write_record
 from tipchain.outcome import Outcome
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP

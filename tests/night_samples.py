@@ -9,8 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.nightly.items import Item
-from tipchain.nightly.nights import item_json
-from tipchain.nightly.records import ENDED, FINISHED, LOCK, NIGHT, ItemRecord, item_folder, write_document, write_record
+from tipchain.nightly.nights import (
+    ENDED,
+    FINISHED,
+    LOCK,
+    NIGHT,
+    ItemRecord,
+    item_folder,
+    item_json,
+    write_document,
+    write_record,
+)
 from tipchain.outcome import Outcome
 
 FIRST = datetime(2026, 11, 1, 22, 0, tzinfo=timezone.utc)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tipchain.chain.plan import Command
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Command, Result
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.verdicts import Verdict

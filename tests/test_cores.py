@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain import cores
+from tipchain import machine
 
 
 @pytest.fixture
 def groups(tmp_path, monkeypatch):
     """Return a folder of control groups, on a machine of eight cores of which one may not be used."""
-    monkeypatch.setattr(cores, "CGROUP", tmp_path / "cgroup")
-    monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(machine, "CGROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(machine, "OWN_GROUPS", tmp_path / "own")
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {7, 1, 2, 3, 4, 5, 6})
     return tmp_path
 
@@ -22,8 +22,8 @@ def write(path, text):
 
 
 def test_without_control_groups_the_affinity_counts(groups):
-    assert cores.usable_cores() == (1, 2, 3, 4, 5, 6, 7)
-    assert cores.core_count() == 7
+    assert machine.usable_cores() == (1, 2, 3, 4, 5, 6, 7)
+    assert machine.core_count() == 7
 
 
 @pytest.mark.parametrize(
@@ -49,5 +49,5 @@ def test_the_least_quota_of_all_groups_above_counts(groups, own, files, count):
     (groups / "own").write_text(own)
     for name, text in files.items():
         write(groups / "cgroup" / name, text)
-    assert cores.core_count() == count
-    assert cores.usable_cores() == (1, 2, 3, 4, 5, 6, 7)[:count]
+    assert machine.core_count() == count
+    assert machine.usable_cores() == (1, 2, 3, 4, 5, 6, 7)[:count]

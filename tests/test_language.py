@@ -239,7 +239,7 @@ def test_a_page_is_in_its_readers_language_and_code_is_not(chinese):
 
 
 def test_a_summary_for_github_is_said_too(chinese):
-    from tipchain.report.github import cause_markdown
+    from tipchain.report.ci import cause_markdown
 
     cause = failing().diagnoses[0]
     text = "\n".join(

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.memory import WORTH, collect, keep_memory
+from tipchain.machine import WORTH, collect, keep_memory
 
 LARGE = 2**26
 PROGRAM = """
 import ctypes, resource, sys
 from contextlib import nullcontext
-from tipchain.memory import keep_memory
+from tipchain.machine import keep_memory
 
 def touch():
     ctypes.CDLL(None).free(ctypes.c_void_p(taken()))

@@ -4,7 +4,7 @@ import pytest
 from video_samples import write_ucf, write_video
 
 from tipchain.errors import DataError
-from tipchain.raw_frames import class_names, find_videos, read_split, split_file
+from tipchain.images import class_names, find_videos, read_split, split_file
 
 
 @pytest.fixture(scope="module")

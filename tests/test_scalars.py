@@ -10,8 +10,7 @@ import pytest
 from history_samples import PASS, judged, night, report, trained
 
 from tipchain.cli import main
-from tipchain.history.places import place_of
-from tipchain.history.store import History
+from tipchain.history.store import History, place_of
 from tipchain.numbers.dumps import save_record
 from tipchain.scalars import Scalar, plain_tag, write_scalars
 

@@ -127,6 +127,17 @@ def test_the_environment_is_made_under_the_constraints(project, option):
     assert not (project.root / "test_tipc/data").exists()
 
 
+@pytest.mark.parametrize("no_bytecode", ["", "1"])
+def test_packages_are_compiled_at_once_only_where_no_bytecode_is_kept(ready, no_bytecode):
+    for name, text in (("module.py", ""), ("template.py", "no Python")):
+        ready.write(f".venv/lib/{name}", text)
+    done = ready.prepare("--env-only", "--dev", PYTHONDONTWRITEBYTECODE=no_bytecode)
+    assert done.returncode == 0, done.stderr
+    assert all("--no-compile" in call for call in ready.calls() if "--dry-run" not in call)
+    compiled = [path.name.split(".")[0] for path in ready.venv.rglob("*.pyc")]
+    assert compiled == (["module"] if no_bytecode else [])
+
+
 def test_the_environment_needs_no_parameter_file(project):
     assert project.prepare("--env-only").returncode == 0
     assert len(project.calls()) == 4

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tipchain.cores import core_count
+from tipchain.machine import core_count
 from tipchain.outcome import Outcome
 
 PYTHONS = ((3, 10), (3, 13))

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tipchain.errors import TipchainError
-from tipchain.foreign_text import escaped_lines
-from tipchain.language import say
+from tipchain.language import escaped_lines, say
 from tipchain.outcome import ExitCode
 
 # The disk or a quota is full, a file would grow over its limit, a disk or terminal is gone.

@@ -1,11 +1,4 @@
-"""The language of what people read: English, as the code has it, or Chinese by the catalogue ``locale/zh.po``.
-
-Texts are made in English, and stored so: JSON, JUnit, logs and the history are the same whoever reads them. Where a text
-is shown, `say` puts it into the reader's language. A message of the catalogue is a sentence with named places,
-``the chain passed: {number}``; `say` finds the message that a text is, and says what stands in its places likewise. So a report
-that is read again from its JSON is in the reader's language, too. Three kinds of places are told by their names: ``{n}``,
-``{n2}``, … is a number, ``{cTEXT}`` a text that is never translated (code, a path), any other a text of its own.
-"""
+"""The language of what is said, and text of others made fit to be shown."""
 
 from __future__ import annotations
 
@@ -16,6 +9,43 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 from unicodedata import east_asian_width
+
+_SEQUENCES = (
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # ECMA-48: CSI, and OSC, DCS, SOS, PM, APC
+)
+_CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
+# Unicode's bidirectional controls (UAX #9), line and paragraph separators, and tags: they change what is seen, or are not seen.
+_UNSEEN = r"\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
+_REMOVED = re.compile(f"{_SEQUENCES}|[{_CONTROLS}{_UNSEEN}]")
+_ESCAPED = re.compile(f"[{_CONTROLS}{_UNSEEN}\n\ud800-\udfff]")  # halves of characters, which no file or terminal takes
+
+
+def clean(text: str) -> str:
+    """Return ``text`` without what could rewrite a terminal or show other words than stand there.
+
+    Escape sequences, control characters and bidirectional controls go; line ends and tabs stay.
+    """
+    return _REMOVED.sub("", text)
+
+
+def escaped(text: str) -> str:
+    r"""Return ``text`` in one line, with such characters spelled as Python spells them (``\x1b``, ``\u202e``, ``\n``)."""
+    return _ESCAPED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def escaped_lines(text: str) -> str:
+    """Return ``text`` as `escaped` does, but keep its lines."""
+    return "\n".join(escaped(line) for line in text.split("\n"))
+
+
+# The language of what people read: English, as the code has it, or Chinese by the catalogue ``locale/zh.po``.
+#
+# Texts are made in English, and stored so: JSON, JUnit, logs and the history are the same whoever reads them. Where a text
+# is shown, `say` puts it into the reader's language. A message of the catalogue is a sentence with named places,
+# ``the chain passed: {number}``; `say` finds the message that a text is, and says what stands in its places likewise. So a report
+# that is read again from its JSON is in the reader's language, too. Three kinds of places are told by their names: ``{n}``,
+# ``{n2}``, … is a number, ``{cTEXT}`` a text that is never translated (code, a path), any other a text of its own.
+
 
 VARIABLE = "TIPCHAIN_LANG"
 """``en`` or ``zh``: what ``--lang`` says, for this process and its children."""

@@ -18,8 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from tipchain.foreign_text import clean
-from tipchain.language import say
+from tipchain.language import clean, say
 
 REDRAW_S = 0.2
 UP_AND_CLEAR = "\x1b[1A\x1b[2K"

@@ -73,8 +73,6 @@ overrides: {forward: {inputs: {NAME: {shape: [1, 3]}}, weights: {}}}
 """
 CASE_MORE = (
     ("NAME: {shape: [1, 3]}\n  label", "NAME: {shapes: [[1, 3]]}\n  label"),
-    ("distributed: {}", "distributed: {batch_size: 2}"),
-    ("train_data: {}", "train_data: {batch_size: 2}"),
     ("lr: {}", "lr: {learning_rate: 0.1}"),
     ("overrides: {forward: {inputs: {NAME: {shape: [1, 3]}}", "overrides: {forward: {model_args: {}, outputs: [logits], inputs: {NAME: {shapes: [[1, 3]]}}"),
 )  # fmt: skip
@@ -270,10 +268,10 @@ def _case_owners() -> dict[str, type]:
         "": Case, "sides.SIDE": case_types.Side, "weights": weights, "inputs.NAME": inputs,
         "overrides.STAGE": case_types.Override, "overrides.STAGE.weights": weights, "overrides.STAGE.inputs.NAME": inputs,
         "backward": settings.BackwardSettings, "train": settings.TrainSettings, "train.envelope": settings.EnvelopeSettings,
-        "data": case_types.DataSettings, "loss": settings.LossSettings, "init": settings.InitSettings,
+        "data": settings.DataSettings, "loss": settings.LossSettings, "init": settings.InitSettings,
         "inference": settings.InferenceSettings, "distributed": settings.DistributedSettings,
         "train_data": settings.TrainDataSettings, "updates": settings.UpdatesSettings, "lr": settings.LrSettings,
-        "tolerances.STAGE.KEY": Tolerance, "modes.MODE": case_types.ModeSettings,
+        "tolerances.STAGE.KEY": Tolerance, "modes.MODE": settings.ModeSettings,
         "known_deviations[]": case_types.KnownDeviation,
     }  # fmt: skip
 

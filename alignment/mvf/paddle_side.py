@@ -20,8 +20,7 @@ from paddle.nn.initializer import Normal
 from paddle.vision import transforms
 from PIL import Image
 
-from tipchain.images import read_image
-from tipchain.raw_frames import Video, class_names, find_videos, read_split
+from tipchain.images import Video, class_names, find_videos, read_image, read_split
 
 Pixels = npt.NDArray[np.float32]
 VIEWS = {"T": (0,), "TH": (0, 1), "THW": (0, 1, 2)}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bundle_samples import STAGES, tipchain
 
-from tipchain.bundle.serving import check_torch, pinned
+from tipchain.bundle.making import check_torch, pinned
 from tipchain.errors import BundleError
 
 
@@ -145,9 +145,8 @@ def test_a_request_that_it_cannot_serve_is_refused(made, capsys, args, words):
 
 def test_another_torch_is_refused_unless_allowed(made, tmp_path, monkeypatch, capsys):
     """The version is that of the installed package, which need not be importable."""
-    from tipchain.commands.align import add_arguments
+    from tipchain.commands.align import add_arguments, open_reference
     from tipchain.commands.options import Parser
-    from tipchain.commands.reference import open_reference
     from tipchain.modes import Mode
     from tipchain.parity.case import load_case
 
@@ -166,11 +165,11 @@ def test_another_torch_is_refused_unless_allowed(made, tmp_path, monkeypatch, ca
 
 
 def test_without_torch_the_projects_pin_counts(made, tmp_path, monkeypatch):
-    from tipchain.bundle import serving
+    from tipchain.bundle import making
     from tipchain.bundle.manifest import read_manifest
 
     manifest = read_manifest(made.bundle)
-    monkeypatch.setattr(serving, "installed_versions", dict)
+    monkeypatch.setattr(making, "installed_versions", dict)
     check_torch(made.bundle, manifest, tmp_path)
     (tmp_path / "constraints.txt").write_text("numpy==2.0\ntorch == 1.9.1 ; python_version < '3.9'\n")
     with pytest.raises(BundleError, match=r"(?s)is of another torch.*torch 1\.9\.1, pinned in .*constraints\.txt"):

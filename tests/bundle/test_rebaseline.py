@@ -14,8 +14,8 @@ from tiny_project import make_tiny_project
 
 from tipchain.bundle import making
 from tipchain.bundle.evidence import describe_folder
+from tipchain.bundle.making import kept_weights
 from tipchain.bundle.manifest import damages, files_below, moves_of, open_bundle, read_manifest, write_manifest
-from tipchain.bundle.serving import kept_weights
 from tipchain.cli import main
 from tipchain.errors import BundleError
 from tipchain.numbers.dumps import load_record, save_record

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, corpus, edit
 
-from tipchain.chain.detect import checkout, detect_suite
+from tipchain.chain.load import checkout, detect_suite
 from tipchain.chain.params import parse_params, read_text
 from tipchain.chain.profiles import SHIPPED, get_suite, suite_names
 from tipchain.errors import UsageError

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from tipchain.chain.execute import LONGEST, log_lines
-from tipchain.chain.figures import figures
+from tipchain.chain.execute import LONGEST, figures, log_lines
 
 CLAS = """\
 [2022/05/08 12:34:56] ppcls INFO: Arch :

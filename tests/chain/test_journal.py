@@ -13,8 +13,7 @@ import pytest
 
 from tipchain.chain.execute import Place, run_command
 from tipchain.chain.journal import FILE_NAME, InputReader, Journal, resumable
-from tipchain.chain.plan import Artifact, Command, Find, Plan
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Artifact, Command, Find, Plan, Result
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 

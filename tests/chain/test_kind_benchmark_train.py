@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.chain.figures import FigureReader
+from tipchain.chain.execute import FigureReader
 from tipchain.chain.lint import lint_file
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options, Speed, command_json, parse_command

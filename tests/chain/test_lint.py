@@ -10,8 +10,8 @@ import pytest
 from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, edit
 
 from tipchain.chain import slots
-from tipchain.chain.fixes import FIXES
 from tipchain.chain.lint import lint_file, named_files
+from tipchain.chain.suites import FIXES
 from tipchain.modes import Mode
 from tipchain.report.lint import GENERAL
 

@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 from suite_samples import SUITE_FILES
 
 from tipchain.chain.build import build_spec
-from tipchain.chain.detect import detect_suite
 from tipchain.chain.expand import expand
-from tipchain.chain.fixes import ALL
-from tipchain.chain.load import load_plan
+from tipchain.chain.load import detect_suite, load_plan
 from tipchain.chain.params import Param, ParamFile, parse_params, render_params
 from tipchain.chain.plan import Options
 from tipchain.chain.profiles import get_suite
+from tipchain.chain.suites import ALL
 from tipchain.errors import ParamsError, UsageError
 from tipchain.modes import CHAIN_MODES, Mode
 

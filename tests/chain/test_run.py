@@ -12,9 +12,8 @@ from chain_samples import living, stub
 from tipchain.chain import run as run_module
 from tipchain.chain.execute import Place, judge
 from tipchain.chain.gpus import Gpus, Leases
-from tipchain.chain.plan import Command, Plan
+from tipchain.chain.plan import Command, Plan, Result
 from tipchain.chain.process import Ending
-from tipchain.chain.result import Result
 from tipchain.chain.run import Policy, link_latest, run_plan
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tipchain.chain.gpus import Gpus
-from tipchain.chain.plan import Command, Options, Plan, default_timeout
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Command, Options, Plan, Result, default_timeout
 from tipchain.chain.run import Policy, Schedule, forecast, unaccounted
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome

@@ -10,8 +10,8 @@ from chain_samples import edit
 from suite_samples import SUITE_FILES
 
 from tipchain.chain.build import build_spec, legacy_spec
-from tipchain.chain.detect import detect_suite
 from tipchain.chain.expand import expand
+from tipchain.chain.load import detect_suite
 from tipchain.chain.params import parse_params
 from tipchain.chain.plan import Find, Options
 from tipchain.chain.profiles import get_suite, suite_names

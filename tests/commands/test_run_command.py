@@ -16,7 +16,7 @@ from chain_samples import ALIGNMENT, LEAVES, TEMPLATE, edit, living, stub
 
 from tipchain.chain.gpus import Gpus
 from tipchain.cli import main
-from tipchain.nightly.machine import origin
+from tipchain.nightly.origin import origin
 
 MODE = "lite_train_lite_infer"
 OUT = Path("test_tipc/output/net") / MODE

@@ -20,11 +20,11 @@ from test_corpus import CORPUS, FILES, MODES, records
 
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
-from tipchain.chain.fixes import ALL, FIXES, NONE
 from tipchain.chain.params import parse_params, read_text
 from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import checked_slots, legacy_slots
+from tipchain.chain.suites import ALL, FIXES, NONE
 from tipchain.errors import ParamsError
 from tipchain.modes import CHAIN_MODES, Mode
 

@@ -8,12 +8,11 @@ import subprocess
 import pytest
 from history_samples import ERROR, FAIL, HERE, PASS, SKIP, cause, fill, history_in, item, judged, night, trained
 
-from tipchain.commits import commits_between
 from tipchain.history.compare import changes, compare
 from tipchain.history.entries import find_entry
-from tipchain.history.export import changes_json
-from tipchain.history.facts import CommandFacts, Machine
-from tipchain.history.text import changes_text, compare_text, fit
+from tipchain.history.render import changes_json, changes_text, compare_text, fit
+from tipchain.history.schema import CommandFacts, Machine
+from tipchain.nightly.origin import commits_between
 
 FEW = "fewer than 10 nights: plain rules judged metrics and times"
 

@@ -12,8 +12,7 @@ import pytest
 from history_samples import FAIL, PASS, cause, item, judged, night, night_folder, report, trained
 
 from tipchain.cli import main
-from tipchain.history.places import place_of
-from tipchain.history.store import History
+from tipchain.history.store import History, place_of
 
 
 @pytest.fixture

@@ -9,11 +9,10 @@ import pytest
 from history_samples import FAIL, PASS, night_folder
 
 from tipchain.cli import main
-from tipchain.history import sink
+from tipchain.history import ingest
 from tipchain.history.entries import list_entries
-from tipchain.history.places import place_of
-from tipchain.history.sink import HANDED, LOOKED_AT, HistorySink, hand_on_missed, missed_nights, note_handed
-from tipchain.history.store import History
+from tipchain.history.ingest import HANDED, LOOKED_AT, HistorySink, hand_on_missed, missed_nights, note_handed
+from tipchain.history.store import History, place_of
 from tipchain.nightly.nights import hold
 
 
@@ -74,7 +73,7 @@ def test_only_nights_after_the_last_that_was_handed_on_are_looked_at(project, mo
     assert missed_nights(nights) == folders
     note_handed(folders[1], "some")
     looked = []
-    monkeypatch.setattr(sink, "holder", lambda folder: looked.append(folder) or "")
+    monkeypatch.setattr(ingest, "holder", lambda folder: looked.append(folder) or "")
     assert missed_nights(nights) == folders[2:]
     assert looked == folders[:1:-1]
     assert missed_nights(nights, but=folders[3]) == folders[2:3]
@@ -98,7 +97,7 @@ def test_what_the_history_has_already_is_not_read_again(project, monkeypatch):
     folder = make(project)
     HistorySink()(folder)
     (folder / HANDED).unlink()
-    monkeypatch.setattr(sink, "keep_source", None)
+    monkeypatch.setattr(ingest, "keep_source", None)
     assert hand_on_missed(folder.parent, root=project) == []
     assert (folder / HANDED).is_file()
 

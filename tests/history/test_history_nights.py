@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from tipchain.history.entries import list_entries
-from tipchain.history.places import place_of
-from tipchain.history.store import History
+from tipchain.history.store import History, place_of
 from tipchain.outcome import Outcome
 
 MANIFEST = """

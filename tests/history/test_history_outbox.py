@@ -14,13 +14,11 @@ import sqlalchemy as sa
 from filelock import FileLock
 from history_samples import FAIL, PASS, judged, night, night_folder, report, trained
 
-from tipchain.history import schema, sink
+from tipchain.history import ingest, schema
 from tipchain.history.entries import items_of, list_entries
-from tipchain.history.facts import facts_json, parse_entry, parse_item
-from tipchain.history.ingest import read_source
-from tipchain.history.places import place_of
-from tipchain.history.sink import keep_results, send_waiting
-from tipchain.history.store import History
+from tipchain.history.ingest import keep_results, read_source, send_waiting
+from tipchain.history.schema import facts_json, parse_entry, parse_item
+from tipchain.history.store import History, place_of
 
 
 def names(root) -> list[str]:
@@ -125,7 +123,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
     full = add(20_000)
     assert full.returncode == 0
     assert "sent at the next call" in full.stderr
-    assert len(sink.waiting(place_of(tmp_path))) == 1
+    assert len(ingest.waiting(place_of(tmp_path))) == 1
     assert send_waiting(root=tmp_path).new == 2
     assert names(tmp_path) == [folder.name]
 
@@ -140,13 +138,13 @@ def test_a_damaged_file_is_named_and_holds_up_no_other(tmp_path):
     sent = send_waiting(root=tmp_path)
     assert (sent.sent, sent.waiting, sent.new) == (False, 1, 1)
     assert f"{damaged}: cannot be read" in sent.message
-    assert sink.waiting(place_of(tmp_path)) == [damaged]
+    assert ingest.waiting(place_of(tmp_path)) == [damaged]
 
 
 def test_a_file_without_its_end_is_not_taken_for_whole(tmp_path):
     place = place_of(tmp_path)
     folder = night_folder(tmp_path, {"a": PASS, "b": PASS})
-    path = sink.keep(place, read_source(folder))
+    path = ingest.keep(place, read_source(folder))
     lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
     path.write_bytes(gzip.compress(b"".join(lines[:-2])))
     assert send_waiting(root=tmp_path).waiting == 1
@@ -154,15 +152,15 @@ def test_a_file_without_its_end_is_not_taken_for_whole(tmp_path):
 
 def test_what_another_process_sends_is_left_to_it(tmp_path):
     place = place_of(tmp_path)
-    sink.keep(place, read_source(night_folder(tmp_path, {"a": PASS})))
+    ingest.keep(place, read_source(night_folder(tmp_path, {"a": PASS})))
     with FileLock(place.outbox / ".lock"):
-        sent = sink.send(History(place))
+        sent = ingest.send(History(place))
     assert (sent.waiting, sent.problem) == (1, "another process is sending them")
-    assert sink.send(History(place)).waiting == 0
+    assert ingest.send(History(place)).waiting == 0
 
 
 def test_each_database_has_its_own_outbox(tmp_path):
-    sink.keep(place_of(tmp_path, "postgresql://me@127.0.0.1:1/x"), read_source(night_folder(tmp_path, {"a": PASS})))
+    ingest.keep(place_of(tmp_path, "postgresql://me@127.0.0.1:1/x"), read_source(night_folder(tmp_path, {"a": PASS})))
     assert send_waiting(root=tmp_path).new == 0
     assert names(tmp_path) == []
 

@@ -12,15 +12,12 @@ from history_samples import FAIL, PASS, item, judged, night, night_folder, train
 from postgres_server import PASSWORD, missing, running_server
 
 from tipchain.errors import HistoryError
-from tipchain.history import schema, sink
+from tipchain.history import ingest, schema
 from tipchain.history.compare import changes, compare
 from tipchain.history.entries import find_entry, list_entries
-from tipchain.history.export import TABLES, export
-from tipchain.history.ingest import read_source
-from tipchain.history.places import place_of
-from tipchain.history.sink import keep_results, send_waiting
-from tipchain.history.store import History, revision_of
-from tipchain.history.text import changes_text
+from tipchain.history.ingest import keep_results, read_source, send_waiting
+from tipchain.history.render import TABLES, changes_text, export
+from tipchain.history.store import History, place_of, revision_of
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there is one")
 TESTS = Path(__file__).resolve().parents[1]
@@ -30,7 +27,7 @@ import sys
 sys.path[:0] = [sys.argv[1]]
 from pathlib import Path
 from history_samples import judged, night, PASS, trained
-from tipchain.history.places import place_of
+from tipchain.history.store import place_of
 from tipchain.history.store import History
 history = History(place_of(Path("."), sys.argv[2]))
 for number in range(3):
@@ -128,7 +125,7 @@ def test_a_server_that_goes_away_in_the_middle_and_comes_back(place, server, tmp
         server.start()
     assert count(History(place), schema.item_runs) == 1
     assert send_waiting(root=tmp_path, database=url).new == 2
-    assert sink.waiting(place) == []
+    assert ingest.waiting(place) == []
     history = History(place)
     with history.reading() as connection:
         (entry,) = list_entries(connection)

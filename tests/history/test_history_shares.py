@@ -11,12 +11,11 @@ from history_samples import FAIL, PASS, fill, history_in, item, judged, night
 from tipchain.cli import main
 from tipchain.history.compare import changes
 from tipchain.history.entries import commands_of, find_entry, items_of, list_entries
-from tipchain.history.export import entry_json
-from tipchain.history.facts import Machine, facts_json, parse_entry
 from tipchain.history.ingest import read_night
-from tipchain.history.text import changes_text, head_lines, list_text
+from tipchain.history.render import changes_text, entry_json, head_lines, list_text
+from tipchain.history.schema import Machine, facts_json, parse_entry
+from tipchain.nightly.items import Shard, ShardPart, share
 from tipchain.nightly.nights import begin_night
-from tipchain.nightly.shards import Shard, ShardPart, share
 
 PART = ShardPart(share=1, of=2, title="suite", manifest="0", commit="c", cut="x")
 

@@ -33,11 +33,10 @@ from night_samples import item as planned
 from tipchain.errors import HistoryError, RecordError, UsageError
 from tipchain.history import schema
 from tipchain.history.entries import commands_of, find_entry, items_of, list_entries, verdicts_of
-from tipchain.history.facts import Machine
 from tipchain.history.ingest import read_source, this_machine
-from tipchain.history.places import place_of, root_of
-from tipchain.history.store import MIGRATIONS, History, revision_of
-from tipchain.nightly.shards import ShardPart
+from tipchain.history.schema import Machine
+from tipchain.history.store import MIGRATIONS, History, place_of, revision_of, root_of
+from tipchain.nightly.items import ShardPart
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -11,12 +11,10 @@ import yaml
 from night_samples import item
 
 from tipchain.nightly.coordinator import Coordinator
-from tipchain.nightly.executor import Work
-from tipchain.nightly.isolation import Ports
+from tipchain.nightly.executor import Ports, Work
 from tipchain.nightly.items import NightPlan
 from tipchain.nightly.local import CpuSlots, LocalExecutor
-from tipchain.nightly.nights import begin_night
-from tipchain.nightly.records import item_folder
+from tipchain.nightly.nights import begin_night, item_folder
 
 
 class Quiet:

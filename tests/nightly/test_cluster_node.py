@@ -17,10 +17,9 @@ from stub_nights import begin, command, tipchain, work_of, write_manifest
 
 from tipchain import __version__
 from tipchain.errors import UsageError
-from tipchain.nightly.cluster import folders
+from tipchain.nightly.cluster import messages
 from tipchain.nightly.cluster.executor import cluster_address, cluster_settings
-from tipchain.nightly.cluster.folders import pieces, put
-from tipchain.nightly.cluster.messages import AttemptPiece, Begun, ClusterSettings, NodeJob, OutputLine
+from tipchain.nightly.cluster.messages import AttemptPiece, Begun, ClusterSettings, NodeJob, OutputLine, pieces, put
 from tipchain.nightly.cluster.node import PREFIX, mover, run_item
 from tipchain.nightly.executor import Ended
 
@@ -200,7 +199,7 @@ def test_a_node_without_ports_is_said(tmp_path, monkeypatch):
     def take(self, holder):
         raise OSError(98, "all ports are taken")
 
-    monkeypatch.setattr("tipchain.nightly.isolation.Ports.take", take)
+    monkeypatch.setattr("tipchain.nightly.executor.Ports.take", take)
     *_, ended = run(job_of(tmp_path, command("a")))
     assert ended.failure == f"{socket.gethostname()}: [Errno 98] all ports are taken"
 
@@ -223,7 +222,7 @@ def test_what_killed_tasks_left_on_a_node_is_swept(tmp_path):
 
 
 def test_a_folder_comes_back_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(folders, "PIECE", 1000)
+    monkeypatch.setattr(messages, "PIECE", 1000)
     one, other = tmp_path / "one", tmp_path / "other"
     (one / "work/deep").mkdir(parents=True)
     (one / "work/empty").touch()

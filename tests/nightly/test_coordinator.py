@@ -18,16 +18,21 @@ from tipchain.nightly.coordinator import Coordinator
 from tipchain.nightly.executor import Ended
 from tipchain.nightly.items import Needs
 from tipchain.nightly.nights import (
+    ENDED,
+    FINISHED,
+    ItemRecord,
     finished_items,
     hold,
     holder,
+    item_folder,
     last_failed,
     latest_night,
     nights_below,
     read_night,
     usual_seconds,
+    write_document,
+    write_record,
 )
-from tipchain.nightly.records import ENDED, FINISHED, ItemRecord, item_folder, write_document, write_record
 from tipchain.outcome import ExitCode, Outcome
 
 ROOT = os.geteuid() == 0

@@ -16,7 +16,7 @@ from night_samples import ENVIRONMENT, NightSample, item
 from tipchain.cli import main
 from tipchain.nightly import dashboard
 from tipchain.nightly.dashboard import LEVELS, short_names
-from tipchain.nightly.results import find_nights, read_figures, read_results
+from tipchain.nightly.nights import find_nights, read_figures, read_results
 from tipchain.nightly.timeline import changes_since_before, read_timelines
 from tipchain.outcome import Outcome
 

@@ -31,8 +31,7 @@ from tipchain.nightly.cleanup import (
     find_stored,
     size_text,
 )
-from tipchain.nightly.nights import hold, nights_below, read_night
-from tipchain.nightly.results import find_nights
+from tipchain.nightly.nights import find_nights, hold, nights_below, read_night
 
 ITEM = item("alexnet")
 NOW = FIRST.timestamp() + 10 * 86400

@@ -174,8 +174,7 @@ def test_what_a_chain_left_is_hashed_under_names_that_are_the_same_every_night(t
     left.parent.mkdir(parents=True)
     left.write_bytes(b"weights")
     from tipchain.chain.artifacts import Artifact
-    from tipchain.chain.plan import Command
-    from tipchain.chain.result import Result, result_json
+    from tipchain.chain.plan import Command, Result, result_json
 
     leaves = (Artifact(what="checkpoint", files=(f"{left.parent}/*.pdparams",)),)
     result = result_json(Result(command=Command(id="train", step="train", argv=("x",), leaves=leaves), outcome=PASS))

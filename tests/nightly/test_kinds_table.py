@@ -8,11 +8,9 @@ import pytest
 from night_samples import NightSample, item
 
 from tipchain.nightly.dashboard import chain_name, kind_rows, render
-from tipchain.nightly.expand import expand
+from tipchain.nightly.expand import DiskProject, expand
 from tipchain.nightly.manifest import load_manifest
-from tipchain.nightly.nights import item_json, parse_item
-from tipchain.nightly.project import DiskProject
-from tipchain.nightly.results import find_nights
+from tipchain.nightly.nights import find_nights, item_json, parse_item
 from tipchain.nightly.timeline import read_timelines
 from tipchain.outcome import Outcome
 

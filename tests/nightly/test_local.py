@@ -12,8 +12,10 @@ from chain_samples import living
 from night_samples import item
 from stub_nights import begin, command, local, work_of
 
+from tipchain.chain import gpus as machine_gpus
 from tipchain.chain.gpus import Gpus, Leases
-from tipchain.nightly import isolation, machine
+from tipchain.nightly import origin
+from tipchain.nightly.executor import Ports, environment, make_tmp, remove_tmp
 from tipchain.nightly.items import Needs
 from tipchain.outcome import Outcome
 
@@ -76,18 +78,18 @@ def test_what_an_item_took_already_is_not_kept_for_it(tmp_path, monkeypatch):
 
 
 def test_memory_of_a_process_with_its_children_is_measured():
-    assert machine.resident_mb([os.getpid()])[os.getpid()] > 5
-    total, free = machine.memory_mb()
+    assert origin.resident_mb([os.getpid()])[os.getpid()] > 5
+    total, free = origin.memory_mb()
     assert total >= free > 0
 
 
 def test_a_containers_limit_counts(tmp_path, monkeypatch):
     (tmp_path / "memory.max").write_text(f"{100 << 20}\n")
     (tmp_path / "memory.current").write_text(f"{40 << 20}\n")
-    monkeypatch.setattr(machine, "CGROUP", tmp_path)
-    assert machine.memory_mb() == (100.0, 60.0)
+    monkeypatch.setattr(origin, "CGROUP", tmp_path)
+    assert origin.memory_mb() == (100.0, 60.0)
     (tmp_path / "memory.max").write_text("max\n")
-    assert machine.memory_mb()[0] > 100
+    assert origin.memory_mb()[0] > 100
 
 
 def test_gpus_are_leased_and_seen_by_their_item_alone(tmp_path):
@@ -118,14 +120,14 @@ def test_gpus_are_leased_and_seen_by_their_item_alone(tmp_path):
 
 def test_gpus_never_leave_an_outer_setting(monkeypatch):
     gpus = Gpus(numbers=("0", "1", "2", "3"), names={"GPU-aa": "0", "GPU-bb": "3"})
-    monkeypatch.setattr(machine, "find_gpus", lambda: gpus)
+    monkeypatch.setattr(origin, "find_gpus", lambda: gpus)
     for visible, allowed in {"2,1": ("2", "1"), "GPU-b": ("GPU-b",), "1,7,2": ("1",), "9": ()}.items():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        found = machine.usable_gpus()
+        found = origin.usable_gpus()
         assert found.numbers == allowed
         assert bool(found.trouble) == (not allowed)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert machine.usable_gpus() is gpus
+    assert origin.usable_gpus() is gpus
 
 
 def test_what_can_never_run_is_told(tmp_path):
@@ -143,7 +145,7 @@ def test_items_have_their_own_environment(tmp_path, monkeypatch):
     for name in ("TIPCHAIN_RUN", "TIPCHAIN_MODE", "TIPCHAIN_DATA"):
         monkeypatch.setenv(name, "outer")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    monkeypatch.setattr(isolation.machine_gpus, "DEVICES", tmp_path)
+    monkeypatch.setattr(machine_gpus, "DEVICES", tmp_path)
     (tmp_path / "nvidia0").touch()
     script = "env; echo > $TMPDIR/x; pwd; while [ ! -e ../go ]; do sleep 0.02; done"
     (tmp_path / "sub").mkdir()
@@ -173,28 +175,28 @@ def test_items_have_their_own_environment(tmp_path, monkeypatch):
 
 def test_gpus_are_hidden_where_there_are_any_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(isolation.machine_gpus, "DEVICES", tmp_path)
-    found = [isolation.environment(item("a"), tmp_path, tmp=tmp_path, port=1)]
+    monkeypatch.setattr(machine_gpus, "DEVICES", tmp_path)
+    found = [environment(item("a"), tmp_path, tmp=tmp_path, port=1)]
     (tmp_path / "nvidia0").touch()
-    found.append(isolation.environment(item("a"), tmp_path, tmp=tmp_path, port=1))
-    found.append(isolation.environment(item("a"), tmp_path, tmp=tmp_path, port=1, gpus=("3",)))
+    found.append(environment(item("a"), tmp_path, tmp=tmp_path, port=1))
+    found.append(environment(item("a"), tmp_path, tmp=tmp_path, port=1, gpus=("3",)))
     assert [one.get("CUDA_VISIBLE_DEVICES") for one in found] == [None, "", "3"]
 
 
 def test_temporary_files_are_in_the_attempts_folder_under_a_short_name(tmp_path):
     deep = tmp_path / ("x" * 50) / ("y" * 50)
     deep.mkdir(parents=True)
-    name = isolation.make_tmp(deep)
+    name = make_tmp(deep)
     assert len(str(name)) <= 60
     assert name.resolve() == deep / "tmp"
     (name / "file").touch()
-    isolation.remove_tmp(deep)
+    remove_tmp(deep)
     assert not os.path.lexists(name)
     assert not (deep / "tmp").exists()
 
 
 def test_ports_are_had_by_one_item_at_a_time(tmp_path):
-    one, other = isolation.Ports(tmp_path), isolation.Ports(tmp_path)
+    one, other = Ports(tmp_path), Ports(tmp_path)
     taken = [ports.take("x") for ports in (one, other, one, other)]
     assert len(set(taken)) == 4
     assert all(20000 <= port < 32768 for port in taken)

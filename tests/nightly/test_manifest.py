@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tipchain.errors import ManifestError
-from tipchain.nightly.expand import expand
+from tipchain.nightly.expand import DiskProject, expand
 from tipchain.nightly.manifest import load_manifest
-from tipchain.nightly.project import DiskProject
 from tipchain.quantities import duration, parse_mebibytes, parse_seconds
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,14 +12,13 @@ import pytest
 from night_samples import NightSample, item
 
 from tipchain.errors import RecordError, UsageError
-from tipchain.nightly.ci_reports import ANNOTATED, annotate, night_junit, summary
 from tipchain.nightly.dashboard import render
 from tipchain.nightly.judge import LINES, log_tail
-from tipchain.nightly.records import NIGHT
-from tipchain.nightly.results import MISSING, find_nights, read_results
+from tipchain.nightly.night_report import ANNOTATED, annotate, night_junit, summary
+from tipchain.nightly.nights import MISSING, NIGHT, find_nights, read_results
 from tipchain.nightly.timeline import read_timelines
 from tipchain.outcome import Outcome
-from tipchain.report.github import SUMMARY_LIMIT, markdown, write_summary
+from tipchain.report.ci import SUMMARY_LIMIT, markdown, write_summary
 
 GOOD, BAD, LOST = item("alexnet"), item("mvf", device="gpu"), item("resnet")
 CASE = item("vgg", kind="align", source="configs/vgg.yaml")

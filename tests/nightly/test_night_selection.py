@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from night_samples import item
 
 from tipchain.errors import UsageError
-from tipchain.nightly.items import NightPlan
-from tipchain.nightly.shards import Shard, parse_shard, select, share
+from tipchain.nightly.items import NightPlan, Shard, parse_shard, select, share
 from tipchain.outcome import Outcome
 
 PLAN = NightPlan(

@@ -13,11 +13,19 @@ from night_samples import ENVIRONMENT, NightSample, item, share_of_night
 
 from tipchain.cli import main
 from tipchain.errors import UsageError
-from tipchain.nightly.items import NightPlan
-from tipchain.nightly.nights import balance_seconds, begin_night, last_failed, parse_plan, plan_json, read_night
-from tipchain.nightly.records import FINISHED, write_document
-from tipchain.nightly.results import find_nights, read_results
-from tipchain.nightly.shards import Shard, ShardPart, gather, missing, night_id, share
+from tipchain.nightly.items import NightPlan, Shard, ShardPart, gather, missing, night_id, share
+from tipchain.nightly.nights import (
+    FINISHED,
+    balance_seconds,
+    begin_night,
+    find_nights,
+    last_failed,
+    parse_plan,
+    plan_json,
+    read_night,
+    read_results,
+    write_document,
+)
 from tipchain.nightly.timeline import changes_since_before, read_timelines, wholes_of
 from tipchain.outcome import Outcome
 

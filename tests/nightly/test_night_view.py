@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from night_samples import item
 
-from tipchain.nightly.progress import NightState, RunningItem
-from tipchain.nightly.records import ItemRecord
-from tipchain.nightly.terminal import SAY_S, NightView
+from tipchain.nightly.coordinator import NightState, RunningItem
+from tipchain.nightly.night_report import SAY_S, NightView
+from tipchain.nightly.nights import ItemRecord
 from tipchain.outcome import Outcome
 
 

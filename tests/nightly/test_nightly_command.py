@@ -244,9 +244,9 @@ import os, sys
 from tipchain.cli import main
 from pathlib import Path
 from tipchain import blame
-from tipchain.report import github
-from tipchain.nightly import machine, nights
-machine.fingerprint(Path.cwd())
+from tipchain.report import ci
+from tipchain.nightly import origin, nights
+origin.fingerprint(Path.cwd())
 assert main(["nightly", "plan", "suite.yaml"]) == 0  # what is imported may be root's alone
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 sys.exit(main(["nightly", *sys.argv[1:]]))

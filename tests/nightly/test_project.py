@@ -7,10 +7,9 @@ from chain_samples import TEMPLATE
 
 from tipchain.errors import ManifestError
 from tipchain.modes import CHAIN_MODES, Mode
-from tipchain.nightly import project as projects
-from tipchain.nightly.expand import expand
+from tipchain.nightly import expand as projects
+from tipchain.nightly.expand import DiskProject, expand
 from tipchain.nightly.manifest import load_manifest, missing_data
-from tipchain.nightly.project import DiskProject
 from tipchain.outcome import Outcome
 
 

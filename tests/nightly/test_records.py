@@ -10,7 +10,7 @@ from night_samples import NightSample, item
 from stub_nights import write_manifest
 
 from tipchain.cli import main
-from tipchain.nightly.records import (
+from tipchain.nightly.nights import (
     ENDED,
     FINISHED,
     NIGHT,

@@ -11,7 +11,7 @@ import pytest
 from stub_nights import write_manifest
 
 from tipchain.cli import main
-from tipchain.nightly.results import find_nights
+from tipchain.nightly.nights import find_nights
 
 GOOD = {"id": "good", "argv": ["/bin/sh", "-c", "echo fine"]}
 BAD = {"id": "bad", "argv": ["/bin/sh", "-c", "[ -e mended ] || { echo oh no; exit 1; }"]}

@@ -8,8 +8,16 @@ from pathlib import Path
 from tipchain.explain.findings import Diagnosis, SourceLine, diagnosis_json
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
-from tipchain.report.diagnoses import NOT_FOUND, diagnose_chain, diagnose_run, rediagnose
-from tipchain.report.model import RunReport, dump_report, load_report, parse_report
+from tipchain.report.model import (
+    NOT_FOUND,
+    RunReport,
+    diagnose_chain,
+    diagnose_run,
+    dump_report,
+    load_report,
+    parse_report,
+    rediagnose,
+)
 
 FAILED = ("forward/logits", "metric/acc_top1", "backward/grad.a", "backward/grad.b", "train_data/sample_0", "init/x")
 

@@ -9,8 +9,7 @@ import re
 
 import pytest
 
-from tipchain.chain.plan import Command
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Command, Result
 from tipchain.outcome import Outcome
 from tipchain.progress import cut, elapsed
 from tipchain.report.live import LiveView

@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tipchain.chain.plan import Command
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Command, Result
 from tipchain.errors import RecordError
 from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.report.junit import junit_xml
+from tipchain.report.ci import junit_xml
 from tipchain.report.model import RunReport, dump_report, load_report, parse_report, report_json
 from tipchain.report.terminal import render_report
 from tipchain.runs import atomic_write

@@ -13,10 +13,9 @@ from run_samples import CAUSE, NASTY, aligned, chain, misaligned, verdict
 
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.outcome import Outcome
-from tipchain.report.github import annotate_run, summarize_run
-from tipchain.report.html.causes import corrected_line
+from tipchain.report.ci import annotate_run, junit_xml, summarize_run
+from tipchain.report.html.page import corrected_line
 from tipchain.report.html.run import render_run
-from tipchain.report.junit import junit_xml
 from tipchain.report.model import RunReport
 
 VERDICT, COMMAND = "NOT the same model", "tipchain align configs/nets.yaml"

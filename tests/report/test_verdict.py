@@ -8,8 +8,7 @@ from itertools import product
 
 import pytest
 
-from tipchain.chain.plan import Command
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Command, Result
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import ExitCode, Outcome

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tipchain.chain.detect import FOLDER
 from tipchain.chain.gpus import find_gpus
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.kinds.benchmark_train import SECTION
 from tipchain.chain.lint import named_files
-from tipchain.chain.load import file_kind, load_plan
+from tipchain.chain.load import FOLDER, file_kind, load_plan
 from tipchain.chain.params import read_params
 from tipchain.chain.plan import Options, Plan
 from tipchain.errors import TipchainError

@@ -15,15 +15,11 @@ from itertools import product
 from pathlib import PurePosixPath
 from typing import Any
 
-from tipchain.chain.fixes import FIXES, LintFinding
+from tipchain.chain.build import ChainSpec
 from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Options, default_timeout
 from tipchain.chain.slots import Slots
-from tipchain.chain.spec import ChainSpec
-from tipchain.chain.suites import ArgumentItem, Choice, Condition, InferRule, Suite
-
-# Fill in a profile's templates and argument lists: facts in, words out.
-
+from tipchain.chain.suites import FIXES, ArgumentItem, Choice, Condition, InferRule, LintFinding, Suite
 
 Facts = Mapping[str, str]
 
@@ -155,9 +151,6 @@ class Filler:
             return False
         role = template.partition("v[")[2].partition("]")[0]
         return role not in self.slots or self.slots[role].absent
-
-
-# What all parts of an expansion share: facts, names, logs, findings; commands are added here.
 
 
 OUTPUT = PurePosixPath("test_tipc/output")
@@ -331,9 +324,6 @@ class Emitter:
             Artifact(what="program", files=tuple(f"{head}/{one}" for one in PROGRAMS)),
             Artifact(what="weights", files=tuple(f"{head}/{one}" for one in WEIGHTS)),
         )
-
-
-# The inference product: an exported model, on each device, with each setting that can be.
 
 
 SHORT_NAMES = {"infer_batch": "bs"}

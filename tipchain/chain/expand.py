@@ -7,15 +7,13 @@ import posixpath
 from dataclasses import dataclass, replace
 from itertools import groupby, product
 
+from tipchain.chain.build import AMP, ChainSpec, InferModel, Leg, TrainerSpec
 from tipchain.chain.emitter import VISIBLE, Facts, Inferring, Source
 from tipchain.chain.params import NOTHING, Words, flag
 from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find, Options, Plan
-from tipchain.chain.spec import AMP, ChainSpec, InferModel, Leg, TrainerSpec
 from tipchain.chain.suites import Step
 from tipchain.devices import parse_device
 from tipchain.stage_table import INFO, SCRIPTS
-
-# Each leg with each precision and trainer: train, evaluate, export, infer.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,9 +327,6 @@ def _endings(name: str) -> tuple[str, ...]:
     return ("",) if name.endswith(SUFFIXES) else (".pdparams", "")
 
 
-# The modes without training: export given models, or quantize one, and infer.
-
-
 class Untrained(Inferring):
     """Adds what is done with given models."""
 
@@ -414,9 +409,6 @@ class Untrained(Inferring):
             return self.filler.fill(template, facts)
         parent = path.rstrip("/").rpartition("/")[0]
         return parent or ("/" if path.startswith("/") else ".")
-
-
-# From a ChainSpec to commands, in order; nothing is run and no file is looked at.
 
 
 LONGEST_ID = 40

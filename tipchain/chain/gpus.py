@@ -17,9 +17,6 @@ from pathlib import Path
 from tipchain.chain.emitter import VISIBLE
 from tipchain.chain.plan import Command, Plan
 
-# Which GPUs this machine has, found out without a framework.
-
-
 DEVICES = Path("/dev")
 HIDDEN = ("", "-1")
 """CUDA_VISIBLE_DEVICES of those who want no GPU to be used."""

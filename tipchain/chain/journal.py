@@ -16,8 +16,7 @@ from typing import Any
 from tipchain import __version__
 from tipchain.chain.artifacts import Stamp, UnsettledError, settle, snapshot, stamp
 from tipchain.chain.execute import Place
-from tipchain.chain.plan import Command, Plan
-from tipchain.chain.result import Result, parse_result, result_json
+from tipchain.chain.plan import Command, Plan, Result, parse_result, result_json
 from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, sha256_of
 

@@ -156,9 +156,6 @@ def render_params(file: ParamFile) -> str:
     return "".join(line + "\n" for line in file.lines)
 
 
-# Values of a parameter file as words of a command line, without a shell.
-
-
 Words = tuple[str, ...]
 NOTHING = ("", "null")
 # What makes splitting more than cutting at blanks; most values have none of it.

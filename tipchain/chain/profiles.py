@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tipchain.chain.fixes import FIXES
 from tipchain.chain.suites import (
+    FIXES,
     OPERATIONS,
     ArgumentItem,
     Before,
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from tipchain.yaml_lines import LinedYaml, Reader
-
-
-# Which variables a profile's templates and conditions may name, by the place where they stand.
 
 
 ALWAYS = frozenset(("root", "model", "mode", "base", "epoch", "batch", "config"))

@@ -18,9 +18,8 @@ from typing import Protocol
 
 from tipchain.chain.execute import Place, run_command
 from tipchain.chain.gpus import Gpus, Leases, find_gpus
-from tipchain.chain.plan import Command, Plan
+from tipchain.chain.plan import Command, Plan, Result
 from tipchain.chain.process import Stop
-from tipchain.chain.result import Result
 from tipchain.outcome import Outcome
 
 # What of a plan may start when: pure bookkeeping, nothing is run here.

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
 
-from tipchain.chain.fixes import LintFinding
 from tipchain.chain.kinds import owner
 from tipchain.chain.params import Param, ParamFile, Slot, split_lines
-from tipchain.chain.suites import SlotRule
+from tipchain.chain.suites import LintFinding, SlotRule
 from tipchain.errors import InputError, ParamsError, did_you_mean
 from tipchain.stage_table import SCRIPTS, STAGES
 
@@ -319,9 +318,6 @@ def alignment_params(file: ParamFile) -> AlignmentParams | None:
             )
     case = _slot(file, "alignment", found["alignment"])
     return None if case.absent else AlignmentParams(case=case.value, steps=tuple(dict.fromkeys(steps.values)))
-
-
-# What the lines of a parameter file are for, in plain words, by the role that a layout gives them.
 
 
 ROLES: Mapping[str, str] = {

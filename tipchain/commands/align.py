@@ -1,4 +1,4 @@
-"""``tipchain align`` and the numbered scripts: run the alignment stages of a case."""
+"""``tipchain align`` and the numbered scripts: run the alignment stages of a case; say where a failed one differs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.commands.align_where import INTERRUPTED, find_causes, located_details, located_file, report_name
 from tipchain.commands.options import (
     add_data_path,
     add_device,
@@ -29,23 +28,249 @@ from tipchain.commands.options import (
     add_verbosity,
     add_within,
     check_targets,
+    renamed,
     report_targets,
 )
 from tipchain.commands.prepare import add_prepare_first, prepare_case_first
-from tipchain.commands.reference import add_reference_arguments, bundle_of, given_dumps, open_reference
 from tipchain.devices import parse_device
-from tipchain.errors import MissingFrameworkError, OutputError, UsageError
+from tipchain.errors import MissingFrameworkError, OutputError, TipchainError, UsageError
+from tipchain.machine import core_count
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import Outcome
 from tipchain.progress import Progress, Stages
-from tipchain.report.diagnoses import Diagnosed
+from tipchain.report.model import Diagnosed, diagnose_run, stage_of
 from tipchain.runs import DATA_VARIABLE, RUN_VARIABLE
 
 if TYPE_CHECKING:
+    from tipchain.bundle.manifest import BundleManifest
+    from tipchain.live.report import AlignmentReport
     from tipchain.parity.align import AlignRequest
     from tipchain.parity.case_types import Case
+    from tipchain.parity.preparation import GivenInputs
     from tipchain.parity.stage_judge import StageJudgement
+    from tipchain.report.html.page import Section
     from tipchain.report.model import RunReport
+
+
+NEEDS_TORCH = (
+    "not looked for: it takes the live torch model, and a bundle has none; "
+    "tipchain align CASE without --reference, where torch is installed, looks for it"
+)
+
+
+def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    reference = parser.add_argument(
+        "--reference",
+        type=Path,
+        metavar="PATH",
+        help="torch's side is this bundle (tipchain bundle make), or these dumps (a folder or a file); torch is not run",
+    )
+    renamed(parser, "--torch-dump", reference)
+    port = parser.add_argument(
+        "--port", type=Path, metavar="PATH", help="Paddle's side is these dumps; Paddle is not run"
+    )
+    renamed(parser, "--paddle-dump", port)
+    parser.add_argument(
+        "--allow-other-torch",
+        action="store_true",
+        help="use a bundle of another torch than the one installed or pinned",
+    )
+
+
+def bundle_of(args: argparse.Namespace) -> Path | None:
+    """Return the bundle that ``--reference`` names; None where it names dumps, or nothing."""
+    path: Path | None = args.reference
+    if path is None or path.is_file() or any(path.glob("*.npy")):
+        return None
+    return path
+
+
+def given_dumps(args: argparse.Namespace) -> dict[str, Path]:
+    """Return the dumps that were made elsewhere, by side."""
+    reference = None if bundle_of(args) else args.reference
+    return {side: path for side, path in (("torch", reference), ("paddle", args.port)) if path is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A bundle that fits the case."""
+
+    folder: Path
+    manifest: BundleManifest
+
+    @property
+    def dumps(self) -> Path:
+        """The folder of torch's dumps."""
+        from tipchain.bundle.making import dumps_of
+
+        return dumps_of(self.folder)
+
+    @property
+    def given(self) -> GivenInputs:
+        """Inputs and weights."""
+        from tipchain.bundle.making import given
+
+        return given(self.folder, self.manifest)
+
+    @property
+    def threads(self) -> int:
+        """As many threads as torch had, if this machine has them and the environment names none; else 0."""
+        if os.environ.get("OMP_NUM_THREADS"):
+            return 0
+        return min(self.manifest.threads, core_count())
+
+    def serve(self, stages: Sequence[str], *, asked: bool) -> tuple[str, ...]:
+        """Return those of ``stages`` that the bundle has.
+
+        Raises:
+            BundleError: it lacks one that was asked for, or has none.
+        """
+        from tipchain.bundle.making import check_stages
+
+        found = tuple(stage for stage in stages if stage in self.manifest.stages)
+        if asked or not found:
+            check_stages(self.folder, self.manifest, stages)
+        return found
+
+    def notes(self, possible: Sequence[str]) -> tuple[str, ...]:
+        """Return where the reference comes from, and what it has nothing for, of the stages that there could be."""
+        one = self.manifest
+        made = f"torch {one.torch or 'not run'} on {one.device or 'no device'}, made {one.created}"
+        notes = [f"reference: bundle {self.folder}, {made}, content {one.content[:12]}"]
+        absent = [stage for stage in possible if stage not in one.stages]
+        if absent:
+            notes.append(f"not checked, for the bundle has no such stage: {', '.join(absent)}")
+        return tuple(notes)
+
+
+def open_reference(args: argparse.Namespace, case: Case, mode: Mode) -> Reference | None:
+    """Return the bundle that ``--reference`` names, checked, or None where there is none.
+
+    Raises:
+        UsageError: options that exclude each other.
+        BundleError: the bundle is damaged, or of another case, mode, seed or torch.
+    """
+    folder = bundle_of(args)
+    if folder is None:
+        if args.allow_other_torch:
+            raise UsageError("--allow-other-torch needs --reference, a bundle")
+        return None
+    from tipchain.bundle.making import check_case, check_torch
+    from tipchain.bundle.manifest import open_bundle
+
+    if not folder.exists():
+        raise UsageError(f"--reference: no such file or folder: {folder}\n  expected: a bundle, or dumps")
+    if args.record is not None:
+        raise UsageError("--reference and --record exclude each other")
+    manifest = open_bundle(folder)
+    check_case(folder, manifest, case, mode)
+    if not args.allow_other_torch:
+        check_torch(folder, manifest, case.root)
+    return Reference(folder=folder, manifest=manifest)
+
+
+LOCATABLE = frozenset(
+    ("forward", "data", "metric", "loss", "optimizer", "lr", "regularization", "backward", "train_data", "train")
+)
+"""Stages whose failure may lie in a layer, the loss, the optimizer, the schedule, the data or the metric."""
+LOCATE_TIMEOUT_S = 900.0
+SWITCHED_OFF = "not looked for: --no-locate"
+INTERRUPTED = "not looked for: interrupted"
+ONE_SIDE = "not looked for: it takes both models, and a side's dumps were given"
+
+
+def find_causes(
+    args: argparse.Namespace, request: AlignRequest, out: Path, report: RunReport, stream: TextIO | None
+) -> Diagnosed:
+    """Look for the causes where a stage failed that runs the model, and both sides were run here.
+
+    Raises:
+        OSError: the output folder cannot be written to.
+    """
+    failed = {stage_of(verdict) for verdict in report.verdicts if verdict.outcome is Outcome.FAIL}
+    if not failed or report.interrupted:
+        return Diagnosed(undiagnosed=INTERRUPTED if failed else "")
+    if not failed & LOCATABLE:
+        return Diagnosed(undiagnosed=f"not looked for: {', '.join(sorted(failed))} tells itself what differs")
+    if args.no_locate:
+        return Diagnosed(undiagnosed=SWITCHED_OFF)
+    if request.dumps or len(request.sides) < 2:
+        return Diagnosed(undiagnosed=ONE_SIDE if bundle_of(args) is None else NEEDS_TORCH)
+    return _locate(args, request, out, report, stream, failed)
+
+
+def _locate(
+    args: argparse.Namespace,
+    request: AlignRequest,
+    out: Path,
+    report: RunReport,
+    stream: TextIO | None,
+    failed: Collection[str],
+) -> Diagnosed:
+    """Look for the layer at fault and its cause in live models, and write down what was found."""
+    from tipchain.language import say
+    from tipchain.live.launch import launch
+    from tipchain.report.terminal import fold, terminal_width
+    from tipchain.runs import append, atomic_write
+
+    asked = {
+        "case": str(request.case.path.resolve()),
+        "mode": request.mode.value,
+        "reseed": args.seed,
+        "data_path": str(request.data_path) if request.data_path else "",
+        "only": sorted(failed),
+        "options": {"within": args.within} if getattr(args, "within", None) else {},
+    }
+    try:
+        done = launch(asked, timeout_s=args.timeout or LOCATE_TIMEOUT_S, quiet=args.quiet)
+        text, document, interrupted = done.text, done.document, done.interrupted
+    except TipchainError as error:
+        text, document, interrupted = str(error), None, False
+    kept = located_file(request)
+    if document is None:
+        kept.unlink(missing_ok=True)
+        found = Diagnosed(undiagnosed=f"could not be looked for: {text.removeprefix('ERROR: ')}")
+        text = found.undiagnosed
+    else:
+        found = diagnose_run(report.verdicts, document, request.case.root)
+        atomic_write(kept, json.dumps(document) + "\n")
+    if stream is not None:
+        print(f"== where and why\n{fold(say(text), terminal_width())}", file=stream, flush=True)
+    append(
+        out / "alignment.log",
+        "".join(f"{line}\n" for line in (f"# run {request.folder.parent.name} where and why", text)),
+    )
+    return replace(found, interrupted=interrupted)
+
+
+def report_name(request: AlignRequest) -> str:
+    """Return what an alignment's report is called, without an ending; alignments of one stage each may share a folder."""
+    return "alignment" if len(request.stages) != 1 else f"alignment_{request.stages[0]}"
+
+
+def located_file(request: AlignRequest) -> Path:
+    """Return the file that keeps what the live models showed, beside an alignment's report."""
+    return request.folder / f"{report_name(request).replace('alignment', 'located')}.json"
+
+
+def located_details(folder: Path) -> list[Section]:
+    """Return what live models showed, of the first of the alignments in a folder that failed; [] where nothing is kept."""
+    from tipchain.live.html import detail_sections
+
+    found = (_read_located(file) for file in sorted(folder.glob("located*.json")))
+    first = next((one for one in found if one is not None), None)
+    return [] if first is None else list(detail_sections(first))
+
+
+def _read_located(file: Path) -> AlignmentReport | None:
+    """Return what a file keeps; None where it cannot be read: a page without it tells the causes all the same."""
+    from tipchain.live.report import AlignmentReport
+
+    try:
+        return AlignmentReport.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TipchainError):
+        return None
 
 
 STAGE_SECONDS = ".stage_seconds.json"
@@ -305,7 +530,7 @@ class _Scribe:
 
     def __init__(self, request: AlignRequest, out: Path, stream: TextIO | None) -> None:
         from tipchain.environment import installed_versions
-        from tipchain.nightly.machine import origin
+        from tipchain.nightly.origin import origin
         from tipchain.runs import append, run_header
 
         self.request = request

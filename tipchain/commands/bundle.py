@@ -23,8 +23,7 @@ from tipchain.commands.options import (
 )
 from tipchain.devices import parse_device
 from tipchain.errors import UsageError
-from tipchain.foreign_text import escaped, escaped_lines
-from tipchain.language import padded, say
+from tipchain.language import escaped, escaped_lines, padded, say
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from tipchain.commands.options import add_names, add_root, renamed
 from tipchain.errors import UsageError
-from tipchain.foreign_text import escaped, escaped_lines
-from tipchain.language import say
+from tipchain.language import escaped, escaped_lines, say
 from tipchain.outcome import ExitCode
 
 SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdparams",)}

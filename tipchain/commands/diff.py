@@ -77,8 +77,7 @@ def _tolerance(args: argparse.Namespace) -> Tolerance:
 
 def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tolerance) -> None:
     """Print a line per tensor, and the facts of those that did not pass below it."""
-    from tipchain.foreign_text import escaped
-    from tipchain.language import in_rows, say
+    from tipchain.language import escaped, in_rows, say
 
     width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)
     for verdict in verdicts:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import count, seconds
 from tipchain.errors import UsageError
-from tipchain.foreign_text import clean
-from tipchain.language import aligned, say
+from tipchain.language import aligned, clean, say
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -216,9 +215,7 @@ def _named(args: argparse.Namespace, name: str) -> Path:
         UsageError: there is none, or several are called so.
     """
     from tipchain.nightly.cleanup import RUNS
-    from tipchain.nightly.nights import NIGHTS
-    from tipchain.nightly.records import NIGHT
-    from tipchain.nightly.results import find_nights
+    from tipchain.nightly.nights import NIGHT, NIGHTS, find_nights
 
     path = Path(name)
     if (path / NIGHT).is_file() or (path.is_dir() and path.absolute().parent.name == "runs"):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from tipchain.history.entries import Entry
-    from tipchain.history.places import HistoryPlace
-    from tipchain.history.sink import Kept
+    from tipchain.history.ingest import Kept
+    from tipchain.history.store import HistoryPlace
 
 EPILOG = "tipchain history ACTION --help says more about one of them. docs/how-to/history.md explains what is kept, and where."
 NAME_HELP = "a name that `list` shows, the beginning of one, latest, or latest~1 for the one before of its kind"
@@ -132,10 +132,10 @@ def check_history(args: argparse.Namespace) -> None:
     Raises:
         UsageError: its URL cannot be understood.
     """
-    from tipchain.history.places import VARIABLE
+    from tipchain.history.store import VARIABLE
 
     if args.database or os.environ.get(VARIABLE):
-        from tipchain.history.places import place_of
+        from tipchain.history.store import place_of
 
         place_of(Path.cwd(), args.database)
 
@@ -144,7 +144,7 @@ def night_sink(args: argparse.Namespace) -> Callable[[Path], None]:
     """Return who is given a night's folder in the end."""
 
     def sink(folder: Path) -> None:
-        from tipchain.history.sink import HistorySink
+        from tipchain.history.ingest import HistorySink
 
         args.history_sink = HistorySink(args.database)
         args.history_sink(folder)
@@ -173,7 +173,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _place(args: argparse.Namespace) -> tuple[Path, HistoryPlace]:
-    from tipchain.history.places import place_of, root_of
+    from tipchain.history.store import place_of, root_of
 
     root = args.root.absolute() if args.root else root_of(Path.cwd())
     return root, place_of(root, args.database)
@@ -182,14 +182,14 @@ def _place(args: argparse.Namespace) -> tuple[Path, HistoryPlace]:
 @contextmanager
 def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
     """Yield a connection to the history, after what waited has been sent, and the project's folder."""
-    from tipchain.history import sink
+    from tipchain.history import ingest
     from tipchain.history.store import History
 
     root, place = _place(args)
-    if place.file is not None and not place.file.exists() and not sink.waiting(place):
+    if place.file is not None and not place.file.exists() and not ingest.waiting(place):
         raise UsageError(f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one")
     history = History(place)
-    sent = sink.send(history)
+    sent = ingest.send(history)
     for one in sent.added:
         print(say(f"{one.name}, which waited, is in the history now"), file=sys.stderr)
     if sent.problem:
@@ -199,9 +199,8 @@ def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
 
 
 def _add(args: argparse.Namespace) -> int:
-    from tipchain.history.facts import Machine
-    from tipchain.history.ingest import read_source
-    from tipchain.history.sink import keep_source, send_waiting
+    from tipchain.history.ingest import keep_source, read_source, send_waiting
+    from tipchain.history.schema import Machine
 
     root, place = _place(args)
     machine = Machine(name=args.machine) if args.machine else None
@@ -225,8 +224,7 @@ def _say(kept: Kept) -> None:
 
 def _list(args: argparse.Namespace) -> int:
     from tipchain.history.entries import list_entries
-    from tipchain.history.export import entry_json
-    from tipchain.history.text import list_text
+    from tipchain.history.render import entry_json, list_text
 
     with _reading(args) as (connection, _):
         found = list_entries(connection, kind=args.kind, title=args.name, limit=args.limit)
@@ -236,8 +234,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from tipchain.history.entries import causes_of, commands_of, find_entry, items_of, verdicts_of
-    from tipchain.history.export import causes_json, commands_json, entry_json, item_json
-    from tipchain.history.text import item_text, show_text
+    from tipchain.history.render import causes_json, commands_json, entry_json, item_json, item_text, show_text
 
     with _reading(args) as (connection, _):
         entry = find_entry(connection, args.night)
@@ -273,8 +270,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _causes(args: argparse.Namespace) -> int:
     from tipchain.history.entries import find_causes
-    from tipchain.history.export import causes_json
-    from tipchain.history.text import causes_text
+    from tipchain.history.render import causes_json, causes_text
 
     wanted = {name: getattr(args, name) or "" for name in ("code", "layer", "file", "item")}
     with _reading(args) as (connection, _):
@@ -293,8 +289,7 @@ def _no_such_item(name: str, entry: Entry, items: Sequence[str]) -> UsageError:
 def _compare(args: argparse.Namespace) -> int:
     from tipchain.history.compare import compare
     from tipchain.history.entries import find_entry
-    from tipchain.history.export import comparison_json
-    from tipchain.history.text import compare_text
+    from tipchain.history.render import compare_text, comparison_json
 
     first, dots, second = args.range.partition("..")
     if not dots or not first:
@@ -310,8 +305,7 @@ def diff(args: argparse.Namespace) -> int:
     """Say what changed since the last comparable run; the exit code is 1 if a night's shares are not those of one plan."""
     from tipchain.history.compare import changes
     from tipchain.history.entries import find_entry
-    from tipchain.history.export import changes_json
-    from tipchain.history.text import changes_text
+    from tipchain.history.render import changes_json, changes_text
 
     with _reading(args) as (connection, root):
         entry = find_entry(connection, args.night, title=args.name)
@@ -334,7 +328,7 @@ def _night_diff(args: argparse.Namespace) -> int:
 
 def hand_on_finished(args: argparse.Namespace, nights: Path) -> None:
     """Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all."""
-    from tipchain.history.sink import hand_on_missed
+    from tipchain.history.ingest import hand_on_missed
 
     root, place = _place(args)
     if place.file is None or place.file.exists():
@@ -344,7 +338,7 @@ def hand_on_finished(args: argparse.Namespace, nights: Path) -> None:
 
 def _export(args: argparse.Namespace) -> int:
     from tipchain.history.entries import find_entry
-    from tipchain.history.export import TABLES, export, scalars
+    from tipchain.history.render import TABLES, export, scalars
     from tipchain.runs import check_writable, replacing_path
 
     if args.table not in TABLES:

@@ -45,8 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.environment import installed_versions
     from tipchain.parity.align import judge_folder, present_stages
     from tipchain.parity.publish import LATEST, parse_stages
-    from tipchain.report.diagnoses import rediagnose
-    from tipchain.report.model import RunReport
+    from tipchain.report.model import RunReport, rediagnose
     from tipchain.report.write import with_page, write_report
     from tipchain.stage_table import STAGES
 

@@ -28,13 +28,8 @@ if TYPE_CHECKING:
     from tipchain.nightly.coordinator import NightResult, Sink
     from tipchain.nightly.executor import Executor
     from tipchain.nightly.items import NightPlan
-    from tipchain.nightly.nights import Night, NightLock
-    from tipchain.nightly.records import ItemRecord
-    from tipchain.nightly.results import Results
+    from tipchain.nightly.nights import ItemRecord, Night, NightLock, Results
     from tipchain.nightly.timeline import Timeline
-
-
-# What ``tipchain nightly run|resume`` run items on: this machine, or a Ray cluster.
 
 
 LOCAL, RAY = "local", "ray"
@@ -124,9 +119,6 @@ def open_executor(options: Mapping[str, Any], root: Path, nights: Path) -> Execu
     return LocalExecutor(options.get("jobs"))
 
 
-# What ``tipchain nightly`` writes of a night for others: JUnit XML, GitHub's annotations and summary, the dashboard.
-
-
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare where a night's reports go."""
     parser.add_argument("--junit", metavar="FILE", help="write the night as JUnit XML")
@@ -145,7 +137,7 @@ def check_targets(args: argparse.Namespace) -> None:
     """
     if args.junit == "-":
         raise UsageError("--junit needs a file: standard output has how the night goes on")
-    from tipchain.report.github import SUMMARY_VARIABLE
+    from tipchain.report.ci import SUMMARY_VARIABLE
     from tipchain.runs import check_writable
 
     summary = os.environ.get(SUMMARY_VARIABLE) if args.github else None
@@ -161,8 +153,8 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
     """
     if not args.junit and not args.github:
         return
-    from tipchain.nightly.ci_reports import night_junit
-    from tipchain.nightly.results import read_results
+    from tipchain.nightly.night_report import night_junit
+    from tipchain.nightly.nights import read_results
     from tipchain.runs import atomic_write
 
     results = read_results(folder)
@@ -176,8 +168,8 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
 
 
 def _write_github(results: Results, database: str | None) -> None:
-    from tipchain.nightly.ci_reports import annotate, summary
-    from tipchain.report.github import write_summary
+    from tipchain.nightly.night_report import annotate, summary
+    from tipchain.report.ci import write_summary
 
     for line in annotate(results):
         print(line)
@@ -197,9 +189,8 @@ def changed_lines(results: Results, database: str | None = None) -> Sequence[str
 def _by_history(results: Results, database: str | None) -> Sequence[str]:
     from tipchain.history.compare import changes
     from tipchain.history.entries import find_entry
-    from tipchain.history.places import place_of
-    from tipchain.history.store import History
-    from tipchain.history.text import changes_text
+    from tipchain.history.render import changes_text
+    from tipchain.history.store import History, place_of
 
     root = Path(results.plan.root)
     place = place_of(root, database)
@@ -233,9 +224,8 @@ def run_dashboard(args: argparse.Namespace) -> int:
         UsageError: there are no nights, or the page cannot be written.
     """
     from tipchain.nightly.dashboard import render
-    from tipchain.nightly.nights import NIGHTS
-    from tipchain.nightly.results import find_nights
-    from tipchain.nightly.terminal import counted
+    from tipchain.nightly.night_report import counted
+    from tipchain.nightly.nights import NIGHTS, find_nights
     from tipchain.nightly.timeline import read_timelines
     from tipchain.runs import atomic_write, check_writable
 
@@ -273,9 +263,6 @@ def _say_of_shares(timelines: Sequence[Timeline]) -> int:
             print(say(f"error: {name}: {text}"), file=sys.stderr)
         wrong |= bool(column.wrong)
     return ExitCode.FAILED if wrong else ExitCode.PASSED
-
-
-# ``tipchain nightly plan|run|status|resume|diff``: many chains and alignment cases in one night.
 
 
 EPILOG = "tipchain nightly ACTION --help says more about one of them. docs/how-to/nightly.md explains the manifest."
@@ -368,7 +355,7 @@ def _plan(args: argparse.Namespace) -> int:
 
 
 def _shown(plan: NightPlan, usual: Mapping[str, float]) -> str:
-    from tipchain.nightly.terminal import plan_lines
+    from tipchain.nightly.night_report import plan_lines
     from tipchain.report.terminal import terminal_width
 
     return "\n".join(plan_lines(plan, usual, terminal_width()))
@@ -382,11 +369,10 @@ def _nothing_chosen(args: argparse.Namespace) -> int:
 
 def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     """Return the plan that the command line asks for, and the folder of the manifest's nights."""
-    from tipchain.nightly.expand import expand
+    from tipchain.nightly.expand import DiskProject, expand
+    from tipchain.nightly.items import only, parse_shard, select, share
     from tipchain.nightly.manifest import load_manifest
     from tipchain.nightly.nights import balance_seconds, last_failed, nights_folder
-    from tipchain.nightly.project import DiskProject
-    from tipchain.nightly.shards import only, parse_shard, select, share
 
     shard = parse_shard(args.shard) if args.shard else None
     manifest = load_manifest(args.manifest)
@@ -394,7 +380,7 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     nights = nights_folder(plan, args.out).absolute()
     plan = select(plan, args.select)
     if args.last_failed:
-        from tipchain.nightly.terminal import counted
+        from tipchain.nightly.night_report import counted
 
         failed = last_failed(nights)
         print(say(f"what failed when it last ran: {counted(len(failed), 'item')}"), file=sys.stderr)
@@ -407,8 +393,8 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from tipchain.nightly.machine import fingerprint
     from tipchain.nightly.nights import begin_night
+    from tipchain.nightly.origin import fingerprint
 
     if args.dry_run:
         return _plan(args)
@@ -427,8 +413,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    from tipchain.nightly.nights import hold
-    from tipchain.nightly.records import DamagedRecord
+    from tipchain.nightly.nights import DamagedRecord, hold
 
     check_history(args)
     check_targets(args)
@@ -448,8 +433,8 @@ def _go_on(
 ) -> int:
     """Run what has not ended of a night that this process holds; tell what came of it."""
     from tipchain.nightly.coordinator import Coordinator
+    from tipchain.nightly.night_report import NightView
     from tipchain.nightly.nights import usual_seconds
-    from tipchain.nightly.terminal import NightView
 
     view = NightView(io.StringIO() if args.quiet else sys.stdout, len(night.plan.items))
     coordinator = Coordinator(
@@ -495,7 +480,7 @@ def sinks(args: argparse.Namespace) -> Sequence[Sink]:
 
 
 def _summarize(night: Night, result: NightResult, seconds: float, code: ExitCode, *, quiet: bool) -> None:
-    from tipchain.nightly.terminal import summary_lines
+    from tipchain.nightly.night_report import summary_lines
     from tipchain.report.terminal import terminal_width, use_color
 
     lines = [
@@ -543,10 +528,9 @@ def _status(args: argparse.Namespace) -> int:
     from collections import Counter
     from dataclasses import replace
 
-    from tipchain.nightly.nights import holder
-    from tipchain.nightly.progress import read_state, state_json
-    from tipchain.nightly.results import read_results
-    from tipchain.nightly.terminal import state_lines
+    from tipchain.nightly.coordinator import read_state, state_json
+    from tipchain.nightly.night_report import state_lines
+    from tipchain.nightly.nights import holder, read_results
     from tipchain.outcome import Outcome
     from tipchain.report.terminal import terminal_width
 

@@ -275,7 +275,7 @@ def check_targets(args: argparse.Namespace) -> None:
         raise UsageError("--json and --junit cannot both go to standard output")
     check_writable({"--json": args.json, "--junit": args.junit, "--html": args.html})
     if args.github:
-        from tipchain.report.github import SUMMARY_VARIABLE
+        from tipchain.report.ci import SUMMARY_VARIABLE
 
         check_writable({SUMMARY_VARIABLE: os.environ.get(SUMMARY_VARIABLE)})
 

@@ -127,9 +127,8 @@ def _locked(place: Path) -> Iterator[None]:
 @contextmanager
 def _new(args: argparse.Namespace, place: Path, old: BundleManifest, case: Case, mode: Mode) -> Iterator[Path]:
     """Yield the new bundle in a folder beside the old one; it is removed, if it is still there."""
-    from tipchain.bundle.making import BundleFailedError, Wanted, make_bundle, work_folder
+    from tipchain.bundle.making import BundleFailedError, Wanted, kept_weights, make_bundle, work_folder
     from tipchain.bundle.manifest import open_bundle
-    from tipchain.bundle.serving import kept_weights
     from tipchain.parity.preparation import GivenInputs
 
     with work_folder(place) as work:

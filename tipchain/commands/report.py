@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tipchain.commands.align_where import located_details
+from tipchain.commands.align import located_details
 from tipchain.commands.options import (
     add_report_arguments,
     add_verbosity,
@@ -28,10 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Render the report; the exit code is the run's."""
     check_targets(args)
-    from tipchain.report.curves import curves_of
-    from tipchain.report.diagnoses import LATEST
-    from tipchain.report.model import load_report
-    from tipchain.report.write import with_page, write_report
+    from tipchain.report.model import LATEST, load_report
+    from tipchain.report.write import curves_of, with_page, write_report
 
     report = load_report(args.run)
     folder = args.run if args.run.is_dir() else args.run.parent

@@ -140,8 +140,8 @@ class Setting:
         Raises:
             OSError: the run's folder cannot be written to.
         """
-        from tipchain.commands.align_where import located_details
-        from tipchain.report.diagnoses import LATEST
+        from tipchain.commands.align import located_details
+        from tipchain.report.model import LATEST
         from tipchain.report.write import with_page
 
         details = located_details(folder / LATEST) if report.diagnoses else []
@@ -272,11 +272,9 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.chain import journal as journals
     from tipchain.chain.gpus import Leases
     from tipchain.chain.run import link_latest, run_plan
-    from tipchain.nightly.machine import origin
-    from tipchain.report.diagnoses import diagnose_chain
-    from tipchain.report.live import LiveView
-    from tipchain.report.model import FILE_NAME, RunReport, dump_report
-    from tipchain.report.status_log import ResultsLog, versions
+    from tipchain.nightly.origin import origin
+    from tipchain.report.live import LiveView, ResultsLog, versions
+    from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report
     from tipchain.runs import atomic_write, prune
 
     stream = sys.stderr if "-" in (setting.targets.json, setting.targets.junit) else sys.stdout

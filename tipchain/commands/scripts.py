@@ -16,8 +16,7 @@ from typing import Any
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request, out_folder, run_request
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
-from tipchain.foreign_text import escaped
-from tipchain.language import say
+from tipchain.language import escaped, say
 from tipchain.modes import parse_mode
 from tipchain.numbers.rounding import SAME_DOUBLE
 from tipchain.outcome import ExitCode, Outcome

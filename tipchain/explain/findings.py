@@ -12,9 +12,6 @@ from tipchain.blame import one_line
 from tipchain.errors import TipchainError
 from tipchain.outcome import Outcome
 
-# What is told about a port beside numbers: differences of construction, and causes of errors.
-
-
 Effect = Literal["here", "elsewhere", "none"]
 """What a difference of construction does: these inputs show it, others or a training would, or nothing would."""
 

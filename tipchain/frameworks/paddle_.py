@@ -18,7 +18,7 @@ from tipchain.errors import MissingFrameworkError
 from tipchain.frameworks.base import Array, Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
-from tipchain.imports import kept_import
+from tipchain.machine import kept_import
 from tipchain.paddle_loading import load_batches
 from tipchain.weights.layouts import TensorSlot, assemble, divide, stack
 from tipchain.weights.paddle_files import view_of

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 
-from tipchain.commits import DIRTY, Commits, commits_between, commits_of_file
 from tipchain.history.entries import (
     CauseRun,
     CommandRun,
@@ -38,6 +37,7 @@ from tipchain.history.schema import (
     texts,
     verdicts,
 )
+from tipchain.nightly.origin import DIRTY, Commits, commits_between, commits_of_file
 from tipchain.outcome import BAD, Outcome
 
 if TYPE_CHECKING:
@@ -175,9 +175,6 @@ def _best_step(values: Sequence[float]) -> float:
     return min(off(values[:at]) + off(values[at:]) for at in range(1, len(values)))
 
 
-# Numbers of the history by kind, and how far each may move before it is told.
-
-
 class FigureKind(Enum):
     """What a number is."""
 
@@ -222,7 +219,7 @@ _PERCENT = NoiseRule(kind=FigureKind.SPEED, relative=0.1, absolute=10.0, plain_r
 
 
 def kind_of(name: str) -> NoiseRule:
-    """Return the rule for a number: ``seconds`` of an item or command, or a figure's name (`tipchain.chain.figures`)."""
+    """Return the rule for a number: ``seconds`` of an item or command, or a figure's name (`tipchain.chain.execute`)."""
     name = name.partition("[")[0]  # a unit stands in brackets
     if name in ("seconds", "total_s"):
         return _SECONDS

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.history import schema
-from tipchain.history.facts import CauseFacts
 from tipchain.history.schema import (
     CAUSE_TEXTS,
     OUTCOMES,
+    CauseFacts,
     command_runs,
     entries,
     environments,
@@ -24,7 +24,7 @@ from tipchain.history.schema import (
     parse_part,
     texts,
 )
-from tipchain.nightly.shards import TOGETHER_S, ShardPart, disagreement, gather, missing
+from tipchain.nightly.items import TOGETHER_S, ShardPart, disagreement, gather, missing
 from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ AT_MOST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A night or a run that is in the history; see `tipchain.history.facts.EntryFacts`.
+    """A night or a run that is in the history; see `tipchain.history.schema.EntryFacts`.
 
     Attributes:
         id: its row; of a night that was run in shares, that of the first.
@@ -274,12 +274,9 @@ def _with_shares(connection: Connection, entry: Entry) -> Entry:
     return next((one for one in found if entry.id in one.rows), replace(entry, part=None, shares=(entry,)))
 
 
-# Reading the history: what is in an entry.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemRun:
-    """How an item ended in an entry; see `tipchain.history.facts.ItemFacts`.
+    """How an item ended in an entry; see `tipchain.history.schema.ItemFacts`.
 
     Attributes:
         row: its row.
@@ -308,7 +305,7 @@ class ItemRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRun:
-    """How a command of an item ended; see `tipchain.history.facts.CommandFacts`."""
+    """How a command of an item ended; see `tipchain.history.schema.CommandFacts`."""
 
     item: str
     id: str

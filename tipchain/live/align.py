@@ -44,7 +44,7 @@ from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, train_both
-from tipchain.memory import collect
+from tipchain.machine import collect
 from tipchain.numbers.rounding import SAME_SINGLE
 from tipchain.outcome import Outcome
 from tipchain.progress import LATE, OutOfTime, Pace, Progress

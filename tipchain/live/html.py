@@ -13,10 +13,30 @@ from tipchain.language import template
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.numbers.rounding import SAME_DOUBLE, UNIT
 from tipchain.outcome import Outcome
-from tipchain.report.html.causes import causes, short_cause
 from tipchain.report.html.chart import Chart, decades, figure, lanes, linear
-from tipchain.report.html.page import Markup, asset, element, exactly, many, markup, number, page, path, prose, table
-from tipchain.report.html.parts import Section, banner, facts_line, fix, notes, origin, outcome, sections
+from tipchain.report.html.page import (
+    Markup,
+    Section,
+    asset,
+    banner,
+    causes,
+    element,
+    exactly,
+    facts_line,
+    fix,
+    many,
+    markup,
+    notes,
+    number,
+    origin,
+    outcome,
+    page,
+    path,
+    prose,
+    sections,
+    short_cause,
+    table,
+)
 
 # The layers of a report as a tree that opens and closes, each with its error and what it inherited.
 

@@ -18,7 +18,7 @@ from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.runs import Loss, ModelInputs, Precise, bind, call_model, labels_of
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.frameworks.randomness import Draws
-from tipchain.memory import collect, keep_memory
+from tipchain.machine import collect, keep_memory
 from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 from tipchain.outcome import Outcome
 

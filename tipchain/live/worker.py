@@ -15,7 +15,7 @@ from typing import Any
 
 from tipchain.errors import UsageError
 from tipchain.guard import guarded
-from tipchain.imports import kept_import
+from tipchain.machine import kept_import
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.progress import Pace, Progress, interrupted
 

@@ -20,14 +20,13 @@ from typing import Any, Literal
 from tipchain.bundle.manifest import FILE_NAME, KIND, MANIFEST
 from tipchain.errors import InputError, RecordError, UsageError
 from tipchain.json_text import read_json
-from tipchain.nightly.nights import began, hold, holder, read_night
-from tipchain.nightly.records import FINISHED, NIGHT
+from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
 from tipchain.runs import RUN_LOCK, atomic_write
 
 # What killed processes leave outside of nights and runs: dead names of temporary folders, and unfinished bundles.
 
 LINK = re.compile(r"tc-[0-9a-f]{10}")
-"""Short names of items' temporary folders (`tipchain.nightly.isolation`)."""
+"""Short names of items' temporary folders (`tipchain.nightly.executor`)."""
 UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}(?P<old>\.old)?")
 """Folders beside a bundle's place: the work of `tipchain.bundle.making`, and what `tipchain.bundle.making` puts aside."""
 WORK = frozenset({"bundle", "prepared", "recorded", "truth"})

@@ -14,19 +14,14 @@ from typing import Any
 
 from tipchain.chain.coverage import files_by_kind, is_checkout
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
-from tipchain.commits import commits_of_file
-from tipchain.foreign_text import clean
-from tipchain.language import say, template
+from tipchain.language import clean, say, template
 from tipchain.nightly.items import Item
+from tipchain.nightly.origin import commits_of_file
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
 from tipchain.outcome import BAD, Outcome, worst
 from tipchain.quantities import duration
 from tipchain.report.html.chart import Scale, linear
-from tipchain.report.html.page import Markup, asset, element, many, markup, page, prose
-from tipchain.report.html.parts import banner, outcome
-
-# The items of the dashboard: what one is called for short, its latest runs, what did not pass, and its curves.
-
+from tipchain.report.html.page import Markup, asset, banner, element, many, markup, outcome, page, prose
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
 OUTCOME_CLASSES = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
@@ -193,9 +188,6 @@ def _curve(title: str, values: Sequence[float]) -> Markup:
 def _short(value: float) -> str:
     text = f"{value:.4g}"
     return text if len(text) <= 7 else f"{value:.2g}"  # as wide as the room beside a curve
-
-
-# Chains by kind, for the dashboard: how many of a checkout's parameter files a night covers, and how they ended.
 
 
 REASONS = 3

@@ -1,11 +1,18 @@
-"""The items of a night: one process call each, with what it needs and what it is called."""
+"""The items of a night: one process call each, what they need, which of them run, and nights in shards."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import hashlib
+import json
+import os
+import statistics
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import Generic, Literal, TypeVar
 
+from tipchain.errors import UsageError, did_you_mean
 from tipchain.outcome import Outcome
 
 Kind = Literal["chain", "align", "command"]
@@ -98,3 +105,324 @@ class NightPlan:
     manifest: str
     sha256: str
     items: tuple[Item, ...]
+
+
+# Nights that were run in shares: the cut of a plan, which nights are the shares of one, and whether nothing is lost.
+#
+# A whole night is what runs of a manifest on several machines with ``--shard 1/3``, ``2/3``, ``3/3``. What its shares have in
+# common is an id: one that the user gives (`VARIABLE`), or that of the CI service's run. Where there is none, shares of the
+# same manifest, commit and choice are one night if they began within `TOGETHER_S`.
+
+
+VARIABLE = "TIPCHAIN_NIGHT_ID"
+CI_VARIABLES = (
+    "GITHUB_RUN_ID",
+    "CI_PIPELINE_ID",
+    "BUILD_BUILDID",
+    "CIRCLE_WORKFLOW_ID",
+    "BUILDKITE_BUILD_ID",
+    "BUILD_TAG",
+)
+"""What GitHub, GitLab, Azure, CircleCI, Buildkite and Jenkins call all jobs of a run by."""
+NIGHT_ID = "night_id"
+"""The id's name among a night's options."""
+TOGETHER_S = 12 * 3600.0
+"""Seconds between the first and the last beginning of a night's shares that have no id."""
+NAMED = 3
+"""Items that a line names; the rest is counted."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How a plan was cut.
+
+    Attributes:
+        ids: of all its items, in the plan's order.
+        shares: of each of them the number of its share, from 1.
+    """
+
+    ids: tuple[str, ...]
+    shares: tuple[int, ...]
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits: the same for the same items in the same shares, whatever their order."""
+        pairs = sorted(zip(self.ids, self.shares, strict=True))
+        return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharePlan(NightPlan):
+    """A share of a plan, which knows the whole.
+
+    Attributes:
+        cut: of the whole plan.
+    """
+
+    cut: Cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardPart:
+    """Which share of which whole night a night ran.
+
+    Attributes:
+        share: from 1.
+        of: how many there are.
+        title: the manifest's name.
+        manifest: SHA-256 of its bytes.
+        commit: of the project; "" where it is not known.
+        choice: what else chose the items, as text.
+        night: the whole night's id; "" without one.
+        cut: `Cut.digest`; "" of a night of a tipchain that did not write it down.
+        total: items of the whole plan; 0 where that is not known.
+    """
+
+    share: int
+    of: int
+    title: str
+    manifest: str
+    commit: str
+    choice: str = ""
+    night: str = ""
+    cut: str = ""
+    total: int = 0
+
+    @property
+    def whole(self) -> Hashable:
+        """What all shares of a night have in common."""
+        rest = (self.night,) if self.night else (self.manifest, self.commit)
+        return (self.title, self.of, self.choice, *rest)
+
+    def __str__(self) -> str:
+        return f"{self.share}/{self.of}"
+
+
+@dataclass(slots=True)
+class Group(Generic[T]):
+    """What is one night.
+
+    Attributes:
+        ones: the shares in their order, or a night that is none.
+        replaced: shares that ran once more under the same id, so that the later counts.
+    """
+
+    ones: list[T]
+    replaced: list[T] = field(default_factory=list)
+
+
+def night_id(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the id of the whole night that this process runs a share of, as the environment says; "" if it does not."""
+    for name in (VARIABLE, *CI_VARIABLES):
+        if value := environ.get(name, "").strip():
+            return value if name == VARIABLE else f"{name}={value}"
+    return ""
+
+
+def part_of(plan: NightPlan, options: Mapping[str, object], commit: str) -> ShardPart | None:
+    """Return which share a night is; None for one that ran all that was chosen.
+
+    Args:
+        plan: the night's.
+        options: the night's.
+        commit: the project's, as the night's environment says.
+    """
+    share, _, of = str(options.get("shard") or "").partition("/")
+    if not (share.isdecimal() and of.isdecimal()):
+        return None
+    chosen = {name: options[name] for name in ("select", "last_failed") if options.get(name)}
+    cut = plan.cut if isinstance(plan, SharePlan) else None
+    return ShardPart(
+        share=int(share),
+        of=int(of),
+        title=plan.name,
+        manifest=plan.sha256,
+        commit=commit,
+        choice=json.dumps(chosen, sort_keys=True) if chosen else "",
+        night=str(options.get(NIGHT_ID) or ""),
+        cut=cut.digest if cut else "",
+        total=len(cut.ids) if cut else 0,
+    )
+
+
+def gather(ones: Iterable[T], part: Callable[[T], ShardPart | None], began: Callable[[T], float]) -> list[Group[T]]:
+    """Return which nights are one, in the order in which they began.
+
+    Args:
+        ones: nights.
+        part: returns which share one is; None for a night of its own.
+        began: returns when one began, in seconds since 1970.
+    """
+    found: list[Group[T]] = []
+    latest: dict[Hashable, tuple[float, Group[T]]] = {}
+    for one in sorted(ones, key=began):
+        own = part(one)
+        if own is None:
+            found.append(Group([one]))
+            continue
+        first, group = latest.get(own.whole, (began(one), None))
+        twice = [other for other in group.ones if _share(part, other) == own.share] if group else []
+        apart = not own.night and (bool(twice) or began(one) - first > TOGETHER_S)
+        if group is None or apart:
+            group = Group([one])
+            found.append(group)
+            latest[own.whole] = began(one), group
+            continue
+        group.replaced += twice
+        group.ones = sorted(
+            [*(other for other in group.ones if other not in twice), one], key=lambda other: _share(part, other)
+        )
+    return found
+
+
+def _share(part: Callable[[T], ShardPart | None], one: T) -> int:
+    own = part(one)
+    return own.share if own else 0
+
+
+def missing(parts: Sequence[ShardPart]) -> str:
+    """Return which shares of a night are not there, as ``2/3, 3/3``; "" for none.
+
+    Of fewer items than shares the last shares are empty, and run no night.
+    """
+    there = {part.share for part in parts}
+    count = parts[0].of if parts else 0
+    last = min(count, max((part.total for part in parts), default=0) or count)
+    return ", ".join(f"{share}/{count}" for share in range(1, last + 1) if share not in there)
+
+
+def disagreement(parts: Sequence[ShardPart]) -> str:
+    """Return why the shares of a night are not those of one plan; "" if they are."""
+    for name, words in (("manifest", "are of different manifests"), ("cut", "were cut differently")):
+        values = [(getattr(part, name), part) for part in parts if getattr(part, name)]
+        other = next((part for value, part in values if value != values[0][0]), None)
+        if other is not None:
+            return f"shares {values[0][1]} and {other} {words}"
+    return ""
+
+
+def lost_items(plans: Sequence[NightPlan]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the items of a whole plan that are in none of its shares' plans, and those that are in several."""
+    counts = Counter(item.id for plan in plans for item in plan.items)
+    whole = dict.fromkeys(name for plan in plans if isinstance(plan, SharePlan) for name in plan.cut.ids)
+    return (
+        tuple(name for name in whole if not counts[name]),
+        tuple(name for name, count in counts.items() if count > 1),
+    )
+
+
+def named(ids: Sequence[str]) -> str:
+    """Return the first of some items by name, and how many more there are."""
+    more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+    return ", ".join(ids[:NAMED]) + more
+
+
+FIELDS = ("id", "tag", "mode", "device", "kind", "subject")
+NOT = "!"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """One of several shares of a plan.
+
+    Attributes:
+        index: from 1.
+        count: how many there are.
+    """
+
+    index: int
+    count: int
+
+
+def parse_shard(text: str) -> Shard:
+    """Return the share that ``2/3`` names.
+
+    Raises:
+        UsageError: it names none.
+    """
+    index, slash, count = text.partition("/")
+    if slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count):
+        return Shard(index=int(index), count=int(count))
+    raise UsageError(f"--shard {text}: is no share\n  expected: i/n with 1 <= i <= n, as 2/3")
+
+
+def select(plan: NightPlan, patterns: Sequence[str]) -> NightPlan:
+    """Return the items that match one of ``patterns``, and none of those that begin with ``!``.
+
+    A pattern is a glob of ids, with ``*`` and ``?``, or of something else of an item: ``tag:lite``, ``mode:whole_*``,
+    ``device:gpu``, ``kind:align``, ``subject:alexnet``. Brackets stand for themselves: ids have them.
+
+    Raises:
+        UsageError: a pattern matches nothing in the plan.
+    """
+    chosen = [pattern for pattern in patterns if not pattern.startswith(NOT)]
+    refused = [pattern.removeprefix(NOT) for pattern in patterns if pattern.startswith(NOT)]
+    for pattern in (*chosen, *refused):
+        if not any(matches(item, pattern) for item in plan.items):
+            raise UsageError(_matches_nothing(plan, pattern))
+    items = [
+        item
+        for item in plan.items
+        if (not chosen or any(matches(item, pattern) for pattern in chosen))
+        and not any(matches(item, pattern) for pattern in refused)
+    ]
+    return replace(plan, items=tuple(items))
+
+
+def matches(item: Item, pattern: str) -> bool:
+    """Return whether an item matches one pattern."""
+    name, colon, rest = pattern.partition(":")
+    if not colon or name not in FIELDS:
+        name, rest = "id", pattern
+    values = item.tags if name == "tag" else (getattr(item, name),)
+    glob = rest.replace("[", "[[]")
+    return any(fnmatchcase(value, glob) for value in values)
+
+
+def _matches_nothing(plan: NightPlan, pattern: str) -> str:
+    ids = [item.id for item in plan.items]
+    hint = did_you_mean(pattern, ids[:2000])
+    return f"--only {pattern}: matches none of the {len(ids)} items" + (f", {hint}" if hint else "")
+
+
+def only(plan: NightPlan, ids: Collection[str]) -> NightPlan:
+    """Return the items of these ids."""
+    return replace(plan, items=tuple(item for item in plan.items if item.id in ids))
+
+
+def share(plan: NightPlan, shard: Shard, seconds: Mapping[str, float] | None = None) -> SharePlan:
+    """Return one share: all shares together are the plan, and take about as long as each other.
+
+    The longest item goes to the share that has least to do so far, and so on (Graham's longest processing time
+    rule). The same ids, timeouts and seconds give the same shares on every machine, whatever its nights were and whatever
+    can run there.
+
+    Args:
+        plan: the whole.
+        shard: which share.
+        seconds: what items take, by id, the same on all machines; the median stands for those not known. None: an item
+            counts by its timeout.
+    """
+    if seconds:
+        usual = statistics.median(seconds.values())
+        cost = {item.id: seconds.get(item.id, usual) for item in plan.items}
+    else:
+        cost = {item.id: item.timeout_s for item in plan.items}
+    loads, counts = [0.0] * shard.count, [0] * shard.count
+    places: dict[str, int] = {}
+    for name in sorted(cost, key=lambda name: (-cost[name], name)):
+        best = min(range(shard.count), key=lambda one: (loads[one], counts[one], one))
+        loads[best] += cost[name]
+        counts[best] += 1
+        places[name] = best + 1
+    ids = tuple(item.id for item in plan.items)
+    return SharePlan(
+        name=plan.name,
+        root=plan.root,
+        manifest=plan.manifest,
+        sha256=plan.sha256,
+        items=tuple(item for item in plan.items if places[item.id] == shard.index),
+        cut=Cut(ids=ids, shares=tuple(places[name] for name in ids)),
+    )

@@ -13,19 +13,15 @@ from typing import Any
 
 from tipchain.chain.artifacts import snapshot
 from tipchain.chain.execute import killed_by, signal_within
+from tipchain.chain.plan import parse_result
 from tipchain.chain.process import last_lines
-from tipchain.chain.result import parse_result
-from tipchain.foreign_text import clean
 from tipchain.json_text import read_json
+from tipchain.language import clean
 from tipchain.nightly.executor import Ended, Work
-from tipchain.nightly.records import ItemRecord
-from tipchain.nightly.results import causes_in
+from tipchain.nightly.nights import ItemRecord, causes_in
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.quantities import duration
 from tipchain.runs import sha256_of
-
-# What an item left: its report, its log, the files of a chain's commands by their hashes, and what is large of it.
-
 
 # What an item left behind: its report, and the files of a chain's commands by their hashes; asked where it ran.
 
@@ -123,9 +119,6 @@ def drop_dumps(folder: Path) -> None:
             if path.is_symlink() or path.suffix not in TEXTS:
                 with suppress(OSError):
                     path.unlink()
-
-
-# How an item came out: from its exit code and, where it was asked for one, its report.
 
 
 REASON_LETTERS = 300

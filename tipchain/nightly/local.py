@@ -13,11 +13,11 @@ from queue import Empty, SimpleQueue
 from tipchain.chain.execute import search_path
 from tipchain.chain.gpus import Gpus, Leases, lease_folder
 from tipchain.chain.process import GRACE_S, Stop
-from tipchain.cores import usable_cores
-from tipchain.nightly import isolation
+from tipchain.machine import usable_cores
+from tipchain.nightly import executor
 from tipchain.nightly.executor import Ended, Work, run_attempt
 from tipchain.nightly.items import Item
-from tipchain.nightly.machine import memory_mb, resident_mb, usable_gpus
+from tipchain.nightly.origin import memory_mb, resident_mb, usable_gpus
 
 # CPU slots of this machine, which all nights of a user share.
 #
@@ -104,9 +104,6 @@ def _slots(count: int) -> str:
     return f"{count} CPU slot{'s' if count > 1 else ''}"
 
 
-# Items as processes of this machine: as many at once as there are slots, memory and GPUs for.
-
-
 @dataclass(slots=True)
 class _Running:
     """An item that runs."""
@@ -141,13 +138,13 @@ class LocalExecutor:
         *,
         cpus: CpuSlots | None = None,
         leases: Leases | None = None,
-        ports: isolation.Ports | None = None,
+        ports: executor.Ports | None = None,
         gpus: Gpus | None = None,
         memory: Callable[[], tuple[float, float]] = memory_mb,
         grace_s: Sequence[float] = GRACE_S,
     ) -> None:
         self.cpus, self.trouble = cpus or CpuSlots(jobs), ""
-        self.leases, self.ports = leases or Leases(), ports or isolation.Ports()
+        self.leases, self.ports = leases or Leases(), ports or executor.Ports()
         self.memory, self.grace_s = memory, grace_s
         self._gpus = gpus
         self._running: dict[str, _Running] = {}
@@ -194,7 +191,7 @@ class LocalExecutor:
         try:
             port = self.ports.take(work.item.id)
             work.make_folder()
-            tmp = isolation.make_tmp(work.folder)
+            tmp = executor.make_tmp(work.folder)
         except OSError:
             self.cpus.give_back(cpus)
             self.leases.give_back(gpus)
@@ -240,13 +237,13 @@ class LocalExecutor:
         work = one.work
         ended = run_attempt(
             work,
-            lambda: isolation.environment(work.item, search_path(work.root), tmp=tmp, port=one.port, gpus=one.gpus),
+            lambda: executor.environment(work.item, search_path(work.root), tmp=tmp, port=one.port, gpus=one.gpus),
             watch=lambda line: setattr(one, "line", line),
             begun=lambda pid: setattr(one, "pid", pid),
             grace_s=self.grace_s,
             stop=self._stop,
         )
-        isolation.remove_tmp(work.folder)
+        executor.remove_tmp(work.folder)
         self._ended.put(ended)
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:

@@ -18,8 +18,6 @@ from tipchain.runs import sha256_of
 from tipchain.stage_table import STAGES
 from tipchain.yaml_lines import Reader, load_yaml
 
-# Layouts of full data: what a data folder must hold, looked at in a few folders, not file by file.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestLayout:

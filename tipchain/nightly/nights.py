@@ -1,8 +1,10 @@
-"""The folders of nights: made, found, read; and plans of nights as JSON."""
+"""The folders of nights: plans and records that no kill leaves half-written, and what a night came to."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import re
 import secrets
@@ -11,28 +13,192 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
+from math import isfinite
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tipchain.errors import OutputError, RecordError, UsageError
-from tipchain.json_text import parse_as
-from tipchain.nightly.items import Item, NightPlan
-from tipchain.nightly.records import (
-    FINISHED,
-    LOCK,
-    NIGHT,
-    ItemRecord,
-    item_folder,
-    read_document,
-    read_record,
-    write_document,
-)
-from tipchain.nightly.shards import NIGHT_ID, Cut, ShardPart, SharePlan, night_id, part_of
+from tipchain.explain.findings import Diagnosis, read_diagnosis
+from tipchain.json_text import parse_as, read_json
+from tipchain.language import clean
+from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id, part_of
 from tipchain.outcome import Outcome
+from tipchain.runs import atomic_write
 
-# Plans of nights as JSON values, and back.
+# What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
+#
+# ::
+#
+#     NIGHTS/<night>/                   <night>: 20261121-221722-0a3f1, sorts as nights began
+#       night.json                      the plan, whole; who, where, commit, environment; written once, before anything runs
+#       lock                            held (flock) by the coordinator, until its process ends
+#       items/<slug>/                   <slug>: the item's id with what file names do not like replaced, and a hash
+#         attempt-<n>/                  made before the item starts; a folder of its own: output.log, report.json, tmp/
+#         ended.json                    the `ItemRecord` of the attempt that counts; an item has ended if and only if it is there
+#       finished.json                   how many ended how; written last
+#
+# ``ended.json`` names the night's token and the attempt: one that does not belong is never taken for this run's.
+# The three documents carry a checksum of all that they say. One whose checksum is wrong was damaged, and what it says of an
+# item counts as an ERROR, whatever it was before.
+
+
+FORMAT = 2
+"""What is written. Documents of format 1 are read too: they need have no checksum."""
+CHECKSUM = "sha256"
+NIGHT, ENDED, FINISHED, LOCK, ITEMS = "night.json", "ended.json", "finished.json", "lock", "items"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemRecord:
+    """How an item ended in a night.
+
+    Attributes:
+        id: the item's id.
+        token: the night's, drawn when it began.
+        attempt: which attempt this was, from 1; 0 if nothing was run.
+        outcome: PASS, FAIL, ERROR or SKIP.
+        reason: one line that can be shown and stored anywhere; "" for a PASS. What a terminal, XML or a database would
+            choke on is taken out, whoever wrote it.
+        exit_code: None where a signal ended it or nothing ran.
+        signal: the signal that ended it, 0 for none.
+        started: ISO 8601 with offset, by the machine's clock; for people only.
+        seconds: by a monotonic clock.
+        peak_memory_mb: MiB; 0 where it is not known.
+        machine: the host's name.
+        executor: ``local`` or ``ray``.
+        log: the log's path below the night's folder; "" without one.
+        report: the JSON report's, likewise.
+        artifacts: SHA-256 of what the report says was left, by path below the attempt's folder or the root, without the
+            name of the chain's run in it, so that it is the same in every night.
+    """
+
+    id: str
+    token: str
+    attempt: int
+    outcome: Outcome
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int = 0
+    started: str = ""
+    seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    machine: str = ""
+    executor: str = ""
+    log: str = ""
+    report: str = ""
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take what cannot be shown out of the reason: it often is the last line of an item's output."""
+        if not self.reason.isprintable():
+            object.__setattr__(self, "reason", _shown(self.reason))
+
+
+class DamagedRecord(ItemRecord):
+    """Stands for a record that is there and cannot be read: an ERROR, until the item has run again."""
+
+    __slots__ = ()
+
+
+def _shown(text: str) -> str:
+    """Return a text on one line without escape sequences, control characters and halves of characters."""
+    line = clean(" ".join(text.split()))
+    return " ".join("".join(letter for letter in line if letter.isprintable()).split())
+
+
+def slug_of(item_id: str) -> str:
+    """Return a name for an item's folder: readable, at most 120 characters, never the same for two ids."""
+    digest = hashlib.sha256(item_id.encode(errors="surrogatepass")).hexdigest()[:8]
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", item_id).strip("-.")[:100]
+    return f"{readable}-{digest}"
+
+
+def item_folder(night: Path, item_id: str) -> Path:
+    """Return the folder of an item in a night's folder."""
+    return night / ITEMS / slug_of(item_id)
+
+
+def write_record(night: Path, record: ItemRecord) -> None:
+    """Write an item's record, whole or not at all. A link or folder that an item made in its place is moved aside.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written to.
+    """
+    document = {**asdict(record), "outcome": record.outcome.name}
+    path = item_folder(night, record.id) / ENDED
+    if path.is_symlink() or path.is_dir():
+        path.rename(path.with_name(f"not-{secrets.token_hex(4)}-{ENDED}"))
+    write_document(path, document)
+
+
+def write_document(path: Path, document: Mapping[str, Any]) -> None:
+    """Write one of a night's documents, with its format and checksum, whole or not at all.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written to.
+    """
+    whole = {"format": FORMAT, **document}
+    atomic_write(path, json.dumps({**whole, CHECKSUM: _checksum(whole)}, sort_keys=True) + "\n")
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return one of a night's documents, as it was written.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it was damaged, or is none.
+    """
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("format") not in (1, FORMAT):
+        raise ValueError(f"is not of format {FORMAT}")
+    checksum = document.pop(CHECKSUM, None)
+    needed = document.pop("format") == FORMAT
+    if (needed or checksum is not None) and checksum != _checksum({"format": FORMAT, **document}):
+        raise ValueError("its checksum is wrong")
+    return document
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
+    """Return an item's record; None if it has not ended in this night, a `DamagedRecord` if nobody can tell how it did.
+
+    What belongs to another item or night is no record of this one's.
+    """
+    path = item_folder(night, item_id) / ENDED
+    try:
+        record = _record(read_document(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        return DamagedRecord(
+            id=item_id,
+            token=token,
+            attempt=0,
+            outcome=Outcome.ERROR,
+            reason=f"how it ended cannot be told: its record {path.relative_to(night)} is damaged: {why}",
+        )
+    return record if record.id == item_id and record.token == token else None
+
+
+def _record(document: Mapping[str, Any]) -> ItemRecord:
+    """Return the record of a document.
+
+    Raises:
+        ValueError: it is none.
+    """
+    record = parse_as(ItemRecord, document)
+    if record.attempt < 0 or record.seconds < 0 or record.peak_memory_mb < 0:
+        raise ValueError("a number in it is less than 0")
+    for name, path in (("log", PurePosixPath(record.log)), ("report", PurePosixPath(record.report))):
+        if path.is_absolute() or ".." in path.parts:
+            raise ValueError(f"{name} is not below the night's folder")
+    return record
 
 
 def plan_json(plan: NightPlan) -> dict[str, Any]:
@@ -107,9 +273,6 @@ def parse_item(data: Mapping[str, Any]) -> Item:
     return parse_as(Item, {**data, "needs": _needs(data["needs"])}, "item")
 
 
-# The folders of nights: made, found, read.
-
-
 # Folders of nights: made, found, held by one coordinator at a time, read.
 
 NIGHTS = "tipchain-nights"
@@ -129,7 +292,7 @@ class Night:
         started: ISO 8601 with offset.
         plan: what it runs.
         options: what the command line said besides, by name.
-        environment: where it runs and with what (`tipchain.nightly.machine`).
+        environment: where it runs and with what (`tipchain.nightly.origin`).
     """
 
     folder: Path
@@ -464,3 +627,186 @@ def _outcomes(folder: Path) -> Iterator[tuple[str, str]]:
     except RecordError as error:
         raise UsageError(f"--last-failed: {error}") from error
     yield from ((record.id, record.outcome.name) for record in night.records())
+
+
+# What a night came to, with its figures.
+
+
+# What an item's JSON report tells beside how it ended: numbers that are worth a curve over nights, and why it failed.
+
+LARGEST = 32 * 2**20
+"""Bytes of a report that is read; a larger one would take longer than its curves are worth."""
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+_LOSSES = ("loss",)
+_SPEEDS = ("avg_ips", "ips", "qps")
+_NEVER = ("batch_size", "data_num", "lr", "gpu_util")
+_COSTS = ("_ms", "_s", "_mb")
+_STEPS = ("eval", "train", "infer")
+
+
+def read_figures(report: Path) -> dict[str, float]:
+    """Return the numbers of a report by what they are called, the most telling first; none if it cannot be read.
+
+    Of a chain: metrics, then losses, speeds and costs, of evaluation, training and inference in this order. Of an
+    alignment: for each stage the largest mean difference of a tensor.
+    """
+    try:
+        data = _read(report)
+        found = [*_of_results(data.get("results", ())), *_of_verdicts(data.get("verdicts", ()))]
+    except UNREADABLE:
+        return {}
+    return {name: value for _, name, value in sorted(found, key=lambda one: one[0]) if isfinite(value)}
+
+
+def read_causes(report: Path) -> tuple[Diagnosis, ...]:
+    """Return why an item failed, the cause that checks fail because of first; () if its report cannot be read."""
+    try:
+        return causes_in(_read(report))
+    except UNREADABLE:
+        return ()
+
+
+def causes_in(document: Mapping[str, Any]) -> tuple[Diagnosis, ...]:
+    """Return the causes of a report's JSON, the one that checks fail because of first; () where they cannot be read."""
+    try:
+        found = [read_diagnosis(one) for one in document.get("diagnoses", ())]
+    except UNREADABLE:
+        return ()
+    return tuple(sorted(found, key=lambda one: not one.explains))
+
+
+def _read(report: Path) -> Mapping[str, Any]:
+    if report.stat().st_size > LARGEST:
+        raise ValueError("too large")
+    found: Mapping[str, Any] = read_json(report)
+    return found
+
+
+def _of_results(results: Any) -> Iterator[tuple[tuple[int, int], str, float]]:
+    for result in results:
+        command = result["command"]
+        step = _STEPS.index(command["step"]) if command["step"] in _STEPS else len(_STEPS)
+        for name, value in result.get("figures", {}).items():
+            rank = _rank(name)
+            if rank is not None:
+                yield (rank, step), f"{name} of {command['id']}", float(value)
+
+
+def _rank(name: str) -> int | None:
+    name = name.partition("[")[0]  # a unit stands in brackets
+    if name in _NEVER:
+        return None
+    for rank, names in enumerate((_LOSSES, _SPEEDS), 1):
+        if name in names:
+            return rank
+    return 3 if name.endswith(_COSTS) else 0
+
+
+def _of_verdicts(verdicts: Any) -> Iterator[tuple[tuple[int, int], str, float]]:
+    largest: dict[str, float] = {}
+    for verdict in verdicts:
+        diff: Mapping[str, Any] | None = verdict["diff"]
+        with suppress(ValueError):
+            value = float(diff["mean_abs"]) if diff else float("nan")
+            if isfinite(value):
+                stage = str(verdict["subject"]).partition("/")[0]
+                largest[stage] = max(value, largest.get(stage, value))
+    for stage, value in largest.items():
+        yield (0, 0), f"largest mean difference in {stage}", value
+
+
+# What came of a night: its plan with the records of all that ended, read once for reports of any kind.
+
+MISSING = "has no record: the night ended before it did"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """A night's results.
+
+    Attributes:
+        night: the night.
+        records: of the items that ended, by id, in the plan's order.
+        finished: whether the night ran to its end.
+    """
+
+    night: Night
+    records: Mapping[str, ItemRecord]
+    finished: bool
+
+    @property
+    def plan(self) -> NightPlan:
+        """What was to run."""
+        return self.night.plan
+
+    @property
+    def folder(self) -> Path:
+        """The night's folder."""
+        return self.night.folder
+
+    def of(self, item: Item) -> ItemRecord:
+        """Return how an item ended; an ERROR that says so if it has no record."""
+        return self.records.get(item.id) or ItemRecord(
+            id=item.id, token=self.night.token, attempt=0, outcome=Outcome.ERROR, reason=MISSING
+        )
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """How all items ended, in the plan's order."""
+        return tuple(self.of(item).outcome for item in self.plan.items)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the items took, added up."""
+        return sum(record.seconds for record in self.records.values())
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The environment, its parts named with dots: ``versions.torch``."""
+        return dict(_flat(self.night.environment))
+
+
+def read_results(folder: Path) -> Results:
+    """Return what the folder of a night holds, of one that goes on or was killed too.
+
+    Raises:
+        RecordError: no night is there, or it cannot be read.
+    """
+    night = read_night(folder)
+    finished = night.finished  # asked first: what is written in between belongs to a night that goes on
+    return Results(night=night, records={one.id: one for one in night.records()}, finished=finished)
+
+
+def cause_of(results: Results, record: ItemRecord) -> Diagnosis | None:
+    """Return the first cause that the report of a failed item tells; None where it tells none."""
+    if record.outcome not in (Outcome.FAIL, Outcome.ERROR) or not record.report:
+        return None
+    return next(iter(read_causes(results.folder / record.report)), None)
+
+
+def find_nights(folder: Path) -> list[Path]:
+    """Return the folders of nights: ``folder`` itself, those in it, and those in its folders; by name.
+
+    Raises:
+        UsageError: ``folder`` is no folder.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: is no folder of nights\n  expected: a folder such as {NIGHTS}")
+    return sorted(set(_nights_in(folder, depth=2)), key=lambda path: (path.name, str(path)))
+
+
+def _nights_in(folder: Path, depth: int) -> Iterator[Path]:
+    if (folder / NIGHT).is_file():
+        yield folder
+    elif depth:
+        for one in folder.iterdir():
+            if one.is_dir() and not one.is_symlink() and not one.name.startswith("."):
+                yield from _nights_in(one, depth - 1)
+
+
+def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield (f"{above}{key}", ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))

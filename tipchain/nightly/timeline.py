@@ -14,14 +14,19 @@ from urllib.parse import quote
 
 from tipchain.errors import RecordError
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import Item
-from tipchain.nightly.nights import began
-from tipchain.nightly.records import ITEMS, ItemRecord, slug_of
-from tipchain.nightly.results import Results, find_nights, read_causes, read_figures, read_results
-from tipchain.nightly.shards import Group, ShardPart, SharePlan, disagreement, gather, lost_items, missing, named
+from tipchain.nightly.items import Group, Item, ShardPart, SharePlan, disagreement, gather, lost_items, missing, named
+from tipchain.nightly.nights import (
+    ITEMS,
+    ItemRecord,
+    Results,
+    began,
+    find_nights,
+    read_causes,
+    read_figures,
+    read_results,
+    slug_of,
+)
 from tipchain.outcome import BAD, Outcome
-
-# Nights put together from their shares: results of all machines as those of one night, and what is wrong with the cut.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

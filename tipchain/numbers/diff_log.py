@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TextIO
 
-from tipchain.foreign_text import escaped
+from tipchain.language import escaped
 from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict

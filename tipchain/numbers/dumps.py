@@ -316,9 +316,6 @@ def _length(n: int) -> bytes:
     return b"J" + struct.pack("<i", n) if n < 2**31 else b"\x8a\x08" + struct.pack("<q", n)
 
 
-# Dumps: named arrays in reprod_log's file format, with the facts about their making beside them.
-
-
 PLAIN_KEY = "array"
 """The key under which the array of a plain ``.npy`` file stands."""
 

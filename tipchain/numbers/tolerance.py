@@ -9,9 +9,6 @@ from typing import Literal
 
 from tipchain.errors import UsageError
 
-# What difference is accepted.
-
-
 Method = Literal["mean", "min", "max", "all"]
 METHODS: tuple[Method, ...] = ("mean", "min", "max", "all")
 

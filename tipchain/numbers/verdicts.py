@@ -17,9 +17,6 @@ from tipchain.numbers.dumps import flatten
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.outcome import Outcome
 
-# From differences to verdicts.
-
-
 ANY = "*"
 """In a mapping of tolerances: the rule of every tensor that is not named."""
 _KINDS = (

@@ -19,7 +19,6 @@ from tipchain.errors import CaseError, DataError, UsageError
 from tipchain.language import say
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import PROGRAMS, STEM, Array, Predictor, output_tensors, save_program
-from tipchain.paddle_tools.card import ModelCard
 from tipchain.paddle_tools.program import (
     PaddleBench,
     ProgramError,
@@ -28,7 +27,7 @@ from tipchain.paddle_tools.program import (
     open_bench,
     quiet,
 )
-from tipchain.paddle_tools.samples import sample_spec
+from tipchain.paddle_tools.samples import ModelCard, sample_spec
 from tipchain.parity.case import Case
 from tipchain.weights.paddle_files import load_paddle_weights
 

@@ -18,7 +18,6 @@ from tipchain.devices import parse_device
 from tipchain.errors import DataError, UsageError
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import Array, Predictor
-from tipchain.paddle_tools.card import ModelCard, read_card
 from tipchain.paddle_tools.program import (
     ProgramError,
     add_case,
@@ -29,7 +28,7 @@ from tipchain.paddle_tools.program import (
     quiet,
     true_or_false,
 )
-from tipchain.paddle_tools.samples import InferenceSamples, open_samples
+from tipchain.paddle_tools.samples import InferenceSamples, ModelCard, open_samples, read_card
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tipchain.cores import core_count
 from tipchain.errors import UsageError
+from tipchain.machine import core_count
 from tipchain.modes import Mode
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict

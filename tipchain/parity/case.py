@@ -16,46 +16,37 @@ from typing import Any
 from tipchain.blame import UsersError, is_users, placed, serving
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.frameworks.builders import checking, described, imports_start, resolve
-from tipchain.modes import CHAIN_MODES, DATA_SETS, DIGITS
+from tipchain.modes import CHAIN_MODES
 from tipchain.numbers.tolerance import METHODS, Tolerance, is_looser, tolerance_for
-from tipchain.parity import settings
 from tipchain.parity.case_types import (
     BUILDERS,
     DTYPES,
     LABEL,
     SIDES,
     Case,
-    DataSettings,
     InputSpec,
     KnownDeviation,
-    ModeSettings,
     Override,
     Side,
     WeightsSpec,
 )
+from tipchain.parity.settings import (
+    BackwardSettings,
+    DataSettings,
+    DistributedSettings,
+    InferenceSettings,
+    InitSettings,
+    LossSettings,
+    LrSettings,
+    ModeSettings,
+    TrainDataSettings,
+    TrainSettings,
+    UpdatesSettings,
+    read_settings,
+)
 from tipchain.runs import ROOT_VARIABLE, find_root, sha256_of
 from tipchain.stage_table import INFO, STAGES
 from tipchain.yaml_lines import Reader, load_yaml
-
-# Read what a case says about its stages, a mapping for each.
-#
-# Each function raises `CaseError` with file, line and key for a value that cannot be.
-
-
-def read_data(reader: Reader) -> DataSettings:
-    """Read the mapping ``data``."""
-    data = reader.mapping("data", default={})
-    assert data is not None
-    settings = DataSettings(
-        batch_size=data.integer("batch_size", 4, least=1),
-        max_batches=data.integer("max_batches", 100, least=1),
-        transform_samples=data.integer("transform_samples", 2, least=1),
-        set=data.choice("set", tuple(DATA_SETS), default=DIGITS),
-        args=data.args("args"),
-    )
-    data.done()
-    return settings
-
 
 # The case's ``inputs``: what both sides are fed where no data are wanted.
 
@@ -153,9 +144,6 @@ def _check_counts(inputs: Reader, specs: Mapping[str, InputSpec]) -> None:
             )
 
 
-# An alignment case: a YAML file that names the two sides, their weights, inputs, stages and tolerances.
-
-
 __all__ = ["SIDES", "STAGES", "Case", "Side", "load_case", "resolve"]
 
 
@@ -192,18 +180,18 @@ def _case(reader: Reader, file: Path) -> Case:
         inputs=read_inputs(reader, stages),
         outputs=_outputs(reader),
         stages=stages,
-        backward=settings.read_backward(reader),
-        train=settings.read_train(reader),
-        data=read_data(reader),
-        loss=settings.read_loss(reader),
-        init=settings.read_init(reader),
-        inference=settings.read_inference(reader),
-        distributed=settings.read_distributed(reader),
-        training_data=settings.read_train_data(reader),
+        backward=read_settings(BackwardSettings, reader, "backward"),
+        train=read_settings(TrainSettings, reader, "train"),
+        data=read_settings(DataSettings, reader, "data"),
+        loss=read_settings(LossSettings, reader, "loss"),
+        init=read_settings(InitSettings, reader, "init"),
+        inference=read_settings(InferenceSettings, reader, "inference"),
+        distributed=read_settings(DistributedSettings, reader, "distributed"),
+        training_data=read_settings(TrainDataSettings, reader, "train_data"),
         optimizer_args=reader.args("optimizer"),
         scheduler_args=reader.args("scheduler"),
-        updates=settings.read_updates(reader),
-        lr=settings.read_lr(reader),
+        updates=read_settings(UpdatesSettings, reader, "updates"),
+        lr=read_settings(LrSettings, reader, "lr"),
         tolerances=_tolerances(reader),
         modes=_modes(reader),
         known_deviations=_deviations(reader),
@@ -387,19 +375,8 @@ def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
     for name in modes.data:
         if name not in known:
             raise modes.error(name, "is not a known mode", expected=", ".join(known), hint=did_you_mean(name, known))
-        one = modes.mapping(name)
-        assert one is not None
-        counts = {key: _count(one, key) for key in ("epochs", "seeds")}
-        result[name] = ModeSettings(data=one.choice("data", ("lite", "whole"), default=None), **counts)
-        one.done()
+        result[name] = read_settings(ModeSettings, modes, name)
     return MappingProxyType(result)
-
-
-def _count(reader: Reader, key: str) -> int | None:
-    found: int | None = reader.value(key, int, "a whole number >= 1", default=None)
-    if found is not None and found < 1:
-        raise reader.error(key, "is too small", found=found, expected="a whole number >= 1")
-    return found
 
 
 def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:

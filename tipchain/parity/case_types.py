@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from tipchain.modes import DIGITS, Mode
+from tipchain.modes import Mode
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.parity.settings import (
+    Args,
     BackwardSettings,
+    DataSettings,
     DistributedSettings,
     InferenceSettings,
     InitSettings,
     LossSettings,
     LrSettings,
+    ModeSettings,
     TrainDataSettings,
     TrainSettings,
     UpdatesSettings,
@@ -26,7 +28,6 @@ BUILDERS = ("model", "loss", "optimizer", "scheduler", "dataset", "transforms", 
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 LABEL = "label"
 """The input that goes to the loss instead of the model."""
-Args = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,40 +107,6 @@ class WeightsSpec:
     torch: Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataSettings:
-    """The data, and the evaluation loader.
-
-    Attributes:
-        batch_size: samples per batch.
-        max_batches: the data stage records at most this many batches.
-        transform_samples: the data stage records the output of each named transform for this many samples.
-        set: the data set that ``tipchain prepare`` makes or checks.
-        args: more arguments of both dataset builders.
-    """
-
-    batch_size: int = 4
-    max_batches: int = 100
-    transform_samples: int = 2
-    set: str = DIGITS
-    args: Args = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeSettings:
-    """What one TIPC mode changes.
-
-    Attributes:
-        data: the data of training and evaluation. Without it, those of the mode.
-        epochs: replaces ``train.epochs``.
-        seeds: replaces ``train.seeds``.
-    """
-
-    data: str | None = None
-    epochs: int | None = None
-    seeds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from typing import Any
 
 from tipchain.blame import is_users
 from tipchain.errors import DataError
+from tipchain.images import SPLITS, read_split, split_file
 from tipchain.modes import DIGITS, MINI_UCF, NONE
-from tipchain.raw_frames import SPLITS, read_split, split_file
 from tipchain.runs import sha256_of
 
 # What the data of a case are known by: a digest of the files that its data set reads.

@@ -22,7 +22,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from tipchain.imports import kept_import
+from tipchain.machine import kept_import
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.paddle_export import Array, EngineError, program_files
 from tipchain.runs import atomic_write

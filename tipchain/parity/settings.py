@@ -1,24 +1,110 @@
-"""What a case says about its stages and inputs: a mapping for each key of the case file."""
+# ruff: noqa: RUF009  (what stands behind each key is a field)
+"""What a case says about its stages: a mapping for each, whose keys, defaults and limits stand once, in its fields."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from tipchain.errors import did_you_mean
+from tipchain.modes import DATA_SETS, DIGITS
 from tipchain.numbers.rounding import ULPS
 from tipchain.parity.envelope import FACTOR
 from tipchain.yaml_lines import Reader
 
-# What a case says about the stage ``backward``.
-
-
+T = TypeVar("T")
+Args = Mapping[str, Any]
 EVAL, TRAIN = MODES = ("eval", "train")
 """The modes that a model can run backward in, by the names that they have in a case."""
-
 SINGLE, DOUBLE = DTYPES = ("float32", "float64")
+DROPOUT = ("off", "equal")
+LAYERS, MODEL = PARAMETERS = ("layers", "model")
+"""What is updated: a few layers of the usual kinds, or the case's own model."""
+BASE = ""
+"""The name of the case's own loss among its variants."""
+_RESERVED = ("loss", "gradient")
+
+
+def read_settings(kind: type[T], reader: Reader, key: str) -> T:
+    """Read a mapping of a case, each field as it says itself, then what ``check`` says about all of them.
+
+    Raises:
+        CaseError: a value that cannot be; the message names file, line and key.
+    """
+    mapping = reader.mapping(key, default={})
+    assert mapping is not None
+    found = kind(**{one.name: one.metadata["read"](mapping, one.name) for one in fields(kind)})  # type: ignore[arg-type]
+    if hasattr(found, "check"):
+        found.check(mapping)
+    mapping.done()
+    return found
+
+
+def _own(read: Callable[[Reader, str], Any], default: Any = None, *, shown: bool = True) -> Any:
+    """Return a field with a way of its own to be read; ``shown``: it is part of what dumps depend on."""
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata={"read": read})
+    return field(default=default, metadata={"read": read}, repr=shown)
+
+
+def _whole(default: int, least: int = 0) -> Any:
+    return _own(lambda reader, key: reader.integer(key, default, least=least), default)
+
+
+def _positive(default: float, *, shown: bool = True) -> Any:
+    return _own(lambda reader, key: reader.positive(key, default), default, shown=shown)
+
+
+def _flag(default: bool) -> Any:
+    return _own(lambda reader, key: reader.flag(key, default=default), default)
+
+
+def _choice(options: tuple[str, ...], default: str | None) -> Any:
+    return _own(lambda reader, key: reader.choice(key, options, default=default), default)
+
+
+def _args() -> Any:
+    return _own(lambda reader, key: reader.args(key), {})
+
+
+def _whole_or_none() -> Any:
+    def read(reader: Reader, key: str) -> int | None:
+        found: int | None = reader.value(key, int, "a whole number >= 1", default=None)
+        if found is not None and found < 1:
+            raise reader.error(key, "is too small", found=found, expected="a whole number >= 1")
+        return found
+
+    return _own(read)
+
+
+def _flag_or_none() -> Any:
+    return _own(lambda reader, key: reader.value(key, bool, "true or false", default=None))
+
+
+def _alpha(reader: Reader, key: str) -> float:
+    alpha = reader.positive(key, 1e-3)
+    if alpha > 0.05:
+        raise reader.error(key, "is too large", found=alpha, expected="a probability of at most 0.05")
+    return alpha
+
+
+def _backward_modes(reader: Reader, key: str) -> tuple[str, ...]:
+    """Read the modes; ``training: true`` is another way to say ``modes: [train]``."""
+    training = reader.flag("training", default=False)
+    found = reader.items(key, default=[TRAIN if training else EVAL])
+    expected = f"some of {', '.join(MODES)}"
+    for number, mode in enumerate(found):
+        if mode not in MODES:
+            raise reader.error(
+                f"{key}.{number}", "is not a mode", found=mode, expected=expected, hint=did_you_mean(str(mode), MODES)
+            )
+    if not found or len(set(found)) < len(found):
+        raise reader.error(key, "is empty or names one twice", found=list(found), expected=expected)
+    if "training" in reader.data and key in reader.data:
+        raise reader.error("training", f"cannot stand beside '{key}'", expected=f"{key} alone")
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,49 +119,11 @@ class BackwardSettings:
         dtype: the precision. Some nets need ``float64``, because rounding dominates their gradients in float32.
     """
 
-    iterations: int = 5
-    learning_rate: float = 1e-4
-    modes: tuple[str, ...] = (EVAL,)
-    inputs: str = "fake"
-    dtype: str = SINGLE
-
-
-def read_backward(reader: Reader) -> BackwardSettings:
-    """Read the mapping ``backward`` of a case; ``training: true`` is another way to say ``modes: [train]``.
-
-    Raises:
-        CaseError: a value that cannot be; the message names file, line and key.
-    """
-    backward = reader.mapping("backward", default={})
-    assert backward is not None
-    settings = BackwardSettings(
-        iterations=backward.integer("iterations", 5, least=2),
-        learning_rate=backward.positive("learning_rate", 1e-4),
-        modes=_modes(backward),
-        inputs=backward.choice("inputs", ("fake", "train_loader"), default="fake"),
-        dtype=backward.choice("dtype", DTYPES, default=SINGLE),
-    )
-    backward.done()
-    return settings
-
-
-def _modes(backward: Reader) -> tuple[str, ...]:
-    training = backward.flag("training", default=False)
-    found = backward.items("modes", default=[TRAIN if training else EVAL])
-    expected = f"some of {', '.join(MODES)}"
-    for number, mode in enumerate(found):
-        if mode not in MODES:
-            raise backward.error(
-                f"modes.{number}", "is not a mode", found=mode, expected=expected, hint=did_you_mean(str(mode), MODES)
-            )
-    if not found or len(set(found)) < len(found):
-        raise backward.error("modes", "is empty or names one twice", found=list(found), expected=expected)
-    if "training" in backward.data and "modes" in backward.data:
-        raise backward.error("training", "cannot stand beside 'modes'", expected="modes alone")
-    return tuple(found)
-
-
-# What a case says about the stage ``distributed``.
+    iterations: int = _whole(5, least=2)
+    learning_rate: float = _positive(1e-4)
+    modes: tuple[str, ...] = _own(_backward_modes, (EVAL,))
+    inputs: str = _choice(("fake", "train_loader"), "fake")
+    dtype: str = _choice(DTYPES, SINGLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,57 +141,36 @@ class DistributedSettings:
         timeout_s: the time limit of the processes, in seconds.
     """
 
-    processes: int = 2
-    iterations: int = 3
-    batch_size: int | None = None
-    learning_rate: float = 1e-4
-    training: bool = False
-    find_unused_parameters: bool = False
-    timeout_s: float = field(default=300.0, repr=False)
+    processes: int = _whole(2, least=2)
+    iterations: int = _whole(3, least=1)
+    batch_size: int | None = _whole_or_none()
+    learning_rate: float = _positive(1e-4)
+    training: bool = _flag(default=False)
+    find_unused_parameters: bool = _flag(default=False)
+    timeout_s: float = _positive(300.0, shown=False)
 
     def global_batch(self, fake: int) -> int:
         """Return the samples of the global batch, where the fake inputs have ``fake``."""
         return self.batch_size or -(-fake // self.processes) * self.processes
 
-
-def read_distributed(reader: Reader) -> DistributedSettings:
-    """Read the mapping ``distributed`` of a case.
-
-    Raises:
-        CaseError: a value that cannot be; the message names file, line and key.
-    """
-    distributed = reader.mapping("distributed", default={})
-    assert distributed is not None
-    processes = distributed.integer("processes", 2, least=2)
-    settings = DistributedSettings(
-        processes=processes,
-        iterations=distributed.integer("iterations", 3, least=1),
-        batch_size=_batch_size(distributed, processes),
-        learning_rate=distributed.positive("learning_rate", 1e-4),
-        training=distributed.flag("training", default=False),
-        find_unused_parameters=distributed.flag("find_unused_parameters", default=False),
-        timeout_s=distributed.positive("timeout_s", 300.0),
-    )
-    distributed.done()
-    return settings
+    def check(self, reader: Reader) -> None:
+        """Refuse a global batch that cannot be shared equally."""
+        if self.batch_size is not None and self.batch_size % self.processes:
+            raise reader.error(
+                "batch_size",
+                "cannot be shared equally",
+                found=f"{self.batch_size} samples on {self.processes} processes",
+                expected=f"a multiple of {self.processes}",
+            )
 
 
-def _batch_size(distributed: Reader, processes: int) -> int | None:
-    if distributed.data.get("batch_size") is None:
-        distributed.asked.append("batch_size")
-        return None
-    size = distributed.integer("batch_size", processes, least=1)
-    if size % processes:
-        raise distributed.error(
-            "batch_size",
-            "cannot be shared equally",
-            found=f"{size} samples on {processes} processes",
-            expected=f"a multiple of {processes}",
-        )
-    return size
-
-
-# What a case says about the stage ``inference``.
+def _batch_sizes(reader: Reader, key: str) -> tuple[int, ...]:
+    found = reader.items(key, default=[1, 4])
+    good = all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in found)
+    if not good or len(set(found)) < len(found) or len(found) < 2:
+        expected = "e.g. [1, 4]; with one alone a batch size frozen into the program is not seen"
+        raise reader.error(key, "are not two or more different sizes", found=found, expected=expected)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,42 +183,9 @@ class InferenceSettings:
         opset: the ONNX operator set of the conversion. paddle2onnx takes a later one if an operator needs it.
     """
 
-    batch_sizes: tuple[int, ...] = (1, 4)
-    onnx: bool = True
-    opset: int = 17
-
-
-def read_inference(reader: Reader) -> InferenceSettings:
-    """Read the mapping ``inference`` of a case.
-
-    Raises:
-        CaseError: a value that cannot be; the message names file, line and key.
-    """
-    inference = reader.mapping("inference", default={})
-    assert inference is not None
-    settings = InferenceSettings(
-        batch_sizes=_batch_sizes(inference),
-        onnx=inference.flag("onnx", default=True),
-        opset=inference.integer("opset", 17, least=7),
-    )
-    inference.done()
-    return settings
-
-
-def _batch_sizes(inference: Reader) -> tuple[int, ...]:
-    found = inference.items("batch_sizes", default=[1, 4])
-    good = all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in found)
-    if not good or len(set(found)) < len(found) or len(found) < 2:
-        raise inference.error(
-            "batch_sizes",
-            "are not two or more different sizes",
-            found=found,
-            expected="e.g. [1, 4]; with one alone a batch size frozen into the program is not seen",
-        )
-    return tuple(found)
-
-
-# What a case says about the stage ``init``.
+    batch_sizes: tuple[int, ...] = _own(_batch_sizes, (1, 4))
+    onnx: bool = _flag(default=True)
+    opset: int = _whole(17, least=7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,45 +198,23 @@ class InitSettings:
         alpha: the probability of a false alarm, for all parameters together.
     """
 
-    seeds: int = 5
-    values: int = 2000
-    alpha: float = 1e-3
+    seeds: int = _whole(5, least=2)
+    values: int = _whole(2000, least=100)
+    alpha: float = _own(_alpha, 1e-3)
 
 
-def read_init(reader: Reader) -> InitSettings:
-    """Read the mapping ``init`` of a case.
-
-    Raises:
-        CaseError: a value that cannot be; the message names file, line and key.
-    """
-    init = reader.mapping("init", default={})
-    assert init is not None
-    settings = InitSettings(
-        seeds=init.integer("seeds", 5, least=2), values=init.integer("values", 2000, least=100), alpha=read_alpha(init)
-    )
-    init.done()
-    return settings
-
-
-def read_alpha(reader: Reader) -> float:
-    """Return the key ``alpha``, a probability between 0 and 0.05.
-
-    Raises:
-        CaseError: it is no such number.
-    """
-    alpha = reader.positive("alpha", 1e-3)
-    if alpha > 0.05:
-        raise reader.error("alpha", "is too large", found=alpha, expected="a probability of at most 0.05")
-    return alpha
-
-
-# The case's ``loss``: arguments of both ``build_loss``, and variants of them that the loss stage compares too.
-
-
-Args = Mapping[str, Any]
-BASE = ""
-"""The name of the case's own loss among its variants."""
-_RESERVED = ("loss", "gradient")
+def _loss_variants(reader: Reader, key: str) -> Mapping[str, Args]:
+    variants = reader.mapping(key, default={})
+    assert variants is not None
+    for name in variants.data:
+        if not name.strip() or "/" in name or name in _RESERVED:
+            expected = "a name without '/', such as smoothed"
+            raise variants.error(name, "cannot name a variant", found=repr(name), expected=expected)
+    named = {name: variants.args(name) for name in variants.data}
+    for name, more in named.items():
+        if not more:
+            raise variants.error(name, "changes no argument", expected="e.g. {label_smoothing: 0.1}")
+    return MappingProxyType(named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,39 +227,19 @@ class LossSettings:
             those of the case, except with ``soft_label`` and ``ignore_index``.
     """
 
-    args: Args = field(default_factory=dict)
-    variants: Mapping[str, Args] = field(default_factory=dict)
+    args: Args = _args()
+    variants: Mapping[str, Args] = _own(_loss_variants, {})
 
     def all(self) -> dict[str, dict[str, Any]]:
         """Return the arguments of the case's own loss, under `BASE`, and of every variant."""
         return {BASE: dict(self.args)} | {name: {**self.args, **more} for name, more in self.variants.items()}
 
 
-def read_loss(reader: Reader) -> LossSettings:
-    """Read the mapping ``loss``.
-
-    Raises:
-        CaseError: a variant whose name cannot be part of a key, or that changes no argument.
-    """
-    loss = reader.mapping("loss", default={})
-    assert loss is not None
-    args = loss.args("args")
-    variants = loss.mapping("variants", default={})
-    assert variants is not None
-    for name in variants.data:
-        if not name.strip() or "/" in name or name in _RESERVED:
-            raise variants.error(
-                name, "cannot name a variant", found=repr(name), expected="a name without '/', such as smoothed"
-            )
-    named = {name: variants.args(name) for name in variants.data}
-    for name, more in named.items():
-        if not more:
-            raise variants.error(name, "changes no argument", expected="e.g. {label_smoothing: 0.1}")
-    loss.done()
-    return LossSettings(args=args, variants=MappingProxyType(named))
-
-
-# What a case says about the stage ``lr``.
+def _first_rate(reader: Reader, key: str) -> float | None:
+    if key in reader.data:
+        return reader.positive(key, 1.0)
+    reader.asked.append(key)
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,30 +252,8 @@ class LrSettings:
         learning_rate: the initial rate. Without it, that of ``train``.
     """
 
-    steps: int = 100
-    learning_rate: float | None = None
-
-
-def read_lr(reader: Reader) -> LrSettings:
-    """Read the mapping ``lr`` of a case.
-
-    Raises:
-        CaseError: a value that cannot be; the message names file, line and key.
-    """
-    lr = reader.mapping("lr", default={})
-    assert lr is not None
-    settings = LrSettings(
-        steps=lr.integer("steps", 100, least=2),
-        learning_rate=lr.positive("learning_rate", 1.0) if "learning_rate" in lr.data else None,
-    )
-    lr.done("learning_rate")
-    return settings
-
-
-# What a case says about the stage ``train``.
-
-
-DROPOUT = ("off", "equal")
+    steps: int = _whole(100, least=2)
+    learning_rate: float | None = _own(_first_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,10 +267,38 @@ class EnvelopeSettings:
         factor: the allowed multiple of the envelope. A value above the default needs a ``reason``.
     """
 
-    runs: int = 3
-    iterations: int = 10
-    ulps: int = ULPS
-    factor: float = field(default=FACTOR, repr=False)
+    runs: int = _whole(3, least=1)
+    iterations: int = _whole(10, least=2)
+    ulps: int = _whole(ULPS, least=1)
+    factor: float = _positive(FACTOR, shown=False)
+
+    def check(self, reader: Reader) -> None:
+        """Refuse a factor above the usual one without a reason."""
+        reason = reader.text("reason", default="")
+        if self.factor > FACTOR and not reason.strip():
+            expected = "reason: what was measured"
+            message = f"is above the usual {FACTOR:g} and gives no reason"
+            raise reader.error("factor", message, found=self.factor, expected=expected)
+
+
+def _benchmark(reader: Reader, key: str) -> Mapping[str, float] | None:
+    benchmark = reader.mapping(key, default=None)
+    if benchmark is None:
+        return None
+    published = {key: float(benchmark.value(key, (int, float), "a number")) for key in benchmark.data}
+    if not published:
+        raise reader.error(key, "is empty", expected="metric values in percent, e.g. {acc_top1: 56.5}")
+    return published
+
+
+def _dropout(reader: Reader, key: str) -> str:
+    # YAML 1.1 takes a plain `off` for false.
+    found = reader.value(key, (str, bool), ", ".join(DROPOUT), default="off")
+    if found is False:
+        return "off"
+    if found not in DROPOUT:
+        raise reader.error(key, "is not known", found=found, expected=", ".join(DROPOUT))
+    return str(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,84 +317,22 @@ class TrainSettings:
         margin: a difference of the mean metrics up to this value does not matter. It has the unit of the metric.
     """
 
-    epochs: int = 1
-    batch_size: int = 4
-    learning_rate: float = 1e-4
-    schedule_per: str = "epoch"
-    benchmark: Mapping[str, float] | None = None
-    dropout: str = "off"
-    envelope: EnvelopeSettings = field(default_factory=EnvelopeSettings)
-    seeds: int = 1
-    margin: float = field(default=0.15, repr=False)
-
-
-def read_train(reader: Reader) -> TrainSettings:
-    """Read the mapping ``train`` of a case.
-
-    Raises:
-        CaseError: a value that cannot be; the message names file, line and key.
-    """
-    train = reader.mapping("train", default={})
-    assert train is not None
-    settings = TrainSettings(
-        epochs=train.integer("epochs", 1, least=1),
-        batch_size=train.integer("batch_size", 4, least=1),
-        learning_rate=train.positive("learning_rate", 1e-4),
-        schedule_per=train.choice("schedule_per", ("epoch", "iteration"), default="epoch"),
-        benchmark=_benchmark(train),
-        dropout=_dropout(train),
-        envelope=_envelope(train),
-        seeds=train.integer("seeds", 1, least=1),
-        margin=train.positive("margin", 0.15),
+    epochs: int = _whole(1, least=1)
+    batch_size: int = _whole(4, least=1)
+    learning_rate: float = _positive(1e-4)
+    schedule_per: str = _choice(("epoch", "iteration"), "epoch")
+    benchmark: Mapping[str, float] | None = _own(_benchmark)
+    dropout: str = _own(_dropout, "off")
+    envelope: EnvelopeSettings = _own(
+        lambda reader, key: read_settings(EnvelopeSettings, reader, key), EnvelopeSettings()
     )
-    if settings.seeds > 1 and settings.benchmark is not None:
-        raise train.error("seeds", "cannot stand beside 'benchmark': torch is not run then", found=settings.seeds)
-    train.done()
-    return settings
+    seeds: int = _whole(1, least=1)
+    margin: float = _positive(0.15, shown=False)
 
-
-def _benchmark(train: Reader) -> Mapping[str, float] | None:
-    benchmark = train.mapping("benchmark", default=None)
-    if benchmark is None:
-        return None
-    published = {key: float(benchmark.value(key, (int, float), "a number")) for key in benchmark.data}
-    if not published:
-        raise train.error("benchmark", "is empty", expected="metric values in percent, e.g. {acc_top1: 56.5}")
-    return published
-
-
-def _dropout(train: Reader) -> str:
-    # YAML 1.1 takes a plain `off` for false.
-    found = train.value("dropout", (str, bool), ", ".join(DROPOUT), default="off")
-    if found is False:
-        return "off"
-    if found not in DROPOUT:
-        raise train.error("dropout", "is not known", found=found, expected=", ".join(DROPOUT))
-    return str(found)
-
-
-def _envelope(train: Reader) -> EnvelopeSettings:
-    envelope = train.mapping("envelope", default={})
-    assert envelope is not None
-    settings = EnvelopeSettings(
-        runs=envelope.integer("runs", 3, least=1),
-        iterations=envelope.integer("iterations", 10, least=2),
-        ulps=envelope.integer("ulps", ULPS, least=1),
-        factor=envelope.positive("factor", FACTOR),
-    )
-    reason = envelope.text("reason", default="")
-    envelope.done()
-    if settings.factor > FACTOR and not reason.strip():
-        raise envelope.error(
-            "factor",
-            f"is above the usual {FACTOR:g} and gives no reason",
-            found=settings.factor,
-            expected="reason: what was measured",
-        )
-    return settings
-
-
-# What a case says about the stage ``train_data``.
+    def check(self, reader: Reader) -> None:
+        """Refuse seeds beside a benchmark."""
+        if self.seeds > 1 and self.benchmark is not None:
+            raise reader.error("seeds", "cannot stand beside 'benchmark': torch is not run then", found=self.seeds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,43 +350,23 @@ class TrainDataSettings:
         alpha: the probability of a false alarm, for all random quantities together.
     """
 
-    epochs: int = 2
-    batch_size: int | None = None
-    drop_last: bool | None = None
-    shuffle: bool | None = None
-    samples: int = 64
-    draws: int = 2000
-    images: int = 4
-    alpha: float = 1e-3
+    epochs: int = _whole(2, least=2)
+    batch_size: int | None = _whole_or_none()
+    drop_last: bool | None = _flag_or_none()
+    shuffle: bool | None = _flag_or_none()
+    samples: int = _whole(64, least=1)
+    draws: int = _whole(2000, least=100)
+    images: int = _whole(4, least=1)
+    alpha: float = _own(_alpha, 1e-3)
 
 
-def read_train_data(reader: Reader) -> TrainDataSettings:
-    """Read the mapping ``train_data`` of a case.
-
-    Raises:
-        CaseError: a value that cannot be; the message names file, line and key.
-    """
-    found = reader.mapping("train_data", default={})
-    assert found is not None
-    settings = TrainDataSettings(
-        epochs=found.integer("epochs", 2, least=2),
-        batch_size=found.integer("batch_size", 0, least=1) if "batch_size" in found.data else None,
-        drop_last=found.value("drop_last", bool, "true or false", default=None),
-        shuffle=found.value("shuffle", bool, "true or false", default=None),
-        samples=found.integer("samples", 64, least=1),
-        draws=found.integer("draws", 2000, least=100),
-        images=found.integer("images", 4, least=1),
-        alpha=read_alpha(found),
-    )
-    found.done()
-    return settings
-
-
-# What a case says about the stages ``optimizer`` and ``regularization``.
-
-
-LAYERS, MODEL = PARAMETERS = ("layers", "model")
-"""What is updated: a few layers of the usual kinds, or the case's own model."""
+def _update_variants(reader: Reader, key: str) -> Mapping[str, Args]:
+    variants = reader.mapping(key, default={})
+    assert variants is not None
+    for name in variants.data:
+        if not name or "/" in name:
+            raise variants.error(name, "cannot name a variant", expected="a name without a slash")
+    return MappingProxyType({name: variants.args(name) for name in variants.data})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -506,34 +382,43 @@ class UpdatesSettings:
         variants: more runs of the optimizer stage. Each name has arguments that replace ``optimizer:``.
     """
 
-    iterations: int = 5
-    learning_rate: float = 0.1
-    decay_learning_rate: float = 100.0
-    seed: int = 0
-    parameters: str = LAYERS
-    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    iterations: int = _whole(5, least=5)
+    learning_rate: float = _positive(0.1)
+    decay_learning_rate: float = _positive(100.0)
+    seed: int = _whole(0)
+    parameters: str = _choice(PARAMETERS, LAYERS)
+    variants: Mapping[str, Args] = _own(_update_variants, {})
 
 
-def read_updates(reader: Reader) -> UpdatesSettings:
-    """Read the mapping ``updates`` of a case.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSettings:
+    """The data, and the evaluation loader.
 
-    Raises:
-        CaseError: a value that cannot be; the message names file, line and key.
+    Attributes:
+        batch_size: samples per batch.
+        max_batches: the data stage records at most this many batches.
+        transform_samples: the data stage records the output of each named transform for this many samples.
+        set: the data set that ``tipchain prepare`` makes or checks.
+        args: more arguments of both dataset builders.
     """
-    updates = reader.mapping("updates", default={})
-    assert updates is not None
-    variants = updates.mapping("variants", default={})
-    assert variants is not None
-    for name in variants.data:
-        if not name or "/" in name:
-            raise variants.error(name, "cannot name a variant", expected="a name without a slash")
-    settings = UpdatesSettings(
-        iterations=updates.integer("iterations", 5, least=5),
-        learning_rate=updates.positive("learning_rate", 0.1),
-        decay_learning_rate=updates.positive("decay_learning_rate", 100.0),
-        seed=updates.integer("seed", 0),
-        parameters=updates.choice("parameters", PARAMETERS, default=LAYERS),
-        variants=MappingProxyType({name: variants.args(name) for name in variants.data}),
-    )
-    updates.done()
-    return settings
+
+    batch_size: int = _whole(4, least=1)
+    max_batches: int = _whole(100, least=1)
+    transform_samples: int = _whole(2, least=1)
+    set: str = _choice(tuple(DATA_SETS), DIGITS)
+    args: Args = _args()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeSettings:
+    """What one TIPC mode changes.
+
+    Attributes:
+        data: the data of training and evaluation. Without it, those of the mode.
+        epochs: replaces ``train.epochs``.
+        seeds: replaces ``train.seeds``.
+    """
+
+    data: str | None = _choice(("lite", "whole"), None)
+    epochs: int | None = _whole_or_none()
+    seeds: int | None = _whole_or_none()

@@ -15,14 +15,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tipchain.errors import DataError, UsageError
+from tipchain.images import LAYOUT, Video, class_names, read_split, split_file
 from tipchain.modes import DIGITS, MINI_UCF, data_folder
 from tipchain.prepare.sets import KINDS, DataRecipe, recipe_of, way_out
 from tipchain.progress import Pace, Progress
-from tipchain.raw_frames import LAYOUT, Video, class_names, read_split, split_file
 from tipchain.runs import sha256_of
-
-# A data folder as one file: a tar archive, and its checksum beside it as ``sha256sum`` writes it.
-
 
 PIECE = 1 << 20
 
@@ -308,9 +305,6 @@ def _with_progress(files: Iterable[tuple[str, bytes]], total: int, title: str) -
             yield file
 
 
-# Data of the user's own: a folder of images by class.
-
-
 # A data folder of the user's own, in ImageNet's layout: ``train/<class>/<image>`` and ``val/<class>/<image>``.
 
 SPLITS = ("train", "val")
@@ -352,9 +346,6 @@ def _classes(folder: Path, layout: str) -> tuple[str, ...]:
 def _check_class(folder: Path) -> None:
     if not any(path.suffix.lower() in IMAGE_SUFFIXES and path.is_file() for path in folder.iterdir()):
         raise DataError("has no image", file=folder, expected=f"a file ending in {', '.join(IMAGE_SUFFIXES)}")
-
-
-# Data of the user's own, given with ``--data-path``: checked for the layout that the case's data set has.
 
 
 def check_own_data(folder: Path, data_set: str) -> tuple[str, ...]:

@@ -361,9 +361,6 @@ def make_files(kind: str, folder: str, scans: NDArray[np.float64]) -> Iterator[t
         yield split_name(folder, split), "".join(lines).encode()
 
 
-# The data sets that are made here: what is in them, and how it is made.
-
-
 SOURCE = "scikit-learn load_digits"
 PARAMS: Mapping[str, str] = {
     DIGITS: "test_tipc/configs/alexnet/train_infer_python.txt",

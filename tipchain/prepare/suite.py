@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tipchain.chain.detect import checkout as checkout_of
+from tipchain.chain.load import checkout as checkout_of
 from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending
 from tipchain.language import say
@@ -19,9 +19,6 @@ from tipchain.modes import Mode
 from tipchain.outcome import ExitCode
 from tipchain.prepare.removals import Removals, find_removals
 from tipchain.prepare.running import LOGS, REFUSED, SCRIPT, Interpreter, find_interpreter, find_troubles, run_script
-
-# The data and weights that a plan's commands name and nothing in the plan makes.
-
 
 INPUT = re.compile(r"data|imag|img|video|input|file|label|anno|list|weight|pretrain|model", re.IGNORECASE)
 MODEL = re.compile(r"weight|pretrain|model", re.IGNORECASE)

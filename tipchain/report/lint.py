@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tipchain.chain.coverage import Coverage
-from tipchain.chain.fixes import SEVERITIES
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.lint import Found, Linted
-from tipchain.foreign_text import clean
-from tipchain.language import aligned, columns, in_rows, padded, say
+from tipchain.chain.suites import SEVERITIES
+from tipchain.language import aligned, clean, columns, in_rows, padded, say
 from tipchain.modes import Mode
-from tipchain.report.github import workflow_command
+from tipchain.report.ci import workflow_command
 
 COLORS: Mapping[str, str] = {"error": "31", "warning": "33", "info": "36"}
 WORKFLOW: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "notice"}

@@ -12,8 +12,7 @@ from itertools import groupby
 from posixpath import dirname, normpath
 
 from tipchain.chain.plan import SUFFIXES, Command, Find, Plan
-from tipchain.foreign_text import clean
-from tipchain.language import say
+from tipchain.language import clean, say
 from tipchain.modes import DataFolders, data_folders
 from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 

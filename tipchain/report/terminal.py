@@ -10,12 +10,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.foreign_text import clean
-from tipchain.language import aligned, in_rows, padded, say
+from tipchain.language import aligned, clean, in_rows, padded, say
 from tipchain.outcome import ExitCode, Outcome
 
 if TYPE_CHECKING:
-    from tipchain.chain.result import Result
+    from tipchain.chain.plan import Result
     from tipchain.report.model import RunReport
 
 COLORS = {Outcome.PASS: "32", Outcome.FAIL: "31", Outcome.ERROR: "35", Outcome.SKIP: "33"}

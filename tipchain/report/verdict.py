@@ -10,14 +10,12 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Result
 from tipchain.explain.findings import PIECES, Diagnosis
-from tipchain.foreign_text import clean
-from tipchain.language import columns, cut, padded, say, wrapped
+from tipchain.language import clean, columns, cut, padded, say, wrapped
 from tipchain.modes import Mode
 from tipchain.outcome import BAD, NO_VERDICT, NOT_THE_SAME, Outcome, worst
-from tipchain.report.diagnoses import UNKNOWN, stage_of
-from tipchain.report.model import RunReport
+from tipchain.report.model import UNKNOWN, RunReport, stage_of
 from tipchain.report.terminal import figures_text, mark, paint
 from tipchain.stage_table import STAGES
 
@@ -218,7 +216,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
 
 def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
     """Return what to change, and the line as it should be where that is known: ``at`` shows it as it is."""
-    from tipchain.report.html.causes import corrected_line, without_line
+    from tipchain.report.html.page import corrected_line, without_line
 
     wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
     if wanted is None:

@@ -1,26 +1,92 @@
-"""Write a report to where the user wants it."""
+"""Write a report to where the user wants it, and its curves for viewers."""
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from tipchain.errors import UsageError
 from tipchain.language import say
 from tipchain.outcome import ExitCode
-from tipchain.report.github import SUMMARY_VARIABLE, annotate_run, summarize_run, write_summary
-from tipchain.report.html.parts import Section
+from tipchain.report.ci import SUMMARY_VARIABLE, annotate_run, junit_xml, summarize_run, write_summary
+from tipchain.report.html.page import Section
 from tipchain.report.html.run import render_run
-from tipchain.report.junit import junit_xml
-from tipchain.report.model import RunReport, dump_report
+from tipchain.report.model import LATEST, RunReport, dump_report
 from tipchain.report.terminal import render_report, terminal_width, use_color
 from tipchain.report.verdict import command_of, render_ending, verdict_line
 from tipchain.runs import atomic_write
+from tipchain.scalars import Scalar
+from tipchain.stage_table import INFO
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+NUMBERED = re.compile(r"(?P<name>(?:loss|lr))_(?P<step>\d+)")
+CURVES = ("loss", "lr")
+"""Tensors of one axis that are curves by name."""
+
+
+def curves_of(report: RunReport, folder: Path) -> Iterator[Scalar]:
+    """Yield a run's curves; the two sides of an alignment are runs of the same tags, so that they share charts.
+
+    Args:
+        report: of the run, for the figures of commands.
+        folder: of the run, or of its dumps.
+
+    Raises:
+        RecordError: a dump is damaged.
+    """
+    for stage, info in INFO.items():
+        for side in (info.reference, "paddle"):
+            for place in (folder, folder / LATEST):
+                yield from _of_dump(place / f"{info.prefix}_{side}.npy", stage)
+                yield from _of_tensors(place / f"{info.prefix}_{_tensor_side(stage, side)}.safetensors", stage)
+    for number, result in enumerate(report.results):
+        for name, value in result.figures.items():
+            yield Scalar(run="chain", tag=f"{result.command.id}/{name}", step=number, value=value)
+
+
+def _tensor_side(stage: str, side: str) -> str:
+    return "torch" if side != "paddle" and not INFO[stage].solo else side
+
+
+def _of_dump(file: Path, stage: str) -> Iterator[Scalar]:
+    from tipchain.numbers.dumps import load_record
+
+    if not file.is_file():
+        return
+    record = load_record(file)
+    side = record.side or file.stem.rpartition("_")[2]
+    for name, array in record.arrays.items():
+        numbered = NUMBERED.fullmatch(name)
+        if numbered and array.size == 1:
+            step, value = int(numbered["step"]), float(array.reshape(-1)[0])
+            yield Scalar(run=side, tag=f"{stage}/{numbered['name']}", step=step, value=value)
+        yield from _series(side, stage, name, array)
+
+
+def _of_tensors(file: Path, stage: str) -> Iterator[Scalar]:
+    from safetensors import safe_open
+
+    if not file.is_file():
+        return
+    side = file.stem.rpartition("_")[2]
+    with safe_open(file, framework="numpy") as tensors:
+        for name in sorted(set(tensors.keys()) & set(CURVES)):
+            yield from _series(side, stage, name, tensors.get_tensor(name))
+
+
+def _series(side: str, stage: str, name: str, array: np.ndarray) -> Iterator[Scalar]:
+    if name in CURVES and array.ndim == 1 and array.size > 1:
+        for step, value in enumerate(array.tolist()):
+            yield Scalar(run=side, tag=f"{stage}/{name}", step=step, value=float(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """The kinds of TIPC chains: which driver a parameter file is for, told from the file.
 
-Most files are for ``test_train_inference_python.sh``. Each other kind is a module of this folder, which is imported only
-when a file of its kind is at hand. It has
+Most files are for ``test_train_inference_python.sh``. Each other kind is a module of this folder, or a value in one that is
+called as the kind is, which is imported only when a file of its kind is at hand. It has
 
 - ``plan(request) -> Plan``: the commands (`tipchain.chain.kinds.base.Request` says what is asked for);
-- ``LAYOUTS``: the suites' layouts (`tipchain.chain.kinds.lines.Layout`), by which ``lint`` reads a file;
+- ``LAYOUTS``: the suites' layouts (`tipchain.chain.kinds.base.Layout`), by which ``lint`` reads a file;
 - ``MEANINGS``: what each role of a layout is for, in words;
 - and, where there is more to say, ``look(request, slots, plan)``: further findings for ``lint``.
 """
@@ -118,7 +118,7 @@ _ALL = (
         driver="test_serving_infer_cpp.sh",
         modes=(Mode.SERVING_INFER,),
         marks=(Mark(section="serving_infer_cpp_params"), Mark(section="serving_params", name="*serving*cpp*")),
-        module="tipchain.chain.kinds.serving_cpp",
+        module="tipchain.chain.kinds.remote",
     ),
     Kind(
         name="serving_python",
@@ -126,7 +126,7 @@ _ALL = (
         driver="test_serving_infer_python.sh",
         modes=(Mode.SERVING_INFER,),
         marks=(Mark(section="serving_infer_python_params"), Mark(section="serving_params")),
-        module="tipchain.chain.kinds.serving_python",
+        module="tipchain.chain.kinds.remote",
     ),
     Kind(
         name="inference_cpp",
@@ -142,7 +142,7 @@ _ALL = (
         driver="test_lite_arm_cpu_cpp.sh",
         modes=(Mode.LITE_INFER,),
         marks=(Mark(section="lite_params"),),
-        module="tipchain.chain.kinds.lite",
+        module="tipchain.chain.kinds.remote",
     ),
     Kind(
         name=TRAIN_INFER,

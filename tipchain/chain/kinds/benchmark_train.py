@@ -17,11 +17,9 @@ from itertools import product
 from pathlib import PurePath
 
 from tipchain.chain.build import build_spec, legacy_spec
-from tipchain.chain.detect import detect_suite
 from tipchain.chain.expand import expand
-from tipchain.chain.kinds.base import Chain, Request
-from tipchain.chain.kinds.lines import Layout, only_section
-from tipchain.chain.load import changed_text, device_changes
+from tipchain.chain.kinds.base import Chain, Layout, Request, only_section
+from tipchain.chain.load import changed_text, detect_suite, device_changes
 from tipchain.chain.params import Slot, check_folder_name, parse_params, plain_list, shell_operator, split_lines
 from tipchain.chain.plan import Command, Plan, Speed
 from tipchain.chain.profiles import get_suite

@@ -16,14 +16,13 @@ from pathlib import Path
 
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
-from tipchain.chain.fixes import LintFinding
-from tipchain.chain.kinds.base import Request, model_name
-from tipchain.chain.kinds.lines import Layout, choose_layout
+from tipchain.chain.kinds.base import Layout, Request, choose_layout, model_name
 from tipchain.chain.load import changed_text, device_changes
 from tipchain.chain.params import Slot, parse_params, split_lines
 from tipchain.chain.plan import Artifact, Command, Plan
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import ROLES, legacy_slots, read_slots
+from tipchain.chain.suites import LintFinding
 from tipchain.errors import ParamsError
 from tipchain.modes import Mode
 

@@ -16,12 +16,11 @@ from itertools import product
 from pathlib import Path
 
 from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
-from tipchain.chain.fixes import ALL, NONE
-from tipchain.chain.kinds.base import Chain, Request, model_name
-from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, model_name, read_lines
 from tipchain.chain.params import NOTHING, Words, check_folder_name, flag, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.slots import ROLES, Slots
+from tipchain.chain.suites import ALL, NONE
 
 NAME = "inference_cpp"
 PADDLE_LIBRARY = "PADDLE_INFER_DIR"

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tipchain.chain.emitter import PROGRAMS, WEIGHTS
-from tipchain.chain.fixes import NONE
-from tipchain.chain.kinds.base import Chain, Request, model_name
-from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, model_name, read_lines
 from tipchain.chain.params import Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.slots import Slots
+from tipchain.chain.suites import NONE
 
 _CONVERSION = """
   convert model_dir:--model_dir model_filename:--model_filename params_filename:--params_filename

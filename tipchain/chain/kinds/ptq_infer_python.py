@@ -22,13 +22,12 @@ from itertools import product
 from pathlib import Path
 
 from tipchain.chain.emitter import DEVICE_KINDS, PROGRAMS, SHORT_NAMES, VISIBLE, WEIGHTS
-from tipchain.chain.fixes import ALL, NONE
-from tipchain.chain.kinds.base import Chain, Request, model_name
-from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, model_name, read_lines
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.profiles import get_suite, suite_names
 from tipchain.chain.slots import ROLES, Slots
+from tipchain.chain.suites import ALL, NONE
 from tipchain.devices import parse_device
 from tipchain.errors import ParamsError, TipchainError
 

@@ -289,9 +289,6 @@ def _shown(label: Array) -> str:
     )
 
 
-# Two sources of data, held sample by sample, and what makes them differ.
-
-
 SIDES = ("reference", "port")
 EXTRA = 64
 """Samples that the port is read further than the reference, to see whether it goes on."""

@@ -203,9 +203,6 @@ def _unknown(problem: Problem) -> Diagnosis:
     )
 
 
-# Two losses, compared by their values and gradients on the reference's outputs.
-
-
 DESCRIBING = frozenset({"unknown", "loss-scale", "term-weight"})
 """Causes that say by how much losses differ, and not why: their code is looked at then."""
 HELD: Mapping[str, tuple[str, ...]] = {

@@ -612,9 +612,6 @@ def mistaken_axis(meters: tuple[MetricMeter, MetricMeter], outputs: Any, labels:
     return None
 
 
-# Two metrics, called with equal outputs and labels.
-
-
 SIDES = ("reference", "port")
 RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
 """Differences of two values that are rounding: a metric in float32 has as much."""

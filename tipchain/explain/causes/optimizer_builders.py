@@ -372,9 +372,6 @@ def held_parameters(optimizer: Any) -> list[Any]:
     return found
 
 
-# Both sides' optimizers, built over copies of the models as the builders ask for it.
-
-
 RATE = 0.01
 """The learning rate that builders are given which ask for one."""
 Clips = tuple[Builder | None, Builder | None]

@@ -517,9 +517,6 @@ def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:
     )
 
 
-# Two optimizers, compared by the updates they make of equal gradients from equal parameters.
-
-
 Array = npt.NDArray[Any]
 SIZES = (1e-6, 1e-3, 1.0, 30.0, 0.1, 1.0, 300.0, 1.0)
 """Sizes of the gradients, update by update: so small that epsilon counts, so large that any usual clipping acts."""

@@ -429,9 +429,6 @@ def _short(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-# Two schedules, compared by the learning rates they really give, step by step.
-
-
 STEPS = 200
 """Steps of a schedule that does not say how long it is."""
 MOST_STEPS = 20_000

@@ -27,7 +27,7 @@ from tipchain.explain.locate.store import NotHeld, Store
 from tipchain.explain.locate.trace import Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
-from tipchain.memory import keep_memory
+from tipchain.machine import keep_memory
 from tipchain.numbers.rounding import ROUGH, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
 

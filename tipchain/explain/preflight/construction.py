@@ -23,16 +23,7 @@ from tipchain.explain.preflight.kinds import (
 )
 from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers, check_schedulers
 from tipchain.explain.preflight.parameters import check_ties, compare_tensors
-from tipchain.explain.preflight.table import (
-    UNTOLD,
-    LayerKind,
-    PairedLayers,
-    Property,
-    axes_comparable,
-    plain,
-    same,
-    tidy,
-)
+from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
 from tipchain.explain.preflight.tensors import Tensors, is_floating, port_name
 from tipchain.numbers.rounding import SAME_SINGLE
 
@@ -277,7 +268,7 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
         )
 
 
-def _read(pair: PairedLayers, one: Property, side: Literal[0, 1]) -> Any:
+def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Any:
     layer = (pair.reference, pair.port)[side]
     shape = None if pair.shapes is None else pair.shapes[side]
     try:
@@ -286,13 +277,13 @@ def _read(pair: PairedLayers, one: Property, side: Literal[0, 1]) -> Any:
         return UNTOLD
 
 
-def _comparable(pair: PairedLayers, one: Property, values: tuple[Any, ...]) -> bool:
+def _comparable(pair: PairedLayers, one: Trait, values: tuple[Any, ...]) -> bool:
     if one.axis:
         return axes_comparable(pair, *values)
     return not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
 
 
-def _argument_finding(pair: PairedLayers, one: Property, values: tuple[Any, ...], *, effect: Effect) -> Finding:
+def _argument_finding(pair: PairedLayers, one: Trait, values: tuple[Any, ...], *, effect: Effect) -> Finding:
     reference, port = (_spelled(pair, one, side, values[side]) for side in (0, 1))
     looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
     terms = f" ({tidy(values[1])!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
@@ -312,18 +303,18 @@ def _argument_finding(pair: PairedLayers, one: Property, values: tuple[Any, ...]
     )
 
 
-def _wanted_text(one: Property, values: tuple[Any, ...]) -> str:
+def _wanted_text(one: Trait, values: tuple[Any, ...]) -> str:
     """Return the arguments that the port needs."""
     value = tidy(one.write(_wanted(one, values)))
     return ", ".join(f"{name}={value!r}" for name in one.arguments[1].split(", "))
 
 
-def _wanted(one: Property, values: tuple[Any, ...]) -> Any:
+def _wanted(one: Trait, values: tuple[Any, ...]) -> Any:
     """Return the value that the port needs; batches are first in Paddle exactly if they are not in the port now."""
     return not values[1] if one.code == "time-order" else values[0]
 
 
-def _spelled(pair: PairedLayers, one: Property, side: Literal[0, 1], value: Any) -> str:
+def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: Any) -> str:
     """Return a setting as its framework writes it: what the layer keeps, else what it comes to."""
     layer = (pair.reference, pair.port)[side]
     for name in one.attributes[side]:
@@ -589,9 +580,6 @@ def _dtypes(tensors: Tensors) -> Iterator[Finding]:
                 message=f"{port_name(theirs)} is {theirs.dtype}, torch's {ours.name} {ours.dtype}",
                 fix=f"make `{port_name(theirs)}` {ours.dtype}",
             )
-
-
-# All that can be compared before anything runs, in one call.
 
 
 SHAPING = frozenset(

@@ -10,9 +10,9 @@ from tipchain.explain.preflight.table import (
     UNTOLD,
     LayerKind,
     PairedLayers,
-    Property,
     Reader,
     Shape,
+    Trait,
     affine_properties,
     axis_of,
     bias_property,
@@ -21,7 +21,6 @@ from tipchain.explain.preflight.table import (
     kinds_by_class,
     ntuple,
     plain,
-    prop,
     same,
     space,
     tidy,
@@ -84,7 +83,7 @@ def _batch_norm() -> LayerKind:
         "BatchNorm",
         ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
         _epsilon(),
-        prop(
+        Trait(
             "momentum",
             "momentum",
             read=_torch_momentum,
@@ -93,7 +92,7 @@ def _batch_norm() -> LayerKind:
             visible=False,
             slack=CONSTANT,
         ),
-        prop(
+        Trait(
             "statistics",
             "track_running_stats",
             "use_global_stats",
@@ -101,7 +100,7 @@ def _batch_norm() -> LayerKind:
             read_paddle=_paddle_statistics,
             write=_write_statistics,
         ),
-        prop(
+        Trait(
             "activation",
             "act",
             read=lambda _layer, _shape: None,
@@ -114,7 +113,7 @@ def _batch_norm() -> LayerKind:
 
 
 def _epsilon() -> Any:
-    return prop("epsilon", "eps", "epsilon")
+    return Trait("epsilon", "eps", "epsilon")
 
 
 def _instance_norm() -> LayerKind:
@@ -122,7 +121,7 @@ def _instance_norm() -> LayerKind:
         "InstanceNorm",
         ("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
         _epsilon(),
-        prop(
+        Trait(
             "statistics",
             "track_running_stats",
             "momentum",
@@ -171,8 +170,8 @@ VALUE_KINDS = (
     kind(
         "Embedding",
         "",
-        prop("padding-idx", "padding_idx", read=_padding_index),
-        prop(
+        Trait("padding-idx", "padding_idx", read=_padding_index),
+        Trait(
             "padding-row",
             "output at padding_idx",
             read=_padding_row,
@@ -180,9 +179,9 @@ VALUE_KINDS = (
             lacking="pass `padding_idx=None` and stop the row's gradient",
             measured=True,
         ),
-        prop("max-norm", "max_norm", read=_largest_norm),
-        prop("norm-type", "norm_type", read=_norm_type),
-        prop("scale-grad-by-freq", "scale_grad_by_freq", visible=False),
+        Trait("max-norm", "max_norm", read=_largest_norm),
+        Trait("norm-type", "norm_type", read=_norm_type),
+        Trait("scale-grad-by-freq", "scale_grad_by_freq", visible=False),
     ),
     _batch_norm(),
     _instance_norm(),
@@ -190,11 +189,13 @@ VALUE_KINDS = (
         "LayerNorm",
         "",
         _epsilon(),
-        prop("normalized-shape", "normalized_shape", write=list),
+        Trait("normalized-shape", "normalized_shape", write=list),
         *affine_properties("elementwise_affine"),
     ),
-    kind("GroupNorm", "", _epsilon(), prop("groups", "num_groups"), *affine_properties()),
-    kind("LocalResponseNorm", "", prop("size", "size"), prop("alpha", "alpha"), prop("beta", "beta"), prop("k", "k")),
+    kind("GroupNorm", "", _epsilon(), Trait("groups", "num_groups"), *affine_properties()),
+    kind(
+        "LocalResponseNorm", "", Trait("size", "size"), Trait("alpha", "alpha"), Trait("beta", "beta"), Trait("k", "k")
+    ),
 )
 """Their kinds."""
 
@@ -213,7 +214,7 @@ def _axis(code: str, torch: str, paddle: str, default: int | None = None) -> Any
     def read(layer: Any, shape: Shape | None) -> Any:
         return axis_of(held(layer, torch, f"_{paddle}", paddle) if default is None else default, shape)
 
-    return prop(code, torch, paddle, read=read, axis=True)
+    return Trait(code, torch, paddle, read=read, axis=True)
 
 
 def _approximation(layer: Any, _shape: Shape | None) -> str:
@@ -277,11 +278,11 @@ def _unflattened(layer: Any, _shape: Shape | None) -> Any:
 
 def _dropout(name: str, *paddle: str, torch: tuple[str, ...] = ()) -> LayerKind:
     own = (
-        prop("dropped", "class", "axis", read=_dropped, write=_write_dropped, visible=False),
-        prop("dropout-mode", "mode", read=_dropout_mode),
+        Trait("dropped", "class", "axis", read=_dropped, write=_write_dropped, visible=False),
+        Trait("dropout-mode", "mode", read=_dropout_mode),
     )
     return kind(
-        name, paddle or (name,), prop("dropout", "p", visible=False), *(own if name == "Dropout" else ()), torch=torch
+        name, paddle or (name,), Trait("dropout", "p", visible=False), *(own if name == "Dropout" else ()), torch=torch
     )
 
 
@@ -301,31 +302,33 @@ PLAIN = (
 FUNCTION_KINDS = (
     *(kind(ours, theirs) for ours, theirs in PLAIN),
     kind("SiLU", ("Silu", "Swish", "SiLU")),
-    kind("GELU", "", prop("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh")),
-    kind("LeakyReLU", "", prop("negative-slope", "negative_slope")),
-    kind("ELU", "", prop("alpha", "alpha")),
-    kind("CELU", "", prop("alpha", "alpha")),
-    kind("SELU", "", prop("scale", "scale", read=_selu(0, "_scale")), prop("alpha", "alpha", read=_selu(1, "_alpha"))),
+    kind("GELU", "", Trait("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh")),
+    kind("LeakyReLU", "", Trait("negative-slope", "negative_slope")),
+    kind("ELU", "", Trait("alpha", "alpha")),
+    kind("CELU", "", Trait("alpha", "alpha")),
+    kind(
+        "SELU", "", Trait("scale", "scale", read=_selu(0, "_scale")), Trait("alpha", "alpha", read=_selu(1, "_alpha"))
+    ),
     kind(
         "Hardtanh",
         ("Hardtanh", "ReLU6"),
-        prop("minimum", "min_val", "min", read=lambda layer, _: _limits(layer, 0)),
-        prop("maximum", "max_val", "max", read=lambda layer, _: _limits(layer, 1)),
+        Trait("minimum", "min_val", "min", read=lambda layer, _: _limits(layer, 0)),
+        Trait("maximum", "max_val", "max", read=lambda layer, _: _limits(layer, 1)),
         torch=("Hardtanh", "ReLU6"),
     ),
-    kind("Hardshrink", "", prop("threshold", "lambd", "threshold")),
-    kind("Softshrink", "", prop("threshold", "lambd", "threshold")),
-    kind("Threshold", "ThresholdedReLU", prop("threshold", "threshold"), prop("value", "value")),
-    kind("Softplus", "", prop("beta", "beta"), prop("threshold", "threshold")),
-    kind("RReLU", "", prop("lower", "lower"), prop("upper", "upper")),
-    kind("PReLU", "", prop("slopes", "num_parameters", read=_slopes)),
+    kind("Hardshrink", "", Trait("threshold", "lambd", "threshold")),
+    kind("Softshrink", "", Trait("threshold", "lambd", "threshold")),
+    kind("Threshold", "ThresholdedReLU", Trait("threshold", "threshold"), Trait("value", "value")),
+    kind("Softplus", "", Trait("beta", "beta"), Trait("threshold", "threshold")),
+    kind("RReLU", "", Trait("lower", "lower"), Trait("upper", "upper")),
+    kind("PReLU", "", Trait("slopes", "num_parameters", read=_slopes)),
     kind(
         "Softmax",
         ("Softmax", "Softmax2D"),
-        prop("axis", "dim", "axis", read=_softmax_axis, axis=True),
+        Trait("axis", "dim", "axis", read=_softmax_axis, axis=True),
         torch=("Softmax", "Softmax2d"),
     ),
-    kind("LogSoftmax", "", prop("axis", "dim", "axis", read=_softmax_axis, axis=True)),
+    kind("LogSoftmax", "", Trait("axis", "dim", "axis", read=_softmax_axis, axis=True)),
     kind("GLU", "", _axis("axis", "dim", "axis")),
     _dropout("Dropout", "Dropout", "Dropout2D", "Dropout3D", torch=("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
     _dropout("AlphaDropout"),
@@ -334,21 +337,21 @@ FUNCTION_KINDS = (
         "Flatten",
         "",
         _axis("start-axis", "start_dim", "start_axis"),
-        prop("stop-axis", "end_dim", "stop_axis", read=_stop, axis=True),
+        Trait("stop-axis", "end_dim", "stop_axis", read=_stop, axis=True),
     ),
     kind(
         "Unflatten",
         "",
         _axis("axis", "dim", "axis"),
-        prop("shape", "unflattened_size", "shape", read=_unflattened, write=list),
+        Trait("shape", "unflattened_size", "shape", read=_unflattened, write=list),
     ),
-    kind("CosineSimilarity", "", _axis("axis", "dim", "axis"), prop("epsilon", "eps")),
+    kind("CosineSimilarity", "", _axis("axis", "dim", "axis"), Trait("epsilon", "eps")),
     kind(
         "PairwiseDistance",
         "",
-        prop("norm-type", "p", kept=("norm", "")),
-        prop("epsilon", "eps", "epsilon"),
-        prop("keepdim", "keepdim"),
+        Trait("norm-type", "p", kept=("norm", "")),
+        Trait("epsilon", "eps", "epsilon"),
+        Trait("keepdim", "keepdim"),
     ),
 )
 """Their kinds."""
@@ -437,8 +440,8 @@ def _paddle_dropout(layer: Any, _shape: Shape | None) -> Any:
     return plain(layer.dropout) if getattr(layer, "num_layers", 1) > 1 else 0.0
 
 
-def _biases() -> Property:
-    return prop(
+def _biases() -> Trait:
+    return Trait(
         "bias",
         "bias",
         "bias_ih_attr, bias_hh_attr",
@@ -448,20 +451,20 @@ def _biases() -> Property:
     )
 
 
-def _nonlinearity() -> Property:
-    return prop("activation", "nonlinearity", "activation", read=_torch_activation, read_paddle=_paddle_activation)
+def _nonlinearity() -> Trait:
+    return Trait("activation", "nonlinearity", "activation", read=_torch_activation, read_paddle=_paddle_activation)
 
 
 def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
     """Yield a recurrent layer and its cell."""
     own = [_nonlinearity()] if name == "RNN" else []
     if name == "LSTM":
-        own = [prop("projection", "proj_size", read_paddle=lambda layer, _: _cells(layer)[0].proj_size)]
+        own = [Trait("projection", "proj_size", read_paddle=lambda layer, _: _cells(layer)[0].proj_size)]
     yield kind(
         name,
         paddle,
-        prop("layers", "num_layers", read_paddle=lambda layer, _: getattr(layer, "num_layers", 1)),
-        prop(
+        Trait("layers", "num_layers", read_paddle=lambda layer, _: getattr(layer, "num_layers", 1)),
+        Trait(
             "direction",
             "bidirectional",
             "direction",
@@ -469,7 +472,7 @@ def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
             read_paddle=_paddle_direction,
             write=lambda way: "bidirect" if way == "bidirectional" else way,
         ),
-        prop("dropout", "dropout", read=_torch_dropout, read_paddle=_paddle_dropout, visible=False),
+        Trait("dropout", "dropout", read=_torch_dropout, read_paddle=_paddle_dropout, visible=False),
         _time_order(),
         _biases(),
         *own,
@@ -477,8 +480,8 @@ def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
     yield kind(f"{name}Cell", f"{paddle}Cell", _biases(), *([_nonlinearity()] if name == "RNN" else []))
 
 
-def _time_order() -> Property:
-    return prop(
+def _time_order() -> Trait:
+    return Trait(
         "time-order",
         "batch_first",
         "time_major",
@@ -525,8 +528,8 @@ def _transformer_layer(name: str) -> LayerKind:
     return kind(
         name,
         "",
-        prop("norm-order", "norm_first", "normalize_before"),
-        prop("activation", "activation", read=_transformer_activation),
+        Trait("norm-order", "norm_first", "normalize_before"),
+        Trait("activation", "activation", read=_transformer_activation),
     )
 
 
@@ -537,15 +540,15 @@ SEQUENCE_KINDS = (
     kind(
         "MultiheadAttention",
         "MultiHeadAttention",
-        prop("heads", "num_heads"),
-        prop("dropout", "dropout", visible=False),
-        prop("key-size", "kdim"),
-        prop("value-size", "vdim"),
-        prop("bias", "bias", "bias_attr", read=_attention_bias, write=write_presence),
-        prop(
+        Trait("heads", "num_heads"),
+        Trait("dropout", "dropout", visible=False),
+        Trait("key-size", "kdim"),
+        Trait("value-size", "vdim"),
+        Trait("bias", "bias", "bias_attr", read=_attention_bias, write=write_presence),
+        Trait(
             "added-bias", "add_bias_kv", read=_added_bias, lacking="append torch's bias_k and bias_v to keys and values"
         ),
-        prop(
+        Trait(
             "added-zeros",
             "add_zero_attn",
             read=lambda layer, _: bool(getattr(layer, "add_zero_attn", False)),
@@ -557,9 +560,6 @@ SEQUENCE_KINDS = (
     _transformer_layer("TransformerDecoderLayer"),
 )
 """Their kinds."""
-
-
-# Which kind a layer is of, and which layers of different kinds compute the same.
 
 
 KINDS = (*kinds_space.SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)

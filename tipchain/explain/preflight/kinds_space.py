@@ -13,9 +13,9 @@ from typing import Any
 from tipchain.explain.preflight.table import (
     UNTOLD,
     LayerKind,
-    Property,
     Reader,
     Shape,
+    Trait,
     bias_property,
     channels_last,
     given,
@@ -24,7 +24,6 @@ from tipchain.explain.preflight.table import (
     ntuple,
     paddle_pads,
     plain,
-    prop,
     space,
     write_pads,
     write_sizes,
@@ -41,9 +40,9 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
     name = f"Conv{'Transpose' if transposed else ''}{axes}d"
     padding = _torch_transposed_pads if transposed else _torch_pads
     properties = [
-        prop("kernel-size", "kernel_size", read=_sizes(axes, "_kernel_size", "kernel_size"), write=write_sizes),
-        prop("stride", "stride", read=_sizes(axes, "_stride", "stride"), write=write_sizes),
-        prop(
+        Trait("kernel-size", "kernel_size", read=_sizes(axes, "_kernel_size", "kernel_size"), write=write_sizes),
+        Trait("stride", "stride", read=_sizes(axes, "_stride", "stride"), write=write_sizes),
+        Trait(
             "padding",
             "padding",
             kept=("padding", "_padding"),
@@ -52,7 +51,7 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
             write=write_pads,
             sized=True,
         ),
-        prop(
+        Trait(
             "dilation",
             "dilation",
             read=_torch_dilation,
@@ -60,15 +59,15 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
             write=write_sizes,
             hint="and numbers as `padding`: with 'SAME' Paddle does not dilate",
         ),
-        prop("groups", "groups"),
+        Trait("groups", "groups"),
         bias_property(),
     ]
     if transposed:
         properties.append(
-            prop("output-padding", "output_padding", read=_sizes(axes, "output_padding"), write=write_sizes)
+            Trait("output-padding", "output_padding", read=_sizes(axes, "output_padding"), write=write_sizes)
         )
     else:
-        properties.append(prop("padding-mode", "padding_mode", read=_torch_mode, read_paddle=_paddle_mode))
+        properties.append(Trait("padding-mode", "padding_mode", read=_torch_mode, read_paddle=_paddle_mode))
     paddle = f"Conv{axes}D{'Transpose' if transposed else ''}"
     return kind(name, paddle, *properties)
 
@@ -124,26 +123,26 @@ def _paddle_mode(layer: Any, shape: Shape | None) -> Any:
 def _pools(axes: int) -> Iterator[LayerKind]:
     """Yield the kinds of pools over so many axes."""
     size = (
-        prop(
+        Trait(
             "kernel-size",
             "kernel_size",
             kept=("", "ksize"),
             read=_sizes(axes, "ksize", "kernel_size"),
             write=write_sizes,
         ),
-        prop("stride", "stride", read=_pool_stride, write=write_sizes),
+        Trait("stride", "stride", read=_pool_stride, write=write_sizes),
     )
     padded = (
         *size,
-        prop("padding", "padding", read=_torch_pool_pads, read_paddle=_paddle_pool_pads, write=write_pads, sized=True),
+        Trait("padding", "padding", read=_torch_pool_pads, read_paddle=_paddle_pool_pads, write=write_pads, sized=True),
     )
-    ceil = prop("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode))
+    ceil = Trait("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode))
     yield kind(
         f"MaxPool{axes}d",
         f"MaxPool{axes}D",
         *padded,
         ceil,
-        prop(
+        Trait(
             "dilation",
             "dilation",
             read=_sizes(axes, "dilation"),
@@ -151,8 +150,8 @@ def _pools(axes: int) -> Iterator[LayerKind]:
             lacking="take the largest of shifted slices: Paddle's pool has no dilation",
         ),
     )
-    count: tuple[Property, ...] = (
-        prop(
+    count: tuple[Trait, ...] = (
+        Trait(
             "count-include-pad",
             "count_include_pad",
             "exclusive",
@@ -162,13 +161,13 @@ def _pools(axes: int) -> Iterator[LayerKind]:
         ),
     )
     if axes > 1:
-        count += (prop("divisor", "divisor_override", kept=("", "divisor"), read=lambda layer, _: _divisor(layer)),)
+        count += (Trait("divisor", "divisor_override", kept=("", "divisor"), read=lambda layer, _: _divisor(layer)),)
     yield kind(f"AvgPool{axes}d", f"AvgPool{axes}D", *padded, ceil, *count)
     if axes < 3:
-        yield kind(f"LPPool{axes}d", f"LPPool{axes}D", *size, ceil, prop("norm-type", "norm_type"))
+        yield kind(f"LPPool{axes}d", f"LPPool{axes}D", *size, ceil, Trait("norm-type", "norm_type"))
     yield kind(f"MaxUnpool{axes}d", f"MaxUnPool{axes}D", *padded)
     for name in ("Avg", "Max"):
-        output = prop("output-size", "output_size", read=_adaptive_size(axes), write=_write_output)
+        output = Trait("output-size", "output_size", read=_adaptive_size(axes), write=_write_output)
         yield kind(f"Adaptive{name}Pool{axes}d", f"Adaptive{name}Pool{axes}D", output)
 
 
@@ -238,9 +237,9 @@ def _paddings(axes: int) -> LayerKind:
     return kind(
         f"Pad{axes}d",
         paddle,
-        prop("padding", "padding", read=_torch_edges, read_paddle=_paddle_edges(axes), write=list),
-        prop("padding-mode", "mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode),  # noqa: SLF001
-        prop("padding-value", "value", read=_pad_value),
+        Trait("padding", "padding", read=_torch_edges, read_paddle=_paddle_edges(axes), write=list),
+        Trait("padding-mode", "mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode),  # noqa: SLF001
+        Trait("padding-value", "value", read=_pad_value),
         torch=torch,
     )
 
@@ -269,11 +268,11 @@ def _upsample() -> LayerKind:
     return kind(
         "Upsample",
         ("Upsample", "UpsamplingNearest2D", "UpsamplingBilinear2D"),
-        prop("output-size", "size", read=_target, write=lambda size: list(size) if isinstance(size, tuple) else size),
-        prop("scale-factor", "scale_factor", read=_scale, write=write_sizes),
-        prop("mode", "mode", read=lambda layer, _: _mode(layer)),
-        prop("align-corners", "align_corners", read=lambda layer, _: _corners(layer)),
-        prop(
+        Trait("output-size", "size", read=_target, write=lambda size: list(size) if isinstance(size, tuple) else size),
+        Trait("scale-factor", "scale_factor", read=_scale, write=write_sizes),
+        Trait("mode", "mode", read=lambda layer, _: _mode(layer)),
+        Trait("align-corners", "align_corners", read=lambda layer, _: _corners(layer)),
+        Trait(
             "align-mode", "align_mode", read=lambda _layer, _shape: 0, read_paddle=lambda layer, _: _align_mode(layer)
         ),
         torch=names,
@@ -324,11 +323,11 @@ def _one_for_all(value: Any) -> Any:
 
 def _folds() -> Iterator[LayerKind]:
     names = (("kernel-size", "kernel_size"), ("dilation", "dilation"), ("padding", "padding"), ("stride", "stride"))
-    shared: tuple[Property, ...] = tuple(
-        prop(code, name, f"{name}s", read=_sizes(2, name), read_paddle=_fold_sizes(f"{name}s"), write=write_sizes)
+    shared: tuple[Trait, ...] = tuple(
+        Trait(code, name, f"{name}s", read=_sizes(2, name), read_paddle=_fold_sizes(f"{name}s"), write=write_sizes)
         for code, name in names
     )
-    output = prop(
+    output = Trait(
         "output-size",
         "output_size",
         "output_sizes",
@@ -354,8 +353,8 @@ SPACE_KINDS = (
     *(_paddings(axes) for axes in (1, 2, 3)),
     _upsample(),
     *_folds(),
-    kind("PixelShuffle", "", prop("factor", "upscale_factor")),
-    kind("PixelUnshuffle", "", prop("factor", "downscale_factor")),
-    kind("ChannelShuffle", "", prop("groups", "groups")),
+    kind("PixelShuffle", "", Trait("factor", "upscale_factor")),
+    kind("PixelUnshuffle", "", Trait("factor", "downscale_factor")),
+    kind("ChannelShuffle", "", Trait("groups", "groups")),
 )
 """Their kinds."""

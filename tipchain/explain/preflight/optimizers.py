@@ -206,9 +206,6 @@ def _regularizer(regularizer: Any) -> Iterator[tuple[str, Any]]:
         yield "l1" if "L1" in type(regularizer).__name__ else "l2", getattr(regularizer, "_coeff", None)
 
 
-# What the two optimizers are made with, parameter by parameter.
-
-
 FIRST_RATE = "first-rate"
 """The code of a rate that is not the optimizer's own but its schedule's first."""
 SHOWN = 4

@@ -198,9 +198,6 @@ def _rescaled(expected: Array, actual: Array) -> ParameterDifference | None:
     )
 
 
-# Parameters and buffers of matched layers, compared in torch's layout.
-
-
 MANY, MOST = 5, 0.8
 """From so many tensors on, and if this share of them differ, weights were not copied at all: fewer, and a wrong initialization of
 one kind of layer would be taken for it."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from math import isclose
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from tipchain.numbers.rounding import SAME_SINGLE
-
-# What a kind of layer is made with, and how both frameworks write it: the terms of the tables.
-
 
 Framework = Literal["torch", "paddle"]
 Shape = tuple[int, ...]
@@ -47,15 +45,21 @@ Reader = Callable[[Any, Shape | None], Any]
 """Gives a layer's setting as torch means it, for an input of a shape (None: not known), or `UNTOLD`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Property:
-    """One setting of a kind of layer.
+def _as_is(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True)
+class Trait:
+    """One setting of a kind of layer: kept as it is given, under its own name or one with an underscore, unless told otherwise.
 
     Attributes:
         code: the slug of a finding.
-        arguments: what it is called in torch, and in Paddle.
-        attributes: what the layers keep it as; the first that a layer has.
-        readers: of both.
+        torch: what it is called in torch.
+        paddle: in Paddle; as in torch if empty.
+        kept: what the layers keep it as, where that is called otherwise.
+        read: reads torch's layer, and Paddle's if ``read_paddle`` is None.
+        read_paddle: reads Paddle's.
         write: gives Paddle's spelling of a value as torch means it.
         visible: it shows in the outputs; else only in training, or in what is kept for later.
         sized: it can be compared only where both were given tensors of the same sizes.
@@ -67,10 +71,13 @@ class Property:
     """
 
     code: str
-    arguments: tuple[str, str]
-    attributes: tuple[tuple[str, ...], tuple[str, ...]]
-    readers: tuple[Reader, Reader]
-    write: Callable[[Any], Any]
+    torch: str
+    paddle: str = ""
+    _: KW_ONLY
+    kept: tuple[str, str] = ("", "")
+    read: Reader | None = None
+    read_paddle: Reader | None = None
+    write: Callable[[Any], Any] = _as_is
     visible: bool = True
     sized: bool = False
     axis: bool = False
@@ -78,6 +85,23 @@ class Property:
     hint: str = ""
     lacking: str = ""
     measured: bool = False
+
+    @cached_property
+    def arguments(self) -> tuple[str, str]:
+        """What it is called in torch, and in Paddle."""
+        return self.torch, self.paddle or self.torch
+
+    @cached_property
+    def attributes(self) -> tuple[tuple[str, ...], ...]:
+        """What the layers keep it as; the first that a layer has."""
+        pairs = zip(self.kept, self.arguments, strict=True)
+        return tuple((*filter(None, (kept,)), name, f"_{name}") for kept, name in pairs)
+
+    @cached_property
+    def readers(self) -> tuple[Reader, Reader]:
+        """Of both."""
+        plain_readers = [_attribute(names) for names in self.attributes]
+        return self.read or plain_readers[0], self.read_paddle or self.read or plain_readers[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,70 +116,14 @@ class LayerKind:
 
     name: str
     classes: tuple[tuple[str, ...], tuple[str, ...]]
-    properties: tuple[Property, ...] = ()
+    properties: tuple[Trait, ...] = ()
 
 
-def kind(name: str, paddle: str | Sequence[str] = "", *properties: Property, torch: Sequence[str] = ()) -> LayerKind:
+def kind(name: str, paddle: str | Sequence[str] = "", *properties: Trait, torch: Sequence[str] = ()) -> LayerKind:
     """Return a kind; the classes are called as it is where no others are given."""
     theirs = (paddle,) if isinstance(paddle, str) else tuple(paddle)
     return LayerKind(
         name=name, classes=(tuple(torch) or (name,), tuple(one or name for one in theirs)), properties=properties
-    )
-
-
-def prop(
-    code: str,
-    torch: str,
-    paddle: str = "",
-    *,
-    kept: tuple[str, str] | None = None,
-    read: Reader | None = None,
-    read_paddle: Reader | None = None,
-    write: Callable[[Any], Any] | None = None,
-    visible: bool = True,
-    sized: bool = False,
-    axis: bool = False,
-    slack: float = 0.0,
-    hint: str = "",
-    lacking: str = "",
-    measured: bool = False,
-) -> Property:
-    """Return a property that is kept as it is given, under its own name or one with an underscore.
-
-    Args:
-        code: the slug.
-        torch: torch's argument.
-        paddle: Paddle's; as torch's if empty.
-        kept: the attributes, where they are called otherwise.
-        read: reads torch's layer, and Paddle's if ``read_paddle`` is None.
-        read_paddle: reads Paddle's.
-        write: gives Paddle's spelling.
-        visible: see `Property`.
-        sized: see `Property`.
-        axis: see `Property`.
-        slack: see `Property`.
-        hint: see `Property`.
-        lacking: see `Property`.
-        measured: see `Property`.
-    """
-    arguments = torch, paddle or torch
-    attributes = tuple(
-        ((kept[side],) if kept and kept[side] else ()) + (name, f"_{name}") for side, name in enumerate(arguments)
-    )
-    readers = [read or _attribute(attributes[0]), read_paddle or read or _attribute(attributes[1])]
-    return Property(
-        code=code,
-        arguments=arguments,
-        attributes=(attributes[0], attributes[1]),
-        readers=(readers[0], readers[1]),
-        write=write or (lambda value: value),
-        visible=visible,
-        sized=sized,
-        axis=axis,
-        slack=slack,
-        hint=hint,
-        lacking=lacking,
-        measured=measured,
     )
 
 
@@ -317,16 +285,16 @@ def is_fixed(tensor: Any, value: float) -> bool:
     return bool((np.asarray(tensor.detach().cpu().numpy()) == value).all())
 
 
-def bias_property() -> Property:
+def bias_property() -> Trait:
     """Return the property of having a bias."""
-    return prop("bias", "bias", "bias_attr", read=has_bias, write=write_presence)
+    return Trait("bias", "bias", "bias_attr", read=has_bias, write=write_presence)
 
 
-def affine_properties(torch: str = "affine") -> tuple[Property, ...]:
+def affine_properties(torch: str = "affine") -> tuple[Trait, ...]:
     """Return the properties of a normalization that may scale and shift; ``torch`` is torch's argument."""
     return (
-        prop("affine", torch, "weight_attr, bias_attr", read=has_weight, write=write_presence),
-        prop("bias", "bias", "bias_attr", read=_has_own_bias, write=write_presence),
+        Trait("affine", torch, "weight_attr, bias_attr", read=has_weight, write=write_presence),
+        Trait("bias", "bias", "bias_attr", read=_has_own_bias, write=write_presence),
     )
 
 

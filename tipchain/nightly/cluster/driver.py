@@ -26,7 +26,6 @@ from ray import exceptions
 from tipchain import __version__
 from tipchain.errors import UsageError, class_and_line
 from tipchain.language import say
-from tipchain.nightly.cluster.folders import put
 from tipchain.nightly.cluster.messages import (
     AttemptPiece,
     Begun,
@@ -41,6 +40,7 @@ from tipchain.nightly.cluster.messages import (
     Nodes,
     SubmitItem,
     ToDriver,
+    put,
 )
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import CLUSTERS_OWN
@@ -145,9 +145,6 @@ def _rule(folder: Path, patterns: Sequence[str]) -> _Rule:
 def _pattern(below: Path) -> str:
     """Return the pattern of one path and nothing else."""
     return "/" + "".join(f"\\{one}" if one in "\\*?[]! " else one for one in below.as_posix())
-
-
-# A driver's connection to its cluster: how it is made, and which nodes there are.
 
 
 NODES_S = 2.0

@@ -35,9 +35,6 @@ from tipchain.nightly.cluster.messages import (
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.items import Item, kind_of_room
 
-# Which cluster is meant, and whether something listens there.
-
-
 LISTEN_S = 10.0
 
 
@@ -77,9 +74,6 @@ def _check(said: str, address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=LISTEN_S).close()
     except (OSError, OverflowError) as error:
         raise UsageError(f"{said}: no Ray cluster is there: {getattr(error, 'strerror', '') or error}") from None
-
-
-# Ray's driver as the coordinator has it: a child process, what is said to it, and what it says.
 
 
 PROGRAM = (sys.executable, "-m", "tipchain.nightly.cluster.driver")
@@ -173,9 +167,6 @@ class DriverLink:
             self._driver.kill()
             self._driver.wait()
         self._log.close()
-
-
-# The executor of nights on a Ray cluster, as the coordinator has it.
 
 
 CONNECT_S = 300.0

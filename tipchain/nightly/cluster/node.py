@@ -20,9 +20,8 @@ from pathlib import Path
 
 from tipchain.chain.execute import search_path
 from tipchain.chain.process import Stop
-from tipchain.nightly import isolation
-from tipchain.nightly.cluster.folders import pieces
-from tipchain.nightly.cluster.messages import Begun, FromNode, NodeJob, OutputLine
+from tipchain.nightly import executor
+from tipchain.nightly.cluster.messages import Begun, FromNode, NodeJob, OutputLine, pieces
 from tipchain.nightly.executor import Ended, Work, run_attempt
 from tipchain.nightly.judge import read_files_left
 
@@ -113,8 +112,8 @@ class _Run(threading.Thread):
         self.ended: Ended | None = None
 
     def run(self) -> None:
-        tmp = self.own / isolation.TMP
-        ports = isolation.Ports()
+        tmp = self.own / executor.TMP
+        ports = executor.Ports()
         try:
             tmp.mkdir()
             port = ports.take(self.work.item.id)
@@ -133,7 +132,7 @@ class _Run(threading.Thread):
         work, settings = self.work, self.job.settings
         inherited = _before_ray(os.environ, work.root, settings.environment)
         path = search_path(work.root, projects=settings.own_python, given=inherited.get("PATH"))
-        return isolation.environment(work.item, path=path, tmp=tmp, port=port, gpus=self.gpus, inherited=inherited)
+        return executor.environment(work.item, path=path, tmp=tmp, port=port, gpus=self.gpus, inherited=inherited)
 
     def lines(self) -> Iterator[OutputLine]:
         """Yield the last line of output as it changes, until the process has ended."""

@@ -113,12 +113,6 @@ def count_nan(framework: Framework, outputs: Iterable[Any]) -> int:
     return total
 
 
-# What a stage has at hand on one side, and what it gives back. The same code serves both frameworks.
-
-
-# What a stage has at hand on one side, and what it gives back. The same code serves both frameworks.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """What a stage recorded.

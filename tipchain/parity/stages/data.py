@@ -99,9 +99,6 @@ def _gap(number: int, image: Array, last: Array) -> str:
     return f"sample {number} differs by up to {largest:.3g}"
 
 
-# Step 2 of the guide, evaluation data: what the loader gives, and what the named transforms make of it.
-
-
 def record(bench: Bench) -> Recording:
     """Length, images, labels and file names of the evaluation loader; then the first samples after each transform."""
     dataset, settings = bench.dataset("val"), bench.case.data

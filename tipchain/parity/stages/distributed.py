@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.cores import core_count
 from tipchain.errors import RecordError, UsageError
+from tipchain.machine import core_count
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
@@ -24,8 +24,6 @@ from tipchain.parity.data_parallel import STATE, Steps, WorkerGroup, WorkerJob, 
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, TensorFile, details, scaled, tensor_paths
-
-# Several processes: training with ``paddle.DataParallel`` held against one process with the same global batch.
 
 
 def record(bench: Bench) -> Recording:

@@ -20,8 +20,6 @@ from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, scaled
 
-# Step 4 of the guide, the loss: its value, and its gradient with respect to the model's outputs.
-
 
 def record(bench: Bench) -> Recording:
     """``loss`` and ``gradient/<output>`` on the fake inputs and label, in eval mode; then those of every variant.

@@ -18,9 +18,6 @@ from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 from tipchain.parity.stages.optimizer import build_subject, names
 
-# Step 6 of the guide, the learning rate: its whole curve.
-
-
 MOMENTUM = "momentum"
 
 

@@ -23,8 +23,6 @@ from tipchain.parity.stages.bench import (
 )
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
-# Step 3 of the guide, the metric: over the whole evaluation set, and its code alone on equal inputs.
-
 
 def record(bench: Bench) -> Recording:
     """Metrics of the case's weights over the evaluation set, in percent; then what shows where they come from.

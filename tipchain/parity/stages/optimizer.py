@@ -105,9 +105,6 @@ def sample(array: Array) -> Array:
     return flat[np.linspace(0, array.size - 1, MOST_ELEMENTS).astype(np.int64)]
 
 
-# Step 5 of the guide, the optimizer: its updates, from equal gradients.
-
-
 GRADIENTS = (1e-6, 1e-3, 1.0, 30.0, 0.1)
 """Sizes of the gradients, update by update. The first is so small that epsilon counts, the fourth so large that any usual
 clipping acts, the last so small that what the optimizer carries over decides."""

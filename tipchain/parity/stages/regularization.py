@@ -18,9 +18,6 @@ from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, variants
 
-# Step 7 of the guide, regularization: what weight decay adds to the updates.
-
-
 GRADIENTS = (0.0, 1e-4, 1e-2, 1.0)
 """Sizes of the gradients. Without any, decay alone moves the parameters; optimizers that divide by the gradient's size
 show how large a decay is only beside a gradient of about its own size, and decay before clipping only beside a large one."""

@@ -82,9 +82,6 @@ def evaluate_trained(bench: Bench, model: Any) -> tuple[dict[str, Array], dict[s
         return evaluate(bench, model)
 
 
-# Step 11 of the guide, training.
-
-
 def record(bench: Bench) -> Recording:
     """Metrics and losses of a training from equal weights on equal batches; metrics from other seeds if asked for.
 

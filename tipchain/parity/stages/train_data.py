@@ -60,12 +60,6 @@ def _halves(values: npt.NDArray[np.float32], axis: int) -> float:
     return float(first.mean() - second.mean()) if second.size else 0.0
 
 
-# Step 9 of the guide, training data: values without augmentation, order, augmentation.
-
-
-# Step 9 of the guide, training data: values without augmentation, the loader's order, what augmentation draws.
-
-
 LAZY_DRAWS = 400
 """Where an augmentation makes its images only when asked, this many are looked at."""
 Draw = Callable[[int], tuple[Any, Mapping[str, Any]]]

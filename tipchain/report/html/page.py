@@ -1,17 +1,20 @@
-"""Pages of one file each: no network, no script but their own, and HTML that cannot hold what was not escaped."""
+"""Pages of one file each, and the parts that all of them have; no network, no script but their own."""
 
 from __future__ import annotations
 
+import ast
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from math import inf, isfinite, isnan
 from typing import Any
 
-from tipchain.foreign_text import clean
-from tipchain.language import language, say
+from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
+from tipchain.language import clean, language, say
+from tipchain.outcome import Outcome
 
 Part = str | Iterable[str | Iterable[str] | None] | None
 """What goes into an element: see `markup`."""
@@ -165,3 +168,268 @@ def _policy(script: str) -> str:
         "form-action 'none'",
     )
     return "; ".join(rules)
+
+
+Section = tuple[str, str, Markup]
+"""A part of a page: its name in addresses, its title, what is inside."""
+
+
+def banner(tone: str, word: str, words: str, *inside: Markup | None) -> Markup:
+    """Return what everybody wants to know: the verdict, and below it where, why and what to change.
+
+    Args:
+        tone: ``pass``, ``fail``, or ``unknown`` where nothing is known to be wrong, nor to be right.
+        word: of the verdict.
+        words: what goes with it.
+        inside: what stands below.
+    """
+    title = element("h1", element("strong", word), " ", prose(words))
+    return element("header", title, *inside, class_=f"verdict {tone}", id="verdict")
+
+
+def facts_line(facts: Mapping[str, str]) -> Markup:
+    """Return what ran, when and at which commit, on one line; what is not known is left out."""
+    told = [markup(f"{name} ", element("code", path(value))) for name, value in facts.items() if value]
+    return element("p", [markup(" · " if at else "", one) for at, one in enumerate(told)], class_="note")
+
+
+def sections(found: Iterable[Section]) -> list[Markup]:
+    """Return the parts of a page, links to them first."""
+    parts = list(found)
+    links = [element("li", element("a", title, href=f"#{name}")) for name, title, _ in parts]
+    return [
+        element("nav", element("ul", links), aria_label="sections"),
+        *(
+            element(
+                "section", element("h2", title, id=f"{name}-title"), inside, id=name, aria_labelledby=f"{name}-title"
+            )
+            for name, title, inside in parts
+        ),
+    ]
+
+
+def outcome(ended: Outcome) -> Markup:
+    """Return how something ended."""
+    return element("span", ended.value, class_=f"outcome {ended.value.lower()}")
+
+
+def notes(told: Iterable[str]) -> Markup:
+    """Return what is to be known beside the verdict, such as what was left out."""
+    return element("ul", [element("li", prose(one)) for one in told], class_="notes")
+
+
+def fix(text: str, *, copied: bool = True) -> Markup:
+    """Return what to change; the code in it, else all of it, can be copied."""
+    parts = text.split("`")
+    code = parts[1] if len(parts) % 2 and len(parts) > 1 else text
+    return element(
+        "p",
+        element("b", "Fix: "),
+        element("span", prose(text)),
+        " ",
+        _copy(code, f"copy {code}") if copied else None,
+        class_="fix",
+    )
+
+
+def _copy(text: str, label: str) -> Markup:
+    return element(
+        "button",
+        "copy",
+        type="button",
+        data_copy=text,
+        data_done=say("copied"),
+        data_failed=say("could not copy"),
+        aria_label=label,
+        hidden=True,
+    )
+
+
+def origin(command: str, facts: Mapping[str, str]) -> Markup:
+    """Return how to see it all again, and what it rests on: versions, machine, commit."""
+    call = (
+        [element("pre", element("code", command), tabindex="0"), element("p", _copy(command, "copy the command"))]
+        if command
+        else []
+    )
+    listed = [element("div", element("dt", name), " ", element("dd", value)) for name, value in facts.items()]
+    return markup(call, element("dl", listed, class_="versions") if listed else None)
+
+
+UNKNOWN = "unknown"
+"""The code of a diagnosis that knows no cause."""
+APPLIED = re.compile(
+    r"apply `(?:F\.)?(?P<function>relu|gelu|silu|swish|sigmoid|tanh|softplus|hardswish|hardsigmoid|relu6|mish|elu|selu)` "
+    r"(?:to what `(?P<before>\w+)` is given|after `(?P<after>\w+)`)"
+)
+"""A function of ``nn.functional`` that takes one tensor, and the call that it belongs in front of or after."""
+SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>\S.*)")
+
+
+def causes(diagnoses: Sequence[Diagnosis]) -> Markup:
+    """Return the causes, the likeliest first."""
+    return element("ol", [element("li", _cause(one)) for one in diagnoses], class_="causes")
+
+
+def short_cause(one: Diagnosis, told: str = "") -> Markup:
+    """Return the sentence of a cause, unless what was told already has it, and what to change."""
+    return markup(
+        element("p", element("b", "Cause: "), prose(one.message)) if one.message not in told else None,
+        fix(without_line(one), copied=one.code != UNKNOWN) if one.fix else None,
+        _lines(one),
+    )
+
+
+def _cause(one: Diagnosis) -> Markup:
+    place = one.port_path if one.port_path in PIECES else element("code", path(one.port_path or "the model"))
+    others = one.layers[1:]
+    beside = f", and {many(len(others), 'other layer')}" if others else None
+    head = element("h3", element("code", one.code, class_="slug"), " in ", place, beside)
+    return markup(
+        head,
+        element("p", prose(one.message)),
+        None if one.code == UNKNOWN else _explained(one.explained),
+        element("p", prose(one.evidence), class_="evidence") if one.evidence else None,
+        fix(without_line(one), copied=one.code != UNKNOWN) if one.fix else None,
+        _lines(one),
+        _folded(many(len(others), "other layer"), others),
+        _folded(f"{many(len(one.explains), 'check')} failed because of it", one.explains),
+    )
+
+
+def _folded(title: str, names: Sequence[str]) -> Markup | None:
+    if not names:
+        return None
+    listed = element("ul", [element("li", element("code", path(one))) for one in names])
+    return element("details", element("summary", title), listed, class_="more")
+
+
+def _explained(share: float | None) -> Markup:
+    if share is None:
+        return element("p", "rests on a difference of construction; nothing was run", class_="note")
+    shown = min(max(share, 0.0), 1.0)
+    bar = element("span", element("span", style=f"width:{shown:.2%}"), class_="share", aria_hidden="true")
+    return element("p", bar, f" explains {_percent(shown)} of the error", class_="explained")
+
+
+def _percent(share: float) -> str:
+    """Return a share, as 100 % only where nothing is left."""
+    return "100 %" if share == 1 else "more than 99.99 %" if share > 0.9999 else f"{100 * share:.4g} %"
+
+
+def without_line(one: Diagnosis) -> str:
+    """Return what to change without the line of code that it ends with: that stands below."""
+    code = one.place.code.strip() if one.place else ""
+    return one.fix.removesuffix(f": `{code}`") if code else one.fix
+
+
+def _lines(one: Diagnosis) -> Markup | None:
+    """Return the port's line as it is and as it should be, and the reference's."""
+    port, reference = one.place, one.reference_place
+    wanted = corrected_line(one.fix, port.code) if port else None
+    rows = [_line("port", port, element("del", port.code.strip()) if wanted else port.code.strip())] if port else []
+    rows += [_line("", None, element("ins", wanted.strip()))] if wanted else []
+    rows += [_line("reference", reference, reference.code.strip())] if reference else []
+    return element("dl", rows, class_="lines") if rows else None
+
+
+def _line(side: str, place: SourceLine | None, code: str) -> Markup:
+    title = element("dt", side, " ", element("code", str(place))) if place else element("dt", "as it should be")
+    return element("div", title, element("dd", element("code", code)) if code else None)
+
+
+def corrected_line(fix: str, code: str) -> str | None:
+    """Return a line of the port as it should be; None where what to change does not say it, or several calls could be meant.
+
+    ``fix`` is what a `Diagnosis` says: to pass a setting, to write one text for another, to remove or to add a call.
+    """
+    quoted = fix.split("`")[1::2]
+    settings = [found for one in quoted if (found := SETTING.fullmatch(one))]
+    if fix.startswith("pass ") and settings:
+        rest = quoted[len(settings) :]
+        return _with_settings(code, settings, rest[0] if rest else "")
+    if fix.startswith("write ") and len(quoted) > 1 and " for `" in fix:
+        wanted, written = quoted[:2]
+        if wanted.endswith(")") and not written.endswith(")"):  # a call with settings, for a name whose call goes on
+            return None
+        places = re.findall(rf"(?<!\w)(?<!self\.){re.escape(written)}(?!\w)", code)
+        return code.replace(written, wanted) if len(places) == code.count(written) == 1 else None
+    if fix.startswith("remove ") and quoted:
+        return _without_call(code, quoted[0])
+    if found := APPLIED.match(fix):
+        return _with_call(code, found["function"], found["before"] or found["after"], first=bool(found["before"]))
+    return None
+
+
+def _with_settings(code: str, settings: Sequence[re.Match[str]], called: str) -> str | None:
+    """Return a line whose one call that is meant is given keyword arguments."""
+    calls = _calls(code)
+    names = {one["name"] for one in settings}
+    meant = [one for one in calls if _name(one) == called]
+    meant = meant or [one for one in calls if names <= {each.arg for each in one.keywords}]
+    meant = meant or [one for one in calls if _name(one)[:1].isupper()]  # it makes a layer
+    if len(meant) != 1 or any(each.arg is None for each in meant[0].keywords):
+        return None
+    call, text = meant[0], code.encode()
+    edits = []
+    for one in settings:
+        given = next((each.value for each in call.keywords if each.arg == one["name"]), None)
+        if given is not None:
+            edits.append((given.col_offset, given.end_col_offset or 0, one["value"]))
+        else:
+            end = (call.end_col_offset or 0) - 1
+            before = text[:end].rstrip()
+            first = before.endswith(b"(") and not any(edit[0] == end for edit in edits)
+            comma = "" if first else " " if before.endswith(b",") else ", "
+            edits.append((end, end, f"{comma}{one['name']}={one['value']}"))
+    return _edited(text, edits)
+
+
+def _without_call(code: str, name: str) -> str | None:
+    """Return a line in which a call's one argument stands for the call."""
+    meant = [one for one in _calls(code) if _name(one) == name]
+    if len(meant) != 1 or len(meant[0].args) != 1 or meant[0].keywords:
+        return None
+    call, inside, text = meant[0], meant[0].args[0], code.encode()
+    kept = text[inside.col_offset : inside.end_col_offset].decode()
+    return _edited(text, [(call.col_offset, call.end_col_offset or 0, kept)])
+
+
+def _with_call(code: str, function: str, name: str, *, first: bool) -> str | None:
+    """Return a line in which a function is applied to a call's one argument (``first``), or to what the call gives."""
+    meant = [one for one in _calls(code) if _name(one) == name]
+    if len(meant) != 1 or (first and (len(meant[0].args) != 1 or isinstance(meant[0].args[0], ast.Starred))):
+        return None
+    inside, text = meant[0].args[0] if first else meant[0], code.encode()
+    start, end = inside.col_offset, inside.end_col_offset or 0
+    return _edited(text, [(start, end, f"F.{function}({text[start:end].decode()})")])
+
+
+def _edited(text: bytes, edits: Sequence[tuple[int, int, str]]) -> str:
+    """Return a line with what is from one byte to another replaced; what is put at one place keeps its order."""
+    last_first = list(edits[::-1])
+    last_first.sort(key=lambda one: one[0], reverse=True)
+    for start, end, words in last_first:
+        text = text[:start] + words.encode() + text[end:]
+    return text.decode()
+
+
+def _calls(code: str) -> list[ast.Call]:
+    """Return the calls of one line that is whole by itself; none of another."""
+    for ending in ("", " pass"):
+        indent = len(code) - len(code.lstrip())
+        try:
+            # In a block of its own, so that places are those of the line with its indent.
+            tree = ast.parse(f"if 1:\n{code}{ending}" if indent else code + ending)
+        except (SyntaxError, ValueError):
+            continue
+        return [one for one in ast.walk(tree) if isinstance(one, ast.Call)]
+    return []
+
+
+def _name(call: ast.Call) -> str:
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+        case _:
+            return ""

@@ -6,11 +6,29 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tipchain.chain.result import Result
+from tipchain.chain.plan import Result
 from tipchain.outcome import BAD, ExitCode, Outcome, worst
-from tipchain.report.html.causes import causes, short_cause
-from tipchain.report.html.page import Markup, asset, element, many, markup, number, page, path, prose, table
-from tipchain.report.html.parts import Section, banner, facts_line, notes, origin, outcome, sections
+from tipchain.report.html.page import (
+    Markup,
+    Section,
+    asset,
+    banner,
+    causes,
+    element,
+    facts_line,
+    many,
+    markup,
+    notes,
+    number,
+    origin,
+    outcome,
+    page,
+    path,
+    prose,
+    sections,
+    short_cause,
+    table,
+)
 from tipchain.report.model import RunReport
 from tipchain.report.terminal import figures_text
 from tipchain.report.verdict import by_stage, first_cause, percent

@@ -1,22 +1,25 @@
-"""Serving chains, with a Python or a C++ server: convert the exported model, start the server, ask it from a client.
+"""Chains that are planned and not run, for what they need is not here: a server with Paddle Serving, or a phone.
 
-tipchain reads the files and plans the commands. It does not run them: a server needs Paddle Serving, which Paddle has not
-released for its versions since 2.3, a port of its own, and somebody who ends it. `serving_python` and `serving_cpp` are
-the two kinds.
+Serving, in Python or C++: convert the exported model, start the server, ask it from a client. It needs Paddle Serving, which
+Paddle has not released for its versions since 2.3, a port of its own, and somebody who ends it. Paddle Lite: the program's
+configuration is pushed to the phone, and it runs there for each setting; it needs ``adb``, a phone, and Paddle Lite's library.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
+from itertools import product
 
-from tipchain.chain.fixes import ALL, NONE
-from tipchain.chain.kinds.base import Chain, Request, model_name
-from tipchain.chain.kinds.lines import Layout, choose_layout, read_lines
-from tipchain.chain.params import NOTHING, Words, flag, plain_list, split_words
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, model_name, read_lines
+from tipchain.chain.params import NOTHING, Words, check_folder_name, flag, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
-from tipchain.chain.slots import Slots
+from tipchain.chain.slots import Slots, legacy_slots
+from tipchain.chain.suites import ALL, NONE
 
 MODULES = ("paddle_serving_client", "paddle_serving_server")
 _HEAD = "model_name:model_name python:python"
@@ -253,3 +256,81 @@ class _Serving:
         argv += (*self.words("client_data"), *self.words("input_name"))
         argv += self.words("output_name") if self.side == "cpp" else ()
         return argv + self.words("extra_client")
+
+
+LITE_FOLDER = "deploy/lite"
+"""Where the originals keep the program's configuration."""
+LITE_LAYOUTS: Sequence[Layout] = (
+    Layout(
+        suite="paddleclas",
+        text="""=lite_params device:runtime_device folder:lite_arm_work_path library:lite_arm_so_path
+        model_name:clas_model_file program:inference_cmd threads:--num_threads_list infer_batch:--batch_size_list
+        precision:--precision_list""",
+    ),
+)
+LITE_MEANINGS: Mapping[str, str] = {
+    "device": "what the phone computes on",
+    "folder": "folder on the phone",
+    "library": "Paddle Lite's library for the phone",
+    "model_name": "the model",
+    "program": "program and arguments, on the phone",
+    "threads": "numbers of CPU threads",
+    "infer_batch": "batch sizes",
+    "precision": "precisions",
+}
+
+
+def plan_lite(request: Request) -> Plan:
+    """Return the plan of a file; every command is skipped with what is missing.
+
+    Raises:
+        ParamsError: the file does not fit the layout, or a value is impossible.
+    """
+    layout = choose_layout(request, LITE_LAYOUTS)
+    if request.legacy:  # such a file begins with its first line
+        slots = legacy_slots(f"=\n{request.text}", request.file.path, layout)
+    else:
+        slots = read_lines(request, layout)
+    model, program = slots["model_name"], slots["program"]
+    check_folder_name(model, model.value)
+    adb = replace(program, value="adb")
+    chain = Chain(request, kind="lite", suite=layout.suite, model=model.value, python=adb)
+    folder = slots["folder"].value
+    there = " ".join(folder + word for word in split_words(program.value, program)[:3])
+    skip = "needs a phone and Paddle Lite's library for it"
+    if shutil.which("adb") is None:
+        skip = f"adb is not here; {skip}"
+    lists = [plain_list(slots[role].value) for role in ("threads", "infer_batch", "precision")]
+    for threads, batch, precision in product(*lists):
+        label = f"threads={threads};bs={batch};precision={precision}"
+        push = Command(
+            id=label, step="push", argv=("adb", "push", "config.txt", folder), cwd=LITE_FOLDER, skip=skip, leg="lite"
+        )
+        infer = Command(
+            id=label,
+            step="infer",
+            argv=("adb", "shell", f"export LD_LIBRARY_PATH={folder}; {there}"),
+            cwd=LITE_FOLDER,
+            needs=(chain.add(push),),
+            skip=skip,
+            leg="lite",
+        )
+        log = f"lite_{model.value}_runtime_device_{slots['device'].value}_precision_{precision}"
+        chain.add(infer, log=f"{log}_batchsize_{batch}_threads_{threads}.log")
+    return chain.plan(results_log="results.log", status="{model} - {command} - {log} ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteKind:
+    """What a kind's module has, of one of several kinds in a module."""
+
+    LAYOUTS: Sequence[Layout]
+    MEANINGS: Mapping[str, str]
+    plan: Callable[[Request], Plan]
+
+
+serving_python, serving_cpp = (
+    RemoteKind(LAYOUTS=layouts, MEANINGS=MEANINGS, plan=partial(plan_serving, name=name, layouts=layouts))
+    for name, layouts in (("serving_python", PYTHON_LAYOUTS), ("serving_cpp", CPP_LAYOUTS))
+)
+lite = RemoteKind(LAYOUTS=LITE_LAYOUTS, MEANINGS=LITE_MEANINGS, plan=plan_lite)

@@ -1,0 +1,136 @@
+"""What this machine gives a process: cores, memory that stays its own, frameworks that stay in it."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+CGROUP = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Return the numbers of the cores that this process may use, ascending; at least one.
+
+    A quota of control groups (``cpu.max``, ``cpu.cfs_quota_us``) of 2.5 cores leaves two of them.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    return tuple(allowed[: max(int(min([*_quotas(), float(len(allowed))])), 1)])
+
+
+def core_count() -> int:
+    """Return how many cores this process may use."""
+    return len(usable_cores())
+
+
+def _quotas() -> Iterator[float]:
+    """Yield the quotas, in cores, of the control groups that this process is in, directly or not."""
+    lines: list[str] = []
+    with suppress(OSError):
+        lines = OWN_GROUPS.read_text().splitlines()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            mount = CGROUP
+        elif "cpu" in controllers.split(","):
+            mount = CGROUP / controllers if (CGROUP / controllers).is_dir() else CGROUP / "cpu"
+        else:
+            continue
+        # A container sees its own group as the mount's root, whatever the path says.
+        for group in (PurePosixPath(path), *PurePosixPath(path).parents):
+            yield from _quota(mount / group.relative_to("/"))
+
+
+def _quota(folder: Path) -> Iterator[float]:
+    with suppress(OSError, ValueError):  # "max": no limit
+        quota, period = (folder / "cpu.max").read_text().split()
+        yield int(quota) / int(period)
+    with suppress(OSError, ValueError):
+        microseconds = int((folder / "cpu.cfs_quota_us").read_text())
+        if microseconds > 0:
+            yield microseconds / int((folder / "cpu.cfs_period_us").read_text())
+
+
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4
+"""What glibc's ``mallopt`` calls its settings."""
+LARGEST_MMAP = 2**25
+"""The largest threshold for blocks of their own that glibc knows; it sets its own to this once such a block was freed."""
+USUAL_MAPS = 2**16
+"""Blocks of their own that glibc allows by default."""
+WORTH = 2**26
+"""Bytes that are worth looking for: that takes some tenths of a second with two frameworks imported."""
+OWN_SETTINGS = ("GLIBC_TUNABLES", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+"""Variables by which users set this themselves."""
+
+
+@contextmanager
+def keep_memory() -> Iterator[None]:
+    """Keep what is freed for what is taken next, and give it back to the system at the end.
+
+    glibc maps each large block anew and unmaps it when it is freed, and the system then zeroes every page of the next
+    one: running a model forward and backward in float64 spends a sixth to a third of its time on that. Afterwards glibc is in the
+    state that it comes to by itself once large blocks have been freed. Where there is another C library, or the user set this,
+    nothing is changed.
+    """
+    if not _is_glibc() or any(name in os.environ for name in OWN_SETTINGS):
+        yield
+        return
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    library.mallopt(MMAP_MAX, 0)
+    library.mallopt(TRIM_THRESHOLD, 2**31 - 1)
+    try:
+        yield
+    finally:
+        library.mallopt(MMAP_THRESHOLD, LARGEST_MMAP)
+        library.mallopt(MMAP_MAX, USUAL_MAPS)
+        library.mallopt(TRIM_THRESHOLD, 2 * LARGEST_MMAP)
+        library.malloc_trim(0)
+
+
+def collect(size: int) -> None:
+    """Free what refers to itself, as models and optimizers do, if ``size`` bytes may hang on it."""
+    if size >= WORTH:
+        gc.collect()
+
+
+def _is_glibc() -> bool:
+    with suppress(ValueError, AttributeError, OSError):  # another system does not know the name
+        return bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    return False
+
+
+@contextmanager
+def kept_import(name: str) -> Iterator[None]:
+    """Let a framework be imported within: the collector rests meanwhile, and never looks at what it brought.
+
+    torch and Paddle make some hundred thousand objects that all stay. Looking through them while they are imported,
+    and again and again as the interpreter ends, takes a third of the time of a process that does little else (measured:
+    3.3 s with both, 2.3 s this way). Nothing happens where the framework is there already: then it is somebody else's
+    process.
+
+    Args:
+        name: the module that will be imported.
+
+    Source: https://docs.python.org/3/library/gc.html#gc.freeze
+    """
+    if name in sys.modules:
+        yield
+        return
+    gc.collect()
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collecting:
+            gc.enable()
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)

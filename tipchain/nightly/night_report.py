@@ -1,0 +1,446 @@
+"""A night as people read it: on the terminal while it goes on and after, on GitHub, and as JUnit XML."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TextIO
+from xml.etree import ElementTree as ET
+
+from tipchain.language import aligned, clean, columns, in_rows, say
+from tipchain.nightly.coordinator import NightResult, NightState, counts_text
+from tipchain.nightly.executor import Work
+from tipchain.nightly.items import Item, NightPlan
+from tipchain.nightly.judge import log_tail
+from tipchain.nightly.nights import ItemRecord, Night, Results, cause_of, item_folder
+from tipchain.outcome import BAD, ExitCode, Outcome
+from tipchain.progress import Screen, cut, elapsed
+from tipchain.quantities import duration
+from tipchain.report.ci import (
+    SIGNS,
+    SUMMARY_LIMIT,
+    add_case,
+    add_suite,
+    annotate_cause,
+    count_cases,
+    document,
+    markdown,
+    place_in_checkout,
+    workflow_command,
+)
+from tipchain.report.terminal import MEANINGS, broken, mark, use_color
+
+# Plans, states and summaries of nights as text for 80 columns.
+
+INDENT = 9
+SLOWEST = 5
+SHOWN = 50
+"""How many failures a summary tells; the rest is counted."""
+
+
+def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -> Iterator[str]:
+    """Yield a row for each item with its needs and what it took lately, and what the plan comes to."""
+    heads = zip(("timeout", "lately", "cpus", "gpus", "memory"), (8, 8, 4, 4, 8), strict=True)
+    yield f"{' '.join(aligned(say(name), wide) for name, wide in heads)}  {say('item')}"
+    for item in plan.items:
+        needs = item.needs
+        if item.reason:
+            head = f"{item.settled.value:<36}  "
+        else:
+            lately = duration(seconds[item.id]) if item.id in seconds else ""
+            memory = f"{needs.memory_mb / 1024:.4g}GiB" if needs.memory_mb else ""
+            head = f"{duration(item.timeout_s):>8} {lately:>8} {needs.cpus:>4} {needs.gpus or '':>4} {memory:>8}  "
+        first, *rest = broken(clean(item.id), max(width - len(head), 20))
+        yield head + first
+        yield from (" " * len(head) + row for row in rest)
+        if item.reason:
+            yield from in_rows(say(clean(item.reason)), width, " " * 10, " " * 10)
+    yield ""
+    yield say(plan_summary(plan, seconds))
+
+
+def plan_summary(plan: NightPlan, seconds: Mapping[str, float]) -> str:
+    """Return what a plan comes to, in one line."""
+    kinds = Counter[str](item.kind for item in plan.items)
+    words = {"chain": "chain", "align": "alignment", "command": "command"}
+    parts = [counted(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
+    settled = Counter(item.settled for item in plan.items if item.reason)
+    text = counted(len(plan.items), "item") + (f": {', '.join(parts)}" if parts else "")
+    if settled:
+        text += f"; {sum(settled.values())} of them do not run here ({counts_text(settled)})"
+    known = [seconds[item.id] for item in plan.items if item.id in seconds and not item.reason]
+    return text + (f"; {len(known)} of them took {duration(sum(known))} lately" if known else "")
+
+
+def counted(count: int, word: str) -> str:
+    """Return a number with a word behind it, in the plural where it is one."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -> Iterator[str]:
+    """Yield how far a night is and what runs."""
+    finished = "finished" if night.finished else f"run by {holder}" if holder else "not finished, and nobody runs it"
+    yield cut(say(f"night {night.name} of {clean(night.plan.name)}: {finished}"), width)
+    yield cut(say(state.line()), width)
+    if state.waiting:
+        yield cut(say(f"the next item waits for {clean(state.waiting)}"), width)
+    for one in state.running:
+        line = " ".join(clean(one.line).split())
+        yield cut(f"  {elapsed(one.seconds):>7}  {clean(one.id)}" + (f"  {line}" if line else ""), width)
+    if not night.finished and not holder:
+        yield say(f"tipchain nightly resume --night {night.name} goes on")
+
+
+def summary_lines(
+    night: Night,
+    result: NightResult,
+    records: Iterable[ItemRecord],
+    seconds: float,
+    code: ExitCode,
+    *,
+    color: bool,
+    width: int = 80,
+) -> Iterator[str]:
+    """Yield what came of a night: what failed and why, what was slow, what was left out, the counts, the exit ``code``."""
+    told = list(records)
+    bad = [record for record in told if record.outcome in (Outcome.FAIL, Outcome.ERROR)]
+    if bad:
+        yield ""
+    for record in bad[:SHOWN]:
+        yield from _failure(night, record, color=color, width=width)
+    if len(bad) > SHOWN:
+        yield say(f"... and {len(bad) - SHOWN} more: tipchain nightly status --json has them all")
+    yield from _skipped(told, color=color, width=width)
+    yield from _slowest(told, width)
+    yield ""
+    yield say(f"night {night.name} of {clean(night.plan.name)}")
+    total = len(night.plan.items)
+    left = f", {result.left} not ended" if result.left else ""
+    yield say(f"{counts_text(result.counts) or 'nothing ended'}{left} of {total} in {duration(seconds)}")
+    meaning = MEANINGS.get(code, code.name.lower())
+    if code is not result.exit_code:
+        meaning = f"{MEANINGS.get(result.exit_code)}, but the history does not have the night, which --require-history asks for"
+    elif code is ExitCode.PASSED and result.counts.get(Outcome.SKIP):
+        meaning = "all that ran passed"
+    yield say(f"exit code {int(code)}: {meaning}")
+
+
+def _failure(night: Night, record: ItemRecord, *, color: bool, width: int) -> Iterator[str]:
+    rows = broken(clean(record.id), width - INDENT)
+    yield f"{mark(record.outcome, color)}  {rows[0]}"
+    yield from (" " * INDENT + row for row in rows[1:])
+    yield from _indented(record.reason, width)
+    if record.log:
+        yield f"{' ' * INDENT}{os.path.relpath(night.folder / record.log)}"
+
+
+def _indented(text: str, width: int) -> list[str]:
+    return in_rows(say(clean(text)), width, " " * INDENT, " " * INDENT)
+
+
+def _skipped(records: Sequence[ItemRecord], *, color: bool, width: int) -> Iterator[str]:
+    """Yield the reasons of what was left out, each once, with how many items have it."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        if record.outcome is Outcome.SKIP:
+            reasons[record.reason].append(record.id)
+    if reasons:
+        yield ""
+    for reason, ids in list(reasons.items())[:SHOWN]:
+        more = say(f" and {len(ids) - 1} more") if len(ids) > 1 else ""
+        yield f"{mark(Outcome.SKIP, color)}  {cut(clean(ids[0]), width - INDENT - columns(more))}{more}"
+        yield from _indented(reason, width)
+
+
+def _slowest(records: Sequence[ItemRecord], width: int) -> Iterator[str]:
+    ran = sorted((one for one in records if one.attempt), key=lambda one: (-one.seconds, one.id))[:SLOWEST]
+    if len(ran) > 1:
+        yield ""
+        yield say("slowest:")
+        for one in ran:
+            yield cut(f"{duration(one.seconds):>9}  {clean(one.id)}", width)
+
+
+def item_line(number: int, total: int, record: ItemRecord, *, color: bool) -> str:
+    """Return how an item ended, in one line."""
+    took = f"{record.seconds:7.1f}" if record.attempt else " " * 7
+    reason = f": {say(clean(record.reason))}" if record.reason else ""
+    width = len(str(total))
+    return f"[{number:>{width}}/{total}] {mark(record.outcome, color)} {took}  {clean(record.id)}{reason}"
+
+
+# The view of a night that goes on.
+#
+# On a terminal a line of counts and a line for each running item (its time, its id, the last line of its output) stand at
+# the bottom and are redrawn in place; what has ended scrolls above. Elsewhere there are plain lines only: one for each
+# item that ended, one when nothing runs because the next item has to wait, and now and then how far the night is.
+
+SAY_S = 300.0
+"""How often plain lines say how far the night is."""
+
+
+class NightView:
+    """Shows a night while it goes on.
+
+    Args:
+        stream: where to.
+        total: how many items the night has.
+        ended: how many had ended before.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(self, stream: TextIO, total: int, ended: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.screen, self.total, self.number, self.clock = Screen(stream, clock), total, ended, clock
+        self.color = use_color(stream)
+        self._due = self.clock() + SAY_S
+        self._idle = False
+
+    def started(self, item: Item, attempt: int) -> None:
+        """Say that an item runs once more; the first time the line of what runs tells."""
+        if attempt > 1:
+            self.said(f"{item.id} runs again, attempt {attempt}")
+
+    def ended(self, record: ItemRecord) -> None:
+        """Show how an item ended, above what still runs."""
+        self.number += 1
+        self.screen.print(item_line(self.number, self.total, record, color=self.color))
+
+    def said(self, text: str) -> None:
+        """Show a line."""
+        self.screen.print(say(clean(text)))
+
+    def tick(self, state: Callable[[], NightState]) -> None:
+        """Redraw what runs, or say how far the night is, when it is time."""
+        if self.screen.due:
+            self._redraw(state())
+        elif not self.screen.live:
+            self._say(state())
+
+    def close(self) -> None:
+        """Take the lines of what runs away."""
+        self.screen.draw([])
+
+    def _say(self, state: NightState) -> None:
+        """Write a plain line when nothing begins to run, and when it is time."""
+        idle = bool(state.waiting) and not state.running
+        if (idle and not self._idle) or self.clock() >= self._due:
+            self._due = self.clock() + SAY_S
+            for line in (f"... {say(state.line())}", *_waiting(state)):
+                self.screen.print(line)
+        self._idle = idle
+
+    def _redraw(self, state: NightState) -> None:
+        lines = [say(state.line()), *_waiting(state)]
+        for one in state.running:
+            last = " ".join(clean(one.line).split())
+            lines.append(f"{elapsed(one.seconds):>8}  {clean(one.id)}" + (f"  {last}" if last else ""))
+        self.screen.draw(lines)
+
+
+def _waiting(state: NightState) -> list[str]:
+    return [say(f"the next item waits for {clean(state.waiting)}")] if state.waiting else []
+
+
+# A night on GitHub: annotations of the files whose items failed, and the step's summary in Markdown.
+
+ANNOTATED = 50
+"""Items that are annotated; GitHub itself shows ten errors for a step."""
+TAILS = 20
+"""Items of which the last lines of the log stand in the summary."""
+REASON = 500
+"""Characters of a reason in the summary."""
+
+
+def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return GitHub's workflow commands for the items that failed, each at the line at fault, else at its parameter file or case."""
+    bad = list(_bad(results))
+    root, lines = Path(results.plan.root), []
+    for item, record in bad[:ANNOTATED]:
+        log = f"\n{say('log: ')}{os.path.relpath(results.folder / record.log)}" if record.log else ""
+        cause = cause_of(results, record)
+        if cause is not None:
+            more = "" if record.reason == cause.summary else f": {say(record.reason)}"
+            said = f"\n{record.outcome.value}{more}{log}"
+            lines.append(annotate_cause(cause, item.id, root, environ, said))
+            continue
+        place = place_in_checkout(root / item.source, environ) if item.source else ""
+        where = {"file": place, "line": "1"} if place else {}
+        message = f"{record.outcome.value}: {say(record.reason or 'no reason was given')}{log}"
+        lines.append(workflow_command("error", message, {**where, "title": item.id}))
+    if len(bad) > ANNOTATED:
+        more = f"{len(bad) - ANNOTATED} more items of {results.plan.name} did not pass; the summary has them"
+        lines.append(workflow_command("error", say(more), {"title": results.plan.name}))
+    if missing := _missing(results):
+        lines.append(workflow_command("error", say(missing), {"title": results.plan.name}))
+    return lines
+
+
+def _bad(results: Results) -> Iterator[tuple[Item, ItemRecord]]:
+    """Yield the items that ended and did not pass."""
+    for item in results.plan.items:
+        record = results.records.get(item.id)
+        if record and record.outcome in BAD:
+            yield item, record
+
+
+def _missing(results: Results) -> str:
+    """Return how many items have no record, in words; "" for none."""
+    count = len(results.plan.items) - len(results.records)
+    return (
+        f"{count} of {len(results.plan.items)} items have not ended: the night did not come to its end" if count else ""
+    )
+
+
+def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_LIMIT // 2) -> str:
+    """Return a night as Markdown.
+
+    Args:
+        results: the night's.
+        changed: lines that say what changed since the last comparable night.
+        limit: bytes that it has at most; what has no room is counted.
+    """
+    counts = Counter(one.outcome for one in results.records.values())
+    bad, skipped = list(_bad(results)), counts[Outcome.SKIP]
+    missing = _missing(results)
+    head = [
+        f"## {SIGNS[Outcome.FAIL if bad or missing else Outcome.PASS]} {markdown(results.plan.name)}: {say(_headline(results, counts))}",
+        "",
+        _origin(results),
+        "",
+    ]
+    head += [f"**{say(missing + '.')}**", ""] if missing else []
+    parts = [head, _changed(changed), _facts(results)]
+    room = limit - sum(len("\n".join(part).encode()) + 1 for part in parts) - 400
+    table = _table(results, bad, room) if bad else []
+    room -= len("\n".join(table).encode())
+    tails = list(_tails(results, bad[:TAILS], room))
+    room -= len("\n".join(tails).encode())
+    left_out = _left_out(results, room) if skipped else []
+    return "\n".join([*head, *table, *_changed(changed), *tails, *left_out, *_facts(results)]) + "\n"
+
+
+def _headline(results: Results, counts: Counter[Outcome]) -> str:
+    bad = counts[Outcome.FAIL] + counts[Outcome.ERROR]
+    total = len(results.plan.items)
+    return f"{bad} of {total} items did not pass" if bad else f"{counts[Outcome.PASS]} of {total} items passed"
+
+
+def _origin(results: Results) -> str:
+    counts = Counter(one.outcome for one in results.records.values())
+    errors = "error" if counts[Outcome.ERROR] == 1 else "errors"
+    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: errors, Outcome.SKIP: "skipped"}
+    told = ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items())
+    facts = results.facts
+    commit = f", commit {markdown(facts['commit'])}" if facts.get("commit") else ""
+    night = f"items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
+    return f"**{say(told)}**{say('; ')}{say(night)}"
+
+
+def _table(results: Results, bad: Sequence[tuple[Item, ItemRecord]], room: int) -> list[str]:
+    rows = [f"| {' | '.join(map(say, ('outcome', 'item', 'reason', 'log')))} |", "|---|---|---|---|"]
+    room -= sum(len(row) + 1 for row in rows)
+    for place, (item, record) in enumerate(bad):
+        log = markdown(os.path.relpath(results.folder / record.log)) if record.log else ""
+        cause = cause_of(results, record)
+        told = say(cause.summary if cause else record.reason)
+        reason = told if len(told) <= REASON else f"{told[:REASON]} …"
+        sign = f"{SIGNS[record.outcome]} {record.outcome.value}"
+        row = f"| {sign} | {markdown(item.id)} | {markdown(reason)} | {log} |"
+        room -= len(row.encode()) + 1
+        if room < 0:
+            more = say(f"{len(bad) - place} more did not pass; there is no room for them here.")
+            return [*rows, "", more, ""]
+        rows.append(row)
+    return [*rows, ""]
+
+
+def _changed(lines: Sequence[str]) -> list[str]:
+    return [f"### {say('What changed')}", "", *_pre(lines), ""] if lines else []
+
+
+def _tails(results: Results, bad: Iterable[tuple[Item, ItemRecord]], room: int) -> Iterator[str]:
+    for item, record in bad:
+        lines = log_tail(results.folder / record.log) if record.log else []
+        if not lines:
+            continue
+        block = [*_folded(say(f"Last lines of the log of {item.id}"), _pre(lines))]
+        room -= len("\n".join(block).encode()) + 1
+        if room < 0:
+            return
+        yield from block
+
+
+def _left_out(results: Results, room: int) -> list[str]:
+    reasons = Counter(one.reason for one in results.records.values() if one.outcome is Outcome.SKIP)
+    rows = [say(f"{count} of them: {reason[:REASON]}") for reason, count in reasons.most_common(50)]
+    block = _folded(say(f"{sum(reasons.values())} items were skipped"), _pre(rows))
+    return block if len("\n".join(block).encode()) < room else []
+
+
+def _facts(results: Results) -> list[str]:
+    rows = [f"{name}: {value[:200]}" for name, value in list(results.facts.items())[:100]]
+    return _folded(say("Environment"), _pre(rows)) if rows else []
+
+
+def _folded(title: str, inside: Iterable[str]) -> list[str]:
+    return [f"<details><summary>{escape(title)}</summary>", "", *inside, "", "</details>", ""]
+
+
+def _pre(lines: Iterable[str]) -> list[str]:
+    # In one block of HTML, which ends at its end tag and not at an empty line: nothing in it is Markdown.
+    return [f"<pre>{escape(chr(10).join(lines))}</pre>"]
+
+
+# A night as JUnit XML: one suite for each kind of items, one case for each item, called by its kind of chain.
+
+KINDS = {"chain": "chains", "align": "alignment cases", "command": "commands"}
+
+
+def night_junit(results: Results) -> str:
+    """Return a night as a JUnit XML document; its environment is in the properties of each suite.
+
+    An item that has no record, because the night was killed, is an error.
+    """
+    plan, night = results.plan, results.night
+    root = ET.Element("testsuites", {"name": plan.name, **count_cases(results.outcomes, results.seconds)})
+    facts = {"night": night.name, "manifest": plan.manifest, "folder": str(night.folder), **results.facts}
+    for kind, name in KINDS.items():
+        items = [item for item in plan.items if item.kind == kind]
+        if not items:
+            continue
+        records = [results.of(item) for item in items]
+        counts = count_cases([one.outcome for one in records], sum(one.seconds for one in records))
+        suite = add_suite(root, f"{plan.name}: {name}", {"timestamp": night.started, **counts}, facts)
+        for item, record in zip(items, records, strict=True):
+            group = ".".join(filter(None, (plan.name, item.chain or kind, item.subject.replace("/", "."))))
+            cause = cause_of(results, record)
+            reason = cause.summary if cause else record.reason or record.outcome.value
+            add_case(
+                suite,
+                group,
+                item.id,
+                record.seconds,
+                record.outcome,
+                reason,
+                _detail(results, item, record),
+                item.source,
+                cause.place if cause else None,
+            )
+    return document(root)
+
+
+def _detail(results: Results, item: Item, record: ItemRecord) -> str:
+    if record.outcome in (Outcome.PASS, Outcome.SKIP):
+        return ""
+    folder = Path(os.path.relpath(item_folder(results.folder, item.id))) / f"attempt-{record.attempt}"
+    work = Work(item=item, attempt=record.attempt, folder=folder, root=Path(results.plan.root))
+    lines = [record.reason, f"$ {shlex.join(work.argv(python='python'))}"]
+    lines += [f"machine: {record.machine}"] if record.machine else []
+    for name, path in (("report", record.report), ("log", record.log)):
+        lines += [f"{name}: {os.path.relpath(results.folder / path)}"] if path else []
+    return "\n".join([*lines, *(log_tail(results.folder / record.log) if record.log else ())])
