@@ -253,7 +253,7 @@ class Changed(NamedTuple):
 def first_changed(
     traces: tuple[Trace, Trace],
     outputs: Iterable[tuple[CallPair, TracedValue, TracedValue]],
-    ends: Sequence[tuple[TracedValue, TracedValue]],
+    begun_alike: Callable[[], bool],
     apart: Apart,
     tolerance: float,
 ) -> Changed | None:
@@ -264,7 +264,7 @@ def first_changed(
     Args:
         traces: torch's and Paddle's, after backward; forward they agree.
         outputs: tensors of pairs that agree, in the opposite order of the port's calls.
-        ends: the models' outputs.
+        begun_alike: tells whether both start from the same.
         apart: compares the gradients of two values.
         tolerance: up to which they agree.
     """
@@ -273,18 +273,12 @@ def first_changed(
         found = apart(ours, theirs)
         if found <= tolerance:
             agreed = True
-        elif agreed or _agree_at_end(ends, apart, tolerance):
+        elif agreed or begun_alike():
             calls = _outside(traces[0], pair.reference, ours), _outside(traces[1], pair.port, theirs)
             return Changed(calls, pair, found, theirs)
         else:
             return None
     return None
-
-
-def _agree_at_end(ends: Sequence[tuple[TracedValue, TracedValue]], apart: Apart, tolerance: float) -> bool:
-    """Tell whether the gradients of the models' outputs agree."""
-    found = [apart(ours, theirs) for ours, theirs in ends if ours.gradient is not None]
-    return bool(found) and max(found) <= tolerance
 
 
 def _outside(trace: Trace, call: Call, value: TracedValue) -> Call:
@@ -605,6 +599,19 @@ class CodeAtFault:
         root = self.runs[1].trace.calls[0]
         return Steered(self.models[1], root, self._agreeing(), self._ends(), self.store, self.seed)
 
+    def _begun_alike(self, tolerance: float) -> bool:
+        """Tell whether backward starts from the same in both models."""
+        ours, theirs = (run.starts() for run in self.runs)
+        pairs = [(ours[link.ours], theirs[link.theirs], link.layout) for link in self.outputs]
+        return any(one is not None for one, _, _ in pairs) and all(
+            one is other
+            or (
+                (one is not None and other is not None)
+                and relative(layout.shared(one), layout.back_shared(other)) <= tolerance
+            )
+            for one, other, layout in pairs
+        )
+
     def _ends(self) -> list[tuple[Array | None, TensorLink]]:
         """Return what backward starts from at each of the reference's outputs."""
         given = self.runs[0].starts()
@@ -629,14 +636,14 @@ class CodeAtFault:
             return apart(one, other) if own is None else own * size / max(size, SAME_DOUBLE * scale)
 
         tolerance = max(SAME_SINGLE, GROWTH * forward)
-        ends = [(self.runs[0].values[link.ours], self.runs[1].values[link.theirs]) for link in self.outputs]
         traces = self.runs[0].trace, self.runs[1].trace
         agreeing = [
             (pair, pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing()
         ]
-        found = first_changed(traces, agreeing, ends, apart, tolerance)
+        begun_alike = partial(self._begun_alike, tolerance)
+        found = first_changed(traces, agreeing, begun_alike, apart, tolerance)
         if found is not None and self.exact:
-            found = first_changed(traces, agreeing, ends, by_itself, tolerance)
+            found = first_changed(traces, agreeing, begun_alike, by_itself, tolerance)
         if found is None:
             return []
         ours, theirs = self._linked(found.value)
@@ -723,8 +730,10 @@ class CodeAtFault:
                     yield CallPair(reference=pair.reference, port=around)
 
     def _agreeing(self) -> Iterator[tuple[CallPair, TensorLink]]:
-        """Yield the outputs of pairs that are the same tensor in both models, the last first."""
-        for pair in reversed(self.matching.pairs):
+        """Yield the outputs of layers, and of code around some, that are the same tensor in both models, the last first."""
+        around = (one for one in self.matching.containers if one.port.parent is not None)
+        known = {(one.reference.number, one.port.number): one for one in (*around, *self.matching.pairs)}
+        for pair in sorted(known.values(), key=lambda one: one.port.ended, reverse=True):
             for link in self.compare.outputs(pair):
                 ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
                 if ours.dtype.kind == "f" and self.compare.between(ours, theirs, link.layout) <= self.noise.limit:
