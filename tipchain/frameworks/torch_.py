@@ -30,17 +30,11 @@ from tipchain.weights.torch_files import read_torch_state
 
 OWN = frozenset(
     f"aten::{name}"
-    for name in (
-        "multinomial",
-        "poisson",
-        "binomial",
-        "cauchy_",
-        "geometric_",
-        "log_normal_",
-        "_standard_gamma",
-        "_sample_dirichlet",
-        "rrelu_with_noise",
-        "rrelu_with_noise_",
+    for name in tuple(
+        """
+            multinomial poisson binomial cauchy_ geometric_ log_normal_ _standard_gamma
+            _sample_dirichlet rrelu_with_noise rrelu_with_noise_
+        """.split()
     )
 )
 """Operators that draw and are left to torch."""

@@ -531,19 +531,11 @@ def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of
         source = source.join(environments, environments.c.id == item_runs.c.environment_id)
         own = [
             item_runs.c[name]
-            for name in (
-                "attempt",
-                "outcome",
-                "exit_code",
-                "signal",
-                "started",
-                "seconds",
-                "peak_memory_mb",
-                "executor",
-                "log",
-                "report",
-                "chain",
-                "verdict_count",
+            for name in tuple(
+                """
+                    attempt outcome exit_code signal started seconds peak_memory_mb executor log
+                    report chain verdict_count
+                """.split()
             )
         ]
         machine = [machines.c.name.label("machine"), machines.c.machine_class]
@@ -583,17 +575,10 @@ def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of
     source = source.join(reasons, reasons.c.id == command_runs.c.reason_id)
     own = [
         command_runs.c[name]
-        for name in (
-            "step",
-            "argv",
-            "outcome",
-            "exit_code",
-            "signal",
-            "started",
-            "seconds",
-            "peak_memory_mb",
-            "log",
-            "reused",
+        for name in tuple(
+            """
+                step argv outcome exit_code signal started seconds peak_memory_mb log reused
+            """.split()
         )
     ]
     return sa.select(*head, *own, reasons.c.text.label("reason")).select_from(source).order_by(command_runs.c.id)

@@ -62,41 +62,20 @@ GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
     (
         "mask",
         frozenset(
-            {
-                "where",
-                "masked_fill",
-                "masked_fill_",
-                "tril",
-                "triu",
-                "less",
-                "less_equal",
-                "greater",
-                "greater_equal",
-                "logical_not",
-                "logical_and",
-                "logical_or",
-            }
+            """
+            where masked_fill masked_fill_ tril triu less less_equal greater greater_equal logical_not
+            logical_and logical_or
+        """.split()
         ),
     ),
     ("position-table", frozenset({"outer", "arange", "linspace", "rpow", "meshgrid"})),
     (
         "wrong-index",
         frozenset(
-            {
-                "getitem",
-                "gather",
-                "gather_nd",
-                "index_select",
-                "take_along_axis",
-                "index_sample",
-                "setitem",
-                "put_along_axis",
-                "topk",
-                "argmax",
-                "argmin",
-                "argsort",
-                "sort",
-            }
+            """
+            getitem gather gather_nd index_select take_along_axis index_sample setitem put_along_axis
+            topk argmax argmin argsort sort
+        """.split()
         ),
     ),
     ("shift", frozenset({"roll", "pad"})),
@@ -113,27 +92,10 @@ GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
     (
         "arithmetic",
         frozenset(
-            {
-                "add",
-                "subtract",
-                "rsub",
-                "multiply",
-                "divide",
-                "rdiv",
-                "neg",
-                "pow",
-                "exp",
-                "log",
-                "sqrt",
-                "cos",
-                "sin",
-                "cumsum",
-                "rsqrt",
-                "abs",
-                "square",
-                "matmul",
-                "clip",
-            }
+            """
+            add subtract rsub multiply divide rdiv neg pow exp log sqrt cos sin cumsum rsqrt abs square
+            matmul clip
+        """.split()
         ),
     ),
 )
@@ -368,8 +330,7 @@ def _with_settings(
         what = "rotary positions have the base (theta)" if code == "rope-theta" else "positions have the base"
         message = f"its {what} {present!r}{where}, the reference's {value!r}{count}"
     elif name == "item":
-        message = f"it takes {'slice' if ':' in shown(present) else 'index'} [{shown(present)}] in `{op.name}`{where}, the reference [{shown(value)}]{count}"
-        listed = f"[{shown(value)}]"
+        message = f"it takes index [{shown(present)}]{where}, the reference [{shown(value)}]{count}"
     elif name == "y" and op.name in BY:
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}{count}"
         listed = f"{value:.10g}"
@@ -378,14 +339,19 @@ def _with_settings(
             f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}" for _, each, was, one in chosen
         )
         message += count
-    written = name == "item" or (name == "y" and op.name in BY)
+    if name == "item":
+        fix = f"write [{shown(value)}] for [{shown(present)}]{where}"
+    elif name == "y" and op.name in BY:
+        fix = f"write {listed} in `{op.name}`{where}"
+    else:
+        fix = f"pass {listed} to `{op.name}`{where}"
     return Hypothesis(
         code=code,
         message=message,
         confirmed=True,
         changes=len(chosen),
         acts={number: with_arguments(values) for number in numbers},
-        fix=f"{'write' if written else 'pass'} {listed} {'in' if written else 'to'} `{op.name}`{where}: `{op.line}`",
+        fix=f"{fix}: `{op.line}`",
     )
 
 
