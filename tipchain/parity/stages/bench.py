@@ -14,9 +14,8 @@ import numpy as np
 from tipchain.blame import UsersError, placed
 from tipchain.errors import DataError
 from tipchain.frameworks.base import Array, Framework, Trainer, concat_outputs
-from tipchain.parity.case import open_builder
-from tipchain.parity.case_types import LABEL, Case
-from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.case import LABEL, Case, open_builder
+from tipchain.parity.inputs import make_inputs
 
 # A case's metric: called once on everything, or fed batch by batch.
 
@@ -145,6 +144,7 @@ class Bench:
         eval_data: folder of the evaluation data.
         epochs: epochs of the training stage.
         truth: whether this is the reference in float64, of which only what depends on rounding is wanted.
+        noise: whether it is wanted how far rounding moves torch's gradients.
     """
 
     framework: Framework
@@ -157,6 +157,7 @@ class Bench:
     folder: Path
     other_inputs: Mapping[str, Array] = field(default_factory=dict)
     truth: bool = False
+    noise: bool = True
     _built: list[Any] = field(default_factory=list)
 
     def builder(self, name: str) -> Callable[..., Any]:
