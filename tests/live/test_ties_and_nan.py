@@ -265,8 +265,9 @@ class PaddleTaken(paddle.nn.Layer):
 def test_a_gradient_that_is_cut_in_front_of_an_output_is_found(with_loss):
     reference, port = Taken(), PaddleTaken()
     tipchain.copy_weights(reference, port)
-    loss = (lambda outputs, labels: LOSS[0](outputs[1], labels) + outputs[0].mean()), (
-        lambda outputs, labels: LOSS[1](outputs[1], labels) + outputs[0].mean()
+    loss = (
+        (lambda outputs, labels: LOSS[0](outputs[1], labels) + outputs[0].mean()),
+        (lambda outputs, labels: LOSS[1](outputs[1], labels) + outputs[0].mean()),
     )
     report = tipchain.align(reference, port, {"args": GIVEN, "labels": LABELS}, loss=loss if with_loss else None)
     assert report.stages["backward"].value == "FAIL", str(report)

@@ -72,7 +72,7 @@ class Walk:
             if op.written is not None:
                 self.writes.setdefault(id(op.written), []).append(op)
         self.shared: set[int] = set()
-        self.right: set[int] = set()
+        self.mended: set[int] = set()
         self.matched: dict[Key, tuple[int, ...]] = {}
         self.healed: dict[Key, Any] = {}
         self.open: dict[Key, tuple[Op, ...]] = {}
@@ -219,7 +219,7 @@ class Walk:
             right = self.find(numpy_of(now))
             if right:
                 self.healed[key] = now
-                self.right.update(right)
+                self.mended.update(right)
                 continue
             found = self._counterpart(op, key, old, numpy_of(now))
             if found is None:
@@ -409,7 +409,7 @@ class Walk:
             if one.number in found:
                 continue
             found[one.number] = one
-            unlike = [number for number in one.given if number not in self.shared | self.right]
+            unlike = [number for number in one.given if number not in self.shared | self.mended]
             left += [self.makers[number] for number in unlike if number in self.makers]
         return [found[number] for number in sorted(found)]
 
