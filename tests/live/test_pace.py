@@ -140,10 +140,7 @@ def test_progress_says_what_is_done():
 
 def test_progress_counts_the_stages_that_were_asked_for():
     told, losses = [], (lambda output, label: output.mean(), lambda output, label: output.mean())
-    optimizers = (
-        torch.optim.SGD,
-        lambda parameters, rate: paddle.optimizer.SGD(rate, parameters=parameters),
-    )
+    optimizers = (torch.optim.SGD, lambda parameters, rate: paddle.optimizer.SGD(rate, parameters=parameters))
     tipchain.align(*pair(), INPUT, loss=losses, optimizers=optimizers, progress=told.append)
     stages = [one.partition(": ")[2] for one in told if "stage " in one]
     asked = ["preflight", "loss", "optimizer", "train"]
