@@ -100,6 +100,7 @@ def f(x, items, path):
     """A docstring says nothing."""
     if x == "not a message":
         log.info("nor is this one")
+    names = "nor are these names".split()
     many = len(items)
     return f"{many} items are in {path}" + (f", {x:.3g} of them new" if x else "") + f" `{x.name}`", "a code"
 '''
@@ -186,6 +187,10 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
         ("what nobody has said yet", "what nobody has said yet"),
         ("KeyError: 'x'", "KeyError: 'x'"),
         ("", ""),
+        (
+            "training on token 0 would show it (mine/gru_paddle.py:8)",
+            "训练数据含有词元 0 时会显现（mine/gru_paddle.py:8）",
+        ),
     ],
 )
 def test_a_text_is_said_with_all_that_is_in_it(chinese, text, expected):
