@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
@@ -45,22 +43,6 @@ def upgrade() -> None:
     _make_entries()
     _make_item_runs()
     _make_parts()
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    for name in (
-        "verdicts",
-        "artifacts",
-        "figures",
-        "command_runs",
-        "item_runs",
-        "entries",
-        "machines",
-        "environments",
-        "texts",
-    ):
-        op.drop_table(name)
 
 
 def _make_entries() -> None:
