@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 import sqlalchemy as sa
@@ -303,8 +304,8 @@ item_runs = sa.Table(
     _text("report"),
     _link("machine_id", "machines.id"),
     _link("environment_id", "environments.id"),
-    sa.Column("verdict_count", sa.Integer(), nullable=False),
     sa.Column("chain", sa.Text(), nullable=False, server_default=""),
+    sa.Column("verdict_count", sa.Integer(), nullable=False),
     sa.UniqueConstraint("entry_id", "item_id", name="uq_item_runs_entry_item"),
     sa.Index("ix_item_runs_item", "item_id", "entry_id"),
 )
@@ -421,25 +422,26 @@ def _row(table: sa.Table, facts: Any, **own: Any) -> Row:
         facts: a value whose attributes are called as the columns are; ``reason`` is stored in ``reason_id``.
         own: what other columns hold.
     """
-    return {
-        column.name: own[column.name]
-        if column.name in own
-        else text_number(getattr(facts, column.name.removesuffix("_id")))
-        if column.name.endswith("_id")
-        else _stored(getattr(facts, column.name), column)
-        for column in table.columns
-        if column.name != "id" or column.name in own
-    }
+    made = {name: convert(getattr(facts, field)) for name, field, convert in _conversions(table) if name not in own}
+    return {**made, **own}
 
 
-def _stored(value: Any, column: sa.Column[Any]) -> Any:
-    if isinstance(value, Outcome):
-        return code_of(value)
-    if isinstance(value, str):
-        return storable(value)[: getattr(column.type, "length", None)]
-    if isinstance(value, tuple):
-        return json.dumps(value)
-    return number(value) if isinstance(value, float) and column.nullable else value
+@cache
+def _conversions(table: sa.Table) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
+    """Return each column of a table, the field that it stores, and how."""
+
+    def stored(column: sa.Column[Any]) -> Callable[[Any], Any]:
+        kind = column.type
+        if column.name.endswith("_id"):
+            return text_number
+        if column.name == "outcome":
+            return code_of
+        if isinstance(kind, sa.String):  # of which Text is one, without a length
+            return lambda value: storable(value if isinstance(value, str) else json.dumps(value))[: kind.length]
+        return number if isinstance(kind, sa.Double) and column.nullable else lambda value: value
+
+    columns = (column for column in table.columns if column.name != "id")
+    return tuple((column.name, column.name.removesuffix("_id"), stored(column)) for column in columns)
 
 
 def _where(facts: EntryFacts | ItemFacts) -> Row:
