@@ -590,13 +590,10 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
     said = f": {textwrap.shorten(_said(command, tail), 200)}" if tail else ""
     if code == 127 and _INTERPRETER.fullmatch(Path(command.argv[0]).name):
         said += f"; if {command.argv[0]!r} is what is missing, {PYTHON_HINT}"
-    unusable = code in (126, 127) or (command.step in JUDGES and (code != 1 or _is_open(ending.tail)))
+    unusable = code in (126, 127) or (
+        command.step in JUDGES and (code != 1 or any(line.startswith(NO_VERDICT) for line in ending.tail))
+    )
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{said}"
-
-
-def _is_open(tail: tuple[str, ...]) -> bool:
-    """Tell from an alignment's verdict whether it found nothing wrong but could not find out everything."""
-    return any(line.startswith(NO_VERDICT) for line in tail)
 
 
 def _said(command: Command, tail: tuple[str, ...]) -> str:

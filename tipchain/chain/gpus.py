@@ -73,15 +73,11 @@ def find_gpus() -> Gpus:
     if not files:
         return Gpus(trouble=f"no usable GPU on this machine (no {DEVICES}/nvidia0)")
     program = shutil.which("nvidia-smi")
-    gpus = _listed(program) if program else Gpus(numbers=_numbers(files))
+    gpus = _listed(program) if program else Gpus(numbers=tuple(file.name.removeprefix("nvidia") for file in files))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not gpus.trouble and visible is not None and visible.strip() in HIDDEN:
         return Gpus(trouble=f"no usable GPU here (CUDA_VISIBLE_DEVICES is {visible.strip() or 'empty'})")
     return gpus
-
-
-def _numbers(files: Sequence[Path]) -> tuple[str, ...]:
-    return tuple(file.name.removeprefix("nvidia") for file in files)
 
 
 def _listed(program: str) -> Gpus:

@@ -297,19 +297,10 @@ def momentum(trainer: Any) -> float:  # noqa: ARG001  (the signature of both fra
 # The Paddle side.
 
 
-TYPED = (
-    "cast",
-    "cast_",
-    "full",
-    "full_",
-    "full_like",
-    "arange",
-    "linspace",
-    "logspace",
-    "eye",
-    "empty",
-    "empty_like",
-    "sum",
+TYPED = tuple(
+    """
+        cast cast_ full full_ full_like arange linspace logspace eye empty empty_like sum
+    """.split()
 )
 """Operators that are told the precision of their result."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import random
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,17 +30,11 @@ from tipchain.weights.torch_files import read_torch_state
 
 OWN = frozenset(
     f"aten::{name}"
-    for name in (
-        "multinomial",
-        "poisson",
-        "binomial",
-        "cauchy_",
-        "geometric_",
-        "log_normal_",
-        "_standard_gamma",
-        "_sample_dirichlet",
-        "rrelu_with_noise",
-        "rrelu_with_noise_",
+    for name in tuple(
+        """
+            multinomial poisson binomial cauchy_ geometric_ log_normal_ _standard_gamma
+            _sample_dirichlet rrelu_with_noise rrelu_with_noise_
+        """.split()
     )
 )
 """Operators that draw and are left to torch."""
@@ -381,6 +377,47 @@ class TorchTrainer:
             self.scheduler.step()
 
 
+class _Dynamo(ModuleType):
+    """Stands for ``torch._dynamo`` until something compiles; the real module takes longer to import than torch itself.
+
+    Every torch optimizer asks it to end a graph and to leave functions out of graphs: without a graph, both do nothing.
+    Whoever asks for anything else gets the real module, which then takes this one's place.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        super().__init__("torch._dynamo")
+        self._torch = torch
+
+    def install(self) -> None:
+        """Take the place of the module unless it is loaded."""
+        if self.__name__ not in sys.modules:
+            sys.modules[self.__name__] = self._torch._dynamo = self  # noqa: SLF001
+
+    def graph_break(self, *args: Any, **kwargs: Any) -> None:
+        """End the graph, which there is none of."""
+        if sys.modules[self.__name__] is not self:
+            self._real().graph_break(*args, **kwargs)
+
+    def disable(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        """Return a function that is left out of graphs, should there ever be one."""
+
+        def call(*given: Any, **named: Any) -> Any:
+            here = sys.modules[self.__name__] is self
+            return (function if here else self._real().disable(function, *args, **kwargs))(*given, **named)
+
+        return call
+
+    def _real(self) -> Any:
+        if sys.modules[self.__name__] is self:
+            del sys.modules[self.__name__], self._torch._dynamo  # noqa: SLF001
+        return importlib.import_module(self.__name__)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":  # whoever looks through all modules
+            raise AttributeError(name)
+        return getattr(self._real(), name)
+
+
 class TorchFramework:
     """torch, imported by the constructor."""
 
@@ -407,6 +444,7 @@ class TorchFramework:
     def configure(self, device: Device, seed: int, threads: int) -> str:
         """Choose device, seed and threads; TF32 off; deterministic kernels on a GPU."""
         torch = self.torch
+        _Dynamo(torch).install()
         torch.set_num_threads(threads)
         if device.is_gpu:
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -37,48 +37,13 @@ DRIVERS = {
     "postgresql+psycopg": "postgresql+psycopg",
 }
 SHOWN = frozenset(
-    [
-        "host",
-        "hostaddr",
-        "port",
-        "dbname",
-        "user",
-        "connect_timeout",
-        "client_encoding",
-        "options",
-        "application_name",
-        "fallback_application_name",
-        "keepalives",
-        "keepalives_idle",
-        "keepalives_interval",
-        "keepalives_count",
-        "tcp_user_timeout",
-        "replication",
-        "gssencmode",
-        "sslmode",
-        "sslnegotiation",
-        "sslcompression",
-        "sslcert",
-        "sslkey",
-        "sslrootcert",
-        "sslcrl",
-        "sslcrldir",
-        "sslsni",
-        "requirepeer",
-        "krbsrvname",
-        "gsslib",
-        "ssl_min_protocol_version",
-        "ssl_max_protocol_version",
-        "target_session_attrs",
-        "load_balance_hosts",
-        "channel_binding",
-        "passfile",
-        "service",
-        "timeout",
-        "mode",
-        "cache",
-        "uri",
-    ]
+    """
+    host hostaddr port dbname user connect_timeout client_encoding options application_name
+    fallback_application_name keepalives keepalives_idle keepalives_interval keepalives_count tcp_user_timeout
+    replication gssencmode sslmode sslnegotiation sslcompression sslcert sslkey sslrootcert sslcrl sslcrldir
+    sslsni requirepeer krbsrvname gsslib ssl_min_protocol_version ssl_max_protocol_version target_session_attrs
+    load_balance_hosts channel_binding passfile service timeout mode cache uri
+""".split()
 )
 """What may stand in a URL's query and be shown: the options of libpq and SQLite that are no secrets."""
 HIDDEN = "***"

@@ -52,19 +52,10 @@ from tipchain.runs import commit
 from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Callable[..., Any]
-STAGES = (
-    "data",
-    "train_data",
-    "preflight",
-    "forward",
-    "metric",
-    "predict",
-    "loss",
-    "backward",
-    "optimizer",
-    "schedule",
-    "train",
-    "step",
+STAGES = tuple(
+    """
+        data train_data preflight forward metric predict loss backward optimizer schedule train step
+    """.split()
 )
 """The stages in the order in which a report has them."""
 RANDOM = "random, not comparable: the models' random numbers cannot be made the same"

@@ -203,20 +203,10 @@ def _is_wide(expected: np.dtype[Any], actual: np.dtype[Any]) -> bool:
 class _Scan:
     """Walks two arrays of one shape and gathers the facts."""
 
-    __slots__ = (
-        "count",
-        "equal_nan",
-        "infs",
-        "largest",
-        "least",
-        "nan_at",
-        "nans",
-        "needed",
-        "relative",
-        "rtol",
-        "size",
-        "total",
-        "worst_at",
+    __slots__ = tuple(
+        """
+            count equal_nan infs largest least nan_at nans needed relative rtol size total worst_at
+        """.split()
     )
 
     def __init__(self, rtol: float = 0.0, equal_nan: bool = False) -> None:

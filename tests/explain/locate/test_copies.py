@@ -83,6 +83,21 @@ def test_an_alignment_loads_no_compiler():
         "tipchain.copy_weights(*pair)\n"
         "assert tipchain.align(*pair, numpy.ones((2, 3), numpy.float32)).passed\n"
         "assert 'torch._dynamo' not in sys.modules\n"
+        "from tipchain.devices import parse_device\n"
+        "from tipchain.frameworks import load_framework\n"
+        "load_framework('torch').configure(parse_device('cpu'), 0, 1)\n"
+        "parameter = torch.nn.Parameter(torch.ones(1))\n"
+        "optimizer = torch.optim.SGD([parameter], lr=0.25)\n"
+        "def step():\n"
+        "    optimizer.zero_grad()\n"
+        "    parameter.sum().backward()\n"
+        "    optimizer.step()\n"
+        "step()\n"
+        "assert 'torch._dynamo.eval_frame' not in sys.modules\n"
+        "torch.compile(step, backend='eager')()\n"
+        "assert 'torch._dynamo.eval_frame' in sys.modules\n"
+        "step()\n"
+        "assert parameter.item() == 0.25\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr

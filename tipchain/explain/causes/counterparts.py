@@ -62,41 +62,20 @@ GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
     (
         "mask",
         frozenset(
-            {
-                "where",
-                "masked_fill",
-                "masked_fill_",
-                "tril",
-                "triu",
-                "less",
-                "less_equal",
-                "greater",
-                "greater_equal",
-                "logical_not",
-                "logical_and",
-                "logical_or",
-            }
+            """
+            where masked_fill masked_fill_ tril triu less less_equal greater greater_equal logical_not
+            logical_and logical_or
+        """.split()
         ),
     ),
     ("position-table", frozenset({"outer", "arange", "linspace", "rpow", "meshgrid"})),
     (
         "wrong-index",
         frozenset(
-            {
-                "getitem",
-                "gather",
-                "gather_nd",
-                "index_select",
-                "take_along_axis",
-                "index_sample",
-                "setitem",
-                "put_along_axis",
-                "topk",
-                "argmax",
-                "argmin",
-                "argsort",
-                "sort",
-            }
+            """
+            getitem gather gather_nd index_select take_along_axis index_sample setitem put_along_axis
+            topk argmax argmin argsort sort
+        """.split()
         ),
     ),
     ("shift", frozenset({"roll", "pad"})),
@@ -113,27 +92,10 @@ GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
     (
         "arithmetic",
         frozenset(
-            {
-                "add",
-                "subtract",
-                "rsub",
-                "multiply",
-                "divide",
-                "rdiv",
-                "neg",
-                "pow",
-                "exp",
-                "log",
-                "sqrt",
-                "cos",
-                "sin",
-                "cumsum",
-                "rsqrt",
-                "abs",
-                "square",
-                "matmul",
-                "clip",
-            }
+            """
+            add subtract rsub multiply divide rdiv neg pow exp log sqrt cos sin cumsum rsqrt abs square
+            matmul clip
+        """.split()
         ),
     ),
 )

@@ -498,64 +498,16 @@ def kind_of(layer: Any) -> str:
 
 
 ACTIVATIONS = frozenset(
-    [
-        "relu",
-        "relu6",
-        "leaky_relu",
-        "elu",
-        "celu",
-        "selu",
-        "gelu",
-        "silu",
-        "swish",
-        "hardswish",
-        "hardsigmoid",
-        "sigmoid",
-        "tanh",
-        "softplus",
-        "mish",
-        "softmax",
-        "log_softmax",
-        "hardtanh",
-        "softsign",
-        "log_sigmoid",
-        "tanhshrink",
-        "hardshrink",
-        "softshrink",
-        "thresholded_relu",
-        "prelu",
-        "rrelu",
-    ]
+    """
+    relu relu6 leaky_relu elu celu selu gelu silu swish hardswish hardsigmoid sigmoid tanh softplus mish softmax
+    log_softmax hardtanh softsign log_sigmoid tanhshrink hardshrink softshrink thresholded_relu prelu rrelu
+""".split()
 )
 LAYER_ACTIVATIONS = frozenset(
-    [
-        "ReLU",
-        "ReLU6",
-        "LeakyReLU",
-        "ELU",
-        "CELU",
-        "SELU",
-        "GELU",
-        "Silu",
-        "Swish",
-        "Hardswish",
-        "Hardsigmoid",
-        "Sigmoid",
-        "Tanh",
-        "Softplus",
-        "Mish",
-        "Softmax",
-        "LogSoftmax",
-        "Hardtanh",
-        "Softsign",
-        "LogSigmoid",
-        "Tanhshrink",
-        "Hardshrink",
-        "Softshrink",
-        "ThresholdedReLU",
-        "PReLU",
-        "RReLU",
-    ]
+    """
+    ReLU ReLU6 LeakyReLU ELU CELU SELU GELU Silu Swish Hardswish Hardsigmoid Sigmoid Tanh Softplus Mish Softmax
+    LogSoftmax Hardtanh Softsign LogSigmoid Tanhshrink Hardshrink Softshrink ThresholdedReLU PReLU RReLU
+""".split()
 )
 
 

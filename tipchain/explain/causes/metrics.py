@@ -38,38 +38,10 @@ Array = npt.NDArray[Any]
 METRIC = "metric"
 CHUNKS = 16
 """Batches of up to so many samples that a callable may have made by itself are tried."""
-BINS = (
-    9,
-    10,
-    15,
-    16,
-    19,
-    20,
-    25,
-    31,
-    32,
-    49,
-    50,
-    63,
-    64,
-    99,
-    100,
-    127,
-    128,
-    199,
-    200,
-    255,
-    256,
-    499,
-    500,
-    511,
-    512,
-    999,
-    1000,
-    1023,
-    1024,
-    4095,
+_USUAL_BINS = (
+    "9 10 15 16 19 20 25 31 32 49 50 63 64 99 100 127 128 199 200 255 256 499 500 511 512 999 1000 1023 1024 4095"
 )
+BINS = tuple(map(int, _USUAL_BINS.split()))
 """Numbers of bins that are usual, and those of as many thresholds from 0 to 1."""
 TINY = 1e-12
 """What a share of 0 is taken for where its logit is wanted."""

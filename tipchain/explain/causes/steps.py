@@ -51,37 +51,12 @@ MOST_MOVES = 60
 """Changes that are tried together with others: a limit on the search."""
 MOMENTS = frozenset({"mean", "var", "std", "norm", "sum"})
 EVERYWHERE = frozenset(
-    {
-        "head-order",
-        "concat-order",
-        "flatten-order",
-        "axis",
-        "axis-order",
-        "scale-factor",
-        "other-activation",
-        "gelu-form",
-        "negative-slope",
-        "epsilon",
-        "missing-activation",
-        "interpolation-mode",
-        "align-corners",
-        "align-mode",
-        "padding-mode",
-        "pooling",
-        "reduction",
-        "softmax-axis",
-        "causal-mask",
-        "mask-inverted",
-        "extra-activation",
-        "extra-step",
-        "sign",
-        "other-operation",
-        "shift",
-        "split-order",
-        "slope",
-        "alpha",
-        "norm-p",
-    }
+    """
+    head-order concat-order flatten-order axis axis-order scale-factor other-activation gelu-form negative-slope
+    epsilon missing-activation interpolation-mode align-corners align-mode padding-mode pooling reduction
+    softmax-axis causal-mask mask-inverted extra-activation extra-step sign other-operation shift split-order
+    slope alpha norm-p
+""".split()
 )
 """Causes that a helper's code has wherever it is called."""
 

@@ -18,24 +18,10 @@ Array = npt.NDArray[Any]
 Key = tuple[int, int]
 """A tensor, by its identity and how often it was written to before."""
 LAYOUT = frozenset(
-    (
-        "reshape",
-        "transpose",
-        "flatten",
-        "unflatten",
-        "squeeze",
-        "unsqueeze",
-        "swapaxes",
-        "moveaxis",
-        "t",
-        "expand",
-        "broadcast_to",
-        "expand_as",
-        "contiguous",
-        "clone",
-        "detach",
-        "astype",
-    )
+    """
+    reshape transpose flatten unflatten squeeze unsqueeze swapaxes moveaxis t expand broadcast_to expand_as
+    contiguous clone detach astype
+""".split()
 )
 """Functions that change no number."""
 CASTING = frozenset({"astype", "clone", "detach", "contiguous"})

@@ -24,19 +24,10 @@ from tipchain.numbers.rounding import EXPLAINED, ROUGH, SAME_SINGLE
 
 
 Array = npt.NDArray[Any]
-ACTIVATIONS = (
-    "relu",
-    "relu6",
-    "silu",
-    "hardswish",
-    "gelu",
-    "tanh",
-    "sigmoid",
-    "hardsigmoid",
-    "leaky_relu",
-    "elu",
-    "mish",
-    "softplus",
+ACTIVATIONS = tuple(
+    """
+        relu relu6 silu hardswish gelu tanh sigmoid hardsigmoid leaky_relu elu mish softplus
+    """.split()
 )
 """Functions of one tensor, under the name that both frameworks have them by, that a layer may have inside or after it."""
 REFUTES = 1 / (1 - EXPLAINED)

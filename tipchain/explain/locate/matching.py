@@ -266,83 +266,34 @@ Close = Callable[[TracedValue, TracedValue], bool]
 Folds = Callable[["CallPair", int, Call], bool]
 """Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
 FAMILIES = {
-    "activation": (
-        "relu",
-        "relu6",
-        "leakyrelu",
-        "elu",
-        "celu",
-        "selu",
-        "gelu",
-        "silu",
-        "swish",
-        "hardswish",
-        "sigmoid",
-        "hardsigmoid",
-        "tanh",
-        "hardtanh",
-        "mish",
-        "softplus",
-        "softsign",
-        "logsigmoid",
-        "softmax",
-        "logsoftmax",
-        "tanhshrink",
-        "hardshrink",
-        "softshrink",
-        "rrelu",
-        "threshold",
-        "glu",
-        "thresholdedrelu",
+    "activation": tuple(
+        """
+            relu relu6 leakyrelu elu celu selu gelu silu swish hardswish sigmoid hardsigmoid tanh
+            hardtanh mish softplus softsign logsigmoid softmax logsoftmax tanhshrink hardshrink
+            softshrink rrelu threshold glu thresholdedrelu
+        """.split()
     ),
-    "pool": (
-        "maxpool1d",
-        "maxpool2d",
-        "maxpool3d",
-        "avgpool1d",
-        "avgpool2d",
-        "avgpool3d",
-        "adaptiveavgpool1d",
-        "adaptiveavgpool2d",
-        "adaptiveavgpool3d",
-        "adaptivemaxpool1d",
-        "adaptivemaxpool2d",
-        "adaptivemaxpool3d",
-        "lppool1d",
-        "lppool2d",
-        "fractionalmaxpool2d",
-        "fractionalmaxpool3d",
+    "pool": tuple(
+        """
+            maxpool1d maxpool2d maxpool3d avgpool1d avgpool2d avgpool3d adaptiveavgpool1d
+            adaptiveavgpool2d adaptiveavgpool3d adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d
+            lppool1d lppool2d fractionalmaxpool2d fractionalmaxpool3d
+        """.split()
     ),
     "dropout": ("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featurealphadropout", "identity"),
     "resize": ("upsample", "upsamplingnearest2d", "upsamplingbilinear2d", "pixelshuffle", "pixelunshuffle"),
-    "pad": (
-        "constantpad1d",
-        "constantpad2d",
-        "constantpad3d",
-        "zeropad1d",
-        "zeropad2d",
-        "zeropad3d",
-        "pad1d",
-        "pad2d",
-        "pad3d",
-        "reflectionpad1d",
-        "reflectionpad2d",
-        "reflectionpad3d",
-        "replicationpad1d",
-        "replicationpad2d",
-        "replicationpad3d",
+    "pad": tuple(
+        """
+            constantpad1d constantpad2d constantpad3d zeropad1d zeropad2d zeropad3d pad1d pad2d pad3d
+            reflectionpad1d reflectionpad2d reflectionpad3d replicationpad1d replicationpad2d
+            replicationpad3d
+        """.split()
     ),
-    "norm": (
-        "batchnorm1d",
-        "batchnorm2d",
-        "batchnorm3d",
-        "instancenorm1d",
-        "instancenorm2d",
-        "instancenorm3d",
-        "layernorm",
-        "groupnorm",
-        "rmsnorm",
-        "localresponsenorm",
+    "norm": tuple(
+        """
+            batchnorm1d batchnorm2d batchnorm3d instancenorm1d instancenorm2d instancenorm3d layernorm
+            groupnorm rmsnorm localresponsenorm
+        """.split()
     ),
     "flatten": ("flatten", "unflatten"),
 }

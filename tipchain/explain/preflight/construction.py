@@ -111,19 +111,11 @@ def _defaults(torch: Any, paddle: Any) -> Iterator[Finding]:
 
 SYNONYMS = {
     "epsilon": ("eps", "epsilon", "variance_epsilon", "norm_eps", "layer_norm_eps"),
-    "dropout": (
-        "p",
-        "prob",
-        "drop_prob",
-        "drop",
-        "dropout",
-        "dropout_p",
-        "dropout_prob",
-        "drop_rate",
-        "dropout_rate",
-        "drop_path",
-        "drop_path_prob",
-        "drop_path_rate",
+    "dropout": tuple(
+        """
+            p prob drop_prob drop dropout dropout_p dropout_prob drop_rate dropout_rate drop_path
+            drop_path_prob drop_path_rate
+        """.split()
     ),
     "negative-slope": ("negative_slope", "slope", "leaky_slope"),
     "heads": ("num_heads", "nhead", "n_heads", "n_head", "heads"),

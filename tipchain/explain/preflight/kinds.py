@@ -365,18 +365,11 @@ FUNCTION_KINDS = (
 ACTIVATIONS = ("relu", "gelu", "silu", "swish", "elu", "selu", "tanh", "sigmoid", "mish", "leaky_relu", "relu6")
 INNER = {
     "TransformerEncoderLayer": ("self_attn", "linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2"),
-    "TransformerDecoderLayer": (
-        "self_attn",
-        "multihead_attn",
-        "linear1",
-        "linear2",
-        "norm1",
-        "norm2",
-        "norm3",
-        "dropout",
-        "dropout1",
-        "dropout2",
-        "dropout3",
+    "TransformerDecoderLayer": tuple(
+        """
+            self_attn multihead_attn linear1 linear2 norm1 norm2 norm3 dropout dropout1 dropout2
+            dropout3
+        """.split()
     ),
 }
 """torch's names of the layers inside; Paddle's are the same, but for the decoder's second attention."""
@@ -567,33 +560,10 @@ _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in KINDS}
 _OWN_MODULES = ("torch.nn.", "paddle.nn.")
 _ACTIVATIONS = frozenset(
-    (
-        "ReLU",
-        "Sigmoid",
-        "Hardsigmoid",
-        "Hardswish",
-        "Tanh",
-        "Mish",
-        "Softsign",
-        "LogSigmoid",
-        "Tanhshrink",
-        "SiLU",
-        "GELU",
-        "LeakyReLU",
-        "ELU",
-        "CELU",
-        "SELU",
-        "Hardtanh",
-        "Hardshrink",
-        "Softshrink",
-        "Threshold",
-        "Softplus",
-        "Softmax",
-        "LogSoftmax",
-        "GLU",
-        "PReLU",
-        "RReLU",
-    )
+    """
+    ReLU Sigmoid Hardsigmoid Hardswish Tanh Mish Softsign LogSigmoid Tanhshrink SiLU GELU LeakyReLU ELU CELU
+    SELU Hardtanh Hardshrink Softshrink Threshold Softplus Softmax LogSoftmax GLU PReLU RReLU
+""".split()
 )
 DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
