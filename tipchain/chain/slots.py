@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
@@ -93,9 +93,14 @@ def checked_slots(file: ParamFile, suite: Lines) -> Slots:
         if number < len(file.headers):
             slots.update(section_slots(file, section, file.headers[number][0]))
         else:
-            slots.update((rule.role, _absent(file, rule.role)) for rule in section.rules if rule.kind == "slot")
+            slots.update(
+                (rule.role, Slot(role=rule.role, key="null", value="null", file=file.path, line=0))
+                for rule in section.rules
+                if rule.kind == "slot"
+            )
     if suite.to_static:
-        slots.update(_to_static_slot(file))
+        params = file.section(TO_STATIC_SECTION)
+        slots.update([("to_static", _slot(file, "to_static", params[0]))] if params else [])
     return slots
 
 
@@ -103,11 +108,6 @@ def _is_mistyped(section: str) -> bool:
     from difflib import get_close_matches
 
     return bool(get_close_matches(section, [ALIGNMENT_SECTION], cutoff=ALIKE))
-
-
-def _to_static_slot(file: ParamFile) -> Iterable[tuple[str, Slot]]:
-    params = file.section(TO_STATIC_SECTION)
-    return [("to_static", _slot(file, "to_static", params[0]))] if params else []
 
 
 def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
@@ -209,11 +209,6 @@ def _too_short(file: ParamFile, header: str, rule: SlotRule, count: int, missing
         file=file.path,
         line=max(end - 1, 1),
     )
-
-
-def _absent(file: ParamFile, role: str) -> Slot:
-    """Return the slot of a line that ``file`` does not have."""
-    return Slot(role=role, key="null", value="null", file=file.path, line=0)
 
 
 def _slot(file: ParamFile, role: str, param: Param) -> Slot:
@@ -517,7 +512,11 @@ def read_layout(file: ParamFile, suite: Lines) -> tuple[Slots | None, tuple[Lint
         finding, change = _examine(file, section, number)
         findings += [finding] if finding else []
         if change is not None and change.kind == "rename":
-            renamed = _renamed(renamed, file.section(file.headers[number][0])[change.place], change)
+            param = file.section(file.headers[number][0])[change.place]
+            keys = change.rule.keys if change.rule else ()
+            key = next((key for key in keys if "*" not in key), param.key)
+            params = tuple(replace(one, key=key) if one is param else one for one in renamed.params)
+            renamed = replace(renamed, params=params)
         elif finding:
             plain = False
     if not findings:
@@ -560,13 +559,6 @@ def refusal(error: InputError, code: str) -> LintFinding:
         key=error.key or "",
         message="; ".join(parts),
     )
-
-
-def _renamed(file: ParamFile, param: Param, change: _Change) -> ParamFile:
-    keys = change.rule.keys if change.rule else ()
-    key = next((key for key in keys if "*" not in key), param.key)
-    params = tuple(replace(one, key=key) if one is param else one for one in file.params)
-    return replace(file, params=params)
 
 
 def _examine(file: ParamFile, section: Section, number: int) -> tuple[LintFinding | None, _Change | None]:

@@ -30,7 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = EPILOG
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
-    _declare_add(actions.add_parser("add", help="add nights and reports", allow_abbrev=False))
+    add = actions.add_parser("add", help="add nights and reports", allow_abbrev=False)
+    add.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="NIGHT|REPORT",
+        help="a night's folder, a report.json, a run's folder; none: only send what waits",
+    )
+    add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
+    add.add_argument("--require-history", action="store_true", help="exit code 1 if the database does not have them")
+    _finish(add, _add, as_json=False)
     listing = actions.add_parser("list", help="list nights and runs, the latest first", allow_abbrev=False)
     listing.add_argument("--kind", choices=("night", "run"), help="only these")
     listing.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
@@ -47,7 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _finish(compare, _compare)
     diff = actions.add_parser("diff", help="say what changed since the last comparable run", allow_abbrev=False)
     add_diff_arguments(diff)
-    _declare_causes(actions.add_parser("causes", help="show what made items fail, and filter it", allow_abbrev=False))
+    causes = actions.add_parser("causes", help="show what made items fail, and filter it", allow_abbrev=False)
+    causes.add_argument("--code", metavar="CODE", help="only these: epsilon, transposed-weight, unknown, ...")
+    for name, what in (("layer", "the port's layer has"), ("file", "the file to change has"), ("item", "the item has")):
+        causes.add_argument(f"--{name}", metavar="PART", help=f"only where the name of {what} this in it")
+    causes.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
+    causes.add_argument("--limit", type=count("causes"), default=20, metavar="N", help="how many at most (default 20)")
+    _finish(causes, _causes)
     export = actions.add_parser("export", help="write tables as CSV or JSON lines", allow_abbrev=False)
     export.add_argument("nights", nargs="*", metavar="NAME", help=f"{NAME_HELP}; all if none is given")
     export.add_argument(
@@ -60,28 +76,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--out", default="-", metavar="FILE", help="default: standard output")
     add_viewers(export, "figures of commands and seconds of items, by entry, instead of a table")
     _finish(export, _export, as_json=False)
-
-
-def _declare_add(add: argparse.ArgumentParser) -> None:
-    add.add_argument(
-        "paths",
-        nargs="*",
-        type=Path,
-        metavar="NIGHT|REPORT",
-        help="a night's folder, a report.json, a run's folder; none: only send what waits",
-    )
-    add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
-    add.add_argument("--require-history", action="store_true", help="exit code 1 if the database does not have them")
-    _finish(add, _add, as_json=False)
-
-
-def _declare_causes(causes: argparse.ArgumentParser) -> None:
-    causes.add_argument("--code", metavar="CODE", help="only these: epsilon, transposed-weight, unknown, ...")
-    for name, what in (("layer", "the port's layer has"), ("file", "the file to change has"), ("item", "the item has")):
-        causes.add_argument(f"--{name}", metavar="PART", help=f"only where the name of {what} this in it")
-    causes.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
-    causes.add_argument("--limit", type=count("causes"), default=20, metavar="N", help="how many at most (default 20)")
-    _finish(causes, _causes)
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:

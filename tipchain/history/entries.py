@@ -121,7 +121,14 @@ def find_entry(connection: Connection, name: str, *, title: str | None = None) -
         UsageError: there is none, or there are several.
     """
     if back := _BACK.fullmatch(name):
-        return _before(connection, _named(connection, back["name"], title), int(back["steps"]), name)
+        entry = _named(connection, back["name"], title)
+        steps = int(back["steps"])
+        if not steps:
+            return entry
+        earlier = entries_before(connection, entry, steps)
+        if len(earlier) < steps:
+            raise UsageError(f"{name}: the history has {len(earlier)} of {entry.title} before {entry.name}")
+        return earlier[-1]
     return _named(connection, name, title)
 
 
@@ -209,15 +216,6 @@ def of_entry(column: sa.ColumnElement[int], entry: Entry) -> sa.ColumnElement[bo
     """Return the condition that a row belongs to an entry."""
     rows = entry.rows
     return column == rows[0] if len(rows) == 1 else column.in_(rows)
-
-
-def _before(connection: Connection, entry: Entry, steps: int, name: str) -> Entry:
-    if not steps:
-        return entry
-    earlier = entries_before(connection, entry, steps)
-    if len(earlier) < steps:
-        raise UsageError(f"{name}: the history has {len(earlier)} of {entry.title} before {entry.name}")
-    return earlier[-1]
 
 
 def _named(connection: Connection, name: str, title: str | None) -> Entry:

@@ -39,7 +39,6 @@ from tipchain.report.model import load_report, report_json
 from tipchain.runs import atomic_write, replacing
 
 if TYPE_CHECKING:
-    from tipchain.numbers.compare import TensorDiff
     from tipchain.numbers.verdicts import Verdict
     from tipchain.report.model import RunReport
 
@@ -294,12 +293,14 @@ def _verdict(subject: str, verdict: Verdict) -> VerdictFacts:
     facts = VerdictFacts(subject=subject, outcome=verdict.outcome, reason=verdict.reason, finite=verdict.finite)
     if diff is None:
         return facts
+    expected = f"{diff.expected_dtype}{list(diff.expected_shape)}"
+    actual = f"{diff.actual_dtype}{list(diff.actual_shape)}"
     return VerdictFacts(
         subject=subject,
         outcome=verdict.outcome,
         reason=verdict.reason,
         finite=verdict.finite and not (diff.mismatched_nan or diff.mismatched_inf),
-        tensors=_tensors(diff),
+        tensors=(expected if expected == actual else f"{expected} / {actual}"),
         size=diff.size,
         mean_abs=_real(diff.mean_abs),
         max_abs=_real(diff.max_abs),
@@ -313,12 +314,6 @@ def _verdict(subject: str, verdict: Verdict) -> VerdictFacts:
 
 def _real(value: float | None) -> float:
     return math.nan if value is None else float(value)
-
-
-def _tensors(diff: TensorDiff) -> str:
-    expected = f"{diff.expected_dtype}{list(diff.expected_shape)}"
-    actual = f"{diff.actual_dtype}{list(diff.actual_shape)}"
-    return expected if expected == actual else f"{expected} / {actual}"
 
 
 class _Unique:
@@ -439,28 +434,24 @@ def send(history: History) -> Sent:
         return Sent()
     try:
         with FileLock(place.outbox / ".lock", timeout=0):
-            return _send_files(history, files)
+            added: list[Added] = []
+            unreadable: list[Path] = []
+            for number, path in enumerate(files):
+                try:
+                    entry = read_entry(path)
+                    added.append(history.add(entry, read_items(path)))
+                except RecordError:
+                    unreadable.append(path)
+                    continue
+                except HistoryError as error:
+                    left = len(files) - number + len(unreadable)
+                    return Sent(added=tuple(added), waiting=left, problem=str(error), unreadable=tuple(unreadable))
+                with suppress(FileNotFoundError):
+                    path.unlink()
+            problem = f"{unreadable[0]}: cannot be read" if unreadable else ""
+            return Sent(added=tuple(added), waiting=len(unreadable), problem=problem, unreadable=tuple(unreadable))
     except (Timeout, OSError):
         return Sent(waiting=len(waiting(place)), problem="another process is sending them")
-
-
-def _send_files(history: History, files: list[Path]) -> Sent:
-    added: list[Added] = []
-    unreadable: list[Path] = []
-    for number, path in enumerate(files):
-        try:
-            entry = read_entry(path)
-            added.append(history.add(entry, read_items(path)))
-        except RecordError:
-            unreadable.append(path)
-            continue
-        except HistoryError as error:
-            left = len(files) - number + len(unreadable)
-            return Sent(added=tuple(added), waiting=left, problem=str(error), unreadable=tuple(unreadable))
-        with suppress(FileNotFoundError):
-            path.unlink()
-    problem = f"{unreadable[0]}: cannot be read" if unreadable else ""
-    return Sent(added=tuple(added), waiting=len(unreadable), problem=problem, unreadable=tuple(unreadable))
 
 
 def read_entry(path: Path) -> EntryFacts:
@@ -577,7 +568,21 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
         history = _open(place, root)
         added = history.add(source.entry, source.items())
     except (HistoryError, OSError) as error:
-        return _wait(source, place, error)
+        # Put a night or a report into the outbox, or say why that fails, too.
+        reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
+        file, end = None, ""
+        try:
+            file = keep(place, source)
+            _note(source, place)
+            end = f"  kept in {file}, sent at the next call"
+        except OSError as trouble:
+            where = source.night or source.entry.name
+            end = (
+                f"  nor could the results be kept in {place.outbox}: {trouble.strerror or trouble}\n"
+                f"  hint: they are in {where}; tipchain history add sends them later"
+            )
+        message = f"history: {reason}\n{end}"
+        return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)
     _note(source, place)
     waited = _send(history)
     return Kept(sent=True, new=added.new, message=waited.message, waiting=waited.waiting)
@@ -659,21 +664,3 @@ def _send(history: History) -> Kept:
 def _note(source: IngestSource, place: HistoryPlace) -> None:
     if source.night is not None and source.entry.finished:
         note_handed(source.night, str(place))
-
-
-def _wait(source: IngestSource, place: HistoryPlace, error: Exception) -> Kept:
-    """Put a night or a report into the outbox, or say why that fails, too."""
-    reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
-    file, end = None, ""
-    try:
-        file = keep(place, source)
-        _note(source, place)
-        end = f"  kept in {file}, sent at the next call"
-    except OSError as trouble:
-        where = source.night or source.entry.name
-        end = (
-            f"  nor could the results be kept in {place.outbox}: {trouble.strerror or trouble}\n"
-            f"  hint: they are in {where}; tipchain history add sends them later"
-        )
-    message = f"history: {reason}\n{end}"
-    return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)

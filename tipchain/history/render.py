@@ -235,7 +235,9 @@ def changes_text(found: Changes) -> str:
     if comparison is None:
         first = f"{entry.title}: nothing comparable came before {entry.name}"
         return "\n".join(map(cut, [first, *share_lines(entry)]))
-    ago = _ago(comparison)
+    apart = timedelta(seconds=max(comparison.after.began - comparison.before.began, 0))
+    hours = apart.total_seconds() / 3600
+    ago = f"{hours / 24:.1f} days before" if hours >= 36 else f"{hours:.1f} hours before"
     shares = share_lines(comparison.before, entry)
     if found.nothing:
         span = f", commits {found.commits.span}" if found.commits.span else ""
@@ -269,12 +271,6 @@ def fit(sections: Sequence[Sequence[str]], limit: int) -> list[str]:
         elif share:
             found += [*lines[: share - 1], f"  and {len(lines) - share + 1} more"]
     return found
-
-
-def _ago(found: Comparison) -> str:
-    apart = timedelta(seconds=max(found.after.began - found.before.began, 0))
-    hours = apart.total_seconds() / 3600
-    return f"{hours / 24:.1f} days before" if hours >= 36 else f"{hours:.1f} hours before"
 
 
 def _commit_lines(found: Changes) -> list[str]:
@@ -517,7 +513,7 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     return found
 
 
-def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of table)
+def _query(table: str) -> sa.Select[Any]:
     if table == "entries":
         return _entries()
     items, reasons, names = texts.alias(), texts.alias(), texts.alias()

@@ -112,11 +112,21 @@ def summary_lines(
     if bad:
         yield ""
     for record in bad[:SHOWN]:
-        yield from _failure(night, record, color=color, width=width)
+        rows = broken(clean(record.id), width - INDENT)
+        yield f"{mark(record.outcome, color)}  {rows[0]}"
+        yield from (" " * INDENT + row for row in rows[1:])
+        yield from _indented(record.reason, width)
+        if record.log:
+            yield f"{' ' * INDENT}{os.path.relpath(night.folder / record.log)}"
     if len(bad) > SHOWN:
         yield say(f"... and {len(bad) - SHOWN} more: tipchain nightly status --json has them all")
     yield from _skipped(told, color=color, width=width)
-    yield from _slowest(told, width)
+    ran = sorted((one for one in told if one.attempt), key=lambda one: (-one.seconds, one.id))[:SLOWEST]
+    if len(ran) > 1:
+        yield ""
+        yield say("slowest:")
+        for one in ran:
+            yield cut(f"{duration(one.seconds):>9}  {clean(one.id)}", width)
     yield ""
     yield say(f"night {night.name} of {clean(night.plan.name)}")
     total = len(night.plan.items)
@@ -128,15 +138,6 @@ def summary_lines(
     elif code is ExitCode.PASSED and result.counts.get(Outcome.SKIP):
         meaning = "all that ran passed"
     yield say(f"exit code {int(code)}: {meaning}")
-
-
-def _failure(night: Night, record: ItemRecord, *, color: bool, width: int) -> Iterator[str]:
-    rows = broken(clean(record.id), width - INDENT)
-    yield f"{mark(record.outcome, color)}  {rows[0]}"
-    yield from (" " * INDENT + row for row in rows[1:])
-    yield from _indented(record.reason, width)
-    if record.log:
-        yield f"{' ' * INDENT}{os.path.relpath(night.folder / record.log)}"
 
 
 def _indented(text: str, width: int) -> list[str]:
@@ -155,15 +156,6 @@ def _skipped(records: Sequence[ItemRecord], *, color: bool, width: int) -> Itera
         more = say(f" and {len(ids) - 1} more") if len(ids) > 1 else ""
         yield f"{mark(Outcome.SKIP, color)}  {cut(clean(ids[0]), width - INDENT - columns(more))}{more}"
         yield from _indented(reason, width)
-
-
-def _slowest(records: Sequence[ItemRecord], width: int) -> Iterator[str]:
-    ran = sorted((one for one in records if one.attempt), key=lambda one: (-one.seconds, one.id))[:SLOWEST]
-    if len(ran) > 1:
-        yield ""
-        yield say("slowest:")
-        for one in ran:
-            yield cut(f"{duration(one.seconds):>9}  {clean(one.id)}", width)
 
 
 def item_line(number: int, total: int, record: ItemRecord, *, color: bool) -> str:

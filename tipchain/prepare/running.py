@@ -426,10 +426,14 @@ def run_script(
         if keep:
             start_keeping(root / LOGS, folder)
         with _told(log) as told:
+            # User's environment with messages in English, which is what is looked for.
+            given = dict(os.environ)
+            if whole := given.pop("LC_ALL", ""):
+                given["LC_CTYPE"] = whole
             ending = call(
                 (bash, *argv[1:]),
                 cwd=root,
-                env=environment(interpreter, folder, _english(root)),
+                env=environment(interpreter, folder, {**given, "LC_MESSAGES": "C", NESTED: str(root / SCRIPT)}),
                 log=log,
                 timeout_s=limit_s,
                 watch=told.hear,
@@ -477,14 +481,6 @@ def _found_below(root: Path, name: str) -> Iterator[Path]:
             path = Path(folder, os.path.basename(tail))  # noqa: PTH119
             if str(path).endswith(f"/{tail.lstrip('./')}"):
                 yield path
-
-
-def _english(root: Path) -> dict[str, str]:
-    """Return the user's environment with messages in English, which is what is looked for."""
-    given = dict(os.environ)
-    if whole := given.pop("LC_ALL", ""):
-        given["LC_CTYPE"] = whole
-    return {**given, "LC_MESSAGES": "C", NESTED: str(root / SCRIPT)}
 
 
 @contextmanager

@@ -211,7 +211,9 @@ def plan_preparation(
         ParamsError: the file cannot be read or does not fit the suite.
         UsageError: unknown kind or suite, a mode that the kind does not have, or no such interpreter.
     """
-    plan = _plan(checkout, params, mode, suite, chain)
+    from tipchain.chain.load import load_plan
+
+    plan = load_plan(params, mode, chain=chain, suite=suite, lenient=True, options=Options(root=str(checkout)))
     model = re.sub(r"[^\w.+-]+", "_", plan.model) or "model"
     log, paths = f"{LOGS}/{model}-{mode.value}.log", named_paths(plan)
     if not (checkout / SCRIPT).is_file():
@@ -227,13 +229,6 @@ def plan_preparation(
         removals=find_removals(checkout / SCRIPT, checkout, (name, mode.value)),
         keep=keep,
     )
-
-
-def _plan(checkout: Path, params: Path, mode: Mode, suite: str | None, chain: str | None) -> Plan:
-    """Return the chain's plan; typos in the file are the linter's business."""
-    from tipchain.chain.load import load_plan
-
-    return load_plan(params, mode, chain=chain, suite=suite, lenient=True, options=Options(root=str(checkout)))
 
 
 def describe(preparation: Preparation) -> list[str]:

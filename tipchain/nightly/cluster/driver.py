@@ -29,7 +29,6 @@ from tipchain.language import say
 from tipchain.nightly.cluster.messages import (
     AttemptPiece,
     Begun,
-    Cancel,
     ClusterNode,
     ClusterRefused,
     ClusterSettings,
@@ -289,8 +288,20 @@ class RayDriver:
         self._watch.start()
         try:
             while True:
-                self._tell_nodes()
-                self._hear()
+                if self._watch.nodes != self._nodes:
+                    self._nodes = self._watch.nodes
+                    self._say(Nodes(nodes=self._nodes))
+                # Take what the coordinator says; wait for it a moment where nothing else is waited for.
+                while self.connection.poll(0 if self._tasks else LOOK_S):
+                    message: ToDriver = self.connection.recv()
+                    if isinstance(message, SubmitItem):
+                        self._start(message)
+                    else:
+                        for name in message.ids:
+                            task = self._tasks.get(name)
+                            if task is not None and (message.firmly or not task.cancelled):
+                                task.cancelled = True
+                                ray.cancel(task.stream, force=message.firmly)
                 self._look()
         except (EOFError, ConnectionError):
             self._end_all()
@@ -302,20 +313,6 @@ class RayDriver:
 
     def _say(self, message: FromDriver) -> None:
         self.connection.send(message)
-
-    def _tell_nodes(self) -> None:
-        if self._watch.nodes != self._nodes:
-            self._nodes = self._watch.nodes
-            self._say(Nodes(nodes=self._nodes))
-
-    def _hear(self) -> None:
-        """Take what the coordinator says; wait for it a moment where nothing else is waited for."""
-        while self.connection.poll(0 if self._tasks else LOOK_S):
-            message: ToDriver = self.connection.recv()
-            if isinstance(message, SubmitItem):
-                self._start(message)
-            else:
-                self._cancel(message)
 
     def _start(self, message: SubmitItem) -> None:
         work, needs = message.work, message.work.item.needs
@@ -337,13 +334,6 @@ class RayDriver:
             self._say(Ended(id=work.item.id, attempt=work.attempt, failure=failure))
             return
         self._tasks[work.item.id] = _Task(work, stream)
-
-    def _cancel(self, message: Cancel) -> None:
-        for name in message.ids:
-            task = self._tasks.get(name)
-            if task is not None and (message.firmly or not task.cancelled):
-                task.cancelled = True
-                ray.cancel(task.stream, force=message.firmly)
 
     def _look(self) -> None:
         """Take what nodes have sent."""

@@ -56,14 +56,7 @@ def render_run(report: RunReport, verdict: str, command: str, more: Iterable[Sec
     """
     tone, word = TONES.get(report.exit_code, ("unknown", "NOTHING CHECKED"))
     failed = tone == "fail"
-    head = banner(tone, word, verdict, _what(report), _why(report, verdict) if failed else None)
-    body = [head, *sections([*_sections(report), *more, ("origin", "To see it again", _origin(report, command))])]
-    script = asset("page.js") + asset("layers.js")
-    return page(f"{word}: {report.title}", body, style=asset("page.css"), script=script)
-
-
-def _what(report: RunReport) -> Markup:
-    """Return what ran: which models, when, at which commit."""
+    # What ran: which models, when, at which commit.
     day, _, time = report.started.partition("T")
     commit = str(report.where.get("commit", ""))
     facts = {
@@ -72,7 +65,12 @@ def _what(report: RunReport) -> Markup:
         "date": f"{day} {time[:5]}".strip(),
         "commit": commit,
     }
-    return facts_line({**report.models, **facts})
+    head = banner(
+        tone, word, verdict, facts_line({**report.models, **facts}), _why(report, verdict) if failed else None
+    )
+    body = [head, *sections([*_sections(report), *more, ("origin", "To see it again", _origin(report, command))])]
+    script = asset("page.js") + asset("layers.js")
+    return page(f"{word}: {report.title}", body, style=asset("page.css"), script=script)
 
 
 def _why(report: RunReport, verdict: str) -> Markup | None:
