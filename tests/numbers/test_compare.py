@@ -250,3 +250,35 @@ def test_elements_outside_are_counted():
     actual = np.array([1.05, 2.5, inf, nan, 10.5])
     assert count_outside(expected, actual, rtol=0.0, atol=0.1) == 3
     assert count_outside(expected, actual, rtol=0.1, atol=0.0) == 2
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", ">f4"])
+def test_tiny_arrays_get_together_what_each_gets_alone(dtype):
+    generator = np.random.default_rng(0)
+    lengths = [0, *range(1, 130), *generator.integers(1, 12, 300)]
+    expected = {f"{n}": generator.normal(size=length).astype(dtype) for n, length in enumerate(lengths)}
+    actual = {
+        name: (array + 1e-6 * generator.normal(size=array.size)).astype(dtype) for name, array in expected.items()
+    }
+    expected |= {"number": np.array(2, dtype), "equal": np.ones(3, dtype), "turned": np.ones((2, 3), dtype).T}
+    actual |= {"number": np.array(3, dtype), "equal": np.ones(3, dtype), "turned": np.zeros((2, 3), dtype).T}
+    odd = {
+        "over 0": ([0, 1], [1, 1]),
+        "tiny": ([5e-324, 1], [0, 1]),
+        "NaN": ([np.nan], [np.nan]),
+        "Inf": ([np.inf], [1]),
+    }
+    expected |= {name: np.array(one, dtype) for name, (one, _) in odd.items()}
+    actual |= {name: np.array(other, dtype) for name, (_, other) in odd.items()}
+    expected |= {
+        "zeros": np.array([[0, 1], [2, 3]], dtype),
+        "other shape": np.ones(4, dtype),
+        "alone": np.ones(4, dtype),
+    }
+    actual |= {"zeros": np.array([[0, 1], [2, 4]], dtype), "other shape": np.ones(5, dtype), "whole": np.ones(4, "i8")}
+    together = compare.diff_tiny(expected, actual)
+    assert {"number", "equal", "zeros", "1", "127", "300"} <= set(together)
+    assert not {"NaN", "Inf", "over 0", "turned", "other shape", "alone", "whole", "0", "128"} & set(together)
+    for name, facts in together.items():
+        assert facts == diff_arrays(name, expected[name], actual[name])
+        assert repr(facts) == repr(diff_arrays(name, expected[name], actual[name]))

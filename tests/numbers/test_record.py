@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 
 from tipchain.errors import RecordError
+from tipchain.numbers import pickle_stream
 from tipchain.numbers.dumps import load_record, load_tree, read_npz, save_record
 
 ARRAYS = {
@@ -438,3 +440,57 @@ def test_a_folder_in_the_dumps_place_is_one_clear_error(tmp_path):
     (tmp_path / "x.npy").mkdir()
     with pytest.raises(RecordError, match="cannot be written"):
         save_record(tmp_path / "x.npy", {"a": np.arange(2)})
+
+
+def dumps_of_small_arrays(folder):
+    """Yield the bytes of dumps as NumPy and tipchain write them, with arrays of every shape and order."""
+    shapes = [(), (1,), (0,), (2, 3), (1, 2, 3), (2, 1, 1, 3), (300,), (70_000,)]
+    arrays = {f"{n}": np.arange(np.prod(shape), dtype="f4").reshape(shape) for n, shape in enumerate(shapes)}
+    arrays |= {
+        "fortran": np.asfortranarray(arrays["3"]),
+        "text": np.array(["a", "b"]),
+        "whole": np.arange(3, dtype=">i8"),
+    }
+    arrays |= {f"again {n}": np.arange(4.0) for n in range(60)}  # beyond what one byte of the memo counts
+    np.save(folder / "numpy.npy", arrays)
+    yield bytearray((folder / "numpy.npy").read_bytes())
+    yield bytearray(save_record(folder / "own.npy", arrays).read_bytes())
+
+
+def outcome_of(path):
+    """Return what a dump holds, or the kind of the refusal."""
+    try:
+        tree = load_tree(path)
+    except RecordError:
+        return "refused"
+    return {name: (one.dtype, one.shape, one.flags.f_contiguous, one.tobytes()) for name, one in tree.items()}
+
+
+def test_usual_arrays_are_read_as_their_opcodes_say(tmp_path, monkeypatch):
+    never = re.compile(b"(?!)")
+    usual, file = pickle_stream._USUAL_ARRAY, tmp_path / "changed.npy"
+    generator = np.random.default_rng(0)
+    for data in dumps_of_small_arrays(tmp_path):
+        changes = [(0, data[0])]
+        for match in usual.finditer(data):  # what stands in an array's opcodes, and right behind them
+            places = range(match.start(), min(match.end() + 12, len(data)))
+            changes += [(at, int(byte)) for at in places for byte in generator.choice(256, 2)]
+        assert len(changes) > 1000
+        for at, byte in generator.permutation(changes)[:400].tolist():
+            file.write_bytes(data[:at] + bytes([byte]) + data[at + 1 :])
+            monkeypatch.setattr(pickle_stream, "_USUAL_ARRAY", never)
+            slowly = outcome_of(file)
+            monkeypatch.setattr(pickle_stream, "_USUAL_ARRAY", usual)
+            assert outcome_of(file) == slowly, (at, byte)
+
+
+def test_usual_arrays_are_read_in_one_step(tmp_path, monkeypatch):
+    read = []
+    single = pickle_stream.StreamReader._build
+    monkeypatch.setattr(pickle_stream.StreamReader, "_build", lambda self: read.append(1) or single(self))
+    for number, data in enumerate(dumps_of_small_arrays(tmp_path)):
+        file = tmp_path / f"{number}.npy"
+        file.write_bytes(data)
+        read.clear()
+        assert len(load_tree(file)) == 71
+        assert len(read) < 20  # dtypes, the first of each, and what a frame's end cuts

@@ -9,11 +9,10 @@ into the processor's cache, so that a comparison costs little more than reading 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import inf, isfinite, isnan, nan, nextafter
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,11 +21,12 @@ from tipchain.numbers.rounding import ROUGH
 Array: TypeAlias = "np.ndarray[Any, Any]"
 PIECE = 1 << 16
 """Elements per piece: the buffers of one piece fit into a core's cache."""
+TINY = 128
+"""Elements from which on an array is compared by itself."""
 SMALLEST = nextafter(0.0, inf)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorDiff:
+class TensorDiff(NamedTuple):
     """How ``actual`` (the port) differs from ``expected`` (the reference).
 
     Statistics are those of ``|expected - actual|``, computed in a type wide enough for the
@@ -103,8 +103,8 @@ def diff_arrays(path: str, expected: Array, actual: Array, *, rtol: float = 0.0,
     if expected.flags.f_contiguous and actual.flags.f_contiguous and not expected.flags.c_contiguous:
         # Walk both in the order of their bytes; the index is turned back at the end.
         turned = _facts(path, expected.T, actual.T, _Scan(rtol, equal_nan).run(expected.T, actual.T), rtol)
-        return replace(
-            turned, expected_shape=expected.shape, actual_shape=actual.shape, worst_index=turned.worst_index[::-1]
+        return turned._replace(
+            expected_shape=expected.shape, actual_shape=actual.shape, worst_index=turned.worst_index[::-1]
         )
     return _facts(path, expected, actual, _Scan(rtol, equal_nan).run(expected, actual), rtol)
 
@@ -118,6 +118,91 @@ def diff_records(
         for name, array in expected.items()
         if name in actual
     ]
+
+
+def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dict[str, TensorDiff]:
+    """Return what `diff_arrays` says of tiny arrays, to the last digit: those of one size and dtype are computed at once.
+
+    Left out are arrays for which more than the usual is to be found: layouts and dtypes that are turned or converted,
+    NaN, Inf, and differences from 0.
+    """
+    alike: dict[tuple[np.dtype[Any], int], list[str]] = {}
+    for name, e in expected.items():
+        a = actual.get(name)
+        if (
+            a is not None
+            and 0 < e.size < TINY
+            and e.dtype == a.dtype
+            and e.dtype.char in "fd"
+            and e.shape == a.shape
+            and e.flags.c_contiguous
+        ):
+            alike.setdefault((e.dtype, e.size), []).append(name)
+    found: dict[str, TensorDiff] = {}
+    with np.errstate(all="ignore"):
+        for (dtype, length), names in alike.items():
+            for start in range(0, len(names), PIECE):
+                _add_tiny(found, names[start : start + PIECE], _name(dtype), length, expected, actual)
+    return found
+
+
+def _add_tiny(
+    found: dict[str, TensorDiff],
+    names: Sequence[str],
+    dtype: str,
+    length: int,
+    expected: Mapping[str, Array],
+    actual: Mapping[str, Array],
+) -> None:
+    """Add the facts of arrays of one dtype and length, a row for each."""
+    e, a = (
+        np.concatenate([side[name].reshape(-1) for name in names]).reshape(-1, length) for side in (expected, actual)
+    )
+    gap, size = np.absolute(e - a), np.absolute(e)
+    totals, largest, worst = np.add.reduce(gap, axis=1), np.maximum.reduce(gap, axis=1), gap.argmax(axis=1)
+    # As in `_Scan`: 0 over 0 is passed over, and another number over 0 is infinite.
+    ratios = np.where(largest > 0, np.fmax.reduce(gap / size, axis=1), 0.0)
+    rows, usual = np.arange(len(names)), np.isfinite(totals) & np.isfinite(ratios)
+    columns = (
+        totals.astype(np.float64),
+        largest,
+        np.minimum.reduce(gap, axis=1),
+        ratios,
+        worst,
+        e[rows, worst],
+        a[rows, worst],
+        np.maximum.reduce(size, axis=1),
+        usual,
+    )
+    for name, total, most, least, ratio, at, worst_e, worst_a, high, counts in zip(
+        names, *(column.tolist() for column in columns), strict=True
+    ):
+        if not counts:
+            continue
+        shape = expected[name].shape
+        found[name] = TensorDiff(
+            path=name,
+            expected_shape=shape,
+            actual_shape=shape,
+            expected_dtype=dtype,
+            actual_dtype=dtype,
+            size=length,
+            mean_abs=max(total / length, min(most, SMALLEST)),
+            max_abs=most,
+            min_abs=least,
+            max_rel=ratio,
+            worst_index=_index(at, shape),
+            worst_expected=worst_e,
+            worst_actual=worst_a,
+            expected_nan=0,
+            actual_nan=0,
+            mismatched_nan=0,
+            expected_inf=0,
+            actual_inf=0,
+            mismatched_inf=0,
+            expected_max_abs=high,
+            needed_atol=most,
+        )
 
 
 def count_outside(expected: Array, actual: Array, *, rtol: float, atol: float) -> int:

@@ -375,12 +375,12 @@ def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, np
     An empty dict inside stands as an empty array, so that it cannot go unseen: no comparison passes one.
     """
     for key, value in tree.items():
-        if isinstance(value, Mapping) and not value:
-            yield f"{prefix}{key}/", np.empty(0)
-        elif isinstance(value, Mapping):
+        if isinstance(value, np.ndarray) or not isinstance(value, Mapping):
+            yield f"{prefix}{key}", np.asarray(value)
+        elif value:
             yield from flatten(value, f"{prefix}{key}/")
         else:
-            yield f"{prefix}{key}", np.asarray(value)
+            yield f"{prefix}{key}/", np.empty(0)
 
 
 def _load_meta(path: Path) -> Mapping[str, object]:

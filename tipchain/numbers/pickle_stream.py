@@ -28,6 +28,7 @@ import numpy as np
 
 _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
 _DTYPE = re.compile(r"[<>=|]?[biufcUSO][0-9]{0,10}")
+_KINDS = "biufcUS"  # numbers and text
 _MAX_NDIM = 64
 """Axes of an array at most: NumPy's own limit."""
 _DEPTH = 100
@@ -38,6 +39,16 @@ SHARED = 64
 """How often over what a stream describes may take its length: some dozens of names share an array in nets that repeat
 a layer. Views cost nothing, but whoever compares or converts them makes an array for each name."""
 _MARK = object()
+_LENGTH = re.compile(rb"K.|M..|J.{4}", re.DOTALL)
+"""BININT1, BININT2 or BININT."""
+_USUAL_ARRAY = re.compile(
+    rb"h(.)(?:K\x00\x85\x94h(?P<code>.)\x87\x94R\x94|R)"  # what `_reconstruct` takes, in parts (NumPy) or whole
+    rb"\(K\x01(?:\)|(\()?((?:K.|M..|J.{4})+)([t\x85\x86\x87])(?(code)\x94))"  # the version, the shape
+    rb"(?:h(.)|j(.{4}))([\x88\x89])",  # the dtype, whether the order is Fortran's
+    re.DOTALL,
+)
+_BYTES = {ord("C"): 1, ord("B"): 4, 0x8E: 8}
+"""The opcodes of bytes, with the width of their length."""
 
 DAMAGED = (
     IndexError,
@@ -127,7 +138,7 @@ def dtype_of(code: Any) -> np.dtype[Any]:
 
 def checked(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return ``dtype``, or refuse it if it holds neither numbers nor text."""
-    if dtype.kind not in "biufcUS" or not dtype.itemsize:
+    if dtype.kind not in _KINDS or not dtype.itemsize:
         raise Refused(f"an array of dtype {dtype}")
     return dtype
 
@@ -140,21 +151,17 @@ def view(data: Any, span: Any, dtype: np.dtype[Any], shape: Any, *, fortran: Any
         raise Refused(f"{length} bytes for an array of shape {brief(shape)} and dtype {dtype}")
     if not length:
         return np.zeros(shape, dtype)
-    if isinstance(span, Span):
-        flat = np.frombuffer(data, dtype, count, span.start)
-    else:
-        flat = np.frombuffer(bytearray(span), dtype, count)
-    return flat.reshape(shape, order="F" if fortran else "C")
+    source, start = (data, span.start) if isinstance(span, Span) else (bytearray(span), 0)
+    return np.ndarray(shape, dtype, source, start, None, "F" if fortran else "C")
 
 
 def count_of(shape: Any) -> int:
     """Return the number of elements of a shape out of a stream."""
-    if (
-        not isinstance(shape, tuple)
-        or len(shape) > _MAX_NDIM
-        or not all(isinstance(n, int) and 0 <= n < 2**63 for n in shape)
-    ):
+    if not isinstance(shape, tuple) or len(shape) > _MAX_NDIM:
         raise Refused(f"an array of shape {brief(shape)}")
+    for length in shape:  # a generator would double the time of small arrays
+        if not isinstance(length, int) or not 0 <= length < 2**63:
+            raise Refused(f"an array of shape {brief(shape)}")
     return prod(shape)
 
 
@@ -197,7 +204,11 @@ class _Finisher:
         names, size = len(items), 0
         for name, value in items.items():
             where = f"{path}/{name}" if path else str(name)
-            made[name], below, taken = self.value(value, where)
+            if type(value) in self.containers:
+                made[name], below, taken = self.value(value, where)
+            else:
+                made[name] = single = self.leaf(value, where)
+                below, taken = 0, getattr(single, "nbytes", 0)
             # Each name below begins with this one, also where it is walked once for many.
             names, size = names + below, size + taken + (below + 1) * (len(str(name)) + 1)
             if names > self.length:
@@ -235,6 +246,7 @@ class StreamReader:
         self.data, self.at = data, start
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.shapes: dict[bytes | None, tuple[tuple[int, ...], int]] = {}
         self.budget = len(data)  # of bytes that calls may copy: an honest stream mentions each once
 
     def read(self) -> Any:
@@ -250,12 +262,21 @@ class StreamReader:
         while True:
             code = data[at]
             at += 1
-            # The four most frequent opcodes are handled here: a call for each would double the time.
+            # The most frequent opcodes are handled here: a call for each would double the time.
             if code == 0x94:  # MEMOIZE
                 memo[len(memo)] = stack[-1]
             elif code == 0x68:  # BINGET
-                stack.append(memo[data[at]])
+                value = memo[data[at]]
                 at += 1
+                behind = self._usual_array(at) if type(value) is Global and value.name == "_reconstruct" else 0
+                if behind:
+                    at = behind
+                else:
+                    stack.append(value)
+            elif code == 0x8C and at + data[at] + 1 < len(data):  # SHORT_BINUNICODE
+                stop = at + data[at] + 1
+                stack.append(str(data[at + 1 : stop], "utf-8", "surrogatepass"))
+                at = stop
             elif code == 0x4B:  # BININT1
                 stack.append(data[at])
                 at += 1
@@ -273,6 +294,60 @@ class StreamReader:
         self.at = at
         (outer,) = stack
         return outer
+
+    def _usual_array(self, at: int) -> int:
+        """Read an array in one step where its opcodes are those that NumPy or tipchain writes.
+
+        Args:
+            at: where the opcodes behind the function ``_reconstruct`` stand.
+
+        Returns:
+            The offset behind the array, which is on the stack then; 0 where the opcodes are others.
+        """
+        data, memo = self.data, self.memo
+        match = _USUAL_ARRAY.match(data, at)
+        if match is None:
+            return 0
+        given, code, marked, lengths, tuple_of, near, far, order = match.groups()
+        at, end = match.end(), b"\x94t\x94b" if code else b"tb"
+        if (
+            not code and data[at] == 0x43 and data[at + 2 + data[at + 1]] == 0x30
+        ):  # bytes that are dropped: an alignment
+            at += 3 + data[at + 1]
+        start = at + 1 + _BYTES.get(data[at], 0)
+        stop = start + int.from_bytes(data[at + 1 : start], "little")
+        if lengths not in self.shapes:
+            found = _LENGTH.findall(lengths or b"")
+            shape = tuple(int.from_bytes(one[1:], "little", signed=one[:1] == b"J") for one in found)
+            self.shapes[lengths] = shape, count_of(shape)
+        shape, count = self.shapes[lengths]
+        arguments = (memo[given[0]], (0,), memo[code[0]]) if code else memo[given[0]]
+        dtype = memo[near[0] if near else int.from_bytes(far, "little")]
+        # TUPLE1 to TUPLE3 need as many lengths; TUPLE needs a mark.
+        whole = tuple_of == b"t" if marked else not lengths or len(shape) == tuple_of[0] - 0x84
+        known = type(arguments) is tuple and type(dtype) is _Dtype and dtype.value.kind in _KINDS
+        if not (
+            whole
+            and known
+            and data[stop : stop + len(end)] == end
+            and start < stop == start + count * dtype.value.itemsize
+        ):
+            return 0
+        array, fortran = self._call_reconstruct(*arguments), order == b"\x88"
+        array.value = np.ndarray(shape, dtype.value, data, start, None, "F" if fortran else "C")
+        if code:  # NumPy keeps each part in the memo
+            content = Span(start, stop)
+            parts = (
+                (0,),
+                arguments,
+                array,
+                *((shape,) if lengths else ()),
+                content,
+                (1, shape, dtype, fortran, content),
+            )
+            memo.update(enumerate(parts, len(memo)))
+        self.stack.append(array)
+        return stop + len(end)
 
     def read_whole(self) -> Any:
         """Return what the only stream describes: dicts, lists and tuples of arrays, numbers, text and None.
@@ -408,10 +483,11 @@ class StreamReader:
             if shape != () or not isinstance(content, list):
                 raise Refused(f"an object array of shape {brief(shape)}")
             return content
-        if isinstance(content, str):  # of a file that Python 2 wrote
-            content = self._call_encode(content, "latin1")
-        if not isinstance(content, (Span, bytes)):
-            raise Refused(f"{type(content).__name__} where an array's bytes should stand")
+        if not isinstance(content, Span):
+            if isinstance(content, str):  # of a file that Python 2 wrote
+                content = self._call_encode(content, "latin1")
+            if not isinstance(content, bytes):
+                raise Refused(f"{type(content).__name__} where an array's bytes should stand")
         return view(self.data, content, checked(dtype.value), shape, fortran=fortran)
 
     def persistent(self, key: Any) -> Any:

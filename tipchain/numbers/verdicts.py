@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 from math import inf, isfinite, isnan
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import UsageError, did_you_mean
-from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays
+from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays, diff_tiny
 from tipchain.numbers.dumps import flatten
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.outcome import Outcome
@@ -73,7 +73,8 @@ def compare(
         UsageError: two arrays of one side have the same name (``{"a/b": x, "a": {"b": y}}``).
     """
     expected, actual = _flat(reference), _flat(port)
-    verdicts = [_compare_one(name, expected[name], actual, tolerance) for name in expected]
+    tiny = diff_tiny(expected, actual)
+    verdicts = [_compare_one(name, expected[name], actual, tolerance, tiny.get(name)) for name in expected]
     for name in actual:
         if name not in expected:
             hint = did_you_mean(name, [other for other in expected if other not in actual])
@@ -96,7 +97,11 @@ def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare_one(
-    name: str, expected: Any, port: Mapping[str, Any], tolerance: Tolerance | Mapping[str, Tolerance]
+    name: str,
+    expected: Any,
+    port: Mapping[str, Any],
+    tolerance: Tolerance | Mapping[str, Tolerance],
+    diff: TensorDiff | None,
 ) -> Verdict:
     if name not in port:
         return Verdict(outcome=Outcome.FAIL, subject=name, reason="missing in the port")
@@ -104,11 +109,12 @@ def _compare_one(
     if rule is None:
         return Verdict(outcome=Outcome.ERROR, subject=name, reason="no tolerance is given for this tensor")
     actual = port[name]
-    whole = {np.asarray(one).dtype.kind for one in (expected, actual)} <= set("biu")
+    whole = diff is None and {np.asarray(one).dtype.kind for one in (expected, actual)} <= set("biu")
     if whole and rule.threshold is not None and not rule.reason:
         # They have no rounding for a mean to allow: each one counts, unless somebody gives a reason.
         rule = replace(rule, method="max")
-    diff = diff_arrays(name, expected, actual, rtol=rule.rtol or 0.0, equal_nan=rule.equal_nan)
+    if diff is None or rule.rtol:
+        diff = diff_arrays(name, expected, actual, rtol=rule.rtol or 0.0, equal_nan=rule.equal_nan)
     verdict = judge(diff, rule, subject=name)
     if verdict.outcome is Outcome.FAIL and diff.size and (rule.rtol is not None or rule.method == "max"):
         # Only a failing tensor is worth a second look.
@@ -215,7 +221,8 @@ def _share(diff: TensorDiff, tolerance: Tolerance) -> float | None:
 
 
 def _statistic(diff: TensorDiff, method: str) -> float:
-    return {"mean": diff.mean_abs, "max": diff.max_abs, "min": diff.min_abs}[method]
+    statistic: float = getattr(diff, f"{method}_abs")
+    return statistic
 
 
 def _worst(diff: TensorDiff, word: str = "worst") -> str:
@@ -271,7 +278,7 @@ def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
             "finite": verdict.finite,
             "diff": None
             if verdict.diff is None
-            else {name: _encode(value) for name, value in asdict(verdict.diff).items()},
+            else {name: _encode(value) for name, value in verdict.diff._asdict().items()},
             **({} if verdict.share is None else {"share": verdict.share}),
         }
         for verdict in verdicts
