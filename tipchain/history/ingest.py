@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.errors import HistoryError, InputError, RecordError
 from tipchain.history.schema import (
+    STATISTICS,
     CauseFacts,
     CommandFacts,
     EntryFacts,
@@ -27,6 +28,7 @@ from tipchain.history.schema import (
     facts_json,
     parse_entry,
     parse_item,
+    taken,
 )
 from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
 from tipchain.json_text import parse_as
@@ -202,26 +204,32 @@ def _item_of_record(night: Path, record: nights.ItemRecord, coordinator: Machine
             reason = f"{reason}; {trouble}" if reason else trouble
     own = not record.machine or record.machine == coordinator.name
     machine = coordinator if own else Machine(name=record.machine, machine_class=coordinator.machine_class)
-    return ItemFacts(
-        id=record.id,
-        outcome=record.outcome,
-        attempt=record.attempt,
-        reason=reason,
-        exit_code=record.exit_code,
-        signal=record.signal,
-        started=record.started,
-        seconds=record.seconds,
-        peak_memory_mb=record.peak_memory_mb,
-        machine=machine,
-        executor=record.executor,
-        log=record.log,
-        report=record.report,
-        environment=report.versions if report else {},
-        commands=_commands(report) if report else (),
-        verdicts=_verdicts(report) if report else (),
-        artifacts=record.artifacts,
-        causes=_causes(report) if report else (),
-    )
+    found = {"environment": report.versions, **_parts(report)} if report else {}
+    return taken(ItemFacts, record, reason=reason, machine=machine, **found)
+
+
+def _parts(report: RunReport) -> dict[str, Any]:
+    """Return the commands, verdicts and causes that a report tells; causes that verdicts fail because of come first."""
+    commands, subjects = _Unique(), _Unique()
+    return {
+        "commands": tuple(
+            taken(CommandFacts, one, id=commands.of(one.command.id), step=one.command.step, argv=one.command.argv)
+            for one in report.results
+        ),
+        "verdicts": tuple(_verdict(subjects.of(one.subject), one) for one in report.verdicts),
+        "causes": tuple(
+            taken(
+                CauseFacts,
+                one,
+                layer=one.port_path,
+                file=one.place.file if one.place else "",
+                line=one.place.line if one.place else 0,
+                explained=_real(one.explained),
+                checks=len(one.explains),
+            )
+            for one in sorted(report.diagnoses, key=lambda one: not one.explains)
+        ),
+    }
 
 
 def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
@@ -237,78 +245,24 @@ def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
         report=report.run,
         chain=report.chain,
         environment=report.versions,
-        commands=_commands(report),
-        verdicts=_verdicts(report),
-        causes=_causes(report),
+        **_parts(report),
     )
-
-
-def _causes(report: RunReport) -> tuple[CauseFacts, ...]:
-    """Return the causes that a report tells: those that verdicts fail because of come first."""
-    return tuple(
-        CauseFacts(
-            stage=one.stage,
-            code=one.code,
-            layer=one.port_path,
-            message=one.message,
-            fix=one.fix,
-            file=one.place.file if one.place else "",
-            line=one.place.line if one.place else 0,
-            explained=_real(one.explained),
-            checks=len(one.explains),
-        )
-        for one in sorted(report.diagnoses, key=lambda one: not one.explains)
-    )
-
-
-def _commands(report: RunReport) -> tuple[CommandFacts, ...]:
-    names = _Unique()
-    return tuple(
-        CommandFacts(
-            id=names.of(one.command.id),
-            step=one.command.step,
-            argv=one.command.argv,
-            outcome=one.outcome,
-            reason=one.reason,
-            exit_code=one.exit_code,
-            signal=one.signal,
-            started=one.started,
-            seconds=one.seconds,
-            peak_memory_mb=one.peak_memory_mb,
-            log=one.log,
-            reused=one.reused,
-            figures=one.figures,
-        )
-        for one in report.results
-    )
-
-
-def _verdicts(report: RunReport) -> tuple[VerdictFacts, ...]:
-    names = _Unique()
-    return tuple(_verdict(names.of(one.subject), one) for one in report.verdicts)
 
 
 def _verdict(subject: str, verdict: Verdict) -> VerdictFacts:
     diff = verdict.diff
-    facts = VerdictFacts(subject=subject, outcome=verdict.outcome, reason=verdict.reason, finite=verdict.finite)
     if diff is None:
-        return facts
+        return taken(VerdictFacts, verdict, subject=subject)
     expected = f"{diff.expected_dtype}{list(diff.expected_shape)}"
     actual = f"{diff.actual_dtype}{list(diff.actual_shape)}"
-    return VerdictFacts(
+    return taken(
+        VerdictFacts,
+        verdict,
         subject=subject,
-        outcome=verdict.outcome,
-        reason=verdict.reason,
         finite=verdict.finite and not (diff.mismatched_nan or diff.mismatched_inf),
         tensors=(expected if expected == actual else f"{expected} / {actual}"),
         size=diff.size,
-        mean_abs=_real(diff.mean_abs),
-        max_abs=_real(diff.max_abs),
-        min_abs=_real(diff.min_abs),
-        max_rel=_real(diff.max_rel),
-        needed_atol=_real(diff.needed_atol),
-        rtol=_real(diff.rtol),
-        expected_max_abs=_real(diff.expected_max_abs),
+        **{name: _real(getattr(diff, name)) for name in STATISTICS},
     )
 
 

@@ -6,9 +6,9 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
 
@@ -16,6 +16,7 @@ from tipchain.nightly.items import ShardPart
 from tipchain.outcome import Outcome
 
 Kind = Literal["night", "run"]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +166,12 @@ class ItemFacts:
     verdicts: tuple[VerdictFacts, ...] = ()
     artifacts: Mapping[str, str] = field(default_factory=dict)
     causes: tuple[CauseFacts, ...] = ()
+
+
+def taken(kind: type[_T], source: object, **own: Any) -> _T:
+    """Return facts with what a value has under the fields' names, and ``own`` for other fields."""
+    names = [one.name for one in fields(kind) if one.name not in own and hasattr(source, one.name)]  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: getattr(source, name) for name in names}, **own)
 
 
 def facts_json(facts: EntryFacts | ItemFacts) -> dict[str, Any]:

@@ -216,30 +216,11 @@ def plan_json(plan: NightPlan) -> dict[str, Any]:
 
 def item_json(item: Item) -> dict[str, Any]:
     """Return ``item`` as JSON values."""
-    needs = item.needs
-    return {
-        "id": item.id,
-        "kind": item.kind,
-        "subject": item.subject,
-        "source": item.source,
-        "mode": item.mode,
-        "device": item.device,
-        "repeat": item.repeat,
-        "tags": list(item.tags),
-        "argv": list(item.argv),
-        "cwd": item.cwd,
-        "env": dict(item.env),
-        "timeout_s": item.timeout_s,
-        "needs": {
-            "cpus": needs.cpus,
-            "gpus": needs.gpus,
-            "memory_mb": needs.memory_mb,
-            "resources": dict(needs.resources),
-        },
-        "settled": item.settled.name,
-        "reason": item.reason,
-        **({"chain": item.chain} if item.chain else {}),
-    }
+    found = {**asdict(item), "tags": list(item.tags), "argv": list(item.argv), "settled": item.settled.name}
+    found["needs"]["resources"] = dict(item.needs.resources)
+    if not item.chain:
+        del found["chain"]
+    return found
 
 
 def parse_plan(data: Mapping[str, Any]) -> NightPlan:
