@@ -186,6 +186,10 @@ def test_what_is_chosen_holds_for_a_while_and_for_child_processes():
         ("what nobody has said yet", "what nobody has said yet"),
         ("KeyError: 'x'", "KeyError: 'x'"),
         ("", ""),
+        (
+            "training on token 0 would show it (mine/gru_paddle.py:8)",
+            "训练数据含有词元 0 时会显现（mine/gru_paddle.py:8）",
+        ),
     ],
 )
 def test_a_text_is_said_with_all_that_is_in_it(chinese, text, expected):

@@ -142,13 +142,13 @@ def class_and_line(error: BaseException) -> str:
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
     """Return ``"did you mean 'x'?"`` for the closest choice, or None when nothing is close."""
-    close = _closest(word, tuple(choices))
+    close = closest(word, tuple(choices))
     return None if close is None else f"did you mean {close!r}?"
 
 
 @lru_cache(maxsize=4096)
-def _closest(word: str, choices: tuple[str, ...]) -> str | None:
-    """Return the closest choice; remembered, for many files ask the same and difflib is slow."""
+def closest(word: str, choices: tuple[str, ...]) -> str | None:
+    """Return the closest choice, None when nothing is close; remembered, for many files ask the same and difflib is slow."""
     import difflib
 
     close = difflib.get_close_matches(word, choices, n=1)

@@ -61,7 +61,8 @@ OWN_LETTERS = 10
 """Letters of its own with which a message may have words in its places that nothing says: a choice."""
 HAN = re.compile("[\u4e00-\u9fff]")
 SENTENCE = re.compile(r"(?<![\w/.-])[a-z]{2,}[:;]? (?=\S)")
-EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?P<after>[ ,;:.]*)", re.DOTALL)
+EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?: \((?P<place>[^\s()]+:\d+)\))?(?P<after>[ ,;:.]*)", re.DOTALL)
+"""A text, with the line of code that may follow it, ``(my/port.py:8)``, and the marks around it."""
 
 
 @contextmanager
@@ -175,7 +176,8 @@ def _read(text: str) -> tuple[str, int]:
     after = re.sub("[:;,]$", lambda one: MARKS[f"{one[0]} "], after)
     for mark, other in MARKS.items():
         before, after = before.replace(mark, other), after.replace(mark, other)
-    return f"{before.rstrip(' ') if found.startswith('（') else before}{found}{after}", left
+    place = f"（{edges['place']}）" if edges["place"] else ""
+    return f"{before.rstrip(' ') if found.startswith('（') else before}{found}{place}{after}", left
 
 
 def _readings(text: str) -> Iterator[tuple[str, int]]:

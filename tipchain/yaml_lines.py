@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tipchain.errors import CaseError, InputError, did_you_mean, first_line
+from tipchain.errors import CaseError, InputError, closest, did_you_mean, first_line
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
@@ -208,6 +208,8 @@ class Reader:
     ) -> InputError:
         """Return an error that names the file, the line and the key."""
         path = self.path if key is None else (*self.path, key)
+        if hint is None and key is not None and key not in self.data:
+            hint = self._misspelled(key)
         return self.document.error(
             message,
             file=self.file,
@@ -217,6 +219,11 @@ class Reader:
             expected=expected,
             hint=hint,
         )
+
+    def _misspelled(self, key: str) -> str | None:
+        """Return where a key stands that nothing asked for and that may be meant for one that is missing."""
+        found = closest(key, tuple(one for one in self.data if one not in self.asked))
+        return None if found is None else f"line {self.document.line((*self.path, found))} has {found!r}"
 
     def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Any = ...) -> Any:
         """Return the value of ``key`` if it is of one of ``kinds``; without a default it must be there."""

@@ -14,6 +14,7 @@ import pytest
 from tiny_project import TinyProject, make_tiny_project
 
 from tipchain.numbers.dumps import load_record
+from tipchain.parity.stages.judging import TensorFile
 
 pytestmark = pytest.mark.frameworks
 
@@ -112,7 +113,7 @@ FAULTS = {
     "schedule not halved": ("backward", ("gamma=gamma", "gamma=0.9"), ["backward/lr_2", "expected", "actual"]),
     "frozen layer": ("backward", ("self.head = nn.Linear(128, num_classes)", "self.head = nn.Linear(128, num_classes)\n        self.square.weight.stop_gradient = True"), ["backward/gradient/square.weight", "missing"]),
     "gradient scaled": ("backward", ("return self.head(", "hidden.register_hook(lambda g: g * 1.05)\n        return self.head("), ["backward/gradient/features.0.weight"]),
-    "rate too high": ("train", ("        learning_rate, momentum", "        3000.0, momentum"), ["train/acc_top1"]),
+    "rate too high": ("train", ("Momentum(learning_rate,", "Momentum(3000.0,"), ["train/acc_top1"]),
 }  # fmt: skip
 
 
@@ -253,6 +254,21 @@ def test_recording_one_side_checks_nothing(port):
     assert "diff check failed" not in done.stdout + (port.root / "one" / "alignment.log").read_text()
     both = port.align("--only", "forward", "--port", port.latest("one"), out="two")
     assert both.returncode == 0, both.stdout
+
+
+def test_torch_tells_how_far_rounding_moves_gradients_where_a_verdict_needs_it(port):
+    def told(*args):
+        done = port.align("--only", "backward", *args)
+        with TensorFile(port.latest() / "bp_align_torch.safetensors") as tensors:
+            return done.returncode, "gradient_noise/square.weight" in tensors
+
+    assert told() == (0, False)
+    port.edit(
+        "tiny_paddle.py", "return self.head(", "hidden.register_hook(lambda g: g * 1.05)\n        return self.head("
+    )
+    assert told() == (1, True), "torch's side is kept, and a process starts for this alone"
+    assert told("--fresh") == (1, True), "the process that recorded the gradients is asked"
+    assert told("--record", "torch") == (4, True), "nobody can ask later"
 
 
 def test_a_published_number_is_the_benchmark(port):

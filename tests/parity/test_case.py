@@ -127,9 +127,18 @@ def test_a_stage_needs_its_builders(tmp_path):
     assert load_case(write(tmp_path, text + "stages: [forward]\n")).stages == ("forward",)
 
 
+def test_a_misspelled_key_is_named_where_another_is_missing(tmp_path):
+    with pytest.raises(CaseError, match=r"inputs: has no model input[^$]*hint: line \d+ has 'inptus'"):
+        load_case(write(tmp_path, GOOD.replace("inputs:", "inptus:")))
+    with pytest.raises(CaseError, match=r"sides: is missing[^$]*hint: line \d+ has 'side'"):
+        load_case(write(tmp_path, GOOD.replace("sides:", "side:")))
+
+
 def test_missing_and_unreadable_files(tmp_path):
     with pytest.raises(CaseError, match="no such case file"):
         load_case(tmp_path / "none.yaml")
+    with pytest.raises(CaseError, match="no such case file\n  found: a folder"):
+        load_case(tmp_path)
     binary = tmp_path / "case.yaml"
     binary.write_bytes(b"\xff\xfe\x00id")
     with pytest.raises(CaseError, match="cannot be read"):

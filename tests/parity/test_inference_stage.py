@@ -94,6 +94,13 @@ class Spectrum(Tiny):
 
     def forward(self, image):
         return super().forward(image) + paddle.fft.rfft(image).real().mean()
+
+
+class Doubled(Tiny):
+    '''Has an argument of a kind that paddle2onnx does not read.'''
+
+    def forward(self, image):
+        return super().forward(paddle.nn.functional.interpolate(image, scale_factor=2, mode="bilinear")[:, :, ::2, ::2])
 """
 
 
@@ -198,13 +205,25 @@ def test_outputs_too_small_for_the_tolerance_prove_nothing(side, tmp_path):
 @needs_onnx
 def test_an_operator_without_a_converter_is_an_error_of_the_onnx_half_alone(side, tmp_path):
     """paddle2onnx aborts its process."""
-    judged = judge(side, tmp_path, "Spectrum", onnx=True)
+    reason = not_converted(judge(side, tmp_path, "Spectrum", onnx=True))
+    assert "SIGABRT while converting the program" in reason
+    assert "; paddle2onnx does not list: real; " in reason
+
+
+@needs_onnx
+def test_what_paddle2onnx_prints_before_it_ends_its_process_is_the_reason(side, tmp_path):
+    reason = not_converted(judge(side, tmp_path, "Doubled", onnx=True))
+    assert reason.startswith("paddle2onnx cannot convert the program: (Unimplemented) the 0th elementwise MUST be")
+
+
+def not_converted(judged):
+    """Return why the ONNX half, and nothing else, went wrong."""
     found = outcomes(judged)
     assert found.pop("onnx") == "ERROR"
     assert set(found.values()) == {"PASS"}
     reason = reasons(judged)["onnx"]
-    assert "SIGABRT while converting the program" in reason
-    assert "paddle2onnx does not list: real; log: " in reason
+    assert "; `inference: {onnx: false}` in the case leaves ONNX out; " in reason
+    return reason
 
 
 def test_missing_packages_are_a_skip_with_the_way_to_get_them(side, tmp_path, monkeypatch):

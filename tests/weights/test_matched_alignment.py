@@ -120,7 +120,7 @@ def record(case, prepared, folder):
             folder=str(folder), needs={s: prepared.needs(s, side) for s in ("forward", "loss", "backward")},
             train_data=str(prepared.train_data), eval_data=str(prepared.eval_data), epochs=1, commit="",
         )  # fmt: skip
-        run_job(RecordingJob.from_json(job.to_json()), events.append)
+        run_job(RecordingJob.from_json(job.to_json()), job.stages, events.append)
     return [event for event in events if event["event"] == "end"]
 
 

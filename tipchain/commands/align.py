@@ -358,7 +358,9 @@ def align_case(
         report = with_page(report, args.html, page, located_details(request.folder))
         keep_report(report, request)
     except OSError as error:
-        raise OutputError(f"{request.folder.parent}: the run cannot be written: {error}") from error
+        raise OutputError(
+            f"{request.folder.parent}: the run cannot be written: {error.filename or ''}: {error.strerror or error}"
+        ) from error
     if not os.environ.get(RUN_VARIABLE):
         prune(out)
     for line in show(request.folder) if show and not args.quiet else ():

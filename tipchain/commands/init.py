@@ -394,7 +394,7 @@ def _write(path: Path, text: str) -> None:
     try:
         atomic_write(path, text)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _shown(path: Path) -> str:

@@ -360,7 +360,7 @@ class PaddleFramework:
                 raise MissingFrameworkError(
                     f"paddle {paddle.__version__} has no usable {device}: "
                     + (f"it sees {count} GPUs" if built else "it is a CPU build")
-                    + "\n  expected: a GPU build of Paddle (README, 'GPU') and a visible GPU; or use --device cpu"
+                    + "\n  expected: a GPU build of Paddle (docs/how-to/gpu.md) and a visible GPU; or --device cpu"
                 )
             self.place = f"gpu:{device.index}"
             paddle.set_flags({"FLAGS_cudnn_deterministic": True})

@@ -310,7 +310,12 @@ def load_manifest(path: Path) -> NightManifest:
         ManifestError: it cannot be read, or something in it is wrong.
     """
     if not path.is_file():
-        raise ManifestError("no such manifest", file=path, expected="a YAML file with chains, cases or commands")
+        raise ManifestError(
+            "no such manifest",
+            file=path,
+            found="a folder" if path.is_dir() else None,
+            expected="a YAML file with chains, cases or commands",
+        )
     document = load_yaml(path, ManifestError, "a manifest")
     reader = Reader(path, document, (), document.data)
     root = _root(reader, path)

@@ -22,10 +22,11 @@ from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.preparation import GivenInputs, Prepared, prepare
-from tipchain.parity.publish import adopt_dumps, dump_name
-from tipchain.parity.recorder import RecordingJob, RecordingProcess, listen
+from tipchain.parity.publish import adopt_dumps, dump_name, tensors_name
+from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingSide, listen
 from tipchain.parity.reference_cache import ReferenceCache
 from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
+from tipchain.parity.stages.backward import lacks_noise
 from tipchain.progress import Progress
 from tipchain.runs import commit
 from tipchain.stage_table import SOLO
@@ -90,7 +91,7 @@ def align(
     _save_benchmark(request)
     rules = request.rules or Rules.of(request.case)
     judged: list[StageJudgement] = []
-    recorders: list[RecordingProcess] = []
+    sides: list[RecordingSide] = []
     cache: ReferenceCache | None = None
     pending = list(request.stages)
     progress = progress or Progress(quiet=True)
@@ -112,28 +113,42 @@ def align(
                 listener(judged[-1])
             jobs = [_job(request, prepared, pending, side) for side in request.recorded_sides]
             cache = _spare(request, jobs, pending, since) if pending else None
-            recorders = _start(request, jobs, pending) if pending else []
+            sides = _start(request, jobs, pending) if pending else []
         while pending:
-            ready = [stage for stage in pending if all(stage in one.ended for one in recorders)]
+            ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
+                judgement = _judge(request, stage, sides, rules)
+                if stage == "backward" and _is_asked_for_noise(request, judgement, sides):
+                    continue
                 pending.remove(stage)
-                judgement = _judge(request, stage, recorders, rules)
                 if cache:
-                    judgement = _keep(cache, judgement, recorders, request.folder)
+                    judgement = _keep(cache, judgement, sides, request.folder)
                 judged.append(judgement)
                 listener(judgement)
+            for one in sides if "backward" not in pending else ():
+                one.release()
             if pending and not ready:
-                show_recording(progress, request.stages, recorders)
-                listen(recorders)
+                show_recording(progress, request.stages, sides)
+                listen(sides)
     finally:
-        for recorder in recorders:
-            recorder.stop()
+        for one in sides:
+            one.stop()
     return judged
 
 
-def show_recording(progress: Progress, stages: Sequence[str], recorders: Sequence[RecordingProcess]) -> None:
+def _is_asked_for_noise(request: AlignRequest, judgement: StageJudgement, sides: Sequence[RecordingSide]) -> bool:
+    """Ask torch how far rounding moves its gradients where a verdict needs that, and tell whether it is asked."""
+    torch = next((one for one in sides if one.waits), None)
+    if torch is None or not lacks_noise(judgement.verdicts, request.folder / tensors_name(judgement.stage, "torch")):
+        return False
+    torch.order(judgement.stage, NOISE_ORDER)
+    torch.release()
+    return True
+
+
+def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:
     """Show the stage that the slower side is at, and what each side does."""
-    running = {one.side: one.current for one in recorders if not one.finished}
+    running = {one.side: one.current for one in sides if not one.finished}
     stage = min(filter(None, running.values()), key=stages.index, default="")
     if not stage:
         progress.stage(f"starting {' and '.join(running)}")
@@ -149,11 +164,11 @@ def _unprepared(stage: str, reason: str) -> StageJudgement:
     return StageJudgement(stage=stage, verdicts=(verdict,))
 
 
-def _judge(request: AlignRequest, stage: str, recorders: Sequence[RecordingProcess], rules: Rules) -> StageJudgement:
+def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], rules: Rules) -> StageJudgement:
     """Judge one stage that both sides have ended."""
     failures = [
         Verdict(outcome=Outcome.ERROR, subject=f"{stage}/{one.side}", reason=message)
-        for one in recorders
+        for one in sides
         if (message := one.ended[stage]) is not None
     ]
     if failures:
@@ -224,12 +239,19 @@ def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side:
         seeds=case.seeds(request.mode),
         commit=commit(case.root),
         truth=request.truth,
+        noise=not _records_both(request),
     )
 
 
-def _start(request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str]) -> list[RecordingProcess]:
-    """Start a recorder for each side that has anything to record."""
-    return [RecordingProcess(job, stages, request.timeout_s) for job in jobs if job.stages]
+def _records_both(request: AlignRequest) -> bool:
+    """Tell whether both sides are at hand, so that torch can be asked for more."""
+    return request.recorded_sides == SIDES and not request.truth
+
+
+def _start(request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str]) -> list[RecordingSide]:
+    """Start recording on each side that has anything to record; torch's waits where it may be asked for more."""
+    waits = _records_both(request)
+    return [RecordingSide(job, stages, request.timeout_s, waits=waits and job.side == "torch") for job in jobs]
 
 
 def _spare(
@@ -239,8 +261,7 @@ def _spare(
 
     Only on a CPU, where torch repeats itself, and where both sides are asked for: who records one alone wants it anew.
     """
-    repeats = request.device == "cpu" and not request.truth
-    if request.fresh or not repeats or request.recorded_sides != SIDES:
+    if request.fresh or request.device != "cpu" or not _records_both(request):
         return None
     place = SIDES.index("torch")
     job = jobs[place]
@@ -251,10 +272,10 @@ def _spare(
 
 
 def _keep(
-    cache: ReferenceCache, judgement: StageJudgement, recorders: Sequence[RecordingProcess], folder: Path
+    cache: ReferenceCache, judgement: StageJudgement, sides: Sequence[RecordingSide], folder: Path
 ) -> StageJudgement:
     """Keep what torch has just recorded of a stage; the first stage that it has not notes that."""
-    for one in recorders:
+    for one in sides:
         if one.side == "torch":
             cache.keep(judgement, one.marks.get(judgement.stage), folder)
     if judgement.stage == next(iter(cache.served), ""):

@@ -160,7 +160,12 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
     """
     file = Path(path)
     if not file.is_file():
-        raise CaseError("no such case file", file=file, expected="a YAML file such as configs/alexnet.yaml")
+        raise CaseError(
+            "no such case file",
+            file=file,
+            found="a folder" if file.is_dir() else None,
+            expected="a YAML file such as configs/alexnet.yaml",
+        )
     document = load_yaml(file)
     reader = Reader(file, document, (), document.data)
     return _case(reader, file).reseeded(reseed)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from tipchain.language import clean
 from tipchain.machine import kept_import
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.paddle_export import Array, EngineError, program_files
@@ -43,6 +45,11 @@ OLD_NAMES = {
     "flatten": "flatten2",
 }
 """What Paddle 2, and with it paddle2onnx, calls operators of Paddle 3 that are not alike to the eye."""
+CONVERTING = "converting the program"
+FAILED = re.compile(r"Failed to convert PaddlePaddle model: (.*)")
+"""How paddle2onnx 2.1 prints why it converts nothing; mostly it ends the process then."""
+NOT_CONVERTED = "paddle2onnx cannot convert the program"
+LEFT_OUT = "`inference: {onnx: false}` in the case leaves ONNX out"
 JOB, STATE, OUTPUTS, MODEL = "onnx.json", "state.json", "outputs.npy", "model.onnx"
 
 
@@ -111,9 +118,12 @@ class OnnxProcess:
                 outputs.setdefault(key.partition("/")[0], []).append(array)
             return EngineEnd(outputs=outputs, errors=state["errors"], versions=state["versions"])
         how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        reason = f"the process {how} while {state['doing']}"
+        printed = _printed_reason(self.log.read_text(errors="replace")) if state["doing"] == CONVERTING else ""
+        reason = f"{NOT_CONVERTED}: {printed}" if printed else f"the process {how} while {state['doing']}"
         if state.get("unsupported"):
             reason += f"; paddle2onnx does not list: {', '.join(state['unsupported'])}"
+        if state["doing"] == CONVERTING:
+            reason += f"; {LEFT_OUT}"
         return EngineEnd(errors={"": f"{reason}; log: {self.log}"}, versions=state["versions"])
 
 
@@ -143,7 +153,7 @@ def work(folder: Path, opset: int, batches: Iterable[str]) -> None:
         import paddle2onnx
 
     progress.say(
-        doing="converting the program",
+        doing=CONVERTING,
         versions={"paddle2onnx": str(paddle2onnx.__version__), "onnxruntime": str(onnxruntime.__version__)},
         unsupported=_without_converter(folder),
     )
@@ -186,11 +196,15 @@ def _convert(folder: Path, opset: int) -> None:
             paddle2onnx.export(str(program), str(weights), str(folder / MODEL), opset_version=opset, optimize_tool="")
     except Exception as error:
         # It prints the reason and then stumbles over what it does not have.
-        printed = [line for line in said.getvalue().splitlines() if "Failed to convert" in line]
-        reason = printed[-1].partition("]")[2].strip() if printed else _one_line(error)
-        raise EngineError(f"paddle2onnx cannot convert the program: {reason}") from error
+        reason = _printed_reason(said.getvalue()) or _one_line(error)
+        raise EngineError(f"{NOT_CONVERTED}: {reason}; {LEFT_OUT}") from error
     finally:
         print(said.getvalue(), flush=True)
+
+
+def _printed_reason(printed: str) -> str:
+    """Return why paddle2onnx converted nothing, as it printed that last; "" where it said nothing."""
+    return next((found[1] for found in reversed(list(FAILED.finditer(clean(printed))))), "").strip()
 
 
 def _session(model: Path) -> Any:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.settings import DOUBLE
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
+from tipchain.parity.stages.judging import TensorFile
 from tipchain.runs import replacing_path, sha256_of
 from tipchain.stage_table import INFO
 
@@ -94,8 +95,13 @@ def _moved(shifted: Array, array: Array) -> float:
 
 # The process that records one side: it imports one framework, once, and runs stages one after another.
 #
-# Started by ``tipchain.parity.align`` as ``python -m tipchain.parity.recorder JOB.json FD``; events go
-# as JSON lines to the file descriptor FD, so that whatever user code prints cannot be taken for them.
+# Started by ``tipchain.parity.align`` as ``python -m tipchain.parity.recorder JOB.json EVENTS ORDERS``; events go
+# as JSON lines to a file descriptor of their own, so that whatever user code prints cannot be taken for them. Orders
+# come as lines from another; where no more can come, the process ends.
+
+
+NOISE_ORDER = " noise"
+"""What the order for how far rounding moves a stage's gradients ends with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +132,7 @@ class RecordingJob:
         folder: where dumps go.
         needs: what was prepared, by stage.
         truth: record torch in float64.
+        noise: record with torch's gradients how far rounding moves them; otherwise only where that is asked for.
         since: when the run began, seconds since the epoch, to tell of each stage what files it rests on; 0 for no.
     """
 
@@ -143,6 +150,7 @@ class RecordingJob:
     seeds: int = 1
     commit: str
     truth: bool = False
+    noise: bool = True
     since: float = 0.0
 
     def to_json(self) -> str:
@@ -160,8 +168,11 @@ class RecordingJob:
 Emit = Callable[[Mapping[str, Any]], None]
 
 
-def run_job(job: RecordingJob, emit: Emit) -> None:
-    """Record every stage of ``job``; ``emit`` hears of each one."""
+def run_job(job: RecordingJob, orders: Iterable[str], emit: Emit) -> None:
+    """Record what is ordered, one after another; ``emit`` hears of each one.
+
+    An order is a stage of ``job``; with `NOISE_ORDER` behind it, it is what ``job.noise`` left out of a stage that is recorded.
+    """
     known = {path for one in job.needs.values() for path in (one.inputs, one.weights, job.case)}
     case = load_case(job.case, job.reseed)
     apart = Path(job.folder), case.root / ENVELOPES
@@ -175,9 +186,10 @@ def run_job(job: RecordingJob, emit: Emit) -> None:
         return
     emit({"event": "ready", "device": description, "versions": framework.versions()})
     benches: dict[str, Bench] = {}
-    for stage in job.stages:
+    for order in orders:
+        stage = order.removesuffix(NOISE_ORDER)
         emit({"event": "begin", "stage": stage})
-        ended = _record_stage(job, case, framework, benches, stage, description)
+        ended = _record_stage(job, case, framework, benches, order, description)
         marks = reading.marks() if reading and ended["ok"] else None
         emit({"event": "end", "stage": stage, **ended, "marks": marks})
 
@@ -201,21 +213,26 @@ def _bench(job: RecordingJob, case: Case, framework: Framework, benches: dict[st
             epochs=job.epochs,
             folder=Path(job.folder),
             truth=job.truth,
+            noise=job.noise and not job.truth,
         )
     return bench
 
 
 def _record_stage(
-    job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], stage: str, device: str
+    job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], order: str, device: str
 ) -> Mapping[str, Any]:
-    """Record one stage; the one place where what user code raises becomes a result."""
+    """Record what is ordered; the one place where what user code raises becomes a result."""
     start = time.perf_counter()
+    stage = order.removesuffix(NOISE_ORDER)
     try:
         if "weights" in INFO[stage].uses:
             _check_weights(job.needs[stage])
         bench = _bench(job, case, framework, benches, stage)
-        recording = record_truth(stage, bench) if job.truth else record(stage, bench)
-        save_recording(job, bench, stage, recording, device)
+        if order != stage:
+            _add_noise(bench, Path(job.folder) / tensors_name(stage, job.side))
+        else:
+            recording = record_truth(stage, bench) if job.truth else record(stage, bench)
+            save_recording(job, bench, stage, recording, device)
     except TipchainError as error:
         return {"ok": False, "message": str(error)}
     except BaseException as error:  # noqa: BLE001  (the case's own code may raise anything; Ctrl-C does not reach here)
@@ -224,6 +241,14 @@ def _record_stage(
         traceback.print_exc()
         return {"ok": False, "message": blame(error)}
     return {"ok": True, "seconds": time.perf_counter() - start}
+
+
+def _add_noise(bench: Bench, path: Path) -> None:
+    """Add to the recorded gradients in ``path`` how far rounding moves them."""
+    from tipchain.parity.stages.backward import record_noise
+
+    with TensorFile(path) as recorded:
+        save_tensors(path, {**recorded, **record_noise(bench, recorded)})
 
 
 _checked: set[str] = set()
@@ -291,15 +316,15 @@ def save_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run the job in ``argv[0]``; events go to the file descriptor ``argv[1]``."""
+    """Run the job in ``argv[0]``; events go to the file descriptor ``argv[1]``, orders come from ``argv[2]``."""
     job = RecordingJob.from_json(Path(argv[0]).read_text())
-    with os.fdopen(int(argv[1]), "w", buffering=1) as events:
+    with os.fdopen(int(argv[1]), "w", buffering=1) as events, os.fdopen(int(argv[2])) as orders:
 
         def emit(event: Mapping[str, Any]) -> None:
             events.write(json.dumps(event) + "\n")
 
         try:
-            run_job(job, emit)
+            run_job(job, (line.rstrip() for line in orders), emit)
         except TipchainError as error:
             emit({"event": "refused", "message": str(error)})
             return error.exit_code
@@ -309,101 +334,184 @@ def main(argv: list[str]) -> int:
 # A recording process as its parent sees it: start, events, deadline, end.
 
 
-class RecordingProcess:
-    """A recording process: its events, how each stage ended (None: well; else the message), and what it rests on."""
+class RecordingSide:
+    """One side: the processes that record it, how each stage ended (None: well; else the message), and what it rests on.
 
-    def __init__(self, job: RecordingJob, stages: Sequence[str], timeout_s: float | None) -> None:
-        self.side, self.job = job.side, job
+    The processes take one stage after another of those that are left.
+
+    Args:
+        job: what is recorded; no process starts where that is nothing.
+        stages: the stages of the whole run.
+        timeout_s: how long the side may take in all.
+        waits: whether the processes wait for `order` when nothing is left.
+    """
+
+    def __init__(
+        self, job: RecordingJob, stages: Sequence[str], timeout_s: float | None, *, waits: bool = False
+    ) -> None:
+        self.side, self.job, self.waits = job.side, job, waits
         self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
         self.marks: dict[str, Mapping[str, str] | None] = {}
-        self.current = ""
+        self.left = list(job.stages)
         self.deadline = time.monotonic() + timeout_s if timeout_s else None
         self.timeout_s = timeout_s
-        folder = Path(job.folder)
-        spec = folder / f"recorder_{job.side}.json"
-        spec.write_text(job.to_json())
-        self.log = folder / f"recorder_{job.side}.log"
-        reading, writing = os.pipe()
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tipchain.parity.recorder", str(spec), str(writing)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=(writing,),
-                start_new_session=True,
-                env=_environment(job),
-            )
-        os.close(writing)
-        self.events = os.fdopen(reading, "rb")
-        self._partial = b""
+        self.log = Path(job.folder) / f"recorder_{job.side}.log"
+        self.processes: list[RecordingProcess] = []
+        if self.left:
+            self.start()
 
-    def read(self) -> None:
-        """Take in the events that have come; at the end of them, account for every stage."""
-        chunk = self.events.read1()
-        if not chunk:
-            self._close()
-            return
-        *lines, self._partial = (self._partial + chunk).split(b"\n")
-        for line in lines:
-            self._take(json.loads(line))
+    def start(self) -> None:
+        """Start a process that records what is left, beside those that do."""
+        self.processes.append(RecordingProcess(self.job, self.log))
+        self._feed(self.processes[-1])
 
-    def _take(self, event: Mapping[str, Any]) -> None:
-        match event["event"]:
-            case "missing":
-                raise MissingFrameworkError(event["message"])
-            case "refused":
-                raise UsageError(event["message"])
-            case "begin":
-                self.current = event["stage"]
-            case "end":
-                self.ended[event["stage"]] = None if event["ok"] else event["message"]
-                self.marks[event["stage"]] = event.get("marks")
-                self.current = ""
+    def order(self, stage: str, what: str) -> None:
+        """Have something recorded that belongs to a stage, which has not ended until that is."""
+        del self.ended[stage]
+        self.left.append(stage + what)
+        if self.processes:
+            self._feed(self.processes[0])
+        else:
+            self.start()
 
-    def _close(self) -> None:
-        """Give every stage that did not end the reason why."""
-        code = self.process.wait()
+    def release(self) -> None:
+        """Let processes end that wait for orders: none will come."""
+        self.waits = False
+        for process in self.processes:
+            if not process.order:
+                self._feed(process)
+
+    def _feed(self, process: RecordingProcess) -> None:
+        process.order, process.stage = self.left.pop(0) if self.left else "", ""
+        if process.order or not self.waits:
+            process.tell(process.order)
+
+    def read(self, process: RecordingProcess) -> None:
+        """Take in the events of a process; at the end of them, account for what it was to record."""
+        events = process.read()
+        for event in events or ():
+            match event["event"]:
+                case "missing":
+                    raise MissingFrameworkError(event["message"])
+                case "refused":
+                    raise UsageError(event["message"])
+                case "begin":
+                    process.stage = event["stage"]
+                case "end":
+                    self.ended[event["stage"]] = None if event["ok"] else event["message"]
+                    self.marks[event["stage"]] = event.get("marks")
+                    self._feed(process)
+        if events is None:
+            self._close(process)
+
+    def _close(self, process: RecordingProcess) -> None:
+        """Give what a process was to record, and what nobody is left to record, the reason why it is not."""
+        code = process.process.wait()
+        self.processes.remove(process)
+        process.stop(patience=0.0)
         if code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
             what = f"the {self.side} process was killed by {name}"
         else:
             what = f"the {self.side} process ended with exit code {code}"
-        for stage in self.job.stages:
-            if stage not in self.ended:
-                during = "" if stage == self.current or not self.current else f" during {self.current}"
-                self.ended[stage] = f"{what}{during}; log: {self.log}"
+        lost = [process.order, *(() if self.processes else self.left)]
+        for stage in (order.removesuffix(NOISE_ORDER) for order in lost if order):
+            during = "" if stage == process.stage or not process.stage else f" during {process.stage}"
+            self.ended[stage] = f"{what}{during}; log: {self.log}"
+        if not self.processes:
+            self.left.clear()
 
     def expire(self) -> None:
-        """End the process if its time is over."""
-        if self.deadline is not None and time.monotonic() > self.deadline and self.process.poll() is None:
-            self.stop()
-            for stage in self.job.stages:
-                self.ended.setdefault(
-                    stage, f"the {self.side} process took longer than {self.timeout_s:g} s and was ended"
-                )
+        """End the processes if the side's time is over."""
+        if self.deadline is None or time.monotonic() <= self.deadline or self.finished:
+            return
+        for order in (*self.left, *(process.order for process in self.processes)):
+            if order:
+                reason = f"the {self.side} process took longer than {self.timeout_s:g} s and was ended"
+                self.ended[order.removesuffix(NOISE_ORDER)] = reason
+        self.stop()
 
     def stop(self) -> None:
-        """End the process and all it started; one that has done its work may end by itself."""
-        if self.finished:
+        """End the processes and all they started; one that has done its work may end by itself."""
+        self.left.clear()
+        for process in self.processes:
+            process.stop(patience=0.0 if process.order else 5.0)
+        self.processes.clear()
+
+    @property
+    def current(self) -> str:
+        """The first stage that a process is at, or ""."""
+        return next((process.stage for process in self.processes if process.stage), "")
+
+    @property
+    def finished(self) -> bool:
+        """Whether every stage is accounted for."""
+        return not self.left and not any(process.order for process in self.processes)
+
+
+class RecordingProcess:
+    """A recording process as its parent sees it: start, orders, events, end.
+
+    Attributes:
+        order: what it is to record, or "".
+        stage: the stage that it is at, or "".
+    """
+
+    def __init__(self, job: RecordingJob, log: Path) -> None:
+        self.order = self.stage = ""
+        spec = log.with_suffix(".json")
+        spec.write_text(job.to_json())
+        reading, writing = os.pipe()
+        orders, self._orders = os.pipe()
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tipchain.parity.recorder", str(spec), str(writing), str(orders)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writing, orders),
+                start_new_session=True,
+                env=_environment(job),
+            )
+        os.close(writing)
+        os.close(orders)
+        self.events = os.fdopen(reading, "rb")
+        self._partial = b""
+
+    def tell(self, order: str) -> None:
+        """Hand on an order; an empty one says that none will come."""
+        if order:
+            with suppress(BrokenPipeError):  # one that has died tells so by the end of its events
+                os.write(self._orders, f"{order}\n".encode())
+        elif self._orders >= 0:
+            os.close(self._orders)
+            self._orders = -1
+
+    def read(self) -> list[Mapping[str, Any]] | None:
+        """Return the events that have come; None at the end of them."""
+        chunk = self.events.read1()
+        if not chunk:
+            return None
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def stop(self, patience: float) -> None:
+        """End the process and all it started, after ``patience`` seconds in which it may end by itself."""
+        self.tell("")
+        if patience:
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(timeout=5.0)
+                self.process.wait(timeout=patience)
         if self.process.poll() is None:
-            for sign, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
+            for sign, given in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
                 try:
                     os.killpg(self.process.pid, sign)
-                    self.process.wait(timeout=patience)
+                    self.process.wait(timeout=given)
                     break
                 except ProcessLookupError:
                     break
                 except subprocess.TimeoutExpired:
                     continue
         self.events.close()
-
-    @property
-    def finished(self) -> bool:
-        """Whether every stage is accounted for."""
-        return all(stage in self.ended for stage in self.job.stages)
 
 
 def _environment(job: RecordingJob) -> dict[str, str]:
@@ -426,16 +534,18 @@ def _environment(job: RecordingJob) -> dict[str, str]:
     }
 
 
-def listen(recorders: Sequence[RecordingProcess]) -> None:
-    """Wait until some recorder tells something or a deadline passes."""
+def listen(sides: Sequence[RecordingSide]) -> None:
+    """Wait until some process tells something or a deadline passes."""
     with selectors.DefaultSelector() as selector:
-        for recorder in recorders:
-            if not recorder.finished:
-                selector.register(recorder.events, selectors.EVENT_READ, recorder)
+        for side in sides:
+            for process in side.processes:
+                if process.order:
+                    selector.register(process.events, selectors.EVENT_READ, (side, process))
         for key, _ in selector.select(timeout=0.5):
-            key.data.read()
-    for recorder in recorders:
-        recorder.expire()
+            side, process = key.data
+            side.read(process)
+    for side in sides:
+        side.expire()
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ PASSING = {RUN_VARIABLE, "PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINE
 """Variables that differ from one command to the next and reach no number."""
 PROCESSOR = ("vendor", "model", "stepping", "flags", "CPU ", "Features")
 """What the lines of ``/proc/cpuinfo`` begin with that decide on kernels."""
-PASSING_JOB = {"stages", "needs", "folder", "commit", "since"}
+PASSING_JOB = {"stages", "needs", "folder", "commit", "since", "noise"}
 """What a job says besides of one run."""
 
 

@@ -286,7 +286,7 @@ def _identity(path: Path, root: Path) -> list[str]:
     try:
         return [os.path.relpath(path, root), sha256_of(path)]
     except OSError as error:
-        raise WeightsError("cannot be read", file=path, key="weights.torch", found=error) from error
+        raise WeightsError("cannot be read", file=path, key="weights.torch", found=error.strerror or error) from error
 
 
 def _unchanged(entry: Mapping[str, Any], recipe: Mapping[str, Any], root: Path) -> bool:

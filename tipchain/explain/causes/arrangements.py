@@ -87,7 +87,7 @@ def by_orders(op: Op, piece: Piece, results: Sequence[Any]) -> Iterator[Hypothes
             yield Hypothesis(
                 code="concat-order",
                 acts={op.number: act},
-                message=f"`{op.name}`{where} joins tensors in another order than {list(order)}",
+                message=f"`{op.name}`{where} joins its tensors in the wrong order: the right one is {list(order)}",
                 fix=f"give `{op.name}`{where} its tensors in the order {list(order)}: `{op.line}`",
             )
     many = isinstance(op.result, list | tuple) and all(telling(one) for one in op.result)
@@ -97,7 +97,7 @@ def by_orders(op: Op, piece: Piece, results: Sequence[Any]) -> Iterator[Hypothes
             yield Hypothesis(
                 code="swapped-qkv" if len(results) == 3 else "split-order",
                 acts={op.number: part},
-                message=f"the parts of `{op.name}`{where} are taken in another order than {list(order)}",
+                message=f"the parts of `{op.name}`{where} are taken in the wrong order: the right one is {list(order)}",
                 fix=f"take the parts of `{op.name}`{where} in the order {list(order)}: `{op.line}`",
             )
 

@@ -330,8 +330,7 @@ def _with_settings(
         what = "rotary positions have the base (theta)" if code == "rope-theta" else "positions have the base"
         message = f"its {what} {present!r}{where}, the reference's {value!r}{count}"
     elif name == "item":
-        message = f"it takes {'slice' if ':' in shown(present) else 'index'} [{shown(present)}] in `{op.name}`{where}, the reference [{shown(value)}]{count}"
-        listed = f"[{shown(value)}]"
+        message = f"it takes index [{shown(present)}]{where}, the reference [{shown(value)}]{count}"
     elif name == "y" and op.name in BY:
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}{count}"
         listed = f"{value:.10g}"
@@ -340,14 +339,19 @@ def _with_settings(
             f"`{each}` of `{op.name}`{where} is {was!r}, the reference's {one!r}" for _, each, was, one in chosen
         )
         message += count
-    written = name == "item" or (name == "y" and op.name in BY)
+    if name == "item":
+        fix = f"write [{shown(value)}] for [{shown(present)}]{where}"
+    elif name == "y" and op.name in BY:
+        fix = f"write {listed} in `{op.name}`{where}"
+    else:
+        fix = f"pass {listed} to `{op.name}`{where}"
     return Hypothesis(
         code=code,
         message=message,
         confirmed=True,
         changes=len(chosen),
         acts={number: with_arguments(values) for number in numbers},
-        fix=f"{'write' if written else 'pass'} {listed} {'in' if written else 'to'} `{op.name}`{where}: `{op.line}`",
+        fix=f"{fix}: `{op.line}`",
     )
 
 

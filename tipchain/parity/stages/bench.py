@@ -145,6 +145,7 @@ class Bench:
         eval_data: folder of the evaluation data.
         epochs: epochs of the training stage.
         truth: whether this is the reference in float64, of which only what depends on rounding is wanted.
+        noise: whether it is wanted how far rounding moves torch's gradients.
     """
 
     framework: Framework
@@ -157,6 +158,7 @@ class Bench:
     folder: Path
     other_inputs: Mapping[str, Array] = field(default_factory=dict)
     truth: bool = False
+    noise: bool = True
     _built: list[Any] = field(default_factory=list)
 
     def builder(self, name: str) -> Callable[..., Any]:

@@ -263,6 +263,9 @@ APPLIED = re.compile(
     r"(?:to what `(?P<before>\w+)` is given|after `(?P<after>\w+)`)"
 )
 """A function of ``nn.functional`` that takes one tensor, and the call that it belongs in front of or after."""
+WRITTEN = re.compile(r"write (?P<wanted>`[^`]+`|\[[^\]]+\]) for (?P<written>`[^`]+`|\[[^\]]+\])")
+"""A name, a call or an index, and what stands in its place now."""
+ORDERED = re.compile(r"give `(?P<function>\w+)` at \S+ its tensors in the order \[(?P<order>[\d, ]+)\]")
 SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>\S.*)")
 
 
@@ -341,19 +344,24 @@ def _line(side: str, place: SourceLine | None, code: str) -> Markup:
 def corrected_line(fix: str, code: str) -> str | None:
     """Return a line of the port as it should be; None where what to change does not say it, or several calls could be meant.
 
-    ``fix`` is what a `Diagnosis` says: to pass a setting, to write one text for another, to remove or to add a call.
+    ``fix`` is what a `Diagnosis` says: to pass a setting, to write one text or index for another, to remove or to add
+    a call, to give a call its tensors in another order.
     """
     quoted = fix.split("`")[1::2]
     settings = [found for one in quoted if (found := SETTING.fullmatch(one))]
     if fix.startswith("pass ") and settings:
         rest = quoted[len(settings) :]
         return _with_settings(code, settings, rest[0] if rest else "")
-    if fix.startswith("write ") and len(quoted) > 1 and " for `" in fix:
-        wanted, written = quoted[:2]
-        if wanted.endswith(")") and not written.endswith(")"):  # a call with settings, for a name whose call goes on
-            return None
-        places = re.findall(rf"(?<!\w)(?<!self\.){re.escape(written)}(?!\w)", code)
-        return code.replace(written, wanted) if len(places) == code.count(written) == 1 else None
+    if found := WRITTEN.match(fix):
+        wanted, written = found["wanted"].strip("`"), found["written"].strip("`")
+        whole = wanted.endswith(")") <= written.endswith(
+            ")"
+        )  # else a call with settings, for a name whose call goes on
+        begins = "" if written.startswith("[") else r"(?<!\w)(?<!self\.)"
+        places = re.findall(rf"{begins}{re.escape(written)}(?!\w)", code)
+        return code.replace(written, wanted) if whole and len(places) == code.count(written) == 1 else None
+    if found := ORDERED.match(fix):
+        return _with_order(code, found["function"], [int(one) for one in found["order"].split(",")])
     if fix.startswith("remove ") and quoted:
         return _without_call(code, quoted[0])
     if found := APPLIED.match(fix):
@@ -383,6 +391,16 @@ def _with_settings(code: str, settings: Sequence[re.Match[str]], called: str) ->
             comma = "" if first else " " if before.endswith(b",") else ", "
             edits.append((end, end, f"{comma}{one['name']}={one['value']}"))
     return _edited(text, edits)
+
+
+def _with_order(code: str, name: str, order: Sequence[int]) -> str | None:
+    """Return a line in which a call's list of tensors stands in another order, by their places now."""
+    lists = [one.args[0] for one in _calls(code) if _name(one) == name and one.args]
+    if len(lists) != 1 or not isinstance(lists[0], ast.List | ast.Tuple) or len(lists[0].elts) != len(order):
+        return None
+    text, parts = code.encode(), [(one.col_offset, one.end_col_offset or 0) for one in lists[0].elts]
+    words = [text[start:end].decode() for start, end in parts]
+    return _edited(text, [(*place, words[number]) for place, number in zip(parts, order, strict=True)])
 
 
 def _without_call(code: str, name: str) -> str | None:
