@@ -320,11 +320,6 @@ _ERROR = re.compile(
 )
 
 
-def worker_folder(log: Path) -> Path:
-    """Return the folder for the logs of the workers of the command whose own log is ``log``."""
-    return log.with_name(f"{log.stem}-workers")
-
-
 def names_folder(argv: Sequence[str]) -> bool:
     """Tell whether a launching command says itself where its workers shall log to.
 
@@ -483,7 +478,7 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     log = claim_log(place.log(command))
     env = dict(ready.env)
     if command.launched and VARIABLE not in command.env and not names_folder(command.argv):
-        env[VARIABLE] = str(worker_folder(log))
+        env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
     before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves)
     return _Ready(command=command, env=env, log=log, start=stamp(log), before=before, lines=lines)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tipchain.chain.emitter import VISIBLE
 from tipchain.chain.plan import Command, Plan
+from tipchain.runs import take_lock
 
 DEVICES = Path("/dev")
 HIDDEN = ("", "-1")
@@ -163,19 +164,12 @@ class Leases:
         if self.trouble:
             return None
         try:
-            handle = os.open(self._file(gpu), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            return take_lock(self._file(gpu), str(os.getpid()), mode=0o600, flags=os.O_NOFOLLOW)
+        except BlockingIOError:
+            raise
         except OSError as error:
             self.trouble = f"{self.folder}: {error.strerror}"
             return None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise
-        with suppress(OSError):  # a full disk: the lock holds, only its holder has no name
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode(), 0)
-        return handle
 
     def _make_folder(self) -> None:
         if self._made:

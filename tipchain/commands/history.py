@@ -86,17 +86,6 @@ def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
     _finish(parser, diff)
 
 
-def add_place_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where the history is; shared by all commands that use it."""
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="postgresql://user:password@host/name, or an SQLite file "
-        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
-    )
-    parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
-
-
 def add_night_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which history a night goes into."""
     parser.add_argument(
@@ -154,7 +143,14 @@ def with_history(args: argparse.Namespace, code: ExitCode) -> ExitCode:
 
 
 def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True) -> None:
-    add_place_arguments(parser)
+    # Declare where the history is; shared by all commands that use it.
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="postgresql://user:password@host/name, or an SQLite file "
+        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
+    )
+    parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
     if as_json:
         add_json(parser, "the same", once_alone=True)
     parser.set_defaults(act=act)
@@ -316,18 +312,15 @@ def _night_diff(args: argparse.Namespace) -> int:
 
     manifest = load_manifest(args.manifest)
     args.name, args.root = manifest.name, args.root or manifest.root
-    hand_on_finished(args, manifest.root / NIGHTS / manifest.name)
-    return diff(args)
-
-
-def hand_on_finished(args: argparse.Namespace, nights: Path) -> None:
-    """Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all."""
+    # Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all.
+    nights = manifest.root / NIGHTS / manifest.name
     from tipchain.history.ingest import hand_on_missed
 
     root, place = _place(args)
     if place.file is None or place.file.exists():
         for told in hand_on_missed(nights, root=root, database=args.database):
             print(say(told), file=sys.stderr)
+    return diff(args)
 
 
 def _export(args: argparse.Namespace) -> int:

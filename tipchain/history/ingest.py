@@ -87,22 +87,7 @@ def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
         path = path.parent
     if (path / nights.NIGHT).is_file():
         return read_night(path)
-    return read_run(path, machine)
-
-
-def this_machine() -> Machine:
-    """Return the machine that this process runs on, of the class that its nights are of."""
-    gpus, _ = origin.gpu_names()
-    facts = {"processor": origin.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
-    return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
-
-
-def read_run(path: Path, machine: Machine | None = None) -> IngestSource:
-    """Return the report in ``path`` as an entry of its own; ``origin`` as for `read_source`.
-
-    Raises:
-        RecordError: it cannot be read.
-    """
+    # The report is an entry of its own.
     report = load_report(path)
     text = json.dumps(report_json(report), sort_keys=True)
     key = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
@@ -124,6 +109,13 @@ def read_run(path: Path, machine: Machine | None = None) -> IngestSource:
         environment={**facts, **report.versions},
     )
     return IngestSource(entry=entry, report=report)
+
+
+def this_machine() -> Machine:
+    """Return the machine that this process runs on, of the class that its nights are of."""
+    gpus, _ = origin.gpu_names()
+    facts = {"processor": origin.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
+    return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
 
 
 def read_night(folder: Path) -> IngestSource:

@@ -21,7 +21,7 @@ from tipchain.bundle.manifest import FILE_NAME, KIND, MANIFEST
 from tipchain.errors import InputError, RecordError, UsageError
 from tipchain.json_text import read_json
 from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
-from tipchain.runs import RUN_LOCK, atomic_write
+from tipchain.runs import RUN_LOCK, atomic_write, is_locked
 
 # What killed processes leave outside of nights and runs: dead names of temporary folders, and unfinished bundles.
 
@@ -237,7 +237,7 @@ def _runs(runs: Path) -> Iterator[StoredFolder]:
                 began=_began(one),
                 size=disk_usage(one),
                 finished=finished,
-                kept=_held_run(one) or links.get(one, ""),
+                kept="it still goes on" if is_locked(one / RUN_LOCK) else links.get(one, ""),
             )
     for left in _folders(runs.parent / TRASH):
         yield _rest(left)
@@ -273,17 +273,6 @@ def disk_usage(folder: Path) -> int:
                     seen.add((stat.st_dev, stat.st_ino))
                 total += stat.st_blocks * 512
     return total
-
-
-def _held_run(run: Path) -> str:
-    try:
-        with (run / RUN_LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return "it still goes on"
-    except OSError:
-        return ""
-    return ""
 
 
 def _reasons(one: StoredFolder, latest: Mapping[Path, StoredFolder], needed: Baselines) -> Iterator[str]:

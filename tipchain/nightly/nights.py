@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -25,7 +24,7 @@ from tipchain.json_text import parse_as, read_json
 from tipchain.language import clean
 from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id, part_of
 from tipchain.outcome import Outcome
-from tipchain.runs import atomic_write
+from tipchain.runs import atomic_write, is_locked, take_lock
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
 #
@@ -473,31 +472,17 @@ def hold(folder: Path) -> NightLock:
     """
     path = folder / LOCK
     try:
-        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        return NightLock(take_lock(path, f"process {os.getpid()} on {socket.gethostname()}"))
+    except BlockingIOError:
+        raise UsageError(f"{folder}: this night is still being run, by {_holder(path)}") from None
     except OSError as error:
         raise UsageError(f"{folder}: this night cannot be held: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UsageError(f"{folder}: this night is still being run, by {_holder(path)}") from None
-    with suppress(OSError):  # a full disk: the lock holds, only its holder has no name
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-    return NightLock(handle)
 
 
 def holder(folder: Path) -> str:
     """Return who runs the night in ``folder`` now; "" for nobody."""
     path = folder / LOCK
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _holder(path)
-    except OSError:
-        return ""
-    return ""
+    return _holder(path) if is_locked(path) else ""
 
 
 def _holder(path: Path) -> str:

@@ -240,17 +240,14 @@ class Chain:
         name = name if self._ids[name] == 1 else f"{name}#{self._ids[name]}"
         path = posixpath.normpath(f"{self.run}/{log}") if log else None
         if not self.request.legacy:
-            file = self._unused(slug(name))
+            stem = slug(name)
+            names = (f"{stem}.log" if number == 1 else f"{stem}-{number}.log" for number in count(1))
+            file = next(one for one in names if one not in self._taken)
+            self._taken.add(file)
             path = self.path(file)
             if log and "/" not in log:
                 self._latest[log] = file
         self._commands.append(replace(command, id=name, log=path, timeout_s=self._limit_s))
-        return name
-
-    def _unused(self, stem: str) -> str:
-        names = (f"{stem}.log" if number == 1 else f"{stem}-{number}.log" for number in count(1))
-        name = next(one for one in names if one not in self._taken)
-        self._taken.add(name)
         return name
 
     def words(self, role: str, value: str | None = None, *, join: str = "=") -> Words:

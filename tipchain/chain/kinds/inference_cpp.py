@@ -93,31 +93,27 @@ def plan(request: Request) -> Plan:
     """
     layout = choose_layout(request, LAYOUTS)
     if layout.suite == "paddleseg":
-        return _seg_plan(request, layout)
+        # Plan of one of PaddleSeg's files, whose lines are ``key value`` and read by the program itself.
+        slots = read_lines(replace(request, legacy=False), layout)
+        values = {role: slot.key.partition(" ")[2].strip() for role, slot in slots.items()}
+        name = replace(slots["model_name"], value=values["model_name"])
+        check_folder_name(name, name.value)
+        python = replace(name, value="python")
+        chain = Chain(request, kind=NAME, suite=layout.suite, slots=slots, model=name, python=python)
+        on = [role for role in ("use_gpu", "use_tensorrt", "use_fp16") if values[_SEG_ROLES[role]] not in ("", "0")]
+        cpu = ["use_cpu", *(["use_mkldnn"] if values["mkldnn"] not in ("", "0") else [])]
+        image = f"test_tipc/cpp/{'humanseg_demo.jpg' if name.value in HUMANS else 'cityscapes_demo.png'}"
+        command = Command(
+            id="gpu" if "use_gpu" in on else "cpu",
+            step="infer",
+            argv=(SEG_PROGRAM, request.file.path, image),
+            on_gpu="use_gpu" in on,
+            skip=missing(request.options.root, SEG_PROGRAM),
+            leg=NAME,
+        )
+        chain.add(command, log=f"infer_cpp_{'_'.join(on if 'use_gpu' in on else cpu)}.log")
+        return chain.made(results_log="results_infer_cpp.log", status="{model} - {command} - {log} ")
     return _Inference(request, layout, read_lines(request, layout)).plan()
-
-
-def _seg_plan(request: Request, layout: Layout) -> Plan:
-    """Return the plan of one of PaddleSeg's files, whose lines are ``key value`` and read by the program itself."""
-    slots = read_lines(replace(request, legacy=False), layout)
-    values = {role: slot.key.partition(" ")[2].strip() for role, slot in slots.items()}
-    name = replace(slots["model_name"], value=values["model_name"])
-    check_folder_name(name, name.value)
-    python = replace(name, value="python")
-    chain = Chain(request, kind=NAME, suite=layout.suite, slots=slots, model=name, python=python)
-    on = [role for role in ("use_gpu", "use_tensorrt", "use_fp16") if values[_SEG_ROLES[role]] not in ("", "0")]
-    cpu = ["use_cpu", *(["use_mkldnn"] if values["mkldnn"] not in ("", "0") else [])]
-    image = f"test_tipc/cpp/{'humanseg_demo.jpg' if name.value in HUMANS else 'cityscapes_demo.png'}"
-    command = Command(
-        id="gpu" if "use_gpu" in on else "cpu",
-        step="infer",
-        argv=(SEG_PROGRAM, request.file.path, image),
-        on_gpu="use_gpu" in on,
-        skip=missing(request.options.root, SEG_PROGRAM),
-        leg=NAME,
-    )
-    chain.add(command, log=f"infer_cpp_{'_'.join(on if 'use_gpu' in on else cpu)}.log")
-    return chain.made(results_log="results_infer_cpp.log", status="{model} - {command} - {log} ")
 
 
 def missing(root: str, program: str) -> str:
