@@ -457,7 +457,7 @@ def codes_in_code() -> set[str]:
 
     found = {code for module in (loss_hypotheses, metrics, optimizers, schedules) for code in module.CODES.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
-    for path in (ROOT / "tipchain" / "parity").rglob("*.py"):
+    for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 found |= {

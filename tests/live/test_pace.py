@@ -49,6 +49,20 @@ def test_layers_for_which_there_was_no_time_never_pass(ticking):
     assert any(one.own is not None for one in report.layers)
 
 
+def test_outputs_that_differ_are_a_failure_though_time_was_up_before_their_layer(ticking):
+    report = tipchain.align(*pair(Odd), INPUT, within=13)
+    assert report.stages["forward"] is Outcome.FAIL
+    assert "the outputs differ, relative " in report.reasons["forward"]
+    assert "layers were not compared: out of time" in report.reasons["forward"]
+    assert report.stages["backward"] is Outcome.ERROR
+
+
+def test_that_time_is_up_is_said_once(ticking):
+    told = []
+    tipchain.align(*pair(), INPUT, within=20, progress=told.append)
+    assert len([one for one in told if one.endswith("out of time: nothing new is begun")]) == 1
+
+
 def test_a_fault_whose_cause_was_not_searched_stays_one(monkeypatch):
     import tipchain.live.align as aligning
 

@@ -306,7 +306,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fresh", action="store_true", help="record torch's side even where an earlier run's still holds"
     )
-    add_within(parser)
+    add_within(parser, "look for causes no longer than this (60s, 5m): what was found is told")
     add_report_arguments(parser)
     add_verbosity(parser)
 
