@@ -130,7 +130,8 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         found, line = file.headers[index]
         if found not in section.names:
             hint = did_you_mean(found, section.names)
-            hint = _other_driver(found) or hint
+            kind = owner(found)
+            hint = (f"this is a file for {kind.driver}: --chain {kind.name}" if kind else "") or hint
             raise ParamsError(
                 f"expected the section [{name}]", file=file.path, line=line, found=f"[{found}]", hint=hint
             )
@@ -143,12 +144,6 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         elif _is_mistyped(found):
             hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
-
-
-def _other_driver(section: str) -> str:
-    """Return which driver's files begin with a section, as a hint; "" for none of the others."""
-    kind = owner(section)
-    return f"this is a file for {kind.driver}: --chain {kind.name}" if kind else ""
 
 
 def ends_after_evaluation(file: ParamFile, sections: Sequence[Section]) -> bool:
@@ -652,7 +647,11 @@ def _said(
     """Return the message on a section that one change would mend, and its line."""
     first, last = changes[0], changes[-1]
     if first.kind == "rename":
-        return _mistyped(first, params[first.place]), params[first.place].line
+        param = params[first.place]
+        keys = [] if first.rule is None else [key for key in first.rule.keys if "*" not in key]
+        hint = did_you_mean(param.key, keys)
+        wanted_key = "" if first.rule is None else wanted(first.rule)
+        return f"expected {wanted_key}, found `{param.key}:`" + (f"; {hint}" if hint else ""), param.line
     if first.kind == "delete":
         one, other = params[first.place], params[last.place]
         if one is other:
@@ -667,13 +666,6 @@ def _said(
 
 def _between(before: int, after: int) -> str:
     return f"between lines {before} and {after}" if after - before > 1 else f"after line {before}"
-
-
-def _mistyped(change: _Change, param: Param) -> str:
-    keys = [] if change.rule is None else [key for key in change.rule.keys if "*" not in key]
-    hint = did_you_mean(param.key, keys)
-    wanted_key = "" if change.rule is None else wanted(change.rule)
-    return f"expected {wanted_key}, found `{param.key}:`" + (f"; {hint}" if hint else "")
 
 
 def _what(changes: Sequence[_Change]) -> str:

@@ -149,16 +149,11 @@ def _run(row: TimelineRow, column: Column, cell: Cell) -> Markup:
 
 def _trends(row: TimelineRow, most: int) -> Markup:
     """Return the curves of the seconds, the memory and, at most so many, the figures of an item; the rest is counted."""
-    names = _figure_names(row)
+    names = list(dict.fromkeys(name for cell in reversed(row.cells) if cell for name in cell.figures))
     curves = [_curve(title, values) for title, values in _series(row, names[:most]) if any(map(isfinite, values))]
     left = len(names) - most
     more = element("p", f"{left} more figures are in the reports.", class_="note") if left > 0 else None
     return markup(element("ul", curves, class_="trends") if curves else None, more)
-
-
-def _figure_names(row: TimelineRow) -> list[str]:
-    """Return the names of the figures, those of the latest night first."""
-    return list(dict.fromkeys(name for cell in reversed(row.cells) if cell for name in cell.figures))
 
 
 def _series(row: TimelineRow, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:

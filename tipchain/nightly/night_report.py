@@ -61,11 +61,7 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
         if item.reason:
             yield from in_rows(say(clean(item.reason)), width, " " * 10, " " * 10)
     yield ""
-    yield say(plan_summary(plan, seconds))
-
-
-def plan_summary(plan: NightPlan, seconds: Mapping[str, float]) -> str:
-    """Return what a plan comes to, in one line."""
+    # What a plan comes to, in one line.
     kinds = Counter[str](item.kind for item in plan.items)
     words = {"chain": "chain", "align": "alignment", "command": "command"}
     parts = [counted(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
@@ -74,7 +70,7 @@ def plan_summary(plan: NightPlan, seconds: Mapping[str, float]) -> str:
     if settled:
         text += f"; {sum(settled.values())} of them do not run here ({counts_text(settled)})"
     known = [seconds[item.id] for item in plan.items if item.id in seconds and not item.reason]
-    return text + (f"; {len(known)} of them took {duration(sum(known))} lately" if known else "")
+    yield say(text + (f"; {len(known)} of them took {duration(sum(known))} lately" if known else ""))
 
 
 def counted(count: int, word: str) -> str:

@@ -92,19 +92,16 @@ class ItemRecord:
     def __post_init__(self) -> None:
         """Take what cannot be shown out of the reason: it often is the last line of an item's output."""
         if not self.reason.isprintable():
-            object.__setattr__(self, "reason", _shown(self.reason))
+            line = clean(" ".join(self.reason.split()))
+            object.__setattr__(
+                self, "reason", " ".join("".join(letter for letter in line if letter.isprintable()).split())
+            )
 
 
 class DamagedRecord(ItemRecord):
     """Stands for a record that is there and cannot be read: an ERROR, until the item has run again."""
 
     __slots__ = ()
-
-
-def _shown(text: str) -> str:
-    """Return a text on one line without escape sequences, control characters and halves of characters."""
-    line = clean(" ".join(text.split()))
-    return " ".join("".join(letter for letter in line if letter.isprintable()).split())
 
 
 def slug_of(item_id: str) -> str:

@@ -587,12 +587,8 @@ def _changed_files(root: Path) -> Mapping[str, tuple[int, int]]:
     if done.returncode != 0:
         return {}
     names = [os.fsdecode(entry[3:]) for entry in done.stdout.split(b"\0") if entry]
-    top = _top(root)
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
     return {name: _stamp(top / name) for name in names}
-
-
-def _top(root: Path) -> Path:
-    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

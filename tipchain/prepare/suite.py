@@ -79,7 +79,9 @@ def named_paths(plan: Plan) -> tuple[NamedPath, ...]:
         pairs = list(_arguments(command.argv))
         for key, value in pairs:
             path = _place(command, value)
-            if _is_input(key, value) and not _below(path, made):
+            if _is_input(key, value) and not any(
+                path == folder or path.startswith(f"{folder}/") for folder in made if folder != "."
+            ):
                 found.setdefault(path, NamedPath(path=path, key=key, command=command.id))
         made |= {_normal(command.cwd, value) for key, value in pairs if OUTPUT.search(key)}
         made |= set(_folders_left(command))
@@ -120,10 +122,6 @@ def _place(command: Command, value: str) -> str:
 
 def _normal(cwd: str, path: str) -> str:
     return os.path.normpath(PurePosixPath(cwd, path))
-
-
-def _below(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders if folder != ".")
 
 
 def _folders_left(command: Command) -> Iterator[str]:

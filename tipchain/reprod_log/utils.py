@@ -125,7 +125,7 @@ def check_print_diff(
     passed = True
     at = indent * level
     for key, value in diff_dict.items():
-        if not _is_leaf(value):
+        if not (value.keys() == _UNKNOWN.keys() and not any(isinstance(item, Mapping) for item in value.values())):
             print_func(f"{at}{key}")
             inner = check_print_diff(value, methods, diff_threshold, print_func, indent, level + 1)
             passed = inner and passed
@@ -141,11 +141,6 @@ def check_print_diff(
     if not diff_dict:
         print_func(f"{at}nothing was compared")
     return passed and bool(diff_dict)
-
-
-def _is_leaf(value: Mapping[Any, Any]) -> bool:
-    # A nested dict whose keys happen to be mean, min and max holds dicts, not numbers.
-    return value.keys() == _UNKNOWN.keys() and not any(isinstance(item, Mapping) for item in value.values())
 
 
 def _converted(data: dict[str, Any], convert: Callable[[Any], Any], float_type: str) -> dict[str, Any]:

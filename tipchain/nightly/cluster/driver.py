@@ -116,7 +116,9 @@ def _look(root: Path, above: tuple[Path, ...], folder: Path, rules: list[_Rule],
             if stat.S_ISDIR(kind) and place.is_relative_to(above[0]) and place not in above:
                 _look(root, (*above, place), path, rules, found)
             elif kind:
-                found.left_out.append(_pattern(below))
+                found.left_out.append(
+                    "/" + "".join(f"\\{one}" if one in "\\*?[]! " else one for one in below.as_posix())
+                )
 
 
 def _kind(path: Path) -> int:
@@ -139,11 +141,6 @@ def _rule(folder: Path, patterns: Sequence[str]) -> _Rule:
     """Return what tells whether a path below a folder is named by patterns, as Ray reads them."""
     spec, start = GitIgnoreSpec.from_lines(patterns), len(f"{folder}/".replace("//", "/"))
     return lambda path: spec.match_file(path[start:])
-
-
-def _pattern(below: Path) -> str:
-    """Return the pattern of one path and nothing else."""
-    return "/" + "".join(f"\\{one}" if one in "\\*?[]! " else one for one in below.as_posix())
 
 
 NODES_S = 2.0

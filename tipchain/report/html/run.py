@@ -89,19 +89,18 @@ def _why(report: RunReport, verdict: str) -> Markup | None:
 
 def _sections(report: RunReport) -> Iterator[Section]:
     if report.results:
-        yield "steps", "Steps", _steps(report)
+        first = next((one for one in report.results if one.outcome in BAD), None)
+        yield (
+            "steps",
+            "Steps",
+            element("div", [_step(one, opened=one is first) for one in report.results], class_="steps"),
+        )
     if report.verdicts:
         yield "stages", "Stages", _stages(report)
     if report.diagnoses:
         yield "causes", "Causes", causes(report.diagnoses)
     if report.notes:
         yield ("notes", "Notes", notes(report.notes))
-
-
-def _steps(report: RunReport) -> Markup:
-    """Return the commands of a chain in their order, each with its figures, its call and its log's end, folded."""
-    first = next((one for one in report.results if one.outcome in BAD), None)
-    return element("div", [_step(one, opened=one is first) for one in report.results], class_="steps")
 
 
 def _step(result: Result, *, opened: bool) -> Markup:
