@@ -116,7 +116,10 @@ def test_updates_of_a_recurrent_layer_with_dropout_are_compared():
     reference = torch.nn.GRU(4, 3, num_layers=2, dropout=0.5, batch_first=True)
     port = paddle.nn.GRU(4, 3, num_layers=2, dropout=0.5)
     tipchain.copy_weights(reference, port)
-    loss = (lambda output, labels: LOSS[0](output[0][0], labels)), (lambda output, labels: LOSS[1](output[0][0], labels))
+    loss = (
+        (lambda output, labels: LOSS[0](output[0][0], labels)),
+        (lambda output, labels: LOSS[1](output[0][0], labels)),
+    )
     report = tipchain.align(
         reference, port, {"args": GIVEN[None], "labels": LABELS}, training=True, loss=loss, optimizers=OPTIMIZERS
     )

@@ -288,8 +288,6 @@ class Strange:
         return Finding(
             code=NOT_COPIED,
             kind="parameter",
-            reference_path="",
-            port_path="",
             reference="its own values",
             port="other values",
             message=f"{self.differing} of {self.compared} parameters hold other values: the weights were not copied",
@@ -593,8 +591,6 @@ def _frozen(tensors: Tensors) -> Iterator[Finding]:
         yield Finding(
             code="trainable",
             kind="parameter",
-            reference_path="",
-            port_path="",
             reference=words[0],
             port=words[1],
             message=f"no parameter of {side} takes gradients; a training would show it",
@@ -637,8 +633,6 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
         yield Finding(
             code="unmatched-parameters",
             kind="parameter",
-            reference_path="",
-            port_path="",
             reference=shown if side == 0 else "",
             port=shown if side else "",
             message=f"{len(names)} layers of {where[side]} with parameters are in no pair ({shown}): {there}",
