@@ -29,7 +29,7 @@ from timing import Usage, describe_machine, in_turns, middle, plain_environment,
 from tipchain.modes import Mode
 from tipchain.numbers.dumps import save_record
 from tipchain.parity.case import load_case
-from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.inputs import make_inputs
 from tipchain.parity.weights import data_roots, prepare_weights
 
 ROOT = Path(__file__).resolve().parents[1]

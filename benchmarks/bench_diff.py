@@ -11,35 +11,31 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 PEAK_EVERY_S = 0.002
 
 
-def anonymous_kib() -> int:
-    """Return the process's resident anonymous memory; mapped pages of files are not in it."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+def anonymous_kib(process: int) -> int:
+    """Return the resident anonymous memory of a process and its children; mapped pages of files are not in it."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    total = sum(map(anonymous_kib, map(int, children)))
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
-            return int(line.split()[1])
-    raise RuntimeError("/proc/self/status has no RssAnon")
+            return total + int(line.split()[1])
+    return total  # it has ended
 
 
-class Peak(threading.Thread):
-    """Samples anonymous memory until stopped."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.highest, self.done = 0, threading.Event()
-
-    def run(self) -> None:
-        while not self.done.wait(PEAK_EVERY_S):
-            self.highest = max(self.highest, anonymous_kib())
+def processor_seconds() -> float:
+    """Return what this process and its children have taken of all cores."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def use_tool(tool: str, reference: str, port: str, log: str):
@@ -55,15 +51,17 @@ def use_tool(tool: str, reference: str, port: str, log: str):
 
         return read
     if tool == "tipchain":
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the command does
+        from tipchain.commands.diff import compare_on_cores
+        from tipchain.numbers import verdicts  # noqa: F401  (what the command imports counts as import)
         from tipchain.numbers.diff_log import write_diff_log
         from tipchain.numbers.dumps import load_record
         from tipchain.numbers.tolerance import Tolerance
-        from tipchain.numbers.verdicts import compare as judge_all
 
         def diff() -> None:
             tolerance = Tolerance(threshold=1e-6)
             sides = [load_record(path).arrays for path in (reference, port)]
-            write_diff_log(log, judge_all(*sides, tolerance), tolerance, stream=sys.stdout)
+            write_diff_log(log, compare_on_cores(*sides, tolerance), tolerance, stream=sys.stdout)
 
         return diff
     if tool == "reprod_log":
@@ -79,34 +77,31 @@ def use_tool(tool: str, reference: str, port: str, log: str):
     return compare
 
 
-def measure_here(tool: str, reference: str, port: str, log: str, what: str) -> None:
+def measure_here(tool: str, reference: str, port: str, log: str) -> None:
     """Run one tool in this process and print a line of JSON to stderr; reports go to stdout."""
     start = time.perf_counter()
     function = use_tool(tool, reference, port, log)
-    imported = time.perf_counter() - start
-    before = anonymous_kib()
-    peak = Peak()
-    if what == "memory":  # sampling costs time, so time is measured in other runs
-        peak.start()
-    start, start_cpu = time.perf_counter(), time.process_time()
+    imported, before = time.perf_counter() - start, anonymous_kib(os.getpid())
+    start, start_cpu = time.perf_counter(), processor_seconds()
     function()
-    seconds, cpu = time.perf_counter() - start, time.process_time() - start_cpu
-    peak.done.set()
-    peak.highest = max(peak.highest, anonymous_kib())
-    print(
-        json.dumps({"import": imported, "seconds": seconds, "cpu": cpu, "mib": (peak.highest - before) / 1024}),
-        file=sys.stderr,
-    )
+    seconds, cpu = time.perf_counter() - start, processor_seconds() - start_cpu
+    print(json.dumps({"import": imported, "seconds": seconds, "cpu": cpu, "before": before}), file=sys.stderr)
 
 
-def measure(tool: str, folder: Path, name: str, what: str) -> dict[str, float]:
-    log = folder / f"{tool}.txt"
-    command = [sys.executable, __file__, "--child", tool, str(folder / f"{name}_reference.npy"),
-               str(folder / f"{name}_port.npy"), str(log), what]  # fmt: skip
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return json.loads(done.stderr.splitlines()[-1])
+def measure(tool: str, folder: Path, name: str, *, memory: bool = False) -> dict[str, float]:
+    sides = [str(folder / f"{name}_{side}.npy") for side in ("reference", "port")]
+    command = [sys.executable, __file__, "--child", tool, *sides, str(folder / f"{tool}.txt")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        highest = 0
+        while memory and process.poll() is None:  # sampling costs time, so time is measured in other runs
+            with suppress(OSError):  # a child that has just ended
+                highest = max(highest, anonymous_kib(process.pid))
+            time.sleep(PEAK_EVERY_S)
+        _, errors = process.communicate()
+    if process.returncode:
+        raise RuntimeError(errors)
+    result = json.loads(errors.splitlines()[-1])
+    return {**result, "mib": (highest - result["before"]) / 1024}
 
 
 def make_dumps(folder: Path, name: str, arrays: int, elements: int) -> None:
@@ -128,11 +123,11 @@ def report(title: str, folder: Path, name: str, tools: list[str], runs: int) -> 
     memory: dict[str, list[float]] = {tool: [] for tool in tools}
     for run in range(runs + 1):
         for tool in tools:
-            result = measure(tool, folder, name, "time")
+            result = measure(tool, folder, name)
             if run:  # the first round only warms the page cache
                 results[tool].append(result)
                 if run <= 3:
-                    memory[tool].append(measure(tool, folder, name, "memory")["mib"])
+                    memory[tool].append(measure(tool, folder, name, memory=True)["mib"])
     print(f"\n{title}; medians of {runs} runs each, taking turns")
     print(f"  {'':<22}{'seconds':>9}{'ratio':>8}{'CPU s':>9}{'ratio':>8}{'extra MiB':>11}{'ratio':>8}{'import s':>10}")
     base = statistics.median(r["seconds"] for r in results["tipchain"])

@@ -11,9 +11,9 @@ from tipchain.modes import Mode
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, load_case
-from tipchain.parity.preparation import prepare
 from tipchain.parity.stages import Bench, judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Judged, Rules
+from tipchain.parity.weights import prepare
 
 
 @dataclass

@@ -100,6 +100,7 @@ def f(x, items, path):
     """A docstring says nothing."""
     if x == "not a message":
         log.info("nor is this one")
+    names = "nor are these names".split()
     many = len(items)
     return f"{many} items are in {path}" + (f", {x:.3g} of them new" if x else "") + f" `{x.name}`", "a code"
 '''

@@ -161,6 +161,7 @@ class Pace:
     within: float | None = None
     progress: Callable[[str], None] | Progress | None = None
     _start: float = field(init=False)
+    _late: bool = False
     _step: str = ""
     _since: float = 0.0
     _pieces: Pieces = field(default_factory=Pieces)
@@ -170,8 +171,14 @@ class Pace:
 
     @property
     def over(self) -> bool:
-        """Whether nothing new may begin: the time is up, or the user has interrupted."""
-        return interrupted.is_set() or (self.within is not None and time.monotonic() - self._start >= self.within)
+        """Whether nothing new may begin: the time is up, which is said once, or the user has interrupted."""
+        if interrupted.is_set():
+            return True
+        late = self.within is not None and time.monotonic() - self._start >= self.within
+        if late and not self._late:
+            self._late = True
+            self.tell("out of time: nothing new is begun")
+        return late
 
     def tell(self, step: str, done: int = 0, of: int = 0) -> None:
         """Say what is being done, and how long the step takes yet if ``done`` of so many pieces took as long as it has."""

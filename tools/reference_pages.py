@@ -232,8 +232,7 @@ def _changed(text: str, more: Sequence[tuple[str, str]]) -> str:
 
 
 def _read_case(text: str = CASE) -> None:
-    from tipchain.parity.case import load_case
-    from tipchain.parity.case_types import BUILDERS
+    from tipchain.parity.case import BUILDERS, load_case
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "case.yaml")
@@ -260,19 +259,19 @@ def _read_profiles() -> None:
 
 def _case_owners() -> dict[str, type]:
     from tipchain.numbers.tolerance import Tolerance
-    from tipchain.parity import case_types, settings
-    from tipchain.parity.case_types import Case
+    from tipchain.parity import case, settings
+    from tipchain.parity.case import Case
 
-    weights, inputs = case_types.WeightsSpec, case_types.InputSpec
+    weights, inputs = case.WeightsSpec, case.InputSpec
     return {
-        "": Case, "sides.SIDE": case_types.Side, "weights": weights, "inputs.NAME": inputs,
-        "overrides.STAGE": case_types.Override, "overrides.STAGE.weights": weights, "overrides.STAGE.inputs.NAME": inputs,
+        "": Case, "sides.SIDE": case.Side, "weights": weights, "inputs.NAME": inputs,
+        "overrides.STAGE": case.Override, "overrides.STAGE.weights": weights, "overrides.STAGE.inputs.NAME": inputs,
         "backward": settings.BackwardSettings, "train": settings.TrainSettings, "train.envelope": settings.EnvelopeSettings,
         "data": settings.DataSettings, "loss": settings.LossSettings, "init": settings.InitSettings,
         "inference": settings.InferenceSettings, "distributed": settings.DistributedSettings,
         "train_data": settings.TrainDataSettings, "updates": settings.UpdatesSettings, "lr": settings.LrSettings,
         "tolerances.STAGE.KEY": Tolerance, "modes.MODE": settings.ModeSettings,
-        "known_deviations[]": case_types.KnownDeviation,
+        "known_deviations[]": case.KnownDeviation,
     }  # fmt: skip
 
 
@@ -455,9 +454,10 @@ def codes_in_code() -> set[str]:
     from tipchain.explain.causes import loss_hypotheses, metrics, optimizers, schedules
     from tipchain.explain.preflight import kinds
 
-    found = {code for module in (loss_hypotheses, metrics, optimizers, schedules) for code in module.CODES.values()}
+    found = {code for module in (loss_hypotheses, metrics, optimizers) for code in module.CODES.values()}
+    found |= {one.code for one in schedules.KNOBS.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
-    for path in (ROOT / "tipchain" / "parity").rglob("*.py"):
+    for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 found |= {

@@ -90,6 +90,8 @@ def _unread(node: ast.AST) -> Iterator[ast.AST]:  # noqa: C901  (one case for ea
             if UNREAD_CALLS.fullmatch(ast.unparse(node.func)):
                 yield from (one for one in node.args if _is_text(one))
             yield from (one.value for one in node.keywords if one.arg in UNREAD_KEYWORDS)
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "split" and not node.args:  # a list of names
+                yield node.func.value
         case ast.Module():  # a file or a program that is written or run elsewhere
             for one in node.body:
                 if isinstance(one, ast.Assign) and _is_text(one.value) and ast.unparse(one.value).count("\\n") > 2:

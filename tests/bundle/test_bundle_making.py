@@ -19,10 +19,10 @@ from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.case import load_case
-from tipchain.parity.preparation import Prepared
 from tipchain.parity.publish import dump_name
 from tipchain.parity.recorder import NOISE
-from tipchain.parity.stage_judge import StageJudgement
+from tipchain.parity.stages.judging import StageJudgement
+from tipchain.parity.weights import Prepared
 
 
 def test_it_is_portable_and_complete(made):

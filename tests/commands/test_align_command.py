@@ -11,7 +11,7 @@ from tipchain.cli import main
 from tipchain.live.launch import Launched
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
-from tipchain.parity.stage_judge import StageJudgement
+from tipchain.parity.stages.judging import StageJudgement
 
 CASE = """\
 id: net

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -156,3 +159,56 @@ def test_a_name_in_a_dump_cannot_steer_the_terminal(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "hidden" in out
     assert "\x1b" not in out
+
+
+SHARED = """
+import os, signal, sys
+import numpy as np
+from tipchain import machine
+from tipchain.commands import diff
+from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.verdicts import compare
+
+machine.core_count = lambda: 3
+forks, fork = [], os.fork
+os.fork = lambda: forks.append(1) or fork()
+generator = np.random.default_rng(0)
+reference = {f"{n}": generator.normal(size=(n % 5 + 1) * 50).astype("f4") for n in range(40)}
+port = {name: array + np.float32(1e-6) for name, array in reversed(reference.items())}
+port["7"][3], port["8"] = np.nan, port["8"][:5]
+port["more"], port["extra"] = port.pop("11"), np.ones(3)
+rule = Tolerance(threshold=1e-6)
+alone = repr(compare(reference, port, rule))
+assert repr(diff.compare_on_cores(reference, port, rule)) == alone and not forks  # too small
+assert repr(diff.compare_on_cores(reference, port, rule, share=1000)) == alone and len(forks) == 2
+_exit = os._exit
+os._exit = lambda code: os.kill(os.getpid(), signal.SIGKILL)
+assert repr(diff.compare_on_cores(reference, port, rule, share=1000)) == alone and len(forks) == 4
+os._exit = _exit
+try:
+    diff.compare_on_cores(reference, port, {"*": "no tolerance"}, share=1000)
+except AttributeError:
+    print("raised here")
+"""
+
+
+def test_large_dumps_are_shared_between_processes_and_no_fact_changes():
+    done = subprocess.run(
+        [sys.executable, "-c", SHARED],
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["raised here"]), done.stderr
+
+
+def test_diff_itself_starts_no_threads_that_keep_it_on_one_core(dumps):
+    script = (
+        "import os, sys; from tipchain.cli import main; main(sys.argv[1:]); print(len(os.listdir('/proc/self/task')))"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-c", script, "diff", *dumps()], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "1"

@@ -83,6 +83,18 @@ def test_locate_takes_any_pair_of_callables_and_names_the_cause(here, capsys):
     assert report["first_divergence"]["port_path"] == "1"
 
 
+def test_a_commands_time_counts_from_its_start(here, monkeypatch, capfd):
+    """Importing and building count too: by then the minute is over, and no layer is run."""
+    from tipchain.live import launch
+
+    began = launch.time.monotonic() - 60
+    monkeypatch.setattr(launch.time, "monotonic", lambda: began)
+    assert main(["locate", *options(), "--within", "1m"]) == 1
+    shown = capfd.readouterr()
+    assert "ERROR forward: not compared: out of time" in shown.out
+    assert "out of time: nothing new is begun" in shown.err
+
+
 def test_an_interrupted_search_tells_what_is_known_and_on_the_way_where_it_is(here, tmp_path):
     """The user presses Ctrl-C while the metrics are compared; by then the layers have been."""
     rows = np.load(here / "inputs.npz")["args"]

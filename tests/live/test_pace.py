@@ -49,6 +49,20 @@ def test_layers_for_which_there_was_no_time_never_pass(ticking):
     assert any(one.own is not None for one in report.layers)
 
 
+def test_outputs_that_differ_are_a_failure_though_time_was_up_before_their_layer(ticking):
+    report = tipchain.align(*pair(Odd), INPUT, within=13)
+    assert report.stages["forward"] is Outcome.FAIL
+    assert "the outputs differ, relative " in report.reasons["forward"]
+    assert "layers were not compared: out of time" in report.reasons["forward"]
+    assert report.stages["backward"] is Outcome.ERROR
+
+
+def test_that_time_is_up_is_said_once(ticking):
+    told = []
+    tipchain.align(*pair(), INPUT, within=20, progress=told.append)
+    assert len([one for one in told if one.endswith("out of time: nothing new is begun")]) == 1
+
+
 def test_a_fault_whose_cause_was_not_searched_stays_one(monkeypatch):
     import tipchain.live.align as aligning
 
@@ -122,6 +136,15 @@ def test_progress_says_what_is_done():
     tipchain.align(*pair(), INPUT, progress=told.append)
     assert any("running the reference in float64" in one for one in told)
     assert any("comparing layers 2 of 4" in one for one in told)
+
+
+def test_progress_counts_the_stages_that_were_asked_for():
+    told, losses = [], (lambda output, label: output.mean(), lambda output, label: output.mean())
+    optimizers = (torch.optim.SGD, lambda parameters, rate: paddle.optimizer.SGD(rate, parameters=parameters))
+    tipchain.align(*pair(), INPUT, loss=losses, optimizers=optimizers, progress=told.append)
+    stages = [one.partition(": ")[2] for one in told if "stage " in one]
+    asked = ["preflight", "loss", "optimizer", "train"]
+    assert list(dict.fromkeys(stages)) == [f"stage {n} of 4: {name}" for n, name in enumerate(asked, 1)]
 
 
 def test_progress_says_how_long_yet_once_an_estimate_has_come_true(monkeypatch):

@@ -73,6 +73,11 @@ def test_code_that_changes_gradients_is_found_beside_a_tie(theirs):
     assert report.stages["backward"].value == "FAIL", str(report)
 
 
+def test_a_small_difference_of_gradients_is_not_excused_as_a_tie():
+    report = report_of(torch.add, lambda one, other: one + other * 0.9999 + (other * 0.0001).detach())
+    assert report.stages["backward"].value == "FAIL", str(report)
+
+
 @pytest.mark.parametrize("cut", [0, 1])
 def test_a_gradient_that_one_side_alone_hands_on_is_told_as_that(cut):
     joined = [lambda one, other: one.detach() + other, lambda one, other: one + other]
@@ -111,7 +116,10 @@ def test_updates_of_a_recurrent_layer_with_dropout_are_compared():
     reference = torch.nn.GRU(4, 3, num_layers=2, dropout=0.5, batch_first=True)
     port = paddle.nn.GRU(4, 3, num_layers=2, dropout=0.5)
     tipchain.copy_weights(reference, port)
-    loss = (lambda output, labels: LOSS[0](output[0][0], labels)), (lambda output, labels: LOSS[1](output[0][0], labels))
+    loss = (
+        (lambda output, labels: LOSS[0](output[0][0], labels)),
+        (lambda output, labels: LOSS[1](output[0][0], labels)),
+    )
     report = tipchain.align(
         reference, port, {"args": GIVEN[None], "labels": LABELS}, training=True, loss=loss, optimizers=OPTIMIZERS
     )
@@ -227,3 +235,40 @@ def test_a_loss_whose_gradient_is_nan_on_both_sides_passes_only_if_it_may(equal_
     assert report.stages["loss"].value == ("PASS" if equal_nan else "FAIL")
     assert report.stages["train"].value == ("SKIP" if equal_nan else "FAIL"), "what is NaN proves nothing"
     assert equal_nan or (report.diagnoses[0].code, report.diagnoses[0].port_path) == ("nan", "loss")
+
+
+class Taken(torch.nn.Module):
+    """Returns features, and what a head makes of them and what another makes of that."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh())
+        self.head = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Sigmoid())
+
+    def forward(self, x):
+        found = self.features(x)
+        return found, self.head(found * found)
+
+
+class PaddleTaken(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.features = paddle.nn.Sequential(paddle.nn.Linear(4, 5), paddle.nn.Tanh())
+        self.head = paddle.nn.Sequential(paddle.nn.Linear(5, 3), paddle.nn.Sigmoid())
+
+    def forward(self, x):
+        found = self.features(x)
+        return found, self.head(found.detach() * found.detach())
+
+
+@pytest.mark.parametrize("with_loss", [False, True])
+def test_a_gradient_that_is_cut_in_front_of_an_output_is_found(with_loss):
+    reference, port = Taken(), PaddleTaken()
+    tipchain.copy_weights(reference, port)
+    loss = (lambda outputs, labels: LOSS[0](outputs[1], labels) + outputs[0].mean()), (
+        lambda outputs, labels: LOSS[1](outputs[1], labels) + outputs[0].mean()
+    )
+    report = tipchain.align(reference, port, {"args": GIVEN, "labels": LABELS}, loss=loss if with_loss else None)
+    assert report.stages["backward"].value == "FAIL", str(report)
+    assert report.first_divergence.port_path == ""
+    assert report.diagnoses[0].code == "stop-gradient"

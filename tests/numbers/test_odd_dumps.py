@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.parity.publish import dump_name, tensors_name
-from tipchain.parity.stage_judge import Rules, judge_stage
+from tipchain.parity.stages.judging import Rules, judge_stage
 
 SIDES = ("torch", "paddle")
 DEFAULT = Rules(own={})

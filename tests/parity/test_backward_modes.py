@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance, tolerance_for
 from tipchain.parity.publish import dump_name, tensors_name
-from tipchain.parity.stage_judge import Rules, judge_stage
+from tipchain.parity.stages.judging import Rules, judge_stage
 
 LOSSES = {f"loss_{n}": np.array([2.0 - 0.1 * n]) for n in range(4)} | {f"lr_{n}": np.array([1e-4]) for n in range(4)}
 TENSORS = {

@@ -7,9 +7,9 @@ from video_samples import write_ucf
 
 from tipchain.errors import DataError
 from tipchain.modes import Mode
-from tipchain.parity import digests
+from tipchain.parity import inputs
 from tipchain.parity.case_data import case_folders
-from tipchain.parity.digests import data_digest
+from tipchain.parity.inputs import data_digest
 
 
 def test_videos_are_known_by_their_lists_and_frames(tmp_path):
@@ -33,7 +33,7 @@ def test_videos_are_known_by_their_lists_and_frames(tmp_path):
 
 def test_of_many_videos_the_first_count(tmp_path, monkeypatch):
     folder = write_ucf(tmp_path)
-    monkeypatch.setattr(digests, "HASHED_BYTES", 2000)
+    monkeypatch.setattr(inputs, "HASHED_BYTES", 2000)
     before = data_digest(folder, "mini_ucf")
     (folder / "rawframes/YoYo/v_YoYo_g01_c01/img_00007.jpg").write_bytes(b"late")
     assert data_digest(folder, "mini_ucf") == before

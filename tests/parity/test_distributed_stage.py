@@ -296,7 +296,7 @@ def test_the_global_batch_is_never_smaller_than_the_fake_inputs():
 
 
 def test_a_smaller_fake_batch_is_the_beginning_of_a_larger_one():
-    from tipchain.parity.fake_inputs import make_inputs
+    from tipchain.parity.inputs import make_inputs
     from tipchain.parity.stages.bench import fake_batch
 
     case = load_case(TINY)

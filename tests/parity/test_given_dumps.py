@@ -10,7 +10,7 @@ from tipchain.numbers.dumps import save_record
 from tipchain.outcome import Outcome
 from tipchain.parity.align import check_dumps
 from tipchain.parity.publish import adopt_dumps, dump_name
-from tipchain.parity.stage_judge import Rules, judge_stage
+from tipchain.parity.stages.judging import Rules, judge_stage
 
 ARRAYS = {"acc_top1": np.array([80.0])}
 

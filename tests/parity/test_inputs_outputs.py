@@ -12,7 +12,7 @@ from test_case import GOOD, write
 from tipchain.errors import CaseError, UsageError
 from tipchain.frameworks.base import concat_outputs, flatten_outputs, map_outputs
 from tipchain.parity.case import load_case
-from tipchain.parity.fake_inputs import make_all_inputs, make_inputs
+from tipchain.parity.inputs import make_all_inputs, make_inputs
 
 PLAIN = "image: {shape: [2, 3], dtype: float32}"
 NUMPY = SimpleNamespace(name="numpy", is_tensor=lambda value: isinstance(value, np.ndarray), concat=np.concatenate)

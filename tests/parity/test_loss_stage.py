@@ -16,7 +16,7 @@ from tipchain.numbers.tolerance import Tolerance
 from tipchain.outcome import Outcome
 from tipchain.parity import stages
 from tipchain.parity.case import load_case
-from tipchain.parity.fake_inputs import make_loss_label
+from tipchain.parity.inputs import make_loss_label
 from tipchain.parity.settings import LossSettings
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules

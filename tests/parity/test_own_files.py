@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tipchain.parity.digests import imported_sources
+from tipchain.parity.inputs import imported_sources
 from tipchain.runs import sha256_of
 
 

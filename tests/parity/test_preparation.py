@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from tipchain.errors import WeightsError
 from tipchain.modes import Mode
-from tipchain.parity import preparation
-from tipchain.parity.case import load_case
-from tipchain.parity.case_types import Override
+from tipchain.parity import weights
+from tipchain.parity.case import Override, load_case
 
 CASE = """\
 id: net
@@ -26,7 +25,7 @@ def test_another_model_of_one_stage_leaves_the_digests_of_the_others(tmp_path, m
     def refuse(*_, **__):
         raise WeightsError("are not needed here")
 
-    monkeypatch.setattr(preparation, "prepare_weights", refuse)
+    monkeypatch.setattr(weights, "prepare_weights", refuse)
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "net.yaml").write_text(CASE)
     plain = load_case(tmp_path / "net.yaml")
@@ -34,7 +33,7 @@ def test_another_model_of_one_stage_leaves_the_digests_of_the_others(tmp_path, m
 
     def digests(case, *stages):
         mode = Mode.LITE_TRAIN_LITE_INFER
-        prepared = preparation.prepare(case, mode, stages, tmp_path, ("torch",), None)
+        prepared = weights.prepare(case, mode, stages, tmp_path, ("torch",), None)
         return {stage: prepared.digests[stage]["settings"] for stage in stages}
 
     together = digests(case, "loss", "backward")

@@ -22,17 +22,17 @@ from tipchain.outcome import Outcome
 from tipchain.parity import reference_cache
 from tipchain.parity.align import AlignRequest, _spare
 from tipchain.parity.case import load_case
-from tipchain.parity.digests import MARKED_BYTES, mark
+from tipchain.parity.inputs import MARKED_BYTES, mark
 from tipchain.parity.publish import dump_name
 from tipchain.parity.recorder import RecordingJob, StageNeeds
 from tipchain.parity.reference_cache import ReferenceCache
-from tipchain.parity.stage_judge import StageJudgement
+from tipchain.parity.stages.judging import StageJudgement
 
 ROOT = Path(__file__).resolve().parents[2]
 READING = """
 import json, sys
 from pathlib import Path
-from tipchain.parity.digests import Reading
+from tipchain.parity.inputs import Reading
 reading = Reading(since=float(sys.argv[1]), known={str(Path("known.bin").absolute())}, apart=[Path("run").absolute()])
 import model
 for name in ("config.json", "known.bin", "run/written.npy", "large.bin", "absent.json"):

@@ -10,9 +10,9 @@ from safetensors.numpy import save_file
 
 from tipchain.numbers.dumps import save_record
 from tipchain.outcome import Outcome
-from tipchain.parity.case_types import KnownDeviation
+from tipchain.parity.case import KnownDeviation
 from tipchain.parity.publish import dump_name, tensors_name
-from tipchain.parity.stage_judge import Rules, judge_stage
+from tipchain.parity.stages.judging import Rules, judge_stage
 
 ACCURACY = {"acc_top1": np.array([80.0], np.float32)}
 LOSSES = np.array([2.0, 1.9, 1.8])

@@ -97,7 +97,7 @@ def prepared(case, monkeypatch):
 def prepare_here(case, monkeypatch):
     """Return the stages' needs, with the weights made in this process."""
     from tipchain.modes import Mode
-    from tipchain.parity import preparation, weights
+    from tipchain.parity import weights
 
     def here(command, **_more):
         return subprocess.CompletedProcess(command, weights.main(command[-1:]), "", "")
@@ -105,7 +105,7 @@ def prepare_here(case, monkeypatch):
     monkeypatch.setattr(weights.subprocess, "run", here)
     stages = ("forward", "loss", "backward")
     mode = Mode("lite_train_lite_infer")
-    return preparation.prepare(case, mode, stages, case.root, ("torch", "paddle"), None)
+    return weights.prepare(case, mode, stages, case.root, ("torch", "paddle"), None)
 
 
 def record(case, prepared, folder):
@@ -126,7 +126,7 @@ def record(case, prepared, folder):
 
 def test_gradients_of_packed_and_renamed_layers_are_compared(case, prepared, tmp_path):
     from tipchain.outcome import Outcome
-    from tipchain.parity.stage_judge import Rules, judge_stage
+    from tipchain.parity.stages.judging import Rules, judge_stage
 
     manifest = json.loads(next(case.root.rglob("manifest.json")).read_text())
     assert manifest["paddle"]["names"] == {"rnn": "lstm", "attn": "mixer", "head": "fc"}
@@ -146,7 +146,7 @@ def test_without_the_matched_names_the_same_port_is_another(case, prepared, tmp_
     from dataclasses import replace
 
     from tipchain.outcome import Outcome
-    from tipchain.parity.stage_judge import Rules, judge_stage
+    from tipchain.parity.stages.judging import Rules, judge_stage
 
     record(case, replace(prepared, names={}), tmp_path / "run")
     verdicts = judge_stage("backward", tmp_path / "run", Rules.of(case)).verdicts
@@ -155,7 +155,7 @@ def test_without_the_matched_names_the_same_port_is_another(case, prepared, tmp_
 
 def test_what_a_case_ignores_is_not_compared(both, tmp_path, monkeypatch):
     from tipchain.outcome import Outcome
-    from tipchain.parity.stage_judge import Rules, judge_stage
+    from tipchain.parity.stages.judging import Rules, judge_stage
 
     case = write_case(
         both,

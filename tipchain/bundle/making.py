@@ -40,10 +40,9 @@ from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.outcome import Outcome
 from tipchain.parity.align import AlignRequest, align, default_threads
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.preparation import GivenInputs, Prepared, prepare
 from tipchain.parity.publish import dump_name, stage_files, tensors_name
 from tipchain.parity.recorder import TRUTH_STAGES
-from tipchain.parity.weights import WeightFiles
+from tipchain.parity.weights import GivenInputs, Prepared, WeightFiles, prepare
 from tipchain.runs import atomic_write, commit, sha256_of
 from tipchain.stage_table import SOLO
 from tipchain.weights.torch_files import SAFETENSORS, read_torch_state

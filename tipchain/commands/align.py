@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from tipchain.bundle.manifest import BundleManifest
     from tipchain.live.report import AlignmentReport
     from tipchain.parity.align import AlignRequest
-    from tipchain.parity.case_types import Case
-    from tipchain.parity.preparation import GivenInputs
-    from tipchain.parity.stage_judge import StageJudgement
+    from tipchain.parity.case import Case
+    from tipchain.parity.stages.judging import StageJudgement
+    from tipchain.parity.weights import GivenInputs
     from tipchain.report.html.page import Section
     from tipchain.report.model import RunReport
 
@@ -306,7 +306,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fresh", action="store_true", help="record torch's side even where an earlier run's still holds"
     )
-    add_within(parser)
+    add_within(parser, "look for causes no longer than this (60s, 5m): what was found is told")
     add_report_arguments(parser)
     add_verbosity(parser)
 
@@ -385,7 +385,7 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
     from tipchain.parity.align import AlignRequest, check_dumps
     from tipchain.parity.case import SIDES, check_builders, load_case
     from tipchain.parity.publish import LATEST
-    from tipchain.parity.stage_judge import Rules
+    from tipchain.parity.stages.judging import Rules
 
     mode, device = parse_mode(args.mode), parse_device(args.device)
     case = load_case(from_root(args.case), args.seed)

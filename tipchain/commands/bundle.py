@@ -29,7 +29,7 @@ from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
     from tipchain.bundle.manifest import BundleManifest
-    from tipchain.parity.case_types import Case
+    from tipchain.parity.case import Case
 
 FOLDER = ("test_tipc", "bundles")
 """Where bundles are by default, below the project's root; a folder for each case and mode."""

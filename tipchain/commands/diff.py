@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import os
+import pickle
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +17,13 @@ from tipchain.outcome import Outcome, exit_code
 from tipchain.runs import check_writable
 
 if TYPE_CHECKING:
+    from tipchain.numbers.compare import Array
     from tipchain.numbers.tolerance import Tolerance
     from tipchain.numbers.verdicts import Verdict
 
 WIDTH = 80
+SHARE = 1 << 26
+"""Bytes of a side from which on a core of its own compares them: that takes ten times what its process does."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,35 +38,98 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare, print, write what was asked for; 0 all passed, 1 not, 4 nothing compared."""
+    if (
+        "numpy" not in sys.modules
+    ):  # nothing is multiplied here, and threads of its own keep a process from being shared
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from tipchain.numbers.diff_log import write_diff_log
     from tipchain.numbers.dumps import load_record
-    from tipchain.numbers.verdicts import compare, render_verdicts, vacuous
+    from tipchain.numbers.verdicts import render_verdicts, vacuous
 
     tolerance = _tolerance(args)
     check_writable({"--json": args.json, "--log": args.log})
     reference, port = load_record(args.reference), load_record(args.port)
-    verdicts = compare(reference.arrays, port.arrays, tolerance)
+    verdicts = compare_on_cores(reference.arrays, port.arrays, tolerance)
     warnings = {}
     for verdict in verdicts:
         proof = vacuous(verdict.diff, tolerance) if verdict.diff and verdict.outcome is Outcome.PASS else None
         if proof:
             warnings[verdict.subject] = proof
     code = 4 if not reference.arrays and not port.arrays else exit_code(v.outcome for v in verdicts)
-    document = {
-        "reference": args.reference,
-        "port": args.port,
-        "tolerance": str(tolerance),
-        "exit_code": int(code),
-        "verdicts": render_verdicts(verdicts),
-        "warnings": warnings,
-    }
     if args.json != STDOUT:
         _print(verdicts, warnings, tolerance)
     if args.json is not None:
+        document = {
+            "reference": args.reference,
+            "port": args.port,
+            "tolerance": str(tolerance),
+            "exit_code": int(code),
+            "verdicts": render_verdicts(verdicts),
+            "warnings": warnings,
+        }
         write_document(args.json, document)
     if args.log is not None:
         _guard(args.log, lambda: write_diff_log(args.log, verdicts, tolerance))
     return int(code)
+
+
+def compare_on_cores(
+    reference: Mapping[str, Array], port: Mapping[str, Array], tolerance: Tolerance, share: int = SHARE
+) -> list[Verdict]:
+    """Return what `tipchain.compare` does, found on all cores where the arrays are large.
+
+    Processes do what threads did not: NumPy lets go of Python's lock for microseconds at a time, and threads spent more
+    on waiting for it than they gained. Each takes whole arrays, so that no fact depends on the number of cores.
+    """
+    from tipchain.machine import core_count
+    from tipchain.numbers.verdicts import compare
+
+    def compare_some(names: Collection[str]) -> list[Verdict]:
+        mine, theirs = ({name: side[name] for name in side if name in names} for side in (reference, port))
+        return compare(mine, theirs, tolerance)
+
+    large = sorted(reference.keys() & port.keys(), key=lambda name: (-reference[name].nbytes, name))
+    parts = min(core_count(), sum(reference[name].nbytes for name in large) // share, len(large))
+    if parts < 2 or len(list(Path("/proc/self/task").iterdir())) > 1:  # a process with threads cannot be doubled
+        return compare(reference, port, tolerance)
+    shares: list[list[str]] = [[] for _ in range(parts)]
+    sizes = [0] * parts
+    for name in large:
+        least = sizes.index(min(sizes))
+        shares[least].append(name)
+        sizes[least] += reference[name].nbytes
+    others = [(names, _start(partial(compare_some, set(names)))) for names in shares[1:]]
+    found = compare_some({*shares[0], *(reference.keys() ^ port.keys())})
+    for names, other in others:
+        # What was ended, by the system for want of memory or by an error, is done again here, where the error is raised.
+        found += _result(*other) or compare_some(set(names))
+    verdicts = {verdict.subject: verdict for verdict in found}
+    return [verdicts[name] for name in dict.fromkeys([*reference, *port])]
+
+
+def _start(work: Callable[[], object]) -> tuple[int, int]:
+    """Begin work in a process of its own; return its number and where its result comes from."""
+    source, target = os.pipe()
+    process = os.fork()
+    if process:
+        os.close(target)
+        return process, source
+    code = 1
+    try:
+        with os.fdopen(target, "wb") as file:
+            pickle.dump(work(), file)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _result(process: int, source: int) -> list[Verdict]:
+    """Return what a process found; nothing if it failed."""
+    with os.fdopen(source, "rb") as file:
+        content = file.read()
+    _, status = os.waitpid(process, 0)
+    found: list[Verdict] = pickle.loads(content) if status == 0 else []  # noqa: S301  (written by this program)
+    return found
 
 
 def _tolerance(args: argparse.Namespace) -> Tolerance:

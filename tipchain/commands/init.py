@@ -261,7 +261,7 @@ class Input:
 
 def read_input(text: str) -> Input:
     """Return an input from ``[NAME=]SHAPE[:DTYPE[:HIGH]]``."""
-    from tipchain.parity.case_types import DTYPES
+    from tipchain.parity.case import DTYPES
 
     found = LINE.fullmatch(text)
     if found is None or 0 in (shape := tuple(map(int, re.split("[,x]", found["shape"])))):
@@ -363,8 +363,8 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
 
 
 def _arrays(inputs: Sequence[Input]) -> list[Any]:
-    from tipchain.parity.case_types import InputSpec
-    from tipchain.parity.fake_inputs import make_input
+    from tipchain.parity.case import InputSpec
+    from tipchain.parity.inputs import make_input
 
     return [
         make_input(InputSpec(name=one.name, shape=one.shape, dtype=one.dtype, high=one.high or 2)) for one in inputs

@@ -22,7 +22,7 @@ from tipchain.commands.options import (
 from tipchain.errors import UsageError
 
 if TYPE_CHECKING:
-    from tipchain.parity.stage_judge import Rules
+    from tipchain.parity.stages.judging import Rules
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +79,7 @@ def _rules(args: argparse.Namespace, folder: Path) -> tuple[Rules, tuple[str, ..
     """Return the tolerances (the command line's for every tensor, else the case's) and what to remark on them."""
     from tipchain.numbers.tolerance import Tolerance
     from tipchain.parity.case import load_case
-    from tipchain.parity.stage_judge import Rules, case_of
+    from tipchain.parity.stages.judging import Rules, case_of
 
     override = None
     if args.threshold is not None or args.rtol is not None or args.atol is not None:

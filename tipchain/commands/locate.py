@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not look for why it differs; list how far each layer is off by itself",
     )
     add_html(parser)
-    add_within(parser)
+    add_within(parser, "begin nothing new after this (60s, 5m): what was found is told")
 
 
 def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> None:

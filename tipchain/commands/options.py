@@ -405,11 +405,9 @@ def add_timeout(
     )
 
 
-def add_within(parser: argparse._ActionsContainer) -> None:
-    """Declare how long causes may be looked for."""
-    parser.add_argument(
-        "--within", type=seconds, metavar="TIME", help="begin nothing new after this (60s, 5m): what was found is told"
-    )
+def add_within(parser: argparse._ActionsContainer, what: str) -> None:
+    """Declare ``--within``, which ends ``what``."""
+    parser.add_argument("--within", type=seconds, metavar="TIME", help=what)
 
 
 def add_names(parser: argparse._ActionsContainer) -> None:

@@ -22,7 +22,7 @@ from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode, Outcome, worst
 
 if TYPE_CHECKING:
-    from tipchain.parity.case_types import Case
+    from tipchain.parity.case import Case
 
 ACCEPTANCE = ("forward", "metric", "loss", "backward", "train")
 """The guide's five acceptance points."""
@@ -93,7 +93,7 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
     A stage of the five that the case leaves out is not applicable; any other must be there and pass.
     """
     from tipchain.parity.publish import log_name
-    from tipchain.parity.stage_judge import Rules, judge_stage
+    from tipchain.parity.stages.judging import Rules, judge_stage
 
     states, problems = {}, []
     for stage in dict.fromkeys((*ACCEPTANCE, *case.stages)):
@@ -118,8 +118,8 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
 def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
     """Return what a stage's dumps were made with that the case now says otherwise."""
     from tipchain.numbers.dumps import load_record
-    from tipchain.parity.preparation import dated
     from tipchain.parity.publish import dump_name
+    from tipchain.parity.weights import dated
 
     recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
     words = {"settings": "settings", "fake": "fake inputs"}
@@ -139,7 +139,7 @@ def _log_problems(log: Path) -> list[str]:
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
     """Return what goes into the archive, by name."""
-    from tipchain.parity.case_types import BUILDERS
+    from tipchain.parity.case import BUILDERS
     from tipchain.parity.publish import LATEST
 
     entries: Entries = {}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tipchain.bundle.evidence import Evidence
     from tipchain.bundle.manifest import BundleManifest
-    from tipchain.parity.case_types import Case
+    from tipchain.parity.case import Case
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,7 +129,7 @@ def _new(args: argparse.Namespace, place: Path, old: BundleManifest, case: Case,
     """Yield the new bundle in a folder beside the old one; it is removed, if it is still there."""
     from tipchain.bundle.making import BundleFailedError, Wanted, kept_weights, make_bundle, work_folder
     from tipchain.bundle.manifest import open_bundle
-    from tipchain.parity.preparation import GivenInputs
+    from tipchain.parity.weights import GivenInputs
 
     with work_folder(place) as work:
         folder = work / "bundle"
@@ -165,7 +165,7 @@ def _decide(
     from tipchain.bundle.evidence import BundleSide, compare_bundles, false_statistics
     from tipchain.bundle.making import replace_folder
     from tipchain.bundle.manifest import identity, log_of, who, write_move
-    from tipchain.parity.stage_judge import Rules
+    from tipchain.parity.stages.judging import Rules
 
     place = old[0]
     _check_same_kind(old, new)

@@ -156,7 +156,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     from tipchain.numbers.diff_log import write_diff_log
     from tipchain.parity.case import load_case
     from tipchain.parity.publish import LATEST, log_name
-    from tipchain.parity.stage_judge import Rules, judge_stage
+    from tipchain.parity.stages.judging import Rules, judge_stage
     from tipchain.report.model import RunReport
     from tipchain.report.write import with_page, write_report
     from tipchain.runs import append
@@ -190,7 +190,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
 def _create_fake_data(args: argparse.Namespace) -> int:
     from tipchain.numbers.dumps import save_record
     from tipchain.parity.case import load_case
-    from tipchain.parity.fake_inputs import make_inputs
+    from tipchain.parity.inputs import make_inputs
     from tipchain.parity.publish import LATEST
 
     case = load_case(from_root(args.case))

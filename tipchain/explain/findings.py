@@ -40,8 +40,8 @@ class Finding:
 
     code: str
     kind: Literal["argument", "parameter", "flag", "optimizer", "scheduler", "environment"]
-    reference_path: str
-    port_path: str
+    reference_path: str = ""
+    port_path: str = ""
     reference: str
     port: str
     message: str

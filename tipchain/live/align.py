@@ -344,7 +344,7 @@ class _Work:
         """Return which models were compared, when, and at which commit of the folder that this runs in."""
         classes = (type(one) for one in self.models)
         names = [f"{one.__module__}.{one.__qualname__}" for one in classes]
-        when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), commit(Path.cwd())
+        when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), _commit(Path.cwd())
         return dict(zip(("reference", "port", "date", "commit"), (*names, when, at), strict=True))
 
     def _staged(self, cause: Diagnosis) -> Diagnosis:
@@ -398,9 +398,27 @@ class _Work:
     def _end(self, stage: str, outcome: Outcome, reason: str) -> None:
         self.found.stages[stage], self.found.reasons[stage] = outcome, reason
 
+    def _asked(self) -> list[str]:
+        """Return the stages that stand beside the layers' and were given what they need, in the order in which they run."""
+        trained = self.optimizers is not None
+        given = {
+            "preflight": True,
+            "loss": self.loss is not None,
+            "metric": self.fed.metrics is not None,
+            PREDICT: self.fed.predict is not None,
+            "optimizer": trained,
+            "schedule": trained and self.schedulers is not None,
+            "train": trained and self.loss is not None,
+            STEP: trained and self.step is not None,
+        }
+        return [stage for stage, there in given.items() if there]
+
     def _stage(self, stage: str, work: Callable[..., None], *args: Any) -> None:
         """Do the work of one stage; what it raises is its ERROR, and so is that the time is up."""
-        self.pace.tell(f"stage {stage}")
+        asked = self._asked()
+        self.pace.tell(
+            f"stage {asked.index(stage) + 1} of {len(asked)}: {stage}" if len(asked) > 1 else f"stage {stage}"
+        )
         if self.pace.over and stage != "preflight":
             self._end(stage, Outcome.ERROR, LATE)
             return
@@ -465,7 +483,7 @@ class _Work:
         compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
         left = len({one.port_path for one in verdicts} - {one.port_path for one in compared})
         rest = f"; {left} not comparable" if left else ""
-        late = f"; {located.late} of {len(located.matching.pairs)} layers were {LATE}" if located.late else ""
+        late = f"; {_tell_late(located)}" if located.late else ""
         method = (
             ""
             if located.exact
@@ -480,10 +498,10 @@ class _Work:
             )
         if direction == "forward" and not any(rms(one) for one in located.reference.outputs):
             return Outcome.ERROR, "proves nothing: the reference's outputs are all zero"
-        if located.late or (not compared and not located.alike):
-            return Outcome.ERROR, late.removeprefix(
-                "; "
-            ) or f"nothing was compared: no layer of one model was found in the other{rest}"
+        if located.late:
+            return _out_of_time(located, direction)
+        if not compared and not located.alike:
+            return Outcome.ERROR, f"nothing was compared: no layer of one model was found in the other{rest}"
         untold = _untold(located, direction, some_left=bool(left))
         if untold and located.comparable:
             return Outcome.FAIL, f"{untold}, and no layer was found to be the cause{rest}"
@@ -493,10 +511,10 @@ class _Work:
             rest += "".join(sorted({f"; {one.reason}" for one in verdicts if one.tied}))
         if direction == "forward" and any(located.one_sided):
             rest += f"; {_tell_one_sided(located)}"
-        if compared:
-            return Outcome.PASS, f"{len(compared)} layers are as close as rounding allows{rest}{method}"
         what = "outputs" if direction == "forward" else "gradients of all parameters"
-        return (Outcome.PASS, f"no layer could be compared by itself; the models' {what} agree in float64{rest}")
+        alike = f"no layer could be compared by itself; the models' {what} agree in float64"
+        told = f"{len(compared)} layers are as close as rounding allows" if compared else alike
+        return Outcome.PASS, f"{told}{rest}{method}"
 
     def _check_construction(self, pairs: list[LayerPair], located: Located | None, store: Store) -> None:
         """Compare what can be compared without running anything."""
@@ -662,6 +680,17 @@ def _tell_one_sided(located: Located) -> str:
     return ", ".join(told)
 
 
+def _tell_late(located: Located) -> str:
+    return f"{located.late} of {len(located.matching.pairs)} layers were {LATE}"
+
+
+def _out_of_time(located: Located, direction: str) -> tuple[Outcome, str]:
+    """Return the outcome where time was up before all layers were compared: outputs that differ are known all the same."""
+    seen = direction == "forward" and located.comparable
+    untold = _untold(located, direction, some_left=True) if seen else ""
+    return (Outcome.FAIL, f"{untold}; {_tell_late(located)}") if untold else (Outcome.ERROR, _tell_late(located))
+
+
 def _untold(located: Located, direction: str, *, some_left: bool) -> str:
     """Return what differs between the models as a whole though no layer does; empty where nothing does.
 
@@ -687,6 +716,9 @@ def _without_double(located: Located) -> str:
 def tell_call(call: Call) -> str:
     """Return what a report calls a layer."""
     return f"{call.path or 'the model itself'} ({call.type})"
+
+
+_commit = cache(commit)  # as it was when first asked, which is nearer to the code that is loaded than what is there now
 
 
 @cache

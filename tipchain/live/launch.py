@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,7 +61,7 @@ def launch(request: Mapping[str, Any], *, timeout_s: float | None = None, quiet:
     with tempfile.TemporaryDirectory(prefix="tipchain-align-") as folder, _own_stderr(quiet) as told:
         asked, report = Path(folder) / "request.json", Path(folder) / "report.json"
         interrupted = False
-        asked.write_text(json.dumps({**request, "report": str(report), "progress": told}))
+        asked.write_text(json.dumps({**request, "report": str(report), "progress": told, "began": time.monotonic()}))
         with subprocess.Popen(
             [sys.executable, "-m", "tipchain.live.worker", str(asked)],
             stdin=subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from typing import Any
 
 from tipchain.blame import serving
 from tipchain.errors import CaseError, UsageError, WeightsError
-from tipchain.explain.causes.metric_probes import OfTensors
+from tipchain.explain.causes.metric_ways import OfTensors
 from tipchain.explain.findings import PIECES
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.preflight.parameters import two_initializations
@@ -24,9 +24,8 @@ from tipchain.live.arguments import read_arrays
 from tipchain.live.predictions import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
 from tipchain.numbers.dumps import read_npz
-from tipchain.parity.case import load_case, open_builder
-from tipchain.parity.case_types import LABEL, SIDES, Case
-from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.case import LABEL, SIDES, Case, load_case, open_builder
+from tipchain.parity.inputs import make_inputs
 from tipchain.parity.weights import data_roots, prepare_weights
 from tipchain.runs import root_of_callables
 from tipchain.weights.convert import to_paddle

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -71,8 +72,9 @@ def main(request: str) -> int:
 
     The file holds ``case``, ``mode``, ``reseed`` and ``data_path``, or ``reference``, ``port``, ``inputs``, ``loss``,
     ``optimizers``, ``schedulers``, ``clip``, ``outputs``, ``step``, ``data``, ``samples``, ``metrics`` and ``predict``; ``only``, the stages of a case that are
-    looked into; ``names``, a YAML file of names; ``copy_weights``, whether a fresh port is given the reference's weights; ``options`` for `tipchain.align`; ``certify``, the number of faults to plant, for
-    `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
+    looked into; ``names``, a YAML file of names; ``copy_weights``, whether a fresh port is given the reference's weights;
+    ``options`` for `tipchain.align`; ``began``, the monotonic clock's seconds from which its ``within`` counts; ``certify``,
+    the number of faults to plant, for `certify` instead; and ``report``, a JSON file, which has the text that is printed too.
     """
     asked = json.loads(Path(request).read_bytes())
     with _progress(asked.get("progress")) as progress:
@@ -125,6 +127,8 @@ def _work(asked: Mapping[str, Any], progress: Progress) -> int:
             given["outputs"] = read_outputs(asked["outputs"])
     notes, lacking = given.pop("notes", []), given.pop("lacking", {})
     given.update(asked.get("options", {}))
+    if "within" in given:  # counted from the command's start: importing and building take seconds of it
+        given["within"] = max(given["within"] - (time.monotonic() - asked["began"]), sys.float_info.min)
     # From here on something is known that is worth telling when the user interrupts.
     signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     if asked.get("certify"):

@@ -21,7 +21,7 @@ from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE
 if TYPE_CHECKING:
     from tipchain.chain.params import ParamFile
     from tipchain.chain.suites import Suite
-    from tipchain.parity.case_types import Case
+    from tipchain.parity.case import Case
 
 
 # What of the disk a plan depends on: files that globs name, their own problems, full data that are there or not.

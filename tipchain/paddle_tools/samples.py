@@ -13,9 +13,8 @@ from tipchain.errors import CaseError, InputError, UsageError
 from tipchain.frameworks.builders import resolve
 from tipchain.images import find_images, read_image
 from tipchain.paddle_export import STEM, Array
-from tipchain.parity.case import open_builder
-from tipchain.parity.case_types import LABEL, Case
-from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.case import LABEL, Case, open_builder
+from tipchain.parity.inputs import make_inputs
 from tipchain.yaml_lines import load_yaml
 
 

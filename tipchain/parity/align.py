@@ -21,12 +21,12 @@ from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.preparation import GivenInputs, Prepared, prepare
 from tipchain.parity.publish import adopt_dumps, dump_name, tensors_name
 from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingSide, listen
 from tipchain.parity.reference_cache import ReferenceCache
-from tipchain.parity.stage_judge import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.parity.stages.backward import lacks_noise
+from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
+from tipchain.parity.weights import GivenInputs, Prepared, prepare
 from tipchain.progress import Progress
 from tipchain.runs import commit
 from tipchain.stage_table import SOLO

@@ -26,8 +26,7 @@ from tipchain.errors import TipchainError
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import Array, scalar
 from tipchain.numbers.dumps import load_record
-from tipchain.parity.case import load_case
-from tipchain.parity.case_types import LABEL
+from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.launch import end_with_parent
 from tipchain.parity.recorder import save_tensors
 from tipchain.parity.stages.bench import Bench

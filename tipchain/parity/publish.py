@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.numbers.dumps import meta_path
-from tipchain.parity.case_types import SIDES
+from tipchain.parity.case import SIDES
 from tipchain.stage_table import INFO, SCRIPTS, SOLO, STAGES
 
 # File names of a stage: the user documents' section 2.2.3.

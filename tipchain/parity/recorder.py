@@ -26,8 +26,8 @@ from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import Array, Framework
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
-from tipchain.parity.digests import Reading, imported_sources
 from tipchain.parity.envelope import ENVELOPES
+from tipchain.parity.inputs import Reading, imported_sources
 from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.settings import DOUBLE
 from tipchain.parity.stages import Recording, record

@@ -25,11 +25,11 @@ from filelock import FileLock
 import tipchain
 from tipchain.modes import DATA_FOLDER, NONE
 from tipchain.outcome import Outcome
-from tipchain.parity.case_types import Case
-from tipchain.parity.digests import mark
+from tipchain.parity.case import Case
+from tipchain.parity.inputs import mark
 from tipchain.parity.publish import link, stage_files
 from tipchain.parity.recorder import RecordingJob
-from tipchain.parity.stage_judge import StageJudgement
+from tipchain.parity.stages.judging import StageJudgement
 from tipchain.runs import RUN_VARIABLE, atomic_write
 
 FORMAT = 1

@@ -17,6 +17,8 @@ from tipchain.weights.torch_files import SAFETENSORS, WEIGHTS_HINT, refuse_other
 
 Array = npt.NDArray[Any]
 NAME_TABLE = "StructuredToParameterName@@"
+FEW = 2**10
+"""Elements up to which a copy takes less time than sharing a tensor's memory does."""
 """Entry that paddle.save adds: the internal names of parameters."""
 
 
@@ -141,9 +143,9 @@ def _paddle_dtype(tensor: Any) -> str:
 
 
 def view_of(tensor: Any) -> Array:
-    """Return a Paddle tensor's values, not copied where they are on the CPU; bfloat16 as its bits (uint16)."""
-    plain = _paddle_dtype(tensor) in ("float32", "float64", "int64", "int32")
-    if plain and tensor.place.is_cpu_place() and tensor.size:
+    """Return a Paddle tensor's values, not copied where they are many and on the CPU; bfloat16 as its bits (uint16)."""
+    large = tensor.size > FEW and tensor.place.is_cpu_place()
+    if large and _paddle_dtype(tensor) in ("float32", "float64", "int64", "int32"):
         shared: Array = np.from_dlpack(tensor.detach())
         return shared
     values: Array = tensor.numpy()

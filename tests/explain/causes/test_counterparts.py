@@ -176,6 +176,30 @@ def test_outputs_in_another_order(live, causes, pair):
     assert (found.code, "reversed" in found.message) == ("output-order", True)
 
 
+def test_another_tensor_as_one_of_several_outputs(live, causes, pair):
+    def both(m, x, number):
+        made = m.a(x)
+        after = m.b(made)
+        return (made, after)[number], after.tanh()
+
+    found = causes.first(*pair(lambda m, x: both(m, x, 0), lambda m, x: both(m, x, 1), LINES), random(4, 6))
+    assert found.code == "wrong-output"
+    assert "its output 0 is the result of `b`" in found.message
+    assert "the reference's the result of `a`" in found.message
+
+
+def test_a_sign_in_front_of_a_function_is_told_as_that(live, causes, pair):
+    found = causes.first(
+        *pair(
+            lambda m, x: m.b(functional(0).softmax(-m.a(x).abs(), -1)),
+            lambda m, x: m.b(functional(1).softmax(m.a(x).abs(), -1)),
+            LINES,
+        ),
+        random(4, 6),
+    )
+    assert found.code == "sign"
+
+
 @pytest.mark.parametrize("ignored", [True, False])
 def test_masks_of_fused_attention(live, causes, pair, ignored):
     mask = np.array([[1, 1, 1, 0], [1, 1, 0, 0]])

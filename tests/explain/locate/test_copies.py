@@ -103,24 +103,48 @@ def test_an_alignment_loads_no_compiler():
     assert done.returncode == 0, done.stderr
 
 
-def layer_of(live, name, kind):
-    """Return a layer with one large weight: a Linear, one with a hook, or an Embedding, which may write to its weight."""
-    nn = getattr(live, name).nn
-    made = nn.Embedding(*WIDE) if kind == "embedding" else nn.Linear(*WIDE)
-    if kind == "hooked":
-        made.register_forward_pre_hook(lambda layer, given: None)
-    return made
+def layers_of(live, name):
+    """Return layers by what they are, and whether running one forward changes nothing of it."""
+    nn, torch = getattr(live, name).nn, name == "torch"
+    hooked, inside, own = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU()), type("Own", (nn.Linear,), {})
+    hooked.register_forward_pre_hook(lambda layer, given: None)
+    norm = (nn.BatchNorm1d if torch else nn.BatchNorm1D)(3)
+    found = {
+        "linear": (nn.Linear(3, 3), True),
+        "a container of such": (inside, True),
+        "a container of one with a hook": (nn.Sequential(hooked), False),
+        "a user's class": (own(3, 3), False),
+        "a norm in train mode": (norm, False),
+        "recurrent": (nn.LSTM(3, 3), False),
+    }
+    if torch:
+        found["an embedding that scales its rows"] = nn.Embedding(3, 3, max_norm=1.0), False
+    return found
 
 
-@pytest.mark.parametrize(("kind", "shared"), [("linear", True), ("hooked", False), ("embedding", False)])
 @pytest.mark.parametrize("name", ["torch", "paddle"])
-def test_only_what_reads_its_weights_and_is_only_run_forward_has_the_models_own(live, name, kind, shared):
+def test_a_layer_of_which_forward_only_reads_is_not_copied_for_it(live, name):
+    from tipchain.explain.locate.replay import Copies
+
     side = live.sides[("torch", "paddle").index(name)]
-    layer = layer_of(live, name, kind)
+    nn = getattr(live, name).nn
+    for what, (layer, reads) in layers_of(live, name).items():
+        model = nn.Sequential(layer)
+        in_mode, other_mode, double = (
+            Copies(side, model, None),
+            Copies(side, model, False),
+            Copies(side, model, None, double=True),
+        )
+        assert (in_mode.reading("0") is layer) is reads, what
+        assert in_mode["0"] is not layer, what
+        assert other_mode.reading("0") is not layer, what
+        assert double.reading("0") is not layer, what
 
-    def lent(**how):
-        return side.copied(layer, **how).weight is layer.weight
 
-    assert lent(double=False, forward=True) is shared
-    assert not lent(double=True, forward=True)
-    assert not lent(double=False)
+def test_empty_containers_of_a_copy_are_its_own(live):
+    for side, layer in zip(live.sides, (live.torch.nn.Linear(3, 3), live.paddle.nn.Linear(3, 3)), strict=True):
+        made = side.copied(layer, double=False)
+        made.register_buffer("seen", made.weight.detach())
+        made.register_forward_pre_hook(lambda layer, given: None)
+        assert not layer._buffers, side.name
+        assert not layer._forward_pre_hooks, side.name

@@ -18,6 +18,28 @@ def put(tensor, values):
     tensor.set_value(np.ascontiguousarray(values, dtype=str(tensor.dtype).rpartition(".")[2]))
 
 
+CONSTANTS = ((1.0, 2.0, "scaled-weight"), (1.0, 0.0, "values"), (0.0, 1.0, "values"))
+
+
+@pytest.mark.parametrize(("expected", "actual", "code"), CONSTANTS)
+def test_another_constant_is_no_other_order_of_the_same_numbers(live, expected, actual, code):
+    reference, port = live.equal(*live.built("t.Sequential(t.LayerNorm(8))", "p.Sequential(p.LayerNorm(8))"))
+    live.torch.nn.init.constant_(reference[0].weight, expected)
+    put(port[0].weight, np.full(8, actual))
+    (found,) = findings(reference, port)
+    assert found.code == code
+
+
+def test_what_differs_is_counted_in_a_transposed_weight_too(live):
+    reference, port = live.equal(*live.built("t.Sequential(t.Linear(200, 300))", "p.Sequential(p.Linear(200, 300))"))
+    values = np.array(port[0].weight.numpy())
+    values[[0, 150], [299, 7]] += 0.25
+    values[3, 3] += 0.5
+    put(port[0].weight, values)
+    (found,) = findings(reference, port)
+    assert found.message.endswith("other values: 3 of 60000 differ, by up to 0.5")
+
+
 KINDS = (
     ("t.Linear(4, 4)", "p.Linear(4, 4)"),
     ("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"),

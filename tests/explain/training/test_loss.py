@@ -186,6 +186,10 @@ FAULTS = {
         both(our_ce(k), None, 0, 1)[0], lambda o, y: their_ce(k)(o[0], y) + 0.3 * their_ce(k)(o[1], y), "scale-factor",
         (LOGITS, OTHER),
     ),
+    "gradient alone": lambda k: Case(
+        our_ce(k),
+        lambda o, y: their_ce(k)(o, y) * 0.25 + their_ce(k)(o, y).detach() * 0.75, "scaled-gradient",
+    ),
     "auxiliary loss too many": lambda k: Case(
         lambda o, y: our_ce(k)(o[0], y), both(None, their_ce(k), 0, 1)[1], "extra-term", (LOGITS, OTHER)
     ),
@@ -307,6 +311,7 @@ def test_what_differs_is_named(pieces, kits, name):
     ("temperature", "the port divides the outputs by 4, the reference does not"),
     ("no temperature", "the reference divides the outputs by 2, the port does not"),
     ("auxiliary weight", "the reference multiplies by 0.4"),
+    ("gradient alone", "has the reference's value, but 0.25 times its gradient"),
     ("no penalty", "lacks a term in the squares of the outputs"),
     ("beta", "the port's beta is 1, the reference's 0.5"),
     ("margin", "the port's margin is 1, the reference's 0.37"),

@@ -113,7 +113,7 @@ VARIED = (
     _port("diffusion-repeated", ('F.interpolate(x, scale_factor=2.0, mode="nearest")', "x.repeat_interleave(2, 2).repeat_interleave(2, 3)")),
     _port("diffusion-in-place", ("y = y + self.time(F.silu(time)).unsqueeze([2, 3])", "y.add_(self.time(F.silu(time)).unsqueeze([2, 3]))")),
     _reference("diffusion-fused-attention", ("        weight = (y[0] @ y[1].transpose(-2, -1) * (channels // self.heads) ** -0.5).softmax(-1)\n        y = (weight @ y[2])", "        y = F.scaled_dot_product_attention(y[0], y[1], y[2])")),
-    _port("vitrel-indexed", ("            paddle.gather(self.table, self.index.reshape([-1]))\n            .reshape([count, count, HEADS])\n", "            self.table[self.index]\n")),
+    _port("vitrel-indexed", ("paddle.gather(self.table, self.index.reshape([-1])).reshape([count, count, HEADS])", "self.table[self.index]")),
     _port("vitrel-sequential", ("nn.LayerList([Block(0.2) for _ in range(2)])", "nn.Sequential(*[Block(0.2) for _ in range(2)])"), ("        for block in self.blocks:\n            x = block(x)\n", "        x = self.blocks(x)\n")),
     _port("vitrel-smoothed-labels", ("F.cross_entropy(outputs, labels, label_smoothing=0.1)", "F.cross_entropy(outputs, F.label_smooth(F.one_hot(labels, CLASSES).astype(outputs.dtype), epsilon=0.1), soft_label=True)")),
     _port("vitrel-added-bias", ("F.linear(x, self.qkv.weight, bias)", "(self.qkv(x) + bias)")),

@@ -220,7 +220,7 @@ DIFFUSION = (
 
 VITREL = (
     _values("order", "vitrel-index", "blocks.0.attention", r"index", ("apart[..., 0] * (2 * COLUMNS - 1) + apart[..., 1]", "apart[..., 1] * (2 * ROWS - 1) + apart[..., 0]")),
-    _code("layout", "vitrel-bias-layout", "blocks.0.attention", AXES, (".reshape([count, count, HEADS])\n            .transpose([2, 0, 1])", ".reshape([HEADS, count, count])")),
+    _code("layout", "vitrel-bias-layout", "blocks.0.attention", AXES, (".reshape([count, count, HEADS]).transpose([2, 0, 1])", ".reshape([HEADS, count, count])")),
     _code("order", "vitrel-key-bias", "blocks.0.attention", ORDER + r"|v_bias|zeros", ("[self.q_bias, paddle.zeros_like(self.v_bias), self.v_bias]", "[self.q_bias, self.v_bias, paddle.zeros_like(self.v_bias)]")),
     _layer("default", "vitrel-gelu", "blocks.0.act", r"approx|tanh", ("nn.GELU()", "nn.GELU(approximate=True)")),
     _layer("default", "vitrel-epsilon", "blocks.0.norm1", EPSILON, ("self.norm1 = nn.LayerNorm(WIDTH, epsilon=1e-6)", "self.norm1 = nn.LayerNorm(WIDTH)")),

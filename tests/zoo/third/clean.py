@@ -171,7 +171,7 @@ OTHERWISE = (
           "class ErfGelu(nn.Layer):\n    def forward(self, x):\n"
           "        return x * 0.5 * (1.0 + paddle.erf(x / math.sqrt(2.0)))\n\n\nclass PerceiverResampler(nn.Layer):", loss=True),
     _same("adain-pads-by-layer",
-          '        self.conv = nn.Conv2D(\n            in_channels, out_channels, kernel_size, stride, padding=padding, padding_mode="reflect"\n        )\n',
+          '        self.conv = nn.Conv2D(in_channels, out_channels, kernel_size, stride, padding=padding, padding_mode="reflect")\n',
           '        self.pad = nn.Pad2D([padding] * 4, mode="reflect")\n'
           "        self.conv = nn.Conv2D(in_channels, out_channels, kernel_size, stride)\n",
           "return self.conv(x)\n\n\nclass ResidualBlock", "return self.conv(self.pad(x))\n\n\nclass ResidualBlock", loss=True),
@@ -239,8 +239,8 @@ OTHERWISE = (
           "x, gate = self.pointwise_conv1(x).chunk(2, axis=1)\n        x = x * F.sigmoid(gate)", training=True),
     _same("conformer-frames-by-unfold",
           "        frames = paddle.stack(\n"
-          "            [wav[:, i * self.hop_length : i * self.hop_length + self.n_fft] for i in range(num_frames)],\n"
-          "            axis=1,\n        )\n",
+          "            [wav[:, i * self.hop_length : i * self.hop_length + self.n_fft] for i in range(num_frames)], axis=1\n"
+          "        )\n",
           "        index = paddle.arange(num_frames).unsqueeze(1) * self.hop_length + paddle.arange(self.n_fft)\n"
           "        frames = paddle.gather(wav, index.flatten(), axis=1).reshape([-1, num_frames, self.n_fft])\n", loss=True),
     _same("conformer-attends-by-function",

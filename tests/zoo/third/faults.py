@@ -644,7 +644,7 @@ TRAINED = (
     other("optimizer", "mamba-optimizer-decays-all", "apply_decay_param_fun|weight decay|weight_decay|decay",
           "        apply_decay_param_fun=lambda name: name in decayed,\n", ""),
     other("optimizer", "llama-optimizer-epsilon", "eps",
-          "        epsilon=1e-5,\n", ""),
+          " epsilon=1e-5,", ""),
     other("optimizer", "twotower-optimizer-groups-exchanged", "weight_decay|weight decay|decay|group",
           '{"params": no_decay, "weight_decay": 0.0}, {"params": decay, "weight_decay": 0.2}',
           '{"params": no_decay, "weight_decay": 0.2}, {"params": decay, "weight_decay": 0.0}'),

@@ -187,9 +187,10 @@ def by_scales(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
     for value, name in {**told, **{key: one for key, one in known_numbers(sizes).items() if key not in told}}.items():
         if value == 1:
             continue
+        code = "sign" if value == -1 else "scale-factor"
         if op.name in CURVED:
             yield Hypothesis(
-                code="scale-factor",
+                code=code,
                 acts={op.number: on_input(partial(_times, value))},
                 confirmed=value in told,
                 message=f"the reference multiplies what goes into {called(op)}{where} by {name}",
@@ -197,7 +198,7 @@ def by_scales(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
             )
         act = then_first(partial(_times, value))
         yield Hypothesis(
-            code="sign" if value == -1 else "scale-factor",
+            code=code,
             acts={op.number: act},
             confirmed=value in told,
             message=f"the reference multiplies by {name} after {called(op)}{where}",

@@ -734,6 +734,8 @@ def _missing_step(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
     code = (
         "scale-factor"
         if scaled
+        else "sign"
+        if step.name == "neg"
         else "missing-activation"
         if step.name in ACTIVATIONS
         else "missing-residual"

@@ -336,14 +336,17 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
     if missing and all(abs(one - 1) < CONSTANT for one in values):
         if len(missing) == len(truth) or any(name.startswith("input ") for name in missing):
             return None  # the code tells where
-        names = ", ".join(missing)
+        held = common_path(name.rpartition(".")[0] for name in missing)
+        place = ".".join(part for part in (piece.paths[1], held) if part)
+        shown = f"`{place}`" if place else "the model itself"
+        names = ", ".join(name.removeprefix(f"{held}.") for name in missing)
         return Diagnosis(
             code="stop-gradient",
-            port_path=piece.paths[1],
-            message=f"{piece.shown}: {names} gets no gradient, the reference's does",
+            port_path=place,
+            message=f"{shown}: {names} gets no gradient, the reference's does",
             evidence=f"the other {len(values)} gradients are the reference's",
             explained=1.0,
-            fix=f"let {names} of {piece.shown} be trained: set `stop_gradient = False`",
+            fix=f"let {names} of {shown} be trained: set `stop_gradient = False`",
         )
     if not missing and values and max(values) - min(values) < CONSTANT and abs(values[0] - 1) > CONSTANT:
         told = name_number(values[0], ())

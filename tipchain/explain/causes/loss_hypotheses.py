@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any
 
@@ -32,12 +32,22 @@ def factors(problem: Problem) -> Iterator[Guess]:
     if not factor or abs(factor - 1) < SAME_DOUBLE:
         return
     code, words = _meaning(problem, factor)
+    scaled = problem.expected.scaled(factor)
+    if abs(problem.actual.value - problem.expected.value) <= SAME_SINGLE * abs(problem.expected.value):
+        yield Guess(
+            code="scaled-gradient",
+            message=f"the port's loss has the reference's value, but {factor:.6g} times its gradient{words}",
+            fix="look for what scales gradients alone: an argument (`norm_by_times`), a hook, a part that is detached",
+            evidence="the reference's value with its gradient times this factor is the port's",
+            found=replace(scaled, value=problem.expected.value),
+        )
+        return
     yield Guess(
         code=code,
         message=f"the port's loss is {factor:.6g} times the reference's{words}",
         fix=_reduction_fix(words) if code == "reduction" else f"multiply the port's loss by {1 / factor:.6g}",
         evidence="the reference's loss times this factor is the port's",
-        found=problem.expected.scaled(factor),
+        found=scaled,
     )
 
 

@@ -13,19 +13,23 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError
-from tipchain.explain.causes.metric_probes import (
+from tipchain.explain.causes.metric_ways import (
+    UNITS,
     Batch,
     MetricMeter,
     Probe,
     Values,
+    Way,
+    differences,
     given_probe,
+    in_unit,
     join,
     kinds_of,
     make_probes,
     square,
+    ways,
     with_ignored,
 )
-from tipchain.explain.causes.metric_ways import UNITS, Way, differences, ways
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
@@ -150,10 +154,7 @@ def _table(case: MetricPair) -> list[tuple[Way, Array]]:
         for unit in UNITS:
             if unit and way.metric in ("mse", "rmse", "mae"):
                 continue
-            shares = {"": values, "percent": 100 * values, "error": 1 - values, "percent error": 100 * (1 - values)}[
-                unit
-            ]
-            table.append((replace(way, unit=unit), shares))
+            table.append((replace(way, unit=unit), in_unit(values, unit)))
     return table
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -204,33 +204,6 @@ def _place(tensor: Any, paddle: Any) -> Any:
 Array = npt.NDArray[Any]
 
 
-class TrainedParameters(Protocol):
-    """One side's parameters, by torch's names and in torch's layout, and what updates them."""
-
-    optimizer: Any
-
-    def values(self, name: str) -> Array:
-        """Return a copy of a parameter."""
-
-    def assign(self, name: str, value: Array) -> None:
-        """Set a parameter."""
-
-    def add_gradient(self, name: str, gradient: Array) -> None:
-        """Add to a parameter's gradient, as backward does; a frozen parameter gets none."""
-
-    def step(self) -> None:
-        """Update, then clear the gradients, as a training loop does."""
-
-    def rates(self) -> dict[str, float]:
-        """Return the present learning rate of each parameter that the optimizer holds."""
-
-    def multiply_rate(self, factor: float) -> None:
-        """Set the learning rates to ``factor`` times those of the start."""
-
-    def tensor(self, name: str) -> Any:
-        """Return the first tensor of a parameter."""
-
-
 class TorchTrained:
     """A torch optimizer over a copy of a module; ``clip`` is called before each update, as a training loop does."""
 
@@ -248,14 +221,14 @@ class TorchTrained:
         self.parameters[name].data.copy_(self.side.tensor(value, gradient=False))
 
     def add_gradient(self, name: str, gradient: Array) -> None:
-        """Add to a parameter's gradient."""
+        """Add to a parameter's gradient, as backward does; a frozen parameter gets none."""
         one = self.parameters[name]
         if one.requires_grad:
             given = self.side.tensor(gradient, gradient=False).to(one.dtype)
             one.grad = given if one.grad is None else one.grad + given
 
     def step(self) -> None:
-        """Update, then clear the gradients."""
+        """Update, then clear the gradients, as a training loop does."""
         if self.clip is not None:
             self.clip()
         self.optimizer.step()
@@ -342,6 +315,10 @@ class PaddleTrained:
     def tensor(self, name: str) -> Any:
         """Return the first part of a parameter."""
         return self.slots[name].parts[0].tensor
+
+
+TrainedParameters = TorchTrained | PaddleTrained
+"""One side's parameters, by torch's names and in torch's layout, and what updates them."""
 
 
 @contextmanager

@@ -36,49 +36,41 @@ from tipchain.outcome import Outcome
 
 Array = npt.NDArray[Any]
 SCHEDULER = "scheduler"
-CODES: Mapping[str, str] = {
-    "rate": "learning-rate",
-    "warmup_steps": "warmup-steps",
-    "warmup_start": "warmup-start",
-    "gamma": "gamma",
-    "milestones": "milestones",
-    "values": "values",
-    "times": "period-factor",
-    "step_size": "step-size",
-    "length": "period",
-    "end": "end-rate",
-    "power": "power",
-    "start": "start-rate",
-    "pct_start": "pct-start",
-}
-WORDS: Mapping[str, str] = {
-    "rate": "first learning rate",
-    "warmup_steps": "warm-up's number of steps",
-    "warmup_start": "warm-up's first rate",
-    "gamma": "gamma",
-    "milestones": "milestones",
-    "step_size": "step size",
-    "values": "values (as shares of the first)",
-    "times": "factor of each next period (T_mult)",
-    "length": "period (T_max, decay_steps)",
-    "end": "last rate (eta_min, end_lr)",
-    "power": "power",
-    "start": "first rate (peak over divide_factor)",
-    "pct_start": "share of steps that rise (phase_pct)",
-}
-FIXES: Mapping[str, str] = {
-    "rate": "learning_rate",
-    "warmup_steps": "warmup_steps",
-    "warmup_start": "start_lr",
-    "gamma": "gamma",
-    "milestones": "milestones",
-    "step_size": "step_size",
-    "values": "values",
-    "times": "T_mult",
-    "length": "T_max (decay_steps)",
-    "end": "eta_min (end_lr)",
-    "power": "power",
-    "pct_start": "phase_pct",
+
+
+@dataclass(frozen=True)
+class CurveKnob:
+    """A setting of a curve.
+
+    Attributes:
+        code: the slug of a diagnosis.
+        words: what messages call it.
+        argument: what to pass to Paddle's schedule.
+        attributes: what Paddle's schedules keep it as.
+    """
+
+    code: str
+    words: str
+    argument: str
+    attributes: tuple[str, ...]
+
+
+KNOBS: Mapping[str, CurveKnob] = {
+    "rate": CurveKnob("learning-rate", "first learning rate", "learning_rate", ("base_lr",)),
+    "warmup_steps": CurveKnob("warmup-steps", "warm-up's number of steps", "warmup_steps", ("warmup_steps",)),
+    "warmup_start": CurveKnob("warmup-start", "warm-up's first rate", "start_lr", ("start_lr",)),
+    "gamma": CurveKnob("gamma", "gamma", "gamma", ("gamma",)),
+    "milestones": CurveKnob("milestones", "milestones", "milestones", ("milestones", "boundaries")),
+    "values": CurveKnob("values", "values (as shares of the first)", "values", ()),
+    "times": CurveKnob("period-factor", "factor of each next period (T_mult)", "T_mult", ("T_mult",)),
+    "step_size": CurveKnob("step-size", "step size", "step_size", ("step_size",)),
+    "length": CurveKnob(
+        "period", "period (T_max, decay_steps)", "T_max (decay_steps)", ("T_max", "decay_steps", "T_0")
+    ),
+    "end": CurveKnob("end-rate", "last rate (eta_min, end_lr)", "eta_min (end_lr)", ("eta_min", "end_lr")),
+    "power": CurveKnob("power", "power", "power", ("power",)),
+    "start": CurveKnob("start-rate", "first rate (peak over divide_factor)", "", ()),
+    "pct_start": CurveKnob("pct-start", "share of steps that rise (phase_pct)", "phase_pct", ()),
 }
 
 
@@ -153,7 +145,7 @@ def _proved(
                 fix=f"use the reference's schedule{kind}; the port's has its arguments already",
             ),
         )
-    wanted = [f"its {WORDS[name]} becomes {_short(value)}" for name, value in knobs.items() if name in WORDS]
+    wanted = [f"its {KNOBS[name].words} becomes {_short(value)}" for name, value in knobs.items() if name in KNOBS]
     return tuple(replace(one, fix=f"change the port's schedule so that {' and '.join(wanted)}") for one in told)
 
 
@@ -276,7 +268,7 @@ def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
         if name in one.knobs and one.knobs[name] != value:
             changed = replace(one, knobs={**one.knobs, name: value})
             yield _Guess(
-                CODES[name],
+                KNOBS[name].code,
                 _words(name, one.knobs[name], value),
                 _fix(name, one.knobs[name]),
                 draw(changed, count),
@@ -364,12 +356,12 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         )
         return (_told(guess, _explained(expected, actual, guess), len(expected)),)
     curve, found = draw(other, len(expected)), []
-    for name in CODES:
+    for name, knob in KNOBS.items():
         ours, theirs = (shape.knobs.get(name) for shape in (one, other))
         if ours != theirs and not (
             isinstance(ours, float) and isinstance(theirs, float) and np.isclose(ours, theirs, SAME_SINGLE, 0)
         ):
-            guess = _Guess(CODES[name], _words(name, ours, theirs), _fix(name, ours), curve, slice(None))
+            guess = _Guess(knob.code, _words(name, ours, theirs), _fix(name, ours), curve, slice(None))
             found.append(_told(guess, _explained(expected, actual, guess), len(expected), together=True))
     return tuple(found)
 
@@ -377,7 +369,7 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
 def _fix(name: str, value: Any) -> str:
     if name == "start":
         return f"pass a divide_factor with which the first rate is {_short(value)}"
-    return f"pass {FIXES[name]}={_short(value)}"
+    return f"pass {KNOBS[name].argument}={_short(value)}"
 
 
 def _explained(expected: Array, actual: Array, guess: _Guess) -> float:
@@ -420,7 +412,7 @@ def _named(shape: Shape) -> str:
 
 
 def _words(name: str, expected: Any, actual: Any) -> str:
-    return f"the port's {WORDS[name]} is {_short(actual)}, the reference's {_short(expected)}"
+    return f"the port's {KNOBS[name].words} is {_short(actual)}, the reference's {_short(expected)}"
 
 
 def _short(value: Any) -> str:
@@ -435,19 +427,6 @@ MOST_STEPS = 20_000
 """Steps of a schedule that are looked at at most: a limit on the time."""
 LENGTHS = ("T_max", "total_steps", "total_iters", "decay_steps", "total_epochs")
 """Attributes of schedules that say when they end."""
-ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
-    "rate": ("base_lr",),
-    "gamma": ("gamma",),
-    "milestones": ("milestones", "boundaries"),
-    "step_size": ("step_size",),
-    "length": ("T_max", "decay_steps", "T_0"),
-    "end": ("eta_min", "end_lr"),
-    "power": ("power",),
-    "times": ("T_mult",),
-    "warmup_steps": ("warmup_steps",),
-    "warmup_start": ("start_lr",),
-}
-"""Attributes of Paddle's schedules by the knob of a curve that they set."""
 REPEATS = ("step_size", "T_0", "step_size_up")
 """Those of which a few must be seen."""
 
@@ -609,7 +588,10 @@ def _trial(fresh: Any, actual: Array) -> Trial:
         held = True
         for knob, value in knobs.items():
             pairs = [
-                (one, name) for one in _nested(schedule) for name in ATTRIBUTES.get(knob, ()) if hasattr(one, name)
+                (one, name)
+                for one in _nested(schedule)
+                for name in (KNOBS[knob].attributes if knob in KNOBS else ())
+                if hasattr(one, name)
             ]
             if not pairs:
                 return None

@@ -582,7 +582,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[I
     elif not any(op.name == LAYER and not op.path for op in ops):
         yield by_arguments(piece.port, piece.reference, piece.paths[1] or "the model")
     yield missing_arguments(piece)
-    yield output_order(piece, trials.base.outputs)
+    yield output_order(piece, trials.base.outputs, ops)
     walk = Walk(piece, ops, min(trials.before))
     if not piece.backward and len(ops) > 1:
         walk.run()

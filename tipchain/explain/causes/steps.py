@@ -33,6 +33,7 @@ from tipchain.explain.causes.program import (
     constant,
     floats_of,
     instead,
+    numpy_of,
     of_both,
     tensors_of,
     then,
@@ -136,8 +137,8 @@ def _exchanged(given: list[Any], i: int, j: int) -> list[Any]:
     return changed
 
 
-def output_order(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
-    """Yield the piece with its outputs in the order in which the reference has them."""
+def output_order(piece: Piece, outputs: Sequence[Any], ops: Sequence[Op]) -> Iterator[Hypothesis]:
+    """Yield the piece with its outputs in the reference's order, or with another of its tensors as one of several outputs."""
     truths = piece.truth.outputs
     if len(outputs) < 2 or len(outputs) != len(truths):
         return
@@ -159,6 +160,31 @@ def output_order(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
             message=f"its outputs are {told}: the reference's are its numbers {', '.join(map(str, shown))}",
             fix=f"return the outputs of {piece.shown} in the order {shown}",
         )
+    wrong = [number for number, at in enumerate(order) if at != number]
+    for number in wrong if len(wrong) == 1 else ():
+        made = [_made_as(one, ops, piece) for one in (outputs[number], truths[number])]
+        if made[1] is not None:
+            (op, tensor), here = made[1], made[0][0] if made[0] is not None else None
+            told = "another tensor" if here is None else f"the result of {called(here)}{place_of(here, piece)}"
+            what = f"the result of {called(op)}{place_of(op, piece)}"
+            yield Hypothesis(
+                code="wrong-output",
+                edits={OUTPUT: partial(_with_output, number, tensor)},
+                message=f"its output {number} is {told}, the reference's {what}",
+                fix=f"return {what} as output {number} of {piece.shown}",
+                place="",
+            )
+
+
+def _made_as(array: Any, ops: Sequence[Op], piece: Piece) -> tuple[Op, Any] | None:
+    """Return the last call that made an array, and its tensor; None if none did."""
+    made = ((op, one) for op in reversed(ops) for one in floats_of(op.result, is_tensor(piece)))
+    alike = (both for both in made if tuple(both[1].shape) == array.shape)
+    return next((both for both in alike if relative(array, numpy_of(both[1])) <= SAME_DOUBLE), None)
+
+
+def _with_output(number: int, wanted: Any, given: Sequence[Any]) -> list[Any]:
+    return [wanted if at == number else one for at, one in enumerate(given)]
 
 
 def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:

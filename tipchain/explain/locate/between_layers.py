@@ -22,7 +22,7 @@ from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.store import NotHeld, Store
 from tipchain.explain.locate.trace import Call, Trace, TracedValue, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify
-from tipchain.numbers.rounding import SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.rounding import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
 
 # Which code between the layers made a tensor, and how far rounding takes it.
 
@@ -253,7 +253,7 @@ class Changed(NamedTuple):
 def first_changed(
     traces: tuple[Trace, Trace],
     outputs: Iterable[tuple[CallPair, TracedValue, TracedValue]],
-    ends: Sequence[tuple[TracedValue, TracedValue]],
+    begun_alike: Callable[[], bool],
     apart: Apart,
     tolerance: float,
 ) -> Changed | None:
@@ -264,7 +264,7 @@ def first_changed(
     Args:
         traces: torch's and Paddle's, after backward; forward they agree.
         outputs: tensors of pairs that agree, in the opposite order of the port's calls.
-        ends: the models' outputs.
+        begun_alike: tells whether both start from the same.
         apart: compares the gradients of two values.
         tolerance: up to which they agree.
     """
@@ -273,18 +273,12 @@ def first_changed(
         found = apart(ours, theirs)
         if found <= tolerance:
             agreed = True
-        elif agreed or _agree_at_end(ends, apart, tolerance):
+        elif agreed or begun_alike():
             calls = _outside(traces[0], pair.reference, ours), _outside(traces[1], pair.port, theirs)
             return Changed(calls, pair, found, theirs)
         else:
             return None
     return None
-
-
-def _agree_at_end(ends: Sequence[tuple[TracedValue, TracedValue]], apart: Apart, tolerance: float) -> bool:
-    """Tell whether the gradients of the models' outputs agree."""
-    found = [apart(ours, theirs) for ours, theirs in ends if ours.gradient is not None]
-    return bool(found) and max(found) <= tolerance
 
 
 def _outside(trace: Trace, call: Call, value: TracedValue) -> Call:
@@ -307,7 +301,7 @@ class Steered:
         models: the port's copies.
         root: the port's call of the whole model.
         given: pairs whose outputs agree, with the link of each.
-        ends: the reference's outputs, each with its link.
+        ends: what backward starts from at the reference's outputs, each with its link.
         store: where tensors are.
         seed: of random numbers.
     """
@@ -317,7 +311,7 @@ class Steered:
         models: Models,
         root: Call,
         given: Iterable[tuple[CallPair, TensorLink]],
-        ends: Sequence[tuple[TracedValue, TensorLink]],
+        ends: Sequence[tuple[Array | None, TensorLink]],
         store: Store,
         seed: int,
     ) -> None:
@@ -344,9 +338,9 @@ class Steered:
 
         def starts(made: Sequence[Any]) -> list[tuple[Any, Any]]:
             return [
-                (made[link.theirs], self._tensor(link.layout.apply_gradient(self._store.get(one.gradient))))
-                for one, link in self._ends
-                if one.gradient is not None and self._side.takes_gradient(made[link.theirs])
+                (made[link.theirs], self._tensor(link.layout.apply_gradient(given)))
+                for given, link in self._ends
+                if given is not None and self._side.takes_gradient(made[link.theirs])
             ]
 
         try:
@@ -377,7 +371,8 @@ class Steered:
         assert ours.gradient is not None
         expected = self._store.get(ours.gradient)
         actual = link.layout.back_shared(self._side.view(gradient))
-        self._found[id(theirs)] = relative(link.layout.shared(expected), actual)
+        apart = relative(link.layout.shared(expected), actual)  # of a tensor that several calls give, once for each
+        self._found[id(theirs)] = max(apart, self._found.get(id(theirs), 0.0))
         return self._tensor(link.layout.apply_gradient(expected))
 
     def _tensor(self, array: Any) -> Any:
@@ -394,7 +389,7 @@ class NudgedLayers:
         root: its call of the whole model.
         number: which of them it is.
         given: pairs whose outputs agree, with the link of each.
-        ends: the reference's outputs, each with its link.
+        ends: what backward starts from at the reference's outputs, each with its link.
         store: where tensors are.
         seed: of random numbers.
     """
@@ -405,7 +400,7 @@ class NudgedLayers:
         root: Call,
         number: int,
         given: Iterable[tuple[CallPair, TensorLink]],
-        ends: Sequence[tuple[TracedValue, TensorLink]],
+        ends: Sequence[tuple[Array | None, TensorLink]],
         store: Store,
         seed: int,
     ) -> None:
@@ -427,12 +422,11 @@ class NudgedLayers:
             return self._replaced(self._given.get((path, turn), ()), result, found)
 
         def starts(made: Sequence[Any]) -> list[tuple[Any, Any]]:
-            links = [(one, link, made[(link.ours, link.theirs)[self._number]]) for one, link in self._ends]
+            links = [(given, link, made[(link.ours, link.theirs)[self._number]]) for given, link in self._ends]
             return [
-                (end, self._tensor(link.layout.apply_gradient(gradient) if self._number else gradient))
-                for one, link, end in links
-                if one.gradient is not None and self._side.takes_gradient(end)
-                for gradient in (self._store.get(one.gradient),)
+                (end, self._tensor(link.layout.apply_gradient(given) if self._number else given))
+                for given, link, end in links
+                if given is not None and self._side.takes_gradient(end)
             ]
 
         try:
@@ -602,9 +596,26 @@ class CodeAtFault:
 
     def steered(self) -> Steered:
         """Return the port's run in which its layers are given, and give, the reference's tensors and gradients."""
-        ends = [(self.runs[0].values[link.ours], link) for link in self.outputs]
         root = self.runs[1].trace.calls[0]
-        return Steered(self.models[1], root, self._agreeing(), ends, self.store, self.seed)
+        return Steered(self.models[1], root, self._agreeing(), self._ends(), self.store, self.seed)
+
+    def _begun_alike(self, tolerance: float) -> bool:
+        """Tell whether backward starts from the same in both models."""
+        ours, theirs = (run.starts() for run in self.runs)
+        pairs = [(ours[link.ours], theirs[link.theirs], link.layout) for link in self.outputs]
+        return any(one is not None for one, _, _ in pairs) and all(
+            one is other
+            or (
+                (one is not None and other is not None)
+                and relative(layout.shared(one), layout.back_shared(other)) <= tolerance
+            )
+            for one, other, layout in pairs
+        )
+
+    def _ends(self) -> list[tuple[Array | None, TensorLink]]:
+        """Return what backward starts from at each of the reference's outputs."""
+        given = self.runs[0].starts()
+        return [(given[link.ours], link) for link in self.outputs]
 
     def changed_gradient(self, forward: float, steered: Steered) -> list[LayerVerdict]:
         """Return the verdict about code that changes gradients alone, if some does; ``forward``: outputs are apart so."""
@@ -625,14 +636,14 @@ class CodeAtFault:
             return apart(one, other) if own is None else own * size / max(size, SAME_DOUBLE * scale)
 
         tolerance = max(SAME_SINGLE, GROWTH * forward)
-        ends = [(self.runs[0].values[link.ours], self.runs[1].values[link.theirs]) for link in self.outputs]
         traces = self.runs[0].trace, self.runs[1].trace
         agreeing = [
             (pair, pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing()
         ]
-        found = first_changed(traces, agreeing, ends, apart, tolerance)
+        begun_alike = partial(self._begun_alike, tolerance)
+        found = first_changed(traces, agreeing, begun_alike, apart, tolerance)
         if found is not None and self.exact:
-            found = first_changed(traces, agreeing, ends, by_itself, tolerance)
+            found = first_changed(traces, agreeing, begun_alike, by_itself, tolerance)
         if found is None:
             return []
         ours, theirs = self._linked(found.value)
@@ -647,7 +658,7 @@ class CodeAtFault:
             what = f"hands another gradient to {receiver}"
         calls = self._taking(found.value) or found.calls
         verdict = replace(self._code(calls, found.apart, what), direction="backward")
-        if odd or not self._tied():
+        if odd or not self._tied(self._linked(found.value)[0], found.apart):
             return [verdict]
         reason = f"{TIED}: {receiver} gets another gradient (relative {found.apart:.3g})"
         return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
@@ -669,18 +680,28 @@ class CodeAtFault:
         slope = "a slope is infinite there, as that of a root, a norm or a logarithm at 0"
         return f"a gradient with NaN or infinity at {max(odd)} elements where {whose}: {slope}"
 
-    def _tied(self) -> bool:
-        """Tell whether all gradients agree as soon as no two values are equal: each layer gives the reference's, moved a little."""
+    def _tied(self, value: TracedValue, apart: float) -> bool:
+        """Tell whether all gradients agree as soon as no two values are equal: each layer gives the reference's, moved a little.
+
+        That of ``value``, which is ``apart``, must lose what a cause takes away: a small difference agrees as it is.
+        """
         links = list(self._agreeing())
-        ends = [(self.runs[0].values[link.ours], link) for link in self.outputs]
+        ends = self._ends()
         ours, theirs = (
             NudgedLayers(one, run.trace.calls[0], number, links, ends, self.store, self.seed).gradients
             for number, (one, run) in enumerate(zip(self.models, self.runs, strict=True))
         )
         least = SAME_SINGLE * max((rms(one) for one in ours.values()), default=0.0)
         nothing = np.zeros(())
+        enough = min(SAME_SINGLE * GROWTH, (1 - EXPLAINED) * apart)
         return bool(ours and theirs) and all(
-            _agree(ours.get(one, nothing), theirs.get(one, nothing), least) for one in ours.keys() | theirs.keys()
+            _agree(
+                ours.get(one, nothing),
+                theirs.get(one, nothing),
+                least,
+                enough if one == id(value) else SAME_SINGLE * GROWTH,
+            )
+            for one in ours.keys() | theirs.keys()
         )
 
     def _taking(self, value: TracedValue) -> Calls | None:
@@ -709,8 +730,10 @@ class CodeAtFault:
                     yield CallPair(reference=pair.reference, port=around)
 
     def _agreeing(self) -> Iterator[tuple[CallPair, TensorLink]]:
-        """Yield the outputs of pairs that are the same tensor in both models, the last first."""
-        for pair in reversed(self.matching.pairs):
+        """Yield the outputs of layers, and of code around some, that are the same tensor in both models, the last first."""
+        around = (one for one in self.matching.containers if one.port.parent is not None)
+        known = {(one.reference.number, one.port.number): one for one in (*around, *self.matching.pairs)}
+        for pair in sorted(known.values(), key=lambda one: one.port.ended, reverse=True):
             for link in self.compare.outputs(pair):
                 ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
                 if ours.dtype.kind == "f" and self.compare.between(ours, theirs, link.layout) <= self.noise.limit:
@@ -773,8 +796,8 @@ def holds(trace: Trace, around: Call, call: Call) -> bool:
     return parent is not None
 
 
-def _agree(expected: Array, actual: Array, least: float) -> bool:
+def _agree(expected: Array, actual: Array, least: float, tolerance: float) -> bool:
     """Tell whether two gradients agree, beside their RMS or ``least``; none at all is a single zero."""
     if expected.shape != actual.shape:
         return max(rms(expected), rms(actual)) <= least
-    return distance(expected, actual) <= SAME_SINGLE * GROWTH * max(rms(expected), least)
+    return distance(expected, actual) <= tolerance * max(rms(expected), least)

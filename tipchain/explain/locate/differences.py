@@ -88,11 +88,23 @@ def equal(expected: Array, actual: Array, *, equal_nan: bool = False) -> bool:
     return all(np.array_equal(one, other, equal_nan=equal_nan) for one, other in pairs)
 
 
+def side_by_side(one: Array, other: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield the elements of two arrays of one shape in float64, in some order, few enough at a time for a cache."""
+    if not _lie_across(one, other):
+        yield from _blocks(one, other)  # type: ignore[misc]
+        return
+    for tile, tile_of_other in _tiles(one, other):
+        yield np.asarray(tile, np.float64).reshape(-1), np.asarray(tile_of_other, np.float64).reshape(-1)
+
+
 def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     """Yield the elements of arrays of one shape in float64, side by side, few enough at a time for a cache."""
     if not arrays[0].size:
         return
     arrays = tuple(_parts(one) for one in arrays)
+    if all(one.size <= BLOCK and one.dtype == np.float64 and one.flags.c_contiguous for one in arrays):
+        yield tuple(one.reshape(-1) for one in arrays)
+        return
     buffered = np.nditer(
         arrays,
         flags=["external_loop", "buffered"],

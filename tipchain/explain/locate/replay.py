@@ -390,15 +390,14 @@ class Copies(Mapping[str, Any]):
         return Copies(self._side, self._model, self._training, double=True)
 
     def __getitem__(self, path: str) -> Any:
-        return self._copied(path)
+        training = self._training if self._switch else None
+        return self._side.copied(self._layers[path], double=self._double, training=training)
 
     def reading(self, path: str) -> Any:
-        """Return a copy of which only forward may be run: its weights may be the model's own."""
-        return self._copied(path, forward=True)
-
-    def _copied(self, path: str, *, forward: bool = False) -> Any:
-        training = self._training if self._switch else None
-        return self._side.copied(self._layers[path], double=self._double, training=training, forward=forward)
+        """Return what only forward may be run of: the model's own layer where that changes nothing of it, else a copy."""
+        layer = self._layers[path]
+        in_mode = not self._switch or layer.training == self._training
+        return layer if in_mode and not self._double and self._side.only_reads(layer) else self[path]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layers)

@@ -6,6 +6,7 @@ import copy
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -300,6 +301,8 @@ class TracedRun:
         loss: the loss; None without one.
         draws: the random numbers that it drew.
         changed: the buffers that it changed, but for those of the frameworks' own norms.
+        starts: returns what backward starts from at each output, None where it does not. Of an output that other code takes,
+            too, that is a part of the gradient.
     """
 
     trace: Trace
@@ -310,6 +313,7 @@ class TracedRun:
     loss: float | None
     draws: Draws
     changed: tuple[str, ...] = ()
+    starts: Callable[[], Sequence[Array | None]] = tuple
 
 
 def run_model(
@@ -360,9 +364,15 @@ def run_model(
                 precise = Precise(side, loss) if double else loss
                 value = precise(output, labels_of(side, bound, double=double))
             values = tuple(tracer.value(one) for one in tensors)
+            starts: Callable[[], Sequence[Array | None]] = partial(
+                start or partial(random_start, seed=seed), values, names
+            )
+            if value is not None:
+                starts = partial(
+                    _from_loss, side, precise, structure, values, labels_of(side, bound, double=double), store
+                )
             if backward and value is None:
-                begin = start or partial(random_start, seed=seed)
-                _start(side, tensors, begin(values, names))
+                _start(side, tensors, starts())
             elif backward and side.takes_gradient(value):
                 side.backward(value)
         return TracedRun(
@@ -374,7 +384,19 @@ def run_model(
             loss=None if value is None else float(side.array(value).reshape(())),
             draws=draws,
             changed=_changed(held, buffers_of(side, model)),
+            starts=starts,
         )
+
+
+def _from_loss(
+    side: LiveSide, loss: Loss, structure: Any, values: Sequence[TracedValue], labels: Any, store: Store
+) -> list[Array | None]:
+    """Return the gradients that a loss gives a model's outputs by itself; the whole ones where it does not run so."""
+    with side.recording(gradient=True), suppress(Exception):  # whatever a user's loss raises
+        leaves = [side.tensor(store.get(one.stored), gradient=True) for one in values]
+        side.backward(loss(put_back(structure, leaves), labels))
+        return [None if one.grad is None else side.array(one.grad) for one in leaves]
+    return [None if one.gradient is None else store.get(one.gradient) for one in values]
 
 
 NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "paddle.nn.layer.norm")

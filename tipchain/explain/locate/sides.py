@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, Protocol
 
@@ -35,10 +36,8 @@ class LiveSide(TraceFramework, Protocol):
     def framework(self) -> Framework:
         """The framework as stages use it."""
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None, forward: bool = False) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the model with the same weights, in float64 if ``double``.
-
-        ``forward``: only forward is run. Then a framework's own layer that only reads its weights has the model's own ones.
 
         A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
 
@@ -51,6 +50,9 @@ class LiveSide(TraceFramework, Protocol):
 
     way: Widening
     """The way that is taken."""
+
+    def only_reads(self, layer: Any) -> bool:
+        """Tell whether forward changes nothing of a layer, so that it needs no copy: one of the framework's own."""
 
     def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64, if ``double``.
@@ -153,25 +155,34 @@ class TorchSide:
         if tensor.requires_grad:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None, forward: bool = False) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the module, in float64 if ``double``."""
-        nn = self.torch.nn
-        lent = forward and not double and _only_reads(model, (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d))
-        shared = {id(one): one for one in model.parameters()} if lent else {}
-        made = copy.deepcopy(model, shared or self._large_parameters(model, double=double))
+        made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
         return made.double() if double else made
 
-    def _large_parameters(self, model: Any, *, double: bool) -> dict[int, Any]:
-        """Return copies of a module's large parameters by what they are copies of; see `_copied`."""
-        torch, found = self.torch, dict[int, Any]()
-        for one in model.parameters() if isinstance(model, torch.nn.Module) else ():
+    def _copied_ahead(self, model: Any, *, double: bool) -> dict[int, Any]:
+        """Return copies of a module's empty containers and large parameters by what they are copies of; see `_copied`."""
+        torch = self.torch
+        if not isinstance(model, torch.nn.Module):
+            return {}
+        found = _empties(model.modules())
+        for one in model.parameters():
             plain = type(one) is torch.nn.Parameter and one.dtype == torch.float32 and one.layout == torch.strided
             if plain and one.device.type == "cpu" and one.numel() >= LARGE:
                 values = torch.from_numpy(_copied(one.detach().numpy(), double=double))
                 found[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
         return found
+
+    def only_reads(self, layer: Any) -> bool:
+        """Tell whether forward changes nothing of a module; an embedding with ``max_norm`` scales its rows."""
+        return all(
+            _reads(self, one, "torch.nn.modules.")
+            and not isinstance(one, self.torch.nn.RNNBase)
+            and getattr(one, "max_norm", None) is None
+            for one in layer.modules()
+        )
 
     def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
@@ -316,16 +327,13 @@ class PaddleSide:
         if not tensor.stop_gradient:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None, forward: bool = False) -> Any:
+    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the layer, in float64 if ``double``.
 
         Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU. In eval mode they
         have no dropout, and there is no other difference.
         """
-        nn = self.paddle.nn
-        lent = forward and not double and _only_reads(model, (nn.Linear, nn.Conv1D, nn.Conv2D, nn.Conv3D))
-        shared = {id(one): one for one in model.parameters()} if lent else {}
-        made = copy.deepcopy(model, shared or self._large_parameters(model, double=double))
+        made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:
             made.train() if training else made.eval()
         for layer in made.sublayers(include_self=True):
@@ -333,11 +341,13 @@ class PaddleSide:
                 layer.training, layer.dropout = True, layer.dropout if layer.training else 0.0
         return _doubled(made) if double else made
 
-    def _large_parameters(self, model: Any, *, double: bool) -> dict[int, Any]:
-        """Return copies of a layer's large parameters by what they are copies of; see `_copied`."""
-        paddle, found = self.paddle, dict[int, Any]()
-        kind = paddle.base.framework.EagerParamBase
-        for one in model.parameters() if isinstance(model, paddle.nn.Layer) else ():
+    def _copied_ahead(self, model: Any, *, double: bool) -> dict[int, Any]:
+        """Return copies of a layer's empty containers and large parameters by what they are copies of; see `_copied`."""
+        paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
+        if not isinstance(model, paddle.nn.Layer):
+            return {}
+        found = _empties(model.sublayers(include_self=True))
+        for one in model.parameters():
             plain = type(one) is kind and one.dtype == paddle.float32 and one.place.is_cpu_place()
             if plain and one.size >= LARGE and one._is_initialized():  # noqa: SLF001
                 state = copy.deepcopy(one.__dict__, found)
@@ -349,6 +359,12 @@ class PaddleSide:
                 made.stop_gradient, made.persistable = one.stop_gradient, one.persistable
                 found[id(one)] = made
         return found
+
+    def only_reads(self, layer: Any) -> bool:
+        """Tell whether forward changes nothing of a layer; spectral norm iterates on its vectors."""
+        writes = self.paddle.nn.layer.rnn.RNNBase, self.paddle.nn.SpectralNorm
+        every = layer.sublayers(include_self=True)
+        return all(_reads(self, one, "paddle.nn.layer.") and not isinstance(one, writes) for one in every)
 
     def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64, if ``double``."""
@@ -448,10 +464,25 @@ def _copied(array: Array, *, double: bool) -> Array:
     return array.astype(np.float64 if double else array.dtype, copy=True)
 
 
-def _only_reads(layer: Any, kinds: tuple[type, ...]) -> bool:
-    """Tell whether a layer is exactly of one of the kinds, which write to no weight, and nothing is hooked to its forward."""
+def _empties(layers: Iterable[Any]) -> dict[int, Any]:
+    """Return copies of the empty containers that layers keep, mostly for hooks, by what they are copies of.
+
+    Layers have a dozen each, and `copy.deepcopy` takes longer over them than over a small layer's parameters.
+    """
+    held = (one for layer in layers for one in vars(layer).values())
+    return {id(one): type(one)() for one in held if type(one) in (dict, set, OrderedDict) and not one}
+
+
+def _reads(side: LiveSide, layer: Any, own: str) -> bool:
+    """Tell whether a layer is the framework's, and has no statistics to update and no hooks.
+
+    Paddle keeps the statistics of norms as parameters that take no gradient.
+    """
     hooks = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
-    return type(layer) in kinds and not any(getattr(layer, name, None) for name in hooks)
+    held = *layer._buffers.values(), *layer._parameters.values()  # noqa: SLF001
+    updates = layer.training and any(one is not None and not side.takes_gradient(one) for one in held)
+    plain = type(layer).__module__.startswith(own) and not updates
+    return plain and not any(getattr(layer, name, None) for name in hooks)
 
 
 def name_alike(layer: Any, made: Any) -> None:

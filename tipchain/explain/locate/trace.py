@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -327,6 +328,10 @@ MOST = 4
 """Tensors that one is compared with as a whole."""
 
 
+Kind = tuple[tuple[int, ...], str]
+"""A tensor's shape, and the kind of its dtype."""
+
+
 class Twins:
     """The tensors of a trace, to be found by what they hold.
 
@@ -337,22 +342,23 @@ class Twins:
 
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store
-        self._found: dict[tuple[tuple[int, ...], str], list[tuple[Array | None, TracedValue]]] = defaultdict(list)
-        seen: set[int] = set()
-        for call in trace.calls:
-            for value in (*call.inputs, *call.outputs):
-                if id(value) not in seen:
-                    seen.add(id(value))
-                    probe = _probe(store.get(value.stored)) if value.stored.outline is None else None
-                    self._found[value.shape, value.dtype.kind].append((probe, value))
+        self._found: dict[Kind, list[TracedValue]] = defaultdict(list)
+        for value in dict.fromkeys(one for call in trace.calls for one in (*call.inputs, *call.outputs)):
+            self._found[value.shape, value.dtype.kind].append(value)
+        whole = {kind: [one for one in values if one.stored.outline is None] for kind, values in self._found.items()}
+        self._probes = {
+            kind: np.stack([_probe(store.get(one.stored)) for one in values])
+            for kind, values in whole.items()
+            if values
+        }
 
     def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
         """Return the value that holds the same, and the array as it is held then."""
-        given, probe, compared = ProjectedArray(array), None, 0
-        for looked, value in self._found.get((array.shape, array.dtype.kind), ()):
-            if looked is not None:
-                probe = _probe(array) if probe is None else probe
-                if compared == MOST or not _close(looked, probe):
+        given, kind, compared = ProjectedArray(array), (array.shape, array.dtype.kind), 0
+        near = iter(_close(self._probes[kind], _probe(array)).tolist() if kind in self._probes else ())
+        for value in self._found.get(kind, ()):
+            if value.stored.outline is None:
+                if not next(near) or compared == MOST:
                     continue
                 compared += 1
             found = self._as(value.stored, given, SAME_DOUBLE)
@@ -393,13 +399,18 @@ def _probe(array: Array) -> Array:
     """Return some of the elements, evenly spread."""
     if array.size <= LOOKED_AT:
         return array.reshape(-1).copy()
-    places = np.linspace(0, array.size - 1, LOOKED_AT).astype(np.intp)
-    return array[np.unravel_index(places, array.shape)]
+    return array[_places(array.shape)]
 
 
-def _close(one: Array, other: Array) -> bool:
+@cache
+def _places(shape: tuple[int, ...]) -> tuple[Array, ...]:
+    return np.unravel_index(np.linspace(0, prod(shape) - 1, LOOKED_AT).astype(np.intp), shape)
+
+
+def _close(several: Array, one: Array) -> Array:
+    """Tell of each row whether it may be the other array."""
     if one.dtype.kind not in "fc":
-        return bool(np.array_equal(one, other))
+        return np.asarray((several == one).all(axis=-1))
     with np.errstate(invalid="ignore", over="ignore"):
-        apart, largest = np.abs(one - other), np.abs(one).max(initial=0.0)
-        return bool((apart <= SAME_SINGLE * largest).all()) or not np.isfinite(largest)
+        apart, largest = np.abs(several - one), np.abs(several).max(axis=-1, initial=0.0, keepdims=True)
+        return np.asarray((apart <= SAME_SINGLE * largest).all(axis=-1) | ~np.isfinite(largest[..., 0]))

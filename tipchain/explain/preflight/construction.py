@@ -50,8 +50,6 @@ def _environment_finding(code: str, ours: str, theirs: str, what: str, fix: str,
     return Finding(
         code=code,
         kind="environment",
-        reference_path="",
-        port_path="",
         reference=ours,
         port=theirs,
         message=f"{what}: torch has {ours}, Paddle {theirs}",
@@ -479,8 +477,6 @@ def _modes_of_models(reference: Any, port: Any, pairs: Iterable[PairedLayers]) -
     return Finding(
         code="mode",
         kind="flag",
-        reference_path="",
-        port_path="",
         reference=f"training={reference.training}",
         port=f"training={port.training}",
         message=f"the port is in {_word(port)} mode, torch's model in {_word(reference)} mode{told}",
@@ -552,8 +548,6 @@ def _dtypes(tensors: Tensors) -> Iterator[Finding]:
             yield Finding(
                 code="dtype",
                 kind="flag",
-                reference_path="",
-                port_path="",
                 reference=f"torch.{ours_}",
                 port=f"paddle.{theirs_}",
                 message=f"the port's parameters are {theirs_}, those of torch's model {ours_}",

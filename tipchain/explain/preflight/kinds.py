@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from tipchain.explain.preflight import kinds_space
+from tipchain.explain.preflight import table
 from tipchain.explain.preflight.table import (
     UNTOLD,
     LayerKind,
@@ -555,7 +555,7 @@ SEQUENCE_KINDS = (
 """Their kinds."""
 
 
-KINDS = (*kinds_space.SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
+KINDS = (*table.SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in KINDS}
 _OWN_MODULES = ("torch.nn.", "paddle.nn.")

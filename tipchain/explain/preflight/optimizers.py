@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from tipchain.explain.findings import Effect, Finding
@@ -276,17 +277,7 @@ def check_optimizers(
 def _optimizer_finding(
     code: str, reference: str, port: str, message: str, fix: str, *, effect: Effect = "here"
 ) -> Finding:
-    return Finding(
-        code=code,
-        kind="optimizer",
-        reference_path="",
-        port_path="",
-        reference=reference,
-        port=port,
-        message=message,
-        fix=fix,
-        effect=effect,
-    )
+    return Finding(code=code, kind="optimizer", reference=reference, port=port, message=message, fix=fix, effect=effect)
 
 
 def _other_type(ours: Any, theirs: Any, name: str) -> Finding:
@@ -508,30 +499,34 @@ def _clipping(ours: Any, theirs: Any) -> Iterator[Finding]:
 Get = Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleArgument:
+@dataclass(frozen=True)
+class _Arg:
     """An argument of a schedule.
 
     Attributes:
         code: the slug of a finding.
-        names: torch's and Paddle's.
-        get: read it from either.
+        torch: torch's name of it.
+        paddle: Paddle's; as torch's if empty.
+        ours: reads it from torch's schedule, where it is no attribute of that name.
+        theirs: reads it from Paddle's.
     """
 
     code: str
-    names: tuple[str, str]
-    get: tuple[Get, Get]
+    torch: str
+    paddle: str = ""
+    ours: Get | None = None
+    theirs: Get | None = None
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """Torch's and Paddle's."""
+        return self.torch, self.paddle or self.torch
 
-def _argument(
-    code: str, torch: str, paddle: str = "", ours: Get | None = None, theirs: Get | None = None
-) -> ScheduleArgument:
-    names = torch, paddle or torch
-    return ScheduleArgument(
-        code=code,
-        names=names,
-        get=(ours or (lambda one: getattr(one, names[0])), theirs or (lambda one: getattr(one, names[1]))),
-    )
+    @property
+    def get(self) -> tuple[Get, Get]:
+        """Read it from either."""
+        one, other = (attrgetter(name) for name in self.names)
+        return self.ours or one, self.theirs or other
 
 
 def _milestones(schedule: Any) -> tuple[int, ...]:
@@ -545,41 +540,41 @@ def _group(schedule: Any, key: str) -> Any:
     return schedule.optimizer.param_groups[0][key]
 
 
-def _one_cycle() -> tuple[ScheduleArgument, ...]:
+def _one_cycle() -> tuple[_Arg, ...]:
     return (
-        _argument("total-steps", "total_steps"),
-        _argument(
+        _Arg("total-steps", "total_steps"),
+        _Arg(
             "max-rate", "max_lr", "max_learning_rate", lambda one: _group(one, "max_lr"), lambda one: one._lr_config[1]
         ),
-        _argument(
+        _Arg(
             "first-rate",
             "div_factor",
             "divide_factor",
             lambda one: _group(one, "max_lr") / _group(one, "initial_lr"),
             lambda one: one._lr_config[1] / one._lr_config[0],
         ),
-        _argument(
+        _Arg(
             "last-rate",
             "min_lr",
             "end_learning_rate",
             lambda one: _group(one, "min_lr"),
             lambda one: one._lr_config[-1],
         ),
-        _argument(
+        _Arg(
             "rising-share",
             "pct_start",
             "phase_pct",
             lambda one: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
             lambda one: (one._step_config[1] + 1) / one.total_steps,
         ),
-        _argument(
+        _Arg(
             "phases",
             "three_phase",
             "",
             lambda one: len(one._schedule_phases) == 3,
             lambda one: len(one._lr_config) == 4,
         ),
-        _argument(
+        _Arg(
             "annealing",
             "anneal_strategy",
             "",
@@ -589,52 +584,52 @@ def _one_cycle() -> tuple[ScheduleArgument, ...]:
     )
 
 
-def _cyclic() -> tuple[ScheduleArgument, ...]:
+def _cyclic() -> tuple[_Arg, ...]:
     return (
-        _argument("max-rate", "max_lr", "max_learning_rate", lambda one: _only(one.max_lrs), lambda one: one.max_lr),
-        _argument(
+        _Arg("max-rate", "max_lr", "max_learning_rate", lambda one: _only(one.max_lrs), lambda one: one.max_lr),
+        _Arg(
             "rising-steps",
             "step_size_up",
             "",
             lambda one: one.total_size * one.step_ratio,
             lambda one: one.cycle_size * one.step_up_pct,
         ),
-        _argument(
+        _Arg(
             "falling-steps",
             "step_size_down",
             "",
             lambda one: one.total_size * (1 - one.step_ratio),
             lambda one: one.cycle_size * (1 - one.step_up_pct),
         ),
-        _argument("mode", "mode"),
-        _argument("gamma", "gamma", "exp_gamma", theirs=lambda one: one.gamma),
+        _Arg("mode", "mode"),
+        _Arg("gamma", "gamma", "exp_gamma", theirs=lambda one: one.gamma),
     )
 
 
-GAMMA = _argument("gamma", "gamma")
-END = _argument("end-rate", "eta_min")
-BASE = _argument("base-rate", "base_lrs", "learning_rate", lambda one: _only(one.base_lrs), lambda one: one.base_lr)
-LAST = _argument("last-epoch", "last_epoch")
-TWINS: dict[str, tuple[str, tuple[ScheduleArgument, ...]]] = {
-    "StepLR": ("StepDecay", (BASE, _argument("step-size", "step_size"), GAMMA, LAST)),
+GAMMA = _Arg("gamma", "gamma")
+END = _Arg("end-rate", "eta_min")
+BASE = _Arg("base-rate", "base_lrs", "learning_rate", lambda one: _only(one.base_lrs), lambda one: one.base_lr)
+LAST = _Arg("last-epoch", "last_epoch")
+TWINS: dict[str, tuple[str, tuple[_Arg, ...]]] = {
+    "StepLR": ("StepDecay", (BASE, _Arg("step-size", "step_size"), GAMMA, LAST)),
     "MultiStepLR": (
         "MultiStepDecay",
-        (BASE, _argument("milestones", "milestones", "", _milestones, _milestones), GAMMA, LAST),
+        (BASE, _Arg("milestones", "milestones", "", _milestones, _milestones), GAMMA, LAST),
     ),
     "ExponentialLR": ("ExponentialDecay", (BASE, GAMMA, LAST)),
-    "CosineAnnealingLR": ("CosineAnnealingDecay", (BASE, _argument("period", "T_max"), END, LAST)),
+    "CosineAnnealingLR": ("CosineAnnealingDecay", (BASE, _Arg("period", "T_max"), END, LAST)),
     "CosineAnnealingWarmRestarts": (
         "CosineAnnealingWarmRestarts",
-        (BASE, _argument("period", "T_0"), _argument("period-factor", "T_mult"), END, LAST),
+        (BASE, _Arg("period", "T_0"), _Arg("period-factor", "T_mult"), END, LAST),
     ),
     "PolynomialLR": (
         "PolynomialDecay",
         (
             BASE,
-            _argument("total-steps", "total_iters", "decay_steps"),
-            _argument("power", "power"),
-            _argument("end-rate", "end_lr", "", lambda _: 0.0),
-            _argument("cycle", "cycle", "", lambda _: False),
+            _Arg("total-steps", "total_iters", "decay_steps"),
+            _Arg("power", "power"),
+            _Arg("end-rate", "end_lr", "", lambda _: 0.0),
+            _Arg("cycle", "cycle", "", lambda _: False),
             LAST,
         ),
     ),
@@ -642,9 +637,9 @@ TWINS: dict[str, tuple[str, tuple[ScheduleArgument, ...]]] = {
         "LinearLR",
         (
             BASE,
-            _argument("start-factor", "start_factor"),
-            _argument("end-factor", "end_factor"),
-            _argument("total-steps", "total_iters", "total_steps"),
+            _Arg("start-factor", "start_factor"),
+            _Arg("end-factor", "end_factor"),
+            _Arg("total-steps", "total_iters", "total_steps"),
             LAST,
         ),
     ),
@@ -656,11 +651,11 @@ TWINS: dict[str, tuple[str, tuple[ScheduleArgument, ...]]] = {
         "ReduceOnPlateau",
         (
             *(
-                _argument(name.replace("_", "-"), name)
+                _Arg(name.replace("_", "-"), name)
                 for name in ("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown")
             ),
-            _argument("end-rate", "min_lrs", "min_lr", lambda one: _only(one.min_lrs)),
-            _argument("epsilon", "eps", "epsilon"),
+            _Arg("end-rate", "min_lrs", "min_lr", lambda one: _only(one.min_lrs)),
+            _Arg("epsilon", "eps", "epsilon"),
         ),
     ),
 }
@@ -715,8 +710,6 @@ def _scheduler_finding(code: str, ours: str, theirs: str, expected: Any, actual:
     return Finding(
         code=code,
         kind="scheduler",
-        reference_path="",
-        port_path="",
         reference=reference,
         port=port,
         message=f"the port's schedule has {port} where torch's has {reference}",

@@ -6,13 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
+from math import sqrt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.explain.findings import Effect, Finding
-from tipchain.explain.locate.differences import equal
+from tipchain.explain.locate.differences import equal, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, print_of
 from tipchain.explain.preflight.tensors import TensorPair, Tensors, is_floating, port_array, port_name, port_trained
 from tipchain.numbers.rounding import REMAINDER, ROUGH, SAME_SINGLE
@@ -92,25 +93,37 @@ def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
         return True
     if expected.dtype.kind not in "fc" or actual.dtype.kind not in "fc":
         return False
-    return bool(np.allclose(actual, expected, rtol=tolerance, atol=tolerance * ROUGH * _size(expected), equal_nan=True))
+    return _close(expected, actual, rtol=tolerance, atol=tolerance * ROUGH * _size(expected))
+
+
+def _close(expected: Array, actual: Array, *, factor: float = 1.0, rtol: float, atol: float) -> bool:
+    """Tell what `numpy.allclose` does of ``factor`` times what is expected, up to the first elements that are not."""
+    return all(
+        np.allclose(theirs, factor * ours, rtol=rtol, atol=atol, equal_nan=True)
+        for ours, theirs in side_by_side(expected, actual)
+    )
 
 
 def _size(array: Array) -> float:
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0
+    found = rms(array)
     return found if np.isfinite(found) else 0.0
 
 
 def _measure(expected: Array, actual: Array) -> str:
+    odd, furthest = 0, np.nan
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
-    odd = int(np.count_nonzero(apart)) + int(np.isnan(apart).sum() if not np.count_nonzero(apart) else 0)
-    return f"{odd} of {apart.size} differ, by up to {np.nanmax(apart) if not np.isnan(apart).all() else np.nan:.3g}"
+        for ours, theirs in side_by_side(expected, actual):
+            apart = np.abs(theirs - ours)
+            odd, furthest = odd + int(np.count_nonzero(apart)), np.fmax(furthest, np.fmax.reduce(apart))
+    return f"{odd} of {expected.size} differ, by up to {furthest:.3g}"
 
 
 def _arranged(expected: Array, actual: Array, kind: str) -> ParameterDifference | None:
     """Say that the same numbers stand in another order."""
-    if print_of(np.asarray(expected, np.float64)) != print_of(np.asarray(actual, np.float64)):
+    sizes = _size(expected), _size(actual)  # cheaper than prints, and told by them are most that differ
+    if abs(sizes[0] - sizes[1]) > SAME_SINGLE * sizes[0] or print_of(np.asarray(expected, np.float64)) != print_of(
+        np.asarray(actual, np.float64)
+    ):
         return None
     for axes in permutations(range(expected.ndim)):
         if tuple(expected.shape[axis] for axis in axes) == actual.shape and np.array_equal(
@@ -182,16 +195,17 @@ def _elsewhere(
 
 def _rescaled(expected: Array, actual: Array) -> ParameterDifference | None:
     """Say that the values are torch's times one number."""
-    if expected.size < 4 or not np.isfinite(actual).all() or not np.isfinite(expected).all():
+    if expected.size < 4:
         return None
-    ours, theirs = (np.asarray(one, np.float64).reshape(-1) for one in (expected, actual))
-    squares = float(np.dot(ours, ours))
-    factor = float(np.dot(ours, theirs)) / squares if squares else 0.0
-    if (
-        not factor
-        or abs(factor - 1) < ROUGH
-        or not np.allclose(theirs, factor * ours, rtol=REMAINDER, atol=SAME_SINGLE * _size(theirs))
-    ):
+    squares, product, others = 0.0, 0.0, 0.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        for ours, theirs in side_by_side(expected, actual):
+            squares += float(ours @ ours)
+            product += float(ours @ theirs)
+            others += float(theirs @ theirs)
+    factor = product / squares if squares and np.isfinite(squares + others) else 0.0
+    least = SAME_SINGLE * sqrt(others / expected.size) if factor else 0.0
+    if not factor or abs(factor - 1) < ROUGH or not _close(expected, actual, factor=factor, rtol=REMAINDER, atol=least):
         return None
     return ParameterDifference(
         code="scaled-weight", text=f"torch's times {factor:.6g}", fix=f"do not multiply it by {factor:.6g}"
@@ -274,8 +288,6 @@ class Strange:
         return Finding(
             code=NOT_COPIED,
             kind="parameter",
-            reference_path="",
-            port_path="",
             reference="its own values",
             port="other values",
             message=f"{self.differing} of {self.compared} parameters hold other values: the weights were not copied",
@@ -327,19 +339,27 @@ def _are_related(expected: Any, actual: Any) -> bool | None:
     """
     if is_constant(expected) or is_constant(actual):
         return False
-    ours, theirs = (np.asarray(one, np.float64).reshape(-1) for one in (expected, actual))
-    bound = SIGMAS / np.sqrt(ours.size - 1)
+    bound = SIGMAS / np.sqrt(expected.size - 1)
     if bound >= 1:
         return None
-    ours, theirs = ours - ours.mean(), theirs - theirs.mean()
-    size = float(np.linalg.norm(ours) * np.linalg.norm(theirs))
-    return bool(not np.isfinite(size) or abs(float(ours @ theirs)) > bound * size)
+    sums = [
+        sum(parts)
+        for parts in zip(*((ours.sum(), theirs.sum()) for ours, theirs in side_by_side(expected, actual)), strict=True)
+    ]
+    means = [float(one) / expected.size for one in sums]
+    squares, product, others = 0.0, 0.0, 0.0
+    for ours, theirs in side_by_side(expected, actual):
+        mine, its = ours - means[0], theirs - means[1]
+        squares += float(mine @ mine)
+        product += float(mine @ its)
+        others += float(its @ its)
+    size = sqrt(squares) * sqrt(others)
+    return bool(not np.isfinite(size) or abs(product) > bound * size)
 
 
 def is_constant(array: Any) -> bool:
     """Tell whether all elements of an array are equal."""
-    flat = array.reshape(-1)
-    return not flat.size or bool((flat == flat[0]).all())
+    return not array.size or bool((array == array[(0,) * array.ndim]).all())
 
 
 def _elements(slot: TensorSlot) -> int:
@@ -571,8 +591,6 @@ def _frozen(tensors: Tensors) -> Iterator[Finding]:
         yield Finding(
             code="trainable",
             kind="parameter",
-            reference_path="",
-            port_path="",
             reference=words[0],
             port=words[1],
             message=f"no parameter of {side} takes gradients; a training would show it",
@@ -615,8 +633,6 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
         yield Finding(
             code="unmatched-parameters",
             kind="parameter",
-            reference_path="",
-            port_path="",
             reference=shown if side == 0 else "",
             port=shown if side else "",
             message=f"{len(names)} layers of {where[side]} with parameters are in no pair ({shown}): {there}",

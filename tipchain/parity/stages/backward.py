@@ -13,7 +13,7 @@ import numpy as np
 
 from tipchain.errors import RecordError
 from tipchain.frameworks.base import Array, scalar
-from tipchain.numbers.compare import PIECE, largest
+from tipchain.numbers.compare import PIECE
 from tipchain.numbers.rounding import SAME_SINGLE, ULPS
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
@@ -29,7 +29,7 @@ from tipchain.parity.stages.judging import (
     TensorFile,
     details,
     judge_batches,
-    scaled,
+    tensor_bound,
     tensor_paths,
 )
 
@@ -378,7 +378,7 @@ def _compare_tensors(left: Mapping[str, Any], right: Mapping[str, Any], rules: R
         for name in names:
             if name not in right:
                 continue
-            strict = _bound(left, group, name, base, scale)
+            strict = tensor_bound(group, base, scale, left[name])
             noise = _noise(left, name, noise_scale)
             verdict, bound = _judge_tensor(name, left[name], right[name], strict, noise, base, scale)
             tolerances[f"backward/{name}"] = bound
@@ -420,20 +420,6 @@ def _scale(left: Mapping[str, Any], group: str, names: Iterable[str]) -> tuple[f
     if group == "parameter":
         return scale, []
     return scale, [name.partition("/")[2] for name, value in rms.items() if value <= SAME_SINGLE * scale]
-
-
-def _bound(left: Mapping[str, Any], group: str, name: str, base: Tolerance, scale: float) -> Tolerance:
-    """Return what a tensor may differ by.
-
-    A parameter is also allowed the rounding of its own value, four times float32's epsilon; a buffer
-    is measured by its own largest value.
-    """
-    if group == "gradient" or base.threshold is not None:
-        return scaled(base, scale, left[name])
-    size = largest(left[name])
-    if group == "buffer":
-        return scaled(base, size, left[name])
-    return scaled(base, scale, left[name], extra=4 * float(np.finfo(np.float32).eps) * size)
 
 
 def lacks_noise(verdicts: Iterable[Verdict], path: Path) -> bool:

@@ -14,9 +14,8 @@ import numpy as np
 from tipchain.blame import UsersError, placed
 from tipchain.errors import DataError
 from tipchain.frameworks.base import Array, Framework, Trainer, concat_outputs
-from tipchain.parity.case import open_builder
-from tipchain.parity.case_types import LABEL, Case
-from tipchain.parity.fake_inputs import make_inputs
+from tipchain.parity.case import LABEL, Case, open_builder
+from tipchain.parity.inputs import make_inputs
 
 # A case's metric: called once on everything, or fed batch by batch.
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from tipchain.errors import RecordError, UsageError
 from tipchain.machine import core_count
-from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
@@ -23,7 +22,7 @@ from tipchain.paddle_export import Array
 from tipchain.parity.data_parallel import STATE, Steps, WorkerGroup, WorkerJob, state, train, update_rms
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
-from tipchain.parity.stages.judging import Dumps, Judged, Rules, TensorFile, details, scaled, tensor_paths
+from tipchain.parity.stages.judging import Dumps, Judged, Rules, TensorFile, details, tensor_bound, tensor_paths
 
 
 def record(bench: Bench) -> Recording:
@@ -254,7 +253,8 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
     for name in left:
         if name not in right or name.startswith("update_rms/"):
             continue
-        bound = _bound(name, left[name], rules, update)
+        group = name.partition("/")[0]
+        bound = tensor_bound(group, rules.group(group, STAGE), update, left[name])
         (verdict,) = compare({name: left[name]}, {name: right[name]}, bound)
         failed = verdict.outcome is Outcome.FAIL and name.startswith("parameter/")
         reason = verdict.reason + (hint and f"; the updates are {hint[2:]}" if failed else "")
@@ -273,15 +273,3 @@ def _update_ratio(left: Tensors, right: Tensors) -> float:
     ]
     ratios = [actual / expected for expected, actual in pairs if expected > 0]
     return median(ratios) if ratios else float("nan")
-
-
-def _bound(name: str, expected: Any, rules: Rules, update: float) -> Tolerance:
-    """Return what a tensor may differ by: a parameter a share of the largest RMS update, a buffer of its own size.
-
-    A parameter is also allowed the rounding of its own value, four times float32's epsilon.
-    """
-    group, size = name.partition("/")[0], largest(expected)
-    base = rules.group(group, STAGE)
-    if group != "parameter":
-        return scaled(base, size, expected)
-    return scaled(base, update, expected, extra=4 * float(np.finfo(np.float32).eps) * size)

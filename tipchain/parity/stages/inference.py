@@ -17,7 +17,7 @@ from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.paddle_export import Array, EngineError, Predictor, output_tensors, save_program
-from tipchain.parity.case_types import LABEL
+from tipchain.parity.case import LABEL
 from tipchain.parity.onnx_engine import HOW_TO_INSTALL, EngineEnd, OnnxProcess, missing_packages
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, fake_batch

@@ -14,8 +14,8 @@ from tipchain.numbers.dumps import Record
 from tipchain.numbers.rounding import LOGIT_FLOOR, REMAINDER, ROUGH
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.parity.case_types import LABEL
-from tipchain.parity.fake_inputs import make_loss_label, softmax
+from tipchain.parity.case import LABEL
+from tipchain.parity.inputs import make_loss_label, softmax
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, scaled

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError, did_you_mean
+from tipchain.explain.causes.data_order import some
+from tipchain.explain.causes.data_sources import channel_axis
 from tipchain.frameworks.base import Array, Framework
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
@@ -38,7 +40,7 @@ def describe_image(image: npt.NDArray[Any]) -> dict[str, float]:
     """
     values = np.asarray(image, dtype=np.float32)
     found = {"mean": float(values.mean()), "std": float(values.std())}
-    channels = _channel_axis(values.shape)
+    channels = channel_axis(values.shape)
     if channels is not None:
         others = tuple(axis for axis in range(values.ndim) if axis != channels % values.ndim)
         if values.shape[channels] > 1:
@@ -48,11 +50,6 @@ def describe_image(image: npt.NDArray[Any]) -> dict[str, float]:
         found["top_minus_bottom"] = _halves(values, high)
         found["roughness"] = float(np.abs(np.diff(values, axis=wide)).mean()) if values.shape[wide] > 1 else 0.0
     return found
-
-
-def _channel_axis(shape: tuple[int, ...]) -> int | None:
-    """Return -3 or -1, the axis that has 1, 3 or 4 channels; None where there is none."""
-    return next((axis for axis in (-3, -1) if len(shape) >= 3 and shape[axis] in (1, 3, 4)), None)
 
 
 def _halves(values: npt.NDArray[np.float32], axis: int) -> float:
@@ -274,13 +271,7 @@ class _Orders:
             counts = np.bincount(epoch, minlength=self.length)
             twice, missing = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
             if twice.size:
-                yield f"epoch {number} has {_some(twice)} more than once and lacks {_some(missing) if missing.size else 'none'}"
-
-
-def _some(numbers: Array) -> str:
-    shown = ", ".join(str(number) for number in numbers[:5])
-    more = f" and {numbers.size - 5} more" if numbers.size > 5 else ""
-    return f"sample{'s' if numbers.size > 1 else ''} {shown}{more}"
+                yield f"epoch {number} has {some(twice.tolist())} more than once and lacks {some(missing.tolist()) if missing.size else 'none'}"
 
 
 def judge_orders(stage: str, reference: Record, port: Record) -> Iterator[Verdict]:
