@@ -273,3 +273,9 @@ def test_a_gradient_that_is_cut_in_front_of_an_output_is_found(with_loss):
     assert report.stages["backward"].value == "FAIL", str(report)
     assert report.first_divergence.port_path == ""
     assert report.diagnoses[0].code == "stop-gradient"
+
+
+def test_nan_is_no_cause_where_the_layer_is_built_otherwise():
+    report = tipchain.align(torch.nn.LPPool2d(3, 2), paddle.nn.LPPool2D(2, 2), GIVEN.reshape(1, 1, 6, 4))
+    assert "no NaN where the reference has some" in report.reasons["forward"]
+    assert report.diagnoses[0].code == "norm-type", report.diagnoses

@@ -20,7 +20,7 @@ from tipchain.progress import Pace
 
 UNKNOWN = "unknown"
 """The code of a diagnosis that no hypothesis explains."""
-DESCRIBING = frozenset({"scaled-gradient"})
+DESCRIBING = frozenset({"scaled-gradient", "nan"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""

@@ -179,12 +179,12 @@ class PairJudge:
         """
         found: dict[int, _Judged] = {}
         for number, pair in enumerate(pairs):
-            self.pace.tell("comparing layers", number, len(self.matching.pairs))
             if self.pace.over:
                 self.late += 1
                 late = self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE)
                 found[pair.port.number] = _Judged(pair=pair, verdicts=[late], late=True)
                 continue
+            self.pace.tell("comparing layers", number, len(self.matching.pairs))
             inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
             self._made = None
