@@ -115,7 +115,7 @@ def check_history(args: argparse.Namespace) -> None:
     Raises:
         UsageError: its URL cannot be understood.
     """
-    from tipchain.history.store import VARIABLE
+    from tipchain.history import VARIABLE
 
     if args.database or os.environ.get(VARIABLE):
         from tipchain.history.store import place_of

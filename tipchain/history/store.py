@@ -19,7 +19,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tipchain.errors import HistoryError, UsageError, first_line
-from tipchain.history import schema
+from tipchain.history import VARIABLE, schema
 from tipchain.history.schema import EntryFacts, ItemFacts
 from tipchain.runs import replacing_path
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine
 
 
-VARIABLE = "TIPCHAIN_DATABASE"
 FOLDER, FILE, OUTBOX = ".tipchain", "history.sqlite", "outbox"
 DRIVERS = {
     "sqlite": "sqlite",
