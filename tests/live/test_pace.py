@@ -138,6 +138,15 @@ def test_progress_says_what_is_done():
     assert any("comparing layers 2 of 4" in one for one in told)
 
 
+def test_progress_counts_the_stages_that_were_asked_for():
+    told, losses = [], (lambda output, label: output.mean(), lambda output, label: output.mean())
+    optimizers = (torch.optim.SGD, lambda parameters, rate: paddle.optimizer.SGD(rate, parameters=parameters))
+    tipchain.align(*pair(), INPUT, loss=losses, optimizers=optimizers, progress=told.append)
+    stages = [one.partition(": ")[2] for one in told if "stage " in one]
+    asked = ["preflight", "loss", "optimizer", "train"]
+    assert list(dict.fromkeys(stages)) == [f"stage {n} of 4: {name}" for n, name in enumerate(asked, 1)]
+
+
 def test_progress_says_how_long_yet_once_an_estimate_has_come_true(monkeypatch):
     now, told = [0.0], []
     monkeypatch.setattr(pacing.time, "monotonic", lambda: now[0])

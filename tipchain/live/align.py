@@ -398,9 +398,27 @@ class _Work:
     def _end(self, stage: str, outcome: Outcome, reason: str) -> None:
         self.found.stages[stage], self.found.reasons[stage] = outcome, reason
 
+    def _asked(self) -> list[str]:
+        """Return the stages that stand beside the layers' and were given what they need, in the order in which they run."""
+        trained = self.optimizers is not None
+        given = {
+            "preflight": True,
+            "loss": self.loss is not None,
+            "metric": self.fed.metrics is not None,
+            PREDICT: self.fed.predict is not None,
+            "optimizer": trained,
+            "schedule": trained and self.schedulers is not None,
+            "train": trained and self.loss is not None,
+            STEP: trained and self.step is not None,
+        }
+        return [stage for stage, there in given.items() if there]
+
     def _stage(self, stage: str, work: Callable[..., None], *args: Any) -> None:
         """Do the work of one stage; what it raises is its ERROR, and so is that the time is up."""
-        self.pace.tell(f"stage {stage}")
+        asked = self._asked()
+        self.pace.tell(
+            f"stage {asked.index(stage) + 1} of {len(asked)}: {stage}" if len(asked) > 1 else f"stage {stage}"
+        )
         if self.pace.over and stage != "preflight":
             self._end(stage, Outcome.ERROR, LATE)
             return
