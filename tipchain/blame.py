@@ -149,12 +149,6 @@ def side_of(error: BaseException) -> str:
     return ""
 
 
-def where_of(error: BaseException) -> str:
-    """Return which side and which stage an error is of, such as ``the port (Paddle), training``; "" if neither is known."""
-    side, stage = side_of(error), getattr(error, _PLACE, ("", ""))[1]
-    return ", ".join(filter(None, (SIDES.get(side, ""), stage)))
-
-
 def one_line(error: BaseException) -> str:
     """Return ``file:line: Class: message (whose)`` of what a stage's code raised, for its reason."""
     if isinstance(error, TipchainError):
@@ -168,7 +162,8 @@ def tell(error: BaseException) -> str | None:
     told = str(error) if isinstance(error, UsersError) else users_fault(error)
     if told is None:
         return None
-    where, callers = where_of(error), _callers(error)
+    side, stage = side_of(error), getattr(error, _PLACE, ("", ""))[1]
+    where, callers = ", ".join(filter(None, (SIDES.get(side, ""), stage))), _callers(error)
     told += f"\n  called from: {', '.join(callers)}" if callers and not isinstance(error, UsersError) else ""
     return f"{told}\n  in: {where}" if where and "\n  in: " not in told else told
 

@@ -28,8 +28,10 @@ def guarded(function: Callable[..., int], *args: object, said: Callable[[str], s
         args: what it is given.
         said: puts the message into a language; `str` leaves it in English, for a process that reads it.
     """
-    _open_missing()
-    _escape_foreign_letters()
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  (for the rest of the process)
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return _call(function, *args)
     except KeyboardInterrupt:
@@ -52,7 +54,8 @@ def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         name = escaped_lines(str(error.filename or "the output"))
         print(said(f"error: {name}: {error.strerror}"), file=sys.stderr)
-        _drop_output()
+        with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
         return ExitCode.FAILED
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         name = escaped_lines(str(error.filename)[:NAME_LETTERS])
@@ -75,24 +78,3 @@ def _call(function: Callable[..., int], *args: object) -> int:
     code = int(function(*args))
     print(end="", flush=True)  # what cannot be written shall be known here, not when Python ends
     return code
-
-
-def _drop_output() -> None:
-    """Drop what is still to be written to standard output, or Python fails once more at its end."""
-    with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
-
-
-def _open_missing() -> None:
-    """Give a process that was started without output or error stream ones that lead nowhere."""
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115  (for the rest of the process)
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
-
-
-def _escape_foreign_letters() -> None:
-    """Let letters that standard output's encoding lacks, as in a program's output, be escaped: no reason to fail.
-
-    Without a locale Python lets bytes of file names through, and fails on other letters that stand alone.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
-        sys.stdout.reconfigure(errors="backslashreplace")

@@ -198,7 +198,14 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
                 text_said = _beside(_beside(text_said, places[name][0]), words)
             yield text_said, left
     for mark, other in MARKS.items():
-        parts = _split(text, mark)
+        # Split a text at a mark, but not within code.
+        parts, code = [""], False
+        for piece in re.split(f"(`|{re.escape(mark)})", text):
+            code ^= piece == "`"
+            if piece == mark and not code:
+                parts.append("")
+            else:
+                parts[-1] += piece
         if len(parts) == 1:
             continue
         if mark != ", ":
@@ -244,18 +251,6 @@ def _place(name: str, text: str) -> tuple[str, int]:
 def _is_said(text: str, said: str) -> bool:
     # What is no word stays: a number, a name, code.
     return said != text or re.fullmatch(r"`[^`]*`|\S+", text) is not None
-
-
-def _split(text: str, mark: str) -> list[str]:
-    """Split a text at a mark, but not within code."""
-    parts, code = [""], False
-    for piece in re.split(f"(`|{re.escape(mark)})", text):
-        code ^= piece == "`"
-        if piece == mark and not code:
-            parts.append("")
-        else:
-            parts[-1] += piece
-    return parts
 
 
 # Layout in columns.

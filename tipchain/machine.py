@@ -43,17 +43,14 @@ def _quotas() -> Iterator[float]:
             continue
         # A container sees its own group as the mount's root, whatever the path says.
         for group in (PurePosixPath(path), *PurePosixPath(path).parents):
-            yield from _quota(mount / group.relative_to("/"))
-
-
-def _quota(folder: Path) -> Iterator[float]:
-    with suppress(OSError, ValueError):  # "max": no limit
-        quota, period = (folder / "cpu.max").read_text().split()
-        yield int(quota) / int(period)
-    with suppress(OSError, ValueError):
-        microseconds = int((folder / "cpu.cfs_quota_us").read_text())
-        if microseconds > 0:
-            yield microseconds / int((folder / "cpu.cfs_period_us").read_text())
+            folder = mount / group.relative_to("/")
+            with suppress(OSError, ValueError):  # "max": no limit
+                quota, period = (folder / "cpu.max").read_text().split()
+                yield int(quota) / int(period)
+            with suppress(OSError, ValueError):
+                microseconds = int((folder / "cpu.cfs_quota_us").read_text())
+                if microseconds > 0:
+                    yield microseconds / int((folder / "cpu.cfs_period_us").read_text())
 
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4

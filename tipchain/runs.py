@@ -76,14 +76,49 @@ def hold_run(path: Path) -> None:
         UsageError: another process holds it, so the run still goes on; or nothing can be written there.
     """
     try:
-        handle = os.open(path / RUN_LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        take_lock(path / RUN_LOCK)
+    except BlockingIOError:
+        raise UsageError(f"{path}: this run still goes on, in another process") from None
     except OSError as error:
         raise UsageError(f"{path}: this run cannot be continued: {error.strerror}") from error
+
+
+def take_lock(path: Path, told: str = "", *, mode: int = 0o666, flags: int = 0) -> int:
+    """Lock a file, made if need be, without waiting, and return its handle: the lock holds until that is closed.
+
+    Args:
+        path: the file.
+        told: what it shall say about who holds it; on a full disk it says nothing.
+        mode: of a file that is made.
+        flags: for `os.open`, besides the usual ones.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: it cannot be opened.
+    """
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | flags, mode)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise UsageError(f"{path}: this run still goes on, in another process") from None
+        raise
+    if told:
+        with suppress(OSError):
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, told.encode(), 0)
+    return handle
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether a process holds a file's lock; of one that is not there, or cannot be read, none does."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def prune(out: Path, keep: int = KEPT_RUNS) -> int:
@@ -220,14 +255,20 @@ def sha256_of(path: Path) -> str:
 
 def commit(folder: Path) -> str:
     """Return the short git commit of ``folder``, with ``-dirty`` for local changes; "" outside git."""
+    return git(folder, "describe", "--always", "--dirty")
+
+
+def git(folder: Path, *words: str) -> str:
+    """Return what git says; "" where it fails: no git, no repository, no such commit."""
     import subprocess
 
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), "describe", "--always", "--dirty"],
+            ["git", "-C", str(folder), *words],
             capture_output=True,
             text=True,
-            timeout=10,
+            errors="replace",
+            timeout=20,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

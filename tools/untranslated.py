@@ -81,7 +81,7 @@ def _texts(node: ast.AST, unread: set[int]) -> Iterator[str]:
         yield from _texts(child, unread)
 
 
-def _unread(node: ast.AST) -> Iterator[ast.AST]:  # noqa: C901  (one case for each kind of place)
+def _unread(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the texts below a node that are no messages."""
     match node:
         case ast.Expr(value=ast.Constant()):  # a docstring

@@ -265,10 +265,17 @@ class PaddleTaken(paddle.nn.Layer):
 def test_a_gradient_that_is_cut_in_front_of_an_output_is_found(with_loss):
     reference, port = Taken(), PaddleTaken()
     tipchain.copy_weights(reference, port)
-    loss = (lambda outputs, labels: LOSS[0](outputs[1], labels) + outputs[0].mean()), (
-        lambda outputs, labels: LOSS[1](outputs[1], labels) + outputs[0].mean()
+    loss = (
+        (lambda outputs, labels: LOSS[0](outputs[1], labels) + outputs[0].mean()),
+        (lambda outputs, labels: LOSS[1](outputs[1], labels) + outputs[0].mean()),
     )
     report = tipchain.align(reference, port, {"args": GIVEN, "labels": LABELS}, loss=loss if with_loss else None)
     assert report.stages["backward"].value == "FAIL", str(report)
     assert report.first_divergence.port_path == ""
     assert report.diagnoses[0].code == "stop-gradient"
+
+
+def test_nan_is_no_cause_where_the_layer_is_built_otherwise():
+    report = tipchain.align(torch.nn.LPPool2d(3, 2), paddle.nn.LPPool2D(2, 2), GIVEN.reshape(1, 1, 6, 4))
+    assert "no NaN where the reference has some" in report.reasons["forward"]
+    assert report.diagnoses[0].code == "norm-type", report.diagnoses

@@ -495,3 +495,63 @@ def test_schedules_and_samples_in_another_order():
     found = explain_images(list(cloud), list(turned))
     assert found[0].code == "axis-permutation"
     assert "[0, 2, 1, 3, 5, 4]" in found[0].message
+
+
+def activated(side, first, second):
+    """Return a model of three layers, with functions of these names between them."""
+    functions = side.nn.functional
+
+    def forward(self, x):
+        x = getattr(functions, first)(self.a(x))
+        return self.c(getattr(functions, second)(self.b(x)))
+
+    return model(side, lambda: {name: side.nn.Linear(8, 8) for name in ("a", "b", "c")}, forward)
+
+
+def faults(report):
+    return [one.port_path for one in report.layers if one.at_fault and one.direction == "forward"]
+
+
+def test_two_faults_of_the_code_between_layers_are_both_named():
+    report = align(activated(torch, "relu", "sigmoid"), activated(paddle, "gelu", "tanh"), ROWS)
+    assert [(one.code, one.message.split("does")[1].split(" at ")[0]) for one in report.diagnoses] == [
+        ("other-activation", " `gelu`"),
+        ("other-activation", " `tanh`"),
+    ]
+    assert faults(report) == [""], "no layer is accused"
+
+
+def branched(side, scale, turn):
+    """Return a model of two blocks that add, and of code before its head."""
+
+    class Block(torch.nn.Module if side is torch else paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.linear = side.nn.LayerNorm(8), side.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return x + scale * self.linear(self.norm(x))
+
+    return model(
+        side,
+        lambda: {"blocks": side.nn.Sequential(Block(), Block()), "head": side.nn.Linear(8, 8)},
+        lambda self, x: self.head(getattr(side.nn.functional, turn)(self.blocks(x))),
+    )
+
+
+def test_code_behind_the_first_fault_is_judged_by_what_it_makes_of_the_references_tensors():
+    report = align(branched(torch, 1.0, "relu"), branched(paddle, 0.5, "gelu"), ROWS)
+    assert faults(report) == ["blocks.0", ""], "of blocks of one class the first"
+    assert [(one.code, one.port_path) for one in report.diagnoses] == [
+        ("scale-factor", "blocks.0"),
+        ("other-activation", ""),
+    ]
+    alone = align(branched(torch, 1.0, "relu"), branched(paddle, 0.5, "relu"), ROWS)
+    assert faults(alone) == ["blocks.0"], "the code behind it is right"
+
+
+def test_code_behind_a_wrong_layer_is_judged():
+    for second, found in (("sigmoid", ["a"]), ("tanh", ["a", ""])):
+        port = activated(paddle, "relu", second)
+        port.a.register_forward_post_hook(lambda layer, given, made: 2 * made)
+        assert faults(align(activated(torch, "relu", "sigmoid"), port, ROWS)) == found

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tipchain.prepare.running import put_back, start_keeping
+from tipchain.prepare.keep import put_back, start_keeping
 
 
 @pytest.fixture

@@ -97,7 +97,8 @@ def _net(
         )
     # The page shows whole lines.
     line = next((one.strip() for one in sources["paddle"].splitlines() if old in one), "")
-    edit = (line, line.replace(old, new)) if sources["paddle"].count(line) == 1 else (old, new)
+    whole = old in line and sources["paddle"].count(line) == 1
+    edit = (line, line.replace(old, new)) if whole else (old, new)
     return CodeFault(code=code, part=part, sources=sources, edits=(edit,), inputs=inputs, **more)
 
 
@@ -188,7 +189,7 @@ LAYERS = (
     _layer("layers", "LSTM(6, 5, num_layers=2, batch_first=True)", "LSTM(6, 5, num_layers=2)", ", num_layers=2", "", SEQUENCES, call="self.layer(x)[0]"),
     _layer("lower", "RReLU(0.2, 0.3)", "RReLU(0.2, 0.3)", "(0.2, 0.3)", "(upper=0.3)"),
     _layer("upper", "RReLU(0.125, 0.5)", "RReLU(0.125, 0.5)", "(0.125, 0.5)", "(0.125)"),
-    _layer("norm-type", "LPPool2d(3, 2)", "LPPool2D(3, 2)", "(3, 2)", "(2, 2)"),
+    _layer("norm-type", "LPPool2d(4, 2)", "LPPool2D(4, 2)", "(4, 2)", "(2, 2)"),
     _layer("normalized-shape", "LayerNorm([8, 8])", "LayerNorm([8, 8])", "([8, 8])", "(8)"),
     _layer("output-size", "AdaptiveAvgPool2d(2)", "AdaptiveAvgPool2D(2)", "(2)", "(4)"),
     _layer("projection", "LSTM(6, 5, proj_size=3, batch_first=True)", "LSTM(6, 5, proj_size=3)", ", proj_size=3", "", SEQUENCES, call="self.layer(x)[0]"),

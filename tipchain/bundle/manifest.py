@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -13,7 +12,7 @@ from typing import Any
 
 from tipchain.errors import BundleError
 from tipchain.json_text import parse_as, parse_json, read_json
-from tipchain.runs import append, atomic_write, sha256_of
+from tipchain.runs import append, atomic_write, git, sha256_of
 
 # What a bundle says about itself, and whether its files are still those.
 #
@@ -308,20 +307,10 @@ def identity(manifest: BundleManifest) -> dict[str, Any]:
 
 def who(folder: Path) -> str:
     """Return the user as git knows them, else as the machine does."""
-    found = [_git(folder, key) for key in ("user.name", "user.email")]
+    found = [git(folder, "config", "--get", key) for key in ("user.name", "user.email")]
     if found[0]:
         return f"{found[0]} <{found[1]}>" if found[1] else found[0]
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # no such user, no name in the environment
         return "unknown"
-
-
-def _git(folder: Path, key: str) -> str:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), "config", "--get", key], capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

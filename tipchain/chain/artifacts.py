@@ -271,15 +271,10 @@ def _settled_text(find: Find, root: Path, run: Path, cwd: str) -> str:
         path = max(found, key=lambda one: ((root / one).stat().st_mtime_ns, one))
         if not (root / path).resolve().is_relative_to(run.resolve()):
             raise UnsettledError(f"{path}, found for {plain(find.text)}, lies outside the run's folder")
-        return _like(find.text, _without_suffix(path, pattern, find), root, cwd)
+        suffix = Path(path).suffix
+        is_prefix = not find.text.endswith(SUFFIXES) and pattern.removesuffix(suffix) in find.files
+        return _like(find.text, (path.removesuffix(suffix) if is_prefix and suffix in SUFFIXES else path), root, cwd)
     raise UnsettledError(f"nothing is there for {plain(find.text)}: looked for {names(find.files)}")
-
-
-def _without_suffix(path: str, pattern: str, find: Find) -> str:
-    """Return ``path`` without its ending where the text is a prefix, and the pattern one of a prefix too."""
-    suffix = Path(path).suffix
-    is_prefix = not find.text.endswith(SUFFIXES) and pattern.removesuffix(suffix) in find.files
-    return path.removesuffix(suffix) if is_prefix and suffix in SUFFIXES else path
 
 
 def _like(text: str, path: str, root: Path, cwd: str) -> str:

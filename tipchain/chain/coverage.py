@@ -127,7 +127,7 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
         try:
             plans = [load_plan(path, mode, chain=name, options=options) for mode in _modes(name)]
         except TipchainError as error:
-            refused[_short(error)] += 1
+            refused[str(getattr(error, "message", error)).partition("\n")[0]] += 1
             continue
         reasons = list(_reasons(plans, no_gpu))
         if not reasons:
@@ -163,8 +163,3 @@ def _reasons(plans: Iterable[Plan], no_gpu: str) -> Iterator[str]:
             skipped[command.id] = why
             if command.step not in LEADS_TO_OTHERS:
                 yield why
-
-
-def _short(error: TipchainError) -> str:
-    """Return an error without its place, so that equal ones can be counted."""
-    return str(getattr(error, "message", error)).partition("\n")[0]

@@ -317,13 +317,16 @@ class Emitter:
 
     def exported_files(self, folder: str) -> tuple[Artifact, ...]:
         """Return what an export into ``folder`` must leave."""
-        if not self.spec.fixes:
-            return ()
-        head = glob.escape(folder.rstrip("/"))
-        return (
-            Artifact(what="program", files=tuple(f"{head}/{one}" for one in PROGRAMS)),
-            Artifact(what="weights", files=tuple(f"{head}/{one}" for one in WEIGHTS)),
-        )
+        return exported_files(folder) if self.spec.fixes else ()
+
+
+def exported_files(folder: str) -> tuple[Artifact, ...]:
+    """Return what an exported model in ``folder`` is: a program and its weights."""
+    head = glob.escape(folder.rstrip("/"))
+    return (
+        Artifact(what="program", files=tuple(f"{head}/{one}" for one in PROGRAMS)),
+        Artifact(what="weights", files=tuple(f"{head}/{one}" for one in WEIGHTS)),
+    )
 
 
 SHORT_NAMES = {"infer_batch": "bs"}

@@ -320,11 +320,6 @@ _ERROR = re.compile(
 )
 
 
-def worker_folder(log: Path) -> Path:
-    """Return the folder for the logs of the workers of the command whose own log is ``log``."""
-    return log.with_name(f"{log.stem}-workers")
-
-
 def names_folder(argv: Sequence[str]) -> bool:
     """Tell whether a launching command says itself where its workers shall log to.
 
@@ -483,7 +478,7 @@ def _make_ready(ready: _Ready, place: Place) -> _Ready:
     log = claim_log(place.log(command))
     env = dict(ready.env)
     if command.launched and VARIABLE not in command.env and not names_folder(command.argv):
-        env[VARIABLE] = str(worker_folder(log))
+        env[VARIABLE] = str(log.with_name(f"{log.stem}-workers"))
     before, lines = snapshot(command.leaves, place.root), LineCheck(command.leaves)
     return _Ready(command=command, env=env, log=log, start=stamp(log), before=before, lines=lines)
 
@@ -590,13 +585,10 @@ def judge(command: Command, ending: Ending, seen: Findings | None = None) -> tup
     said = f": {textwrap.shorten(_said(command, tail), 200)}" if tail else ""
     if code == 127 and _INTERPRETER.fullmatch(Path(command.argv[0]).name):
         said += f"; if {command.argv[0]!r} is what is missing, {PYTHON_HINT}"
-    unusable = code in (126, 127) or (command.step in JUDGES and (code != 1 or _is_open(ending.tail)))
+    unusable = code in (126, 127) or (
+        command.step in JUDGES and (code != 1 or any(line.startswith(NO_VERDICT) for line in ending.tail))
+    )
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{said}"
-
-
-def _is_open(tail: tuple[str, ...]) -> bool:
-    """Tell from an alignment's verdict whether it found nothing wrong but could not find out everything."""
-    return any(line.startswith(NO_VERDICT) for line in tail)
 
 
 def _said(command: Command, tail: tuple[str, ...]) -> str:

@@ -302,7 +302,9 @@ class TrainingExpansion(Inferring):
             return ()
         # Without an ending it is a prefix, as paddle.load's callers like it.
         if self.suite.weights_else and not weights.endswith(SUFFIXES):
-            files = tuple(f"{one}{more}" for one in files for more in _endings(one))
+            files = tuple(
+                f"{one}{more}" for one in files for more in (("",) if one.endswith(SUFFIXES) else (".pdparams", ""))
+            )
         slot = self.spec.slots["train_model_name"]
         self.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
         return (Find(text=weights, files=files),)
@@ -320,11 +322,6 @@ class TrainingExpansion(Inferring):
         )
         files = tuple(dict.fromkeys(files))
         return (Artifact(what="checkpoint", files=files),)
-
-
-def _endings(name: str) -> tuple[str, ...]:
-    """Return what may follow a checkpoint's name in a folder: one without an ending may be a prefix."""
-    return ("",) if name.endswith(SUFFIXES) else (".pdparams", "")
 
 
 class Untrained(Inferring):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tipchain.chain.emitter import VISIBLE
 from tipchain.chain.plan import Command, Plan
+from tipchain.runs import take_lock
 
 DEVICES = Path("/dev")
 HIDDEN = ("", "-1")
@@ -73,15 +74,11 @@ def find_gpus() -> Gpus:
     if not files:
         return Gpus(trouble=f"no usable GPU on this machine (no {DEVICES}/nvidia0)")
     program = shutil.which("nvidia-smi")
-    gpus = _listed(program) if program else Gpus(numbers=_numbers(files))
+    gpus = _listed(program) if program else Gpus(numbers=tuple(file.name.removeprefix("nvidia") for file in files))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not gpus.trouble and visible is not None and visible.strip() in HIDDEN:
         return Gpus(trouble=f"no usable GPU here (CUDA_VISIBLE_DEVICES is {visible.strip() or 'empty'})")
     return gpus
-
-
-def _numbers(files: Sequence[Path]) -> tuple[str, ...]:
-    return tuple(file.name.removeprefix("nvidia") for file in files)
 
 
 def _listed(program: str) -> Gpus:
@@ -167,19 +164,12 @@ class Leases:
         if self.trouble:
             return None
         try:
-            handle = os.open(self._file(gpu), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            return take_lock(self._file(gpu), str(os.getpid()), mode=0o600, flags=os.O_NOFOLLOW)
+        except BlockingIOError:
+            raise
         except OSError as error:
             self.trouble = f"{self.folder}: {error.strerror}"
             return None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise
-        with suppress(OSError):  # a full disk: the lock holds, only its holder has no name
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode(), 0)
-        return handle
 
     def _make_folder(self) -> None:
         if self._made:

@@ -189,7 +189,23 @@ class Journal:
         self._lock = threading.Lock()
         self._reader = InputReader()
         self._before: dict[str, Inputs] = {}
-        self._passed = _passes(self.path)
+        # Commands whose latest attempt passed, by id.
+        passes: dict[str, _Pass] = {}
+        for line in _lines(self.path):
+            with suppress(KeyError, TypeError, ValueError, AttributeError):
+                if "started" in line:
+                    _forget(passes, line["started"])
+                elif "inputs" not in line:
+                    passes.pop(line["ended"], None)
+                else:
+                    result, inputs = parse_result(line["result"]), line["inputs"]
+                    passes[line["ended"]] = _Pass(
+                        result=result,
+                        call=inputs["call"],
+                        inputs=dict(inputs["files"]),
+                        artifacts=dict(line["artifacts"]),
+                    )
+        self._passed = passes
 
     def start(self, plan: Plan) -> None:
         """Begin an attempt at ``plan``."""
@@ -250,18 +266,15 @@ class Journal:
         data = json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n"
         try:
             with self._lock, self.path.open("ab+", buffering=0) as file:
-                if not _ends_a_line(file.fileno()):
+                handle = file.fileno()
+                size = os.fstat(handle).st_size
+                if not (size == 0 or os.pread(handle, 1, size - 1) == b"\n"):
                     data = b"\n" + data
                 file.write(data)
                 if whole:
                     os.fsync(file.fileno())
         except OSError as error:
             self.problem = f"cannot be written: {error.strerror}"
-
-
-def _ends_a_line(handle: int) -> bool:
-    size = os.fstat(handle).st_size
-    return size == 0 or os.pread(handle, 1, size - 1) == b"\n"
 
 
 def _artifacts(result: Result, place: Place) -> dict[str, str]:
@@ -290,23 +303,6 @@ def resumable(out: Path, plan: Plan) -> Path | None:
 
 def _identity(plan: Plan) -> dict[str, str]:
     return {"params": os.path.relpath(plan.params), "mode": plan.mode.value, "suite": plan.suite}
-
-
-def _passes(path: Path) -> dict[str, _Pass]:
-    """Return the commands whose latest attempt passed, by id."""
-    passes: dict[str, _Pass] = {}
-    for line in _lines(path):
-        with suppress(KeyError, TypeError, ValueError, AttributeError):
-            if "started" in line:
-                _forget(passes, line["started"])
-            elif "inputs" not in line:
-                passes.pop(line["ended"], None)
-            else:
-                result, inputs = parse_result(line["result"]), line["inputs"]
-                passes[line["ended"]] = _Pass(
-                    result=result, call=inputs["call"], inputs=dict(inputs["files"]), artifacts=dict(line["artifacts"])
-                )
-    return passes
 
 
 def _forget(passes: dict[str, _Pass], name: str) -> None:

@@ -44,7 +44,7 @@ from tipchain.chain.slots import (
     read_layout,
     refusal,
 )
-from tipchain.chain.suites import SEVERITIES, ArgumentItem, LintFinding, Suite
+from tipchain.chain.suites import SEVERITIES, LintFinding, Suite
 from tipchain.errors import ParamsError
 from tipchain.modes import CHAIN_MODES, Mode
 
@@ -140,39 +140,23 @@ def _use(slot: Slot, suite: Suite, plans: Plans) -> str:
     if slot.role in suite.unread:
         return f"{suite.title} never reads it"
     if PROGRAMS.fullmatch(slot.role):
-        return _program_use(slot, plans)
+        if slot.absent:
+            return "null: there is none"
+        words = _meaning_words(slot.value, slot)
+        ids = list(dict.fromkeys(one.id for one in _commands(plans) if words and _has(one.argv, words)))
+        more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
+        return f"run as {', '.join(ids[:MOST_IDS])}{more}" if ids else "in no command of these modes"
     if slot.role in LISTS:
-        return _list_use(slot)
+        if slot.absent:
+            return slot.value or "empty"
+        return f"{len(slot.values)} entries" if len(slot.values) > 1 else ""
     return "" if slot.role in NAMES else _argument_use(slot, suite, plans)
 
 
 def _argument_use(slot: Slot, suite: Suite, plans: Plans) -> str:
     if slot.key in NOTHING:
         return f"the key is {slot.key or 'empty'}, so it is left out"
-    steps = _steps(slot.role, suite)
-    passed = "; ".join(_passed(slot, steps, plans))
-    if not passed and slot.absent:
-        return f"{slot.value or 'empty'}, so it is left out"
-    return passed or "in no command of these modes"
-
-
-def _program_use(slot: Slot, plans: Plans) -> str:
-    if slot.absent:
-        return "null: there is none"
-    words = _meaning_words(slot.value, slot)
-    ids = list(dict.fromkeys(one.id for one in _commands(plans) if words and _has(one.argv, words)))
-    more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
-    return f"run as {', '.join(ids[:MOST_IDS])}{more}" if ids else "in no command of these modes"
-
-
-def _list_use(slot: Slot) -> str:
-    if slot.absent:
-        return slot.value or "empty"
-    return f"{len(slot.values)} entries" if len(slot.values) > 1 else ""
-
-
-def _steps(role: str, suite: Suite) -> tuple[str, ...]:
-    """Return the steps whose arguments a role may be among."""
+    # Steps whose arguments a role may be among.
     infer = suite.infer
     found = {
         "train": suite.train.arguments,
@@ -188,15 +172,16 @@ def _steps(role: str, suite: Suite) -> tuple[str, ...]:
             *(axis for rule in infer.rules.values() for axis in rule.fixed_axes),
         }
     }
-    return tuple(
+    steps = tuple(
         step
         for step, items in found.items()
-        if role in {name for item in items for name in _item_roles(item)} | also.get(step, set())
+        if slot.role
+        in {name for item in items for name in filter(None, (item.role, item.flag, item.key))} | also.get(step, set())
     )
-
-
-def _item_roles(item: ArgumentItem) -> Iterable[str]:
-    return filter(None, (item.role, item.flag, item.key))
+    passed = "; ".join(_passed(slot, steps, plans))
+    if not passed and slot.absent:
+        return f"{slot.value or 'empty'}, so it is left out"
+    return passed or "in no command of these modes"
 
 
 def _passed(slot: Slot, steps: Sequence[str], plans: Plans) -> Iterator[str]:
@@ -368,13 +353,22 @@ WITHOUT_TRAINING = tuple(mode.value for mode in CHAIN_MODES if not mode.trains)
 
 def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
     """Yield what in ``slots`` does nothing in any of ``plans``."""
-    yield from _untrained(slots, suite)
+    names = slots["trainer"].values
+    for rule in suite.trainers:
+        slot = slots.get(rule.key)
+        if slot is None or rule.key != rule.command[0] or slot.absent or slot.key in NOTHING:
+            continue
+        taken = rule.kind == "norm" and suite.amp_trainer in names
+        if slot.key not in names and rule.kind not in names and not taken:
+            yield _value_finding(slot, "is never trained with: trainer does not name it", "info")
     yield from _mode_entries(slots, suite)
     yield from _lengths(slots, suite)
     yield from _devices(slots, suite)
     yield from _axis_values(slots, suite, plans)
     yield from _quantized(slots, suite)
-    yield from _precisions(slots, plans)
+    skipped = {one.skip for plan in plans.values() for one in plan.commands if one.step == "train" and one.skip}
+    for reason in sorted(skipped):
+        yield _value_finding(slots.get("autocast", slots["trainer"]), f"is skipped: {reason}", "info")
     eval_, extra = slots["eval"], slots.get("extra_eval")
     if eval_.absent and extra is not None and not extra.absent and extra.key not in NOTHING:
         yield _value_finding(extra, "is never passed: eval is null")
@@ -384,17 +378,6 @@ def _value_finding(slot: Slot, message: str, severity: str = "warning") -> LintF
     return LintFinding(
         code=USELESS_CODE, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message
     )
-
-
-def _untrained(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
-    names = slots["trainer"].values
-    for rule in suite.trainers:
-        slot = slots.get(rule.key)
-        if slot is None or rule.key != rule.command[0] or slot.absent or slot.key in NOTHING:
-            continue
-        taken = rule.kind == "norm" and suite.amp_trainer in names
-        if slot.key not in names and rule.kind not in names and not taken:
-            yield _value_finding(slot, "is never trained with: trainer does not name it", "info")
 
 
 def _mode_entries(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
@@ -438,7 +421,7 @@ def _devices(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
 def _axis_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
     """Yield settings of inference that stand twice, or that no command has."""
     inferences = [one for plan in plans.values() for one in plan.commands if one.step == "infer"]
-    used = {part for one in inferences for part in _parts(one.id)}
+    used = {part for one in inferences for part in one.id.partition("[")[2].rpartition("]")[0].split(";")}
     kinds = {kind for kind in suite.infer.rules if kind in used}
     for role, devices in _axes(suite).items():
         slot = slots[role]
@@ -477,17 +460,6 @@ def _axes(suite: Suite) -> dict[str, set[str]]:
         for role in rule.fixed_axes:
             axes.setdefault(role, set()).add(kind)
     return axes
-
-
-def _parts(identifier: str) -> list[str]:
-    """Return what ``infer[a;b]#2`` is made of: ``a`` and ``b``."""
-    return identifier.partition("[")[2].rpartition("]")[0].split(";")
-
-
-def _precisions(slots: Slots, plans: Mapping[Mode, Plan]) -> Iterator[LintFinding]:
-    skipped = {one.skip for plan in plans.values() for one in plan.commands if one.step == "train" and one.skip}
-    for reason in sorted(skipped):
-        yield _value_finding(slots.get("autocast", slots["trainer"]), f"is skipped: {reason}", "info")
 
 
 # Look at parameter files without running anything: what is wrong, what is useless, what differs from the original.
@@ -610,7 +582,7 @@ def lint_file(
     modes = tuple(mode for mode in modes if mode is not Mode.KLQUANT_WHOLE_INFER or chosen.klquant)
     slots, layout = read_layout(file, chosen)
     found = [*refused, *layout]
-    if layout and (others := _fitting(file)):
+    if layout and (others := ", ".join(suite.name for suite in all_suites() if fits(file, suite))):
         found.append(_remark(file, f"the file fits the layout of {others}", "sections"))
     linted = Linted(
         file=str(path), suite=chosen.name, title=chosen.title, reason=reason, modes=tuple(mode.value for mode in modes)
@@ -709,10 +681,6 @@ def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:
     return "; ".join(reasons)
 
 
-def _fitting(file: ParamFile) -> str:
-    return ", ".join(suite.name for suite in all_suites() if fits(file, suite))
-
-
 def _remark(file: ParamFile, message: str, code: str = "text") -> LintFinding:
     return LintFinding(code=code, severity="info", file=file.path, line=0, key="", message=message)
 
@@ -770,24 +738,20 @@ def _mode_plan(
         except ParamsError as error:
             operator = shell_operator(str(error.found or ""))
             found += [*reader.findings, refusal(error, "no-shell" if operator else "value")]
-            slots, before = _without(slots, error), slots
+            # ``slots`` with the line that ``error`` names taken for a harmless one.
+            changed = dict(slots)
+            for role, slot in slots.items():
+                if slot.line == error.line and slot.line:
+                    harmless = "program.py" if PROGRAMS.fullmatch(role) else HARMLESS.get(role, "null")
+                    again = slot.value == harmless and slot.key not in NOTHING
+                    changed[role] = replace(slot, value=harmless, key="null" if again else slot.key)
+            slots, before = changed, slots
             if slots == before:
                 return None, found
             compared = _compared(slots, original, suite)
         else:
             return plan, [*found, *plan.findings]
     return None, found
-
-
-def _without(slots: Slots, error: ParamsError) -> Slots:
-    """Return ``slots`` with the line that ``error`` names taken for a harmless one."""
-    changed = dict(slots)
-    for role, slot in slots.items():
-        if slot.line == error.line and slot.line:
-            harmless = "program.py" if PROGRAMS.fullmatch(role) else HARMLESS.get(role, "null")
-            again = slot.value == harmless and slot.key not in NOTHING
-            changed[role] = replace(slot, value=harmless, key="null" if again else slot.key)
-    return changed
 
 
 def _merged(per_mode: Mapping[Mode, Sequence[LintFinding]]) -> Iterator[Found]:

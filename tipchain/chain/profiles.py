@@ -82,18 +82,15 @@ def variables(place: Place, suite: Suite) -> frozenset[str]:
         names = list(suite.vars)
         return ALWAYS | frozenset(names[: names.index(place[1])])
     if top == "infer" and place[1] != "folder":
-        return _of_inference(place, suite, ALWAYS | own)
+        always = ALWAYS | own
+        rule = suite.infer.rules.get(place[1])
+        axes = frozenset(rule.axes) if rule else frozenset[str]()
+        if place[2:3] == ("skip",):
+            return always | SOURCE | axes | {"quant"}
+        return always | SOURCE | INFERENCE | axes
     if top == "whole":
         return ALWAYS | own | WITHOUT_TRAINING | ({"folder"} if place[1] != "folder" else frozenset())
     return tops.get(top, trained)
-
-
-def _of_inference(place: Place, suite: Suite, always: frozenset[str]) -> frozenset[str]:
-    rule = suite.infer.rules.get(place[1])
-    axes = frozenset(rule.axes) if rule else frozenset[str]()
-    if place[2:3] == ("skip",):
-        return always | SOURCE | axes | {"quant"}
-    return always | SOURCE | INFERENCE | axes
 
 
 def tested(place: Place, suite: Suite) -> frozenset[str]:
@@ -167,7 +164,13 @@ def check_profile(suite: Suite, seen: Seen) -> None:
         _check_template(place, template, suite, seen, roles)
     for place, condition in seen.tested:
         _check_condition(place, condition, suite, seen, roles)
-    _check_rest(suite, seen)
+    if suite.whole.unset:
+        seen.known(("whole", "unset"), "fix", suite.whole.unset, FIXES)
+    for step in sorted(suite.redirected):
+        seen.known(("redirected",), "step", step, STEPS)
+    if "/" in suite.results_log or suite.results_log in ("", ".", ".."):
+        raise seen.fault(("results_log",), "is no file's name", found=suite.results_log)
+    _check_pattern(("result_line",), suite.result_line, seen)
 
 
 def _listed_roles(suite: Suite) -> Iterator[tuple[Place, str]]:
@@ -239,16 +242,6 @@ def _check_pattern(place: Place, text: str, seen: Seen) -> None:
         raise seen.fault(place, f"is no regular expression: {error}", found=text) from error
 
 
-def _check_rest(suite: Suite, seen: Seen) -> None:
-    if suite.whole.unset:
-        seen.known(("whole", "unset"), "fix", suite.whole.unset, FIXES)
-    for step in sorted(suite.redirected):
-        seen.known(("redirected",), "step", step, STEPS)
-    if "/" in suite.results_log or suite.results_log in ("", ".", ".."):
-        raise seen.fault(("results_log",), "is no file's name", found=suite.results_log)
-    _check_pattern(("result_line",), suite.result_line, seen)
-
-
 # Profiles of suites: YAML files, read and checked.
 #
 # The shipped ones are in ``tipchain/suites``. A user's own is named on the command line (``--suite my.yaml``), stands
@@ -277,22 +270,18 @@ def _profiles() -> Mapping[str, Path]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name):
         if point.name in found:
             raise _broken(point, f"there is a suite {point.name!r} already: {found[point.name]}")
-        found[point.name] = _installed(point)
+        # Profile that an entry point names; its package is not imported, for a profile runs no code.
+        top, *below = point.value.split(".")
+        spec = find_spec(top) if top.isidentifier() else None
+        places = [] if spec is None else list(spec.submodule_search_locations or ())
+        files = [Path(place, *below, f"{point.name}.yaml") for place in places]
+        if not files:
+            raise _broken(point, f"there is no package {point.value!r}")
+        file = next((one for one in files if one.is_file()), None)
+        if file is None:
+            raise _broken(point, f"there is no {files[0]}")
+        found[point.name] = file
     return found
-
-
-def _installed(point: EntryPoint) -> Path:
-    """Return the profile that an entry point names; its package is not imported, for a profile runs no code."""
-    top, *below = point.value.split(".")
-    spec = find_spec(top) if top.isidentifier() else None
-    places = [] if spec is None else list(spec.submodule_search_locations or ())
-    files = [Path(place, *below, f"{point.name}.yaml") for place in places]
-    if not files:
-        raise _broken(point, f"there is no package {point.value!r}")
-    file = next((one for one in files if one.is_file()), None)
-    if file is None:
-        raise _broken(point, f"there is no {files[0]}")
-    return file
 
 
 def _broken(point: EntryPoint, message: str) -> UsageError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Protocol
@@ -93,9 +93,14 @@ def checked_slots(file: ParamFile, suite: Lines) -> Slots:
         if number < len(file.headers):
             slots.update(section_slots(file, section, file.headers[number][0]))
         else:
-            slots.update((rule.role, _absent(file, rule.role)) for rule in section.rules if rule.kind == "slot")
+            slots.update(
+                (rule.role, Slot(role=rule.role, key="null", value="null", file=file.path, line=0))
+                for rule in section.rules
+                if rule.kind == "slot"
+            )
     if suite.to_static:
-        slots.update(_to_static_slot(file))
+        params = file.section(TO_STATIC_SECTION)
+        slots.update([("to_static", _slot(file, "to_static", params[0]))] if params else [])
     return slots
 
 
@@ -103,11 +108,6 @@ def _is_mistyped(section: str) -> bool:
     from difflib import get_close_matches
 
     return bool(get_close_matches(section, [ALIGNMENT_SECTION], cutoff=ALIKE))
-
-
-def _to_static_slot(file: ParamFile) -> Iterable[tuple[str, Slot]]:
-    params = file.section(TO_STATIC_SECTION)
-    return [("to_static", _slot(file, "to_static", params[0]))] if params else []
 
 
 def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
@@ -130,7 +130,8 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         found, line = file.headers[index]
         if found not in section.names:
             hint = did_you_mean(found, section.names)
-            hint = _other_driver(found) or hint
+            kind = owner(found)
+            hint = (f"this is a file for {kind.driver}: --chain {kind.name}" if kind else "") or hint
             raise ParamsError(
                 f"expected the section [{name}]", file=file.path, line=line, found=f"[{found}]", hint=hint
             )
@@ -143,12 +144,6 @@ def check_headers(file: ParamFile, sections: tuple[Section, ...]) -> None:
         elif _is_mistyped(found):
             hint = f"did you mean {ALIGNMENT_SECTION!r}?"
             raise ParamsError(f"unknown section [{found}]", file=file.path, line=line, hint=hint)
-
-
-def _other_driver(section: str) -> str:
-    """Return which driver's files begin with a section, as a hint; "" for none of the others."""
-    kind = owner(section)
-    return f"this is a file for {kind.driver}: --chain {kind.name}" if kind else ""
 
 
 def ends_after_evaluation(file: ParamFile, sections: Sequence[Section]) -> bool:
@@ -209,11 +204,6 @@ def _too_short(file: ParamFile, header: str, rule: SlotRule, count: int, missing
         file=file.path,
         line=max(end - 1, 1),
     )
-
-
-def _absent(file: ParamFile, role: str) -> Slot:
-    """Return the slot of a line that ``file`` does not have."""
-    return Slot(role=role, key="null", value="null", file=file.path, line=0)
 
 
 def _slot(file: ParamFile, role: str, param: Param) -> Slot:
@@ -517,7 +507,11 @@ def read_layout(file: ParamFile, suite: Lines) -> tuple[Slots | None, tuple[Lint
         finding, change = _examine(file, section, number)
         findings += [finding] if finding else []
         if change is not None and change.kind == "rename":
-            renamed = _renamed(renamed, file.section(file.headers[number][0])[change.place], change)
+            param = file.section(file.headers[number][0])[change.place]
+            keys = change.rule.keys if change.rule else ()
+            key = next((key for key in keys if "*" not in key), param.key)
+            params = tuple(replace(one, key=key) if one is param else one for one in renamed.params)
+            renamed = replace(renamed, params=params)
         elif finding:
             plain = False
     if not findings:
@@ -560,13 +554,6 @@ def refusal(error: InputError, code: str) -> LintFinding:
         key=error.key or "",
         message="; ".join(parts),
     )
-
-
-def _renamed(file: ParamFile, param: Param, change: _Change) -> ParamFile:
-    keys = change.rule.keys if change.rule else ()
-    key = next((key for key in keys if "*" not in key), param.key)
-    params = tuple(replace(one, key=key) if one is param else one for one in file.params)
-    return replace(file, params=params)
 
 
 def _examine(file: ParamFile, section: Section, number: int) -> tuple[LintFinding | None, _Change | None]:
@@ -660,7 +647,11 @@ def _said(
     """Return the message on a section that one change would mend, and its line."""
     first, last = changes[0], changes[-1]
     if first.kind == "rename":
-        return _mistyped(first, params[first.place]), params[first.place].line
+        param = params[first.place]
+        keys = [] if first.rule is None else [key for key in first.rule.keys if "*" not in key]
+        hint = did_you_mean(param.key, keys)
+        wanted_key = "" if first.rule is None else wanted(first.rule)
+        return f"expected {wanted_key}, found `{param.key}:`" + (f"; {hint}" if hint else ""), param.line
     if first.kind == "delete":
         one, other = params[first.place], params[last.place]
         if one is other:
@@ -675,13 +666,6 @@ def _said(
 
 def _between(before: int, after: int) -> str:
     return f"between lines {before} and {after}" if after - before > 1 else f"after line {before}"
-
-
-def _mistyped(change: _Change, param: Param) -> str:
-    keys = [] if change.rule is None else [key for key in change.rule.keys if "*" not in key]
-    hint = did_you_mean(param.key, keys)
-    wanted_key = "" if change.rule is None else wanted(change.rule)
-    return f"expected {wanted_key}, found `{param.key}:`" + (f"; {hint}" if hint else "")
 
 
 def _what(changes: Sequence[_Change]) -> str:

@@ -73,7 +73,19 @@ def main() -> None:
     lower = os.fork()
     adopts = _prctl(_SET_SUBREAPER, 1)  # a fork does not hand it on
     if lower == 0:
-        _run(parts, adopts)
+        # Start the program, tell how it ended, and kill what is left once the caller lets go.
+        mark, cwd, count = parts[0], parts[1], int(parts[2])
+        argv, pairs = parts[3 : 3 + count], parts[3 + count :]
+        woken = _wakes()
+        pid = _start(argv, dict(zip(pairs[::2], pairs[1::2], strict=True)), cwd, adopts)
+        _close_output()
+        while select.select([_CHANNEL, woken], [], [])[0] == [woken]:
+            os.read(woken, 4096)
+            for child, status, peak_kb in _reaped():
+                if child == pid:
+                    alone = adopts and not _has_children()
+                    _tell(b"S%d %d %d\n" % (status, peak_kb, alone))
+        _sweep(mark, adopts)
     else:
         _watch_over(lower, parts[0], adopts)
     os._exit(0)
@@ -87,22 +99,6 @@ def _read(length: int) -> bytes:
             os._exit(0)
         data += chunk
     return data
-
-
-def _run(parts: list[bytes], adopts: bool) -> None:
-    """Start the program, tell how it ended, and kill what is left once the caller lets go."""
-    mark, cwd, count = parts[0], parts[1], int(parts[2])
-    argv, pairs = parts[3 : 3 + count], parts[3 + count :]
-    woken = _wakes()
-    pid = _start(argv, dict(zip(pairs[::2], pairs[1::2], strict=True)), cwd, adopts)
-    _close_output()
-    while select.select([_CHANNEL, woken], [], [])[0] == [woken]:
-        os.read(woken, 4096)
-        for child, status, peak_kb in _reaped():
-            if child == pid:
-                alone = adopts and not _has_children()
-                _tell(b"S%d %d %d\n" % (status, peak_kb, alone))
-    _sweep(mark, adopts)
 
 
 def _start(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes, adopts: bool) -> int:
@@ -144,17 +140,13 @@ def _watch_over(lower: int, mark: bytes, adopts: bool) -> None:
         if woken in ready:
             os.read(woken, 4096)
         else:
-            _await_end(lower)
+            # Give the lower warden its time to end, as the caller has let go.
+            end = time.monotonic() + 2 * SWEEP_S
+            while time.monotonic() < end and os.waitpid(lower, os.WNOHANG)[0] == 0:
+                os.kill(lower, signal.SIGCONT)
+                time.sleep(0.001)
             break
     _sweep(mark, adopts)
-
-
-def _await_end(lower: int) -> None:
-    """Give the lower warden its time to end, as the caller has let go."""
-    end = time.monotonic() + 2 * SWEEP_S
-    while time.monotonic() < end and os.waitpid(lower, os.WNOHANG)[0] == 0:
-        os.kill(lower, signal.SIGCONT)
-        time.sleep(0.001)
 
 
 def _wakes() -> int:

@@ -50,7 +50,11 @@ def run(args: argparse.Namespace) -> int:
         UsageError: arguments that do not fit together.
         WeightsError: a weight file that cannot be used or written, or tensors that could not be matched.
     """
-    _check_suffixes(args.torch, args.paddle)
+    # Refuse names that say the other framework: most likely the two were exchanged.
+    for flag, path, other in (("--torch", args.torch, "paddle"), ("--paddle", args.paddle, "torch")):
+        if path.suffix in SUFFIXES[other]:
+            own = ", ".join((*SUFFIXES["torch" if other == "paddle" else "paddle"], ".safetensors"))
+            raise UsageError(f"{flag} {path}: {path.suffix} is a {other} file\n  expected: {own}")
     torch_model, paddle_model, names, ignore = _models(args)
     if args.names is not None:
         from tipchain.weights.given_names import read_names
@@ -81,14 +85,6 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _check_suffixes(torch: Path, paddle: Path) -> None:
-    """Refuse names that say the other framework: most likely the two were exchanged."""
-    for flag, path, other in (("--torch", torch, "paddle"), ("--paddle", paddle, "torch")):
-        if path.suffix in SUFFIXES[other]:
-            own = ", ".join((*SUFFIXES["torch" if other == "paddle" else "paddle"], ".safetensors"))
-            raise UsageError(f"{flag} {path}: {path.suffix} is a {other} file\n  expected: {own}")
-
-
 def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
     from tipchain.frameworks.builders import checking, resolve
@@ -107,27 +103,19 @@ def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tupl
         if args.reference is None or args.port is None:
             raise UsageError("give either --case, or both --reference and --port")
         specs, root = [args.reference, args.port], find_root(Path.cwd() / "here")
-        model_args, names, ignore = _read_args(args.model_args), {}, ()
-    _import_frameworks()
+        try:
+            found = json.loads(args.model_args or "{}")
+        except ValueError as error:
+            raise UsageError(f"--model-args is not JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise UsageError(f"--model-args must be a JSON object, found {args.model_args}")
+        model_args, names, ignore = found, {}, ()
+    from tipchain.frameworks import load_framework
+
+    for name in ("torch", "paddle"):  # torch must come first where both share a process
+        load_framework(name)
     torch_model, paddle_model = (
         checking("model", side, resolve(spec, root))(**model_args)
         for side, spec in zip(("torch", "paddle"), specs, strict=True)
     )
     return torch_model, paddle_model, names, ignore
-
-
-def _import_frameworks() -> None:
-    from tipchain.frameworks import load_framework
-
-    for name in ("torch", "paddle"):  # torch must come first where both share a process
-        load_framework(name)
-
-
-def _read_args(text: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(text or "{}")
-    except ValueError as error:
-        raise UsageError(f"--model-args is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise UsageError(f"--model-args must be a JSON object, found {text}")
-    return found

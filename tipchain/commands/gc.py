@@ -80,13 +80,36 @@ def run(args: argparse.Namespace) -> int:
     if not nights and not runs and not stored:
         raise UsageError(_nothing_here())
     choice = choose(stored, rules, now)
-    _show(choice, now, dry=args.dry_run)
+    from tipchain.nightly.cleanup import size_text
+
+    doomed = choice.doomed
+    if doomed:
+        freed = size_text(choice.total - choice.left)
+        print(
+            say(
+                f"{'would delete' if args.dry_run else 'to be deleted'}: {_many(doomed)}, {freed} of {size_text(choice.total)}"
+            )
+        )
+        _table(doomed, now)
+    else:
+        print(say(f"nothing is to be deleted; {size_text(choice.total)} are there"))
+    if choice.spared:
+        print(say("stays, whatever the rules say:"))
+        _table(choice.spared, now)
     if args.dry_run or not choice.doomed:
         return _end(choice, rules, ())
     if not args.yes and not _agreed(choice):
         print(say("nothing was deleted"))
         return ExitCode.PASSED
-    return _end(choice, rules, _delete(choice.doomed))
+    # Delete, and return what could not be.
+    from tipchain.nightly.cleanup import delete
+
+    problems = []
+    for one in choice.doomed:
+        trouble = delete(one.stored)
+        if trouble:
+            problems.append(f"{_name(one.stored)} is still there: {clean(trouble)}")
+    return _end(choice, rules, problems)
 
 
 def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path]]:
@@ -110,23 +133,6 @@ def _nothing_here() -> str:
     from tipchain.nightly.nights import NIGHTS
 
     return f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
-
-
-def _show(choice: CleanupChoice, now: float, *, dry: bool) -> None:
-    from tipchain.nightly.cleanup import size_text
-
-    doomed = choice.doomed
-    if doomed:
-        freed = size_text(choice.total - choice.left)
-        print(
-            say(f"{'would delete' if dry else 'to be deleted'}: {_many(doomed)}, {freed} of {size_text(choice.total)}")
-        )
-        _table(doomed, now)
-    else:
-        print(say(f"nothing is to be deleted; {size_text(choice.total)} are there"))
-    if choice.spared:
-        print(say("stays, whatever the rules say:"))
-        _table(choice.spared, now)
 
 
 def _table(rows: Sequence[Doomed], now: float) -> None:
@@ -162,18 +168,6 @@ def _agreed(choice: CleanupChoice) -> bool:
     except EOFError:
         return False
     return answer.strip().lower() in ("y", "yes")
-
-
-def _delete(doomed: Sequence[Doomed]) -> list[str]:
-    """Delete, and return what could not be."""
-    from tipchain.nightly.cleanup import delete
-
-    problems = []
-    for one in doomed:
-        trouble = delete(one.stored)
-        if trouble:
-            problems.append(f"{_name(one.stored)} is still there: {clean(trouble)}")
-    return problems
 
 
 def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) -> int:

@@ -30,7 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.epilog = EPILOG
     actions = parser.add_subparsers(metavar="ACTION", required=True, dest="action")
-    _declare_add(actions.add_parser("add", help="add nights and reports", allow_abbrev=False))
+    add = actions.add_parser("add", help="add nights and reports", allow_abbrev=False)
+    add.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="NIGHT|REPORT",
+        help="a night's folder, a report.json, a run's folder; none: only send what waits",
+    )
+    add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
+    add.add_argument("--require-history", action="store_true", help="exit code 1 if the database does not have them")
+    _finish(add, _add, as_json=False)
     listing = actions.add_parser("list", help="list nights and runs, the latest first", allow_abbrev=False)
     listing.add_argument("--kind", choices=("night", "run"), help="only these")
     listing.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
@@ -47,7 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _finish(compare, _compare)
     diff = actions.add_parser("diff", help="say what changed since the last comparable run", allow_abbrev=False)
     add_diff_arguments(diff)
-    _declare_causes(actions.add_parser("causes", help="show what made items fail, and filter it", allow_abbrev=False))
+    causes = actions.add_parser("causes", help="show what made items fail, and filter it", allow_abbrev=False)
+    causes.add_argument("--code", metavar="CODE", help="only these: epsilon, transposed-weight, unknown, ...")
+    for name, what in (("layer", "the port's layer has"), ("file", "the file to change has"), ("item", "the item has")):
+        causes.add_argument(f"--{name}", metavar="PART", help=f"only where the name of {what} this in it")
+    causes.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
+    causes.add_argument("--limit", type=count("causes"), default=20, metavar="N", help="how many at most (default 20)")
+    _finish(causes, _causes)
     export = actions.add_parser("export", help="write tables as CSV or JSON lines", allow_abbrev=False)
     export.add_argument("nights", nargs="*", metavar="NAME", help=f"{NAME_HELP}; all if none is given")
     export.add_argument(
@@ -62,45 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _finish(export, _export, as_json=False)
 
 
-def _declare_add(add: argparse.ArgumentParser) -> None:
-    add.add_argument(
-        "paths",
-        nargs="*",
-        type=Path,
-        metavar="NIGHT|REPORT",
-        help="a night's folder, a report.json, a run's folder; none: only send what waits",
-    )
-    add.add_argument("--machine", metavar="NAME", help="where the reports' runs took place (default: here)")
-    add.add_argument("--require-history", action="store_true", help="exit code 1 if the database does not have them")
-    _finish(add, _add, as_json=False)
-
-
-def _declare_causes(causes: argparse.ArgumentParser) -> None:
-    causes.add_argument("--code", metavar="CODE", help="only these: epsilon, transposed-weight, unknown, ...")
-    for name, what in (("layer", "the port's layer has"), ("file", "the file to change has"), ("item", "the item has")):
-        causes.add_argument(f"--{name}", metavar="PART", help=f"only where the name of {what} this in it")
-    causes.add_argument("--name", metavar="TITLE", help="only of this manifest, or report's title")
-    causes.add_argument("--limit", type=count("causes"), default=20, metavar="N", help="how many at most (default 20)")
-    _finish(causes, _causes)
-
-
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of saying what changed; `parser` calls `diff` then."""
     parser.add_argument("night", nargs="?", default="latest", metavar="NAME", help=f"{NAME_HELP} (default: latest)")
     parser.add_argument("--against", metavar="NAME", help="compare with this one instead of the last comparable")
     parser.add_argument("--name", metavar="TITLE", help="the latest of this manifest, or report's title")
     _finish(parser, diff)
-
-
-def add_place_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where the history is; shared by all commands that use it."""
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="postgresql://user:password@host/name, or an SQLite file "
-        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
-    )
-    parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
 
 
 def add_night_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +143,14 @@ def with_history(args: argparse.Namespace, code: ExitCode) -> ExitCode:
 
 
 def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True) -> None:
-    add_place_arguments(parser)
+    # Declare where the history is; shared by all commands that use it.
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="postgresql://user:password@host/name, or an SQLite file "
+        "(default: $TIPCHAIN_DATABASE, else .tipchain/history.sqlite in the project)",
+    )
+    parser.add_argument("--root", type=Path, metavar="DIR", help="the project's folder (default: the nearest above)")
     if as_json:
         add_json(parser, "the same", once_alone=True)
     parser.set_defaults(act=act)
@@ -322,18 +312,15 @@ def _night_diff(args: argparse.Namespace) -> int:
 
     manifest = load_manifest(args.manifest)
     args.name, args.root = manifest.name, args.root or manifest.root
-    hand_on_finished(args, manifest.root / NIGHTS / manifest.name)
-    return diff(args)
-
-
-def hand_on_finished(args: argparse.Namespace, nights: Path) -> None:
-    """Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all."""
+    # Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all.
+    nights = manifest.root / NIGHTS / manifest.name
     from tipchain.history.ingest import hand_on_missed
 
     root, place = _place(args)
     if place.file is None or place.file.exists():
         for told in hand_on_missed(nights, root=root, database=args.database):
             print(say(told), file=sys.stderr)
+    return diff(args)
 
 
 def _export(args: argparse.Namespace) -> int:

@@ -70,7 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at the files; 1 for errors, 2 for files that cannot be read, 4 where there are none."""
-    _read_format(args)
+    if args.format is not None:
+        former("--format json is now --json FILE|-, --format github is --github")
+        args.json, args.github = STDOUT if args.format == "json" else args.json, args.format == "github"
     if args.coverage:
         return _coverage(args)
     modes = [parse_mode(name, tuple(Mode)) for name in dict.fromkeys(args.mode)] or list(CHAIN_MODES)
@@ -88,7 +90,10 @@ def run(args: argparse.Namespace) -> int:
         for path in paths
     ]
     show(args.json, partial(document_of, files), partial(_rendered, files, args))
-    return _exit_code(files, strict=args.strict)
+    if not all(one.readable for one in files):
+        return ExitCode.USAGE
+    wrong = any(one.count("error") or (args.strict and one.count("warning")) for one in files)
+    return ExitCode.FAILED if wrong else ExitCode.PASSED
 
 
 def _coverage(args: argparse.Namespace) -> int:
@@ -120,12 +125,6 @@ def _lint_case(path: Path) -> Linted:
     return Linted(file=str(path))
 
 
-def _read_format(args: argparse.Namespace) -> None:
-    if args.format is not None:
-        former("--format json is now --json FILE|-, --format github is --github")
-        args.json, args.github = STDOUT if args.format == "json" else args.json, args.format == "github"
-
-
 def _rendered(files: Sequence[Linted], args: argparse.Namespace) -> str:
     if args.github:
         return render_github(files)
@@ -136,10 +135,3 @@ def _rendered(files: Sequence[Linted], args: argparse.Namespace) -> str:
         text = render_text(files, color=use_color(sys.stdout), width=width, strict=args.strict)
     checkouts = [path for path in args.files if is_checkout(path)]
     return "\n\n".join([text, *(render_coverage(survey(path), width=width) for path in checkouts)])
-
-
-def _exit_code(files: Sequence[Linted], *, strict: bool) -> ExitCode:
-    if not all(one.readable for one in files):
-        return ExitCode.USAGE
-    wrong = any(one.count("error") or (strict and one.count("warning")) for one in files)
-    return ExitCode.FAILED if wrong else ExitCode.PASSED

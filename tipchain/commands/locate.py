@@ -111,19 +111,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_document(args.json, without_text(done.document))
     if args.html:
-        _write_page(args.html, done.document)
+        import json
+
+        from tipchain.live.report import AlignmentReport
+
+        try:
+            AlignmentReport.from_json(json.dumps(done.document)).to_html(args.html)
+        except OSError as error:
+            raise OutputError(f"{args.html}: cannot be written: {error.strerror}") from error
     return done.exit_code
-
-
-def _write_page(target: Path, document: Mapping[str, Any]) -> None:
-    import json
-
-    from tipchain.live.report import AlignmentReport
-
-    try:
-        AlignmentReport.from_json(json.dumps(document)).to_html(target)
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written: {error.strerror}") from error
 
 
 def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from tipchain.outcome import ExitCode
 from tipchain.runs import sha256_of
 
 if TYPE_CHECKING:
-    from tipchain.nightly.coordinator import NightResult, Sink
+    from tipchain.nightly.coordinator import Sink
     from tipchain.nightly.executor import Executor
     from tipchain.nightly.items import NightPlan
     from tipchain.nightly.nights import ItemRecord, Night, NightLock, Results
@@ -162,18 +162,15 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
         if args.junit:
             atomic_write(Path(args.junit), night_junit(results))
         if args.github:
-            _write_github(results, getattr(args, "database", None))
+            database = getattr(args, "database", None)
+            from tipchain.nightly.night_report import annotate, summary
+            from tipchain.report.ci import write_summary
+
+            for line in annotate(results):
+                print(line)
+            write_summary(summary(results, changed_lines(results, database)))
     except OSError as error:
         raise OutputError(f"{error.filename or 'a report'}: cannot be written: {error.strerror}") from error
-
-
-def _write_github(results: Results, database: str | None) -> None:
-    from tipchain.nightly.night_report import annotate, summary
-    from tipchain.report.ci import write_summary
-
-    for line in annotate(results):
-        print(line)
-    write_summary(summary(results, changed_lines(results, database)))
 
 
 def changed_lines(results: Results, database: str | None = None) -> Sequence[str]:
@@ -459,7 +456,18 @@ def _go_on(
         view.close()
         lock.release()
     code = with_history(args, result.exit_code)
-    _summarize(night, result, coordinator.state().seconds or 0.0, code, quiet=args.quiet)
+    seconds = coordinator.state().seconds or 0.0
+    from tipchain.nightly.night_report import summary_lines
+    from tipchain.report.terminal import terminal_width, use_color
+
+    lines = [
+        *summary_lines(
+            night, result, night.records(), seconds, code, color=use_color(sys.stdout), width=terminal_width()
+        )
+    ]
+    if args.quiet:
+        lines = [say(", ").join(lines[-2:])]
+    sys.stdout.writelines(f"{line}\n" for line in lines)
     try:
         write_reports(night.folder, args)
     except OutputError as error:
@@ -477,20 +485,6 @@ def _go_on(
 def sinks(args: argparse.Namespace) -> Sequence[Sink]:
     """Return who is given a night's folder when it has finished."""
     return (night_sink(args),)
-
-
-def _summarize(night: Night, result: NightResult, seconds: float, code: ExitCode, *, quiet: bool) -> None:
-    from tipchain.nightly.night_report import summary_lines
-    from tipchain.report.terminal import terminal_width, use_color
-
-    lines = [
-        *summary_lines(
-            night, result, night.records(), seconds, code, color=use_color(sys.stdout), width=terminal_width()
-        )
-    ]
-    if quiet:
-        lines = [say(", ").join(lines[-2:])]
-    sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
 def _night(args: argparse.Namespace) -> Night:

@@ -73,7 +73,17 @@ def _prepare(args: argparse.Namespace) -> int:
 
         checkout = foreign_checkout(args.params)
         if checkout is not None:
-            return _run_suite(args, mode, checkout)
+            from tipchain.prepare.suite import describe, plan_preparation, prepare_suite
+
+            why = f"is for tipchain's own project; in {checkout} its test_tipc/prepare.sh prepares"
+            _refuse(args, ("data_only", "force", "data_path"), why)
+            preparation = plan_preparation(
+                checkout, args.params, mode, args.suite, chain=args.chain, python=args.python, keep=args.keep_data
+            )
+            if args.dry_run:
+                print(say("\n".join(describe(preparation))))
+                return ExitCode.PASSED
+            return prepare_suite(preparation, args.timeout)
     _refuse(
         args,
         ("suite", "timeout", "python", "keep_data"),
@@ -147,20 +157,6 @@ def _refuse(args: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
         raise UsageError(f"{args.params}: {', '.join(given)} {why}")
 
 
-def _run_suite(args: argparse.Namespace, mode: Mode, checkout: Path) -> int:
-    from tipchain.prepare.suite import describe, plan_preparation, prepare_suite
-
-    why = f"is for tipchain's own project; in {checkout} its test_tipc/prepare.sh prepares"
-    _refuse(args, ("data_only", "force", "data_path"), why)
-    preparation = plan_preparation(
-        checkout, args.params, mode, args.suite, chain=args.chain, python=args.python, keep=args.keep_data
-    )
-    if args.dry_run:
-        print(say("\n".join(describe(preparation))))
-        return ExitCode.PASSED
-    return prepare_suite(preparation, args.timeout)
-
-
 def _run_own(args: argparse.Namespace, mode: Mode, case_file: Path) -> int:
     from tipchain.parity.case import load_case
 
@@ -169,7 +165,10 @@ def _run_own(args: argparse.Namespace, mode: Mode, case_file: Path) -> int:
         data = (
             [str(args.data_path)]
             if args.data_path
-            else [f"{kind} data" + _called(case) for kind in _data_kinds(case, mode)]
+            else [
+                f"{kind} data" + ("" if case.data.set == DIGITS else f" of {case.data.set}")
+                for kind in _data_kinds(case, mode)
+            ]
         )
         print(say("\n".join(f"would prepare: {name}" for name in data)))
         if not args.data_only:
@@ -245,10 +244,6 @@ def _check_classes(case: Case, data_path: Path, classes: int) -> None:
             expected=f"at most {outputs}: {case.path}, model_args.num_classes",
             hint=f"a copy of the case with num_classes: {classes}, and of the parameter file that names it",
         )
-
-
-def _called(case: Case) -> str:
-    return "" if case.data.set == DIGITS else f" of {case.data.set}"
 
 
 def _prepare_weights(case: Case, mode: Mode, data_path: Path | None, *, force: bool) -> ExitCode:

@@ -72,8 +72,14 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.runs import hold_run
 
     check_targets(args)
+    if args.data_path is not None and not args.data_path.is_dir():
+        raise DataError(
+            "is not a folder",
+            file=args.data_path,
+            expected="a data folder, laid out as the case's data set is: train/<class>/ and val/<class>/, for example",
+        )
     setting = Setting(
-        data=_data_folder(args.data_path),
+        data=(args.data_path.resolve() if args.data_path is not None else None),
         policy=Policy(jobs=args.jobs, require_gpu=args.require_gpu, fail_fast=args.fail_fast),
         html=args.html,
         targets=report_targets(args),
@@ -163,16 +169,6 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
         options=options(args, name),
     )
     return on_gpus(select(plan, args.only, args.skip), leased_gpus())
-
-
-def _data_folder(path: Path | None) -> Path | None:
-    if path is not None and not path.is_dir():
-        raise DataError(
-            "is not a folder",
-            file=path,
-            expected="a data folder, laid out as the case's data set is: train/<class>/ and val/<class>/, for example",
-        )
-    return path.resolve() if path is not None else None
 
 
 def _new_folder(plan: Plan) -> Path:

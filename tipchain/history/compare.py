@@ -143,7 +143,12 @@ def spread(values: Sequence[float]) -> float:
 
 
 def _drift(values: Sequence[float], rule: NoiseRule) -> Motion | None:
-    if _kendall(values) <= SURE:
+    # Mann-Kendall test's normal deviate, without its sign; ties count as neither.
+    count = len(values)
+    score = sum((values[j] > values[i]) - (values[j] < values[i]) for i, j in combinations(range(count), 2))
+    ties = [values.count(one) for one in set(values)]
+    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
+    if (max(abs(score) - 1, 0) / sqrt(variance) if variance else 0.0) <= SURE:
         return None
     slope = median((values[j] - values[i]) / (j - i) for i, j in combinations(range(len(values)), 2))
     start = median(value - slope * at for at, value in enumerate(values))
@@ -154,15 +159,6 @@ def _drift(values: Sequence[float], rule: NoiseRule) -> Motion | None:
     if sum(map(abs, residuals)) >= _best_step(values):
         return None
     return Motion(how="drift", before=start, after=start + led, spread=scale, nights=len(values) - 1)
-
-
-def _kendall(values: Sequence[float]) -> float:
-    """Return the Mann-Kendall test's normal deviate, without its sign; ties count as neither."""
-    count = len(values)
-    score = sum((values[j] > values[i]) - (values[j] < values[i]) for i, j in combinations(range(count), 2))
-    ties = [values.count(one) for one in set(values)]
-    variance = (count * (count - 1) * (2 * count + 5) - sum(t * (t - 1) * (2 * t + 5) for t in ties)) / 18
-    return max(abs(score) - 1, 0) / sqrt(variance) if variance else 0.0
 
 
 def _best_step(values: Sequence[float]) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -41,6 +41,8 @@ NEAR_S = 4 * TOGETHER_S
 """Seconds around a share within which the other shares of its night are looked for."""
 AT_MOST = 20
 """Entries that a name may begin, of which the user is told."""
+_PLACE = (machines.c.name.label("machine"), machines.c.machine_class, environments.c.facts.label("environment"))
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,14 @@ def find_entry(connection: Connection, name: str, *, title: str | None = None) -
         UsageError: there is none, or there are several.
     """
     if back := _BACK.fullmatch(name):
-        return _before(connection, _named(connection, back["name"], title), int(back["steps"]), name)
+        entry = _named(connection, back["name"], title)
+        steps = int(back["steps"])
+        if not steps:
+            return entry
+        earlier = entries_before(connection, entry, steps)
+        if len(earlier) < steps:
+            raise UsageError(f"{name}: the history has {len(earlier)} of {entry.title} before {entry.name}")
+        return earlier[-1]
     return _named(connection, name, title)
 
 
@@ -147,7 +156,7 @@ def _latest(connection: Connection, query: sa.Select[Any], limit: int | None) ->
 
 def _entries() -> sa.Select[Any]:
     return (
-        sa.select(entries, machines.c.name.label("machine"), machines.c.machine_class, environments.c.facts)
+        sa.select(entries.c.commit_id.label("commit"), *_PLACE, *_columns(entries, Entry))
         .join(machines, machines.c.id == entries.c.machine_id)
         .join(environments, environments.c.id == entries.c.environment_id)
     )
@@ -166,27 +175,7 @@ def _read_entries(connection: Connection, query: sa.Select[Any]) -> list[Entry]:
         )
         for entry, outcome, number in connection.execute(count):
             counts[entry][OUTCOMES[outcome]] = number
-    return [_entry(row, counts[row.id]) for row in found]
-
-
-def _entry(row: Row[Any], counts: Mapping[Outcome, int]) -> Entry:
-    return Entry(
-        id=row.id,
-        kind=row.kind,
-        name=row.name,
-        title=row.title,
-        began=row.began,
-        started=row.started,
-        seconds=row.seconds,
-        finished=row.finished,
-        commit=row.commit_id,
-        root=row.root,
-        machine=row.machine,
-        machine_class=row.machine_class,
-        environment=json.loads(row.facts),
-        counts=counts,
-        part=parse_part(row.part),
-    )
+    return [_made(Entry, row, counts=counts[row.id]) for row in found]
 
 
 def together(found: Iterable[Entry]) -> list[Entry]:
@@ -227,15 +216,6 @@ def of_entry(column: sa.ColumnElement[int], entry: Entry) -> sa.ColumnElement[bo
     """Return the condition that a row belongs to an entry."""
     rows = entry.rows
     return column == rows[0] if len(rows) == 1 else column.in_(rows)
-
-
-def _before(connection: Connection, entry: Entry, steps: int, name: str) -> Entry:
-    if not steps:
-        return entry
-    earlier = entries_before(connection, entry, steps)
-    if len(earlier) < steps:
-        raise UsageError(f"{name}: the history has {len(earlier)} of {entry.title} before {entry.name}")
-    return earlier[-1]
 
 
 def _named(connection: Connection, name: str, title: str | None) -> Entry:
@@ -341,12 +321,11 @@ def items_of(connection: Connection, entry: Entry) -> dict[str, ItemRun]:
     reasons = texts.alias()
     query = (
         sa.select(
-            item_runs,
-            texts.c.text.label("item"),
+            item_runs.c.id.label("row"),
+            texts.c.text.label("id"),
             reasons.c.text.label("reason"),
-            machines.c.name.label("machine"),
-            machines.c.machine_class,
-            environments.c.facts,
+            *_PLACE,
+            *_columns(item_runs, ItemRun, "id"),
         )
         .join(texts, texts.c.id == item_runs.c.item_id)
         .join(reasons, reasons.c.id == item_runs.c.reason_id)
@@ -355,7 +334,7 @@ def items_of(connection: Connection, entry: Entry) -> dict[str, ItemRun]:
         .where(of_entry(item_runs.c.entry_id, entry))
         .order_by(item_runs.c.id)
     )
-    return {row.item: _item(row) for row in connection.execute(query)}
+    return {row.id: _made(ItemRun, row) for row in connection.execute(query)}
 
 
 def commands_of(connection: Connection, entry: Entry, items: Sequence[str] | None = None) -> list[CommandRun]:
@@ -363,7 +342,11 @@ def commands_of(connection: Connection, entry: Entry, items: Sequence[str] | Non
     names, reasons = texts.alias(), texts.alias()
     query = (
         sa.select(
-            command_runs, texts.c.text.label("item"), names.c.text.label("command"), reasons.c.text.label("reason")
+            command_runs.c.id.label("row"),
+            texts.c.text.label("item"),
+            names.c.text.label("id"),
+            reasons.c.text.label("reason"),
+            *_columns(command_runs, CommandRun, "id"),
         )
         .join(item_runs, item_runs.c.id == command_runs.c.item_run_id)
         .join(texts, texts.c.id == item_runs.c.item_id)
@@ -375,7 +358,7 @@ def commands_of(connection: Connection, entry: Entry, items: Sequence[str] | Non
     if items is not None:
         query = query.where(item_runs.c.item_id.in_([schema.number_of(item) for item in items]))
     figures = _figures_of(connection, entry)
-    return [_command(row, figures.get(row.id, {})) for row in connection.execute(query)]
+    return [_made(CommandRun, row, figures=figures.get(row.row, {})) for row in connection.execute(query)]
 
 
 def verdicts_of(connection: Connection, item: ItemRun, *, passed: bool = False) -> list[tuple[Outcome, str, str]]:
@@ -397,7 +380,7 @@ def causes_of(connection: Connection, entry: Entry) -> dict[str, list[CauseRun]]
     found: dict[str, list[CauseRun]] = {}
     query = _causes().where(of_entry(item_runs.c.entry_id, entry)).order_by(item_runs.c.id, schema.causes.c.rank)
     for row in connection.execute(query):
-        found.setdefault(row.item, []).append(_cause(row))
+        found.setdefault(row.item, []).append(_made(CauseRun, row))
     return found
 
 
@@ -431,7 +414,7 @@ def find_causes(
     for name, part in (("layer", layer), ("file", file), ("item", item)):
         if part:
             query = query.where(named[name].contains(part, autoescape=True))
-    return [_cause(row) for row in connection.execute(query)]
+    return [_made(CauseRun, row) for row in connection.execute(query)]
 
 
 def _causes() -> sa.Select[Any]:
@@ -454,10 +437,6 @@ def _causes() -> sa.Select[Any]:
     return query
 
 
-def _cause(row: Row[Any]) -> CauseRun:
-    return CauseRun(**{**row._mapping, "explained": real(row.explained)})  # noqa: SLF001 (SQLAlchemy's public name)
-
-
 def _figures_of(connection: Connection, entry: Entry) -> dict[int, dict[str, float]]:
     """Return the figures of an entry's commands, by the command's row."""
     query = (
@@ -478,41 +457,22 @@ def real(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _item(row: Row[Any]) -> ItemRun:
-    return ItemRun(
-        row=row.id,
-        id=row.item,
-        outcome=OUTCOMES[row.outcome],
-        reason=row.reason,
-        exit_code=row.exit_code,
-        signal=row.signal,
-        started=row.started,
-        seconds=row.seconds,
-        peak_memory_mb=row.peak_memory_mb,
-        attempt=row.attempt,
-        machine=row.machine,
-        machine_class=row.machine_class,
-        executor=row.executor,
-        log=row.log,
-        report=row.report,
-        chain=row.chain,
-        verdict_count=row.verdict_count,
-        environment=json.loads(row.facts),
-    )
+_FROM_COLUMNS: Mapping[str, Callable[[Any], Any]] = {
+    "outcome": OUTCOMES.__getitem__,
+    "environment": json.loads,
+    "argv": lambda text: tuple(json.loads(text)),
+    "part": parse_part,
+    "explained": real,
+}
 
 
-def _command(row: Row[Any], figures: Mapping[str, float]) -> CommandRun:
-    return CommandRun(
-        item=row.item,
-        id=row.command,
-        step=row.step,
-        argv=tuple(json.loads(row.argv)),
-        outcome=OUTCOMES[row.outcome],
-        reason=row.reason,
-        exit_code=row.exit_code,
-        signal=row.signal,
-        seconds=row.seconds,
-        peak_memory_mb=row.peak_memory_mb,
-        log=row.log,
-        figures=figures,
-    )
+def _made(kind: type[_T], row: Row[Any], **own: Any) -> _T:
+    """Return the value whose fields are called as a row's columns are; ``own`` are fields that no column has."""
+    read = {name: _FROM_COLUMNS.get(name, lambda value: value)(value) for name, value in row._mapping.items()}  # noqa: SLF001 (SQLAlchemy's public name)
+    return kind(**{one.name: read[one.name] for one in fields(kind) if one.name in read}, **own)  # type: ignore[arg-type]  # a dataclass
+
+
+def _columns(table: sa.Table, kind: type[Any], *but: str) -> list[sa.Column[Any]]:
+    """Return the columns of a table that are called as fields are."""
+    names = {one.name for one in fields(kind)} - set(but)
+    return [column for column in table.columns if column.name in names]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.errors import HistoryError, InputError, RecordError
 from tipchain.history.schema import (
+    STATISTICS,
     CauseFacts,
     CommandFacts,
     EntryFacts,
@@ -27,6 +28,7 @@ from tipchain.history.schema import (
     facts_json,
     parse_entry,
     parse_item,
+    taken,
 )
 from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
 from tipchain.json_text import parse_as
@@ -39,7 +41,6 @@ from tipchain.report.model import load_report, report_json
 from tipchain.runs import atomic_write, replacing
 
 if TYPE_CHECKING:
-    from tipchain.numbers.compare import TensorDiff
     from tipchain.numbers.verdicts import Verdict
     from tipchain.report.model import RunReport
 
@@ -86,22 +87,7 @@ def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
         path = path.parent
     if (path / nights.NIGHT).is_file():
         return read_night(path)
-    return read_run(path, machine)
-
-
-def this_machine() -> Machine:
-    """Return the machine that this process runs on, of the class that its nights are of."""
-    gpus, _ = origin.gpu_names()
-    facts = {"processor": origin.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
-    return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
-
-
-def read_run(path: Path, machine: Machine | None = None) -> IngestSource:
-    """Return the report in ``path`` as an entry of its own; ``origin`` as for `read_source`.
-
-    Raises:
-        RecordError: it cannot be read.
-    """
+    # The report is an entry of its own.
     report = load_report(path)
     text = json.dumps(report_json(report), sort_keys=True)
     key = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
@@ -123,6 +109,13 @@ def read_run(path: Path, machine: Machine | None = None) -> IngestSource:
         environment={**facts, **report.versions},
     )
     return IngestSource(entry=entry, report=report)
+
+
+def this_machine() -> Machine:
+    """Return the machine that this process runs on, of the class that its nights are of."""
+    gpus, _ = origin.gpu_names()
+    facts = {"processor": origin.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
+    return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
 
 
 def read_night(folder: Path) -> IngestSource:
@@ -203,26 +196,32 @@ def _item_of_record(night: Path, record: nights.ItemRecord, coordinator: Machine
             reason = f"{reason}; {trouble}" if reason else trouble
     own = not record.machine or record.machine == coordinator.name
     machine = coordinator if own else Machine(name=record.machine, machine_class=coordinator.machine_class)
-    return ItemFacts(
-        id=record.id,
-        outcome=record.outcome,
-        attempt=record.attempt,
-        reason=reason,
-        exit_code=record.exit_code,
-        signal=record.signal,
-        started=record.started,
-        seconds=record.seconds,
-        peak_memory_mb=record.peak_memory_mb,
-        machine=machine,
-        executor=record.executor,
-        log=record.log,
-        report=record.report,
-        environment=report.versions if report else {},
-        commands=_commands(report) if report else (),
-        verdicts=_verdicts(report) if report else (),
-        artifacts=record.artifacts,
-        causes=_causes(report) if report else (),
-    )
+    found = {"environment": report.versions, **_parts(report)} if report else {}
+    return taken(ItemFacts, record, reason=reason, machine=machine, **found)
+
+
+def _parts(report: RunReport) -> dict[str, Any]:
+    """Return the commands, verdicts and causes that a report tells; causes that verdicts fail because of come first."""
+    commands, subjects = _Unique(), _Unique()
+    return {
+        "commands": tuple(
+            taken(CommandFacts, one, id=commands.of(one.command.id), step=one.command.step, argv=one.command.argv)
+            for one in report.results
+        ),
+        "verdicts": tuple(_verdict(subjects.of(one.subject), one) for one in report.verdicts),
+        "causes": tuple(
+            taken(
+                CauseFacts,
+                one,
+                layer=one.port_path,
+                file=one.place.file if one.place else "",
+                line=one.place.line if one.place else 0,
+                explained=_real(one.explained),
+                checks=len(one.explains),
+            )
+            for one in sorted(report.diagnoses, key=lambda one: not one.explains)
+        ),
+    }
 
 
 def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
@@ -238,87 +237,29 @@ def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
         report=report.run,
         chain=report.chain,
         environment=report.versions,
-        commands=_commands(report),
-        verdicts=_verdicts(report),
-        causes=_causes(report),
+        **_parts(report),
     )
-
-
-def _causes(report: RunReport) -> tuple[CauseFacts, ...]:
-    """Return the causes that a report tells: those that verdicts fail because of come first."""
-    return tuple(
-        CauseFacts(
-            stage=one.stage,
-            code=one.code,
-            layer=one.port_path,
-            message=one.message,
-            fix=one.fix,
-            file=one.place.file if one.place else "",
-            line=one.place.line if one.place else 0,
-            explained=_real(one.explained),
-            checks=len(one.explains),
-        )
-        for one in sorted(report.diagnoses, key=lambda one: not one.explains)
-    )
-
-
-def _commands(report: RunReport) -> tuple[CommandFacts, ...]:
-    names = _Unique()
-    return tuple(
-        CommandFacts(
-            id=names.of(one.command.id),
-            step=one.command.step,
-            argv=one.command.argv,
-            outcome=one.outcome,
-            reason=one.reason,
-            exit_code=one.exit_code,
-            signal=one.signal,
-            started=one.started,
-            seconds=one.seconds,
-            peak_memory_mb=one.peak_memory_mb,
-            log=one.log,
-            reused=one.reused,
-            figures=one.figures,
-        )
-        for one in report.results
-    )
-
-
-def _verdicts(report: RunReport) -> tuple[VerdictFacts, ...]:
-    names = _Unique()
-    return tuple(_verdict(names.of(one.subject), one) for one in report.verdicts)
 
 
 def _verdict(subject: str, verdict: Verdict) -> VerdictFacts:
     diff = verdict.diff
-    facts = VerdictFacts(subject=subject, outcome=verdict.outcome, reason=verdict.reason, finite=verdict.finite)
     if diff is None:
-        return facts
-    return VerdictFacts(
+        return taken(VerdictFacts, verdict, subject=subject)
+    expected = f"{diff.expected_dtype}{list(diff.expected_shape)}"
+    actual = f"{diff.actual_dtype}{list(diff.actual_shape)}"
+    return taken(
+        VerdictFacts,
+        verdict,
         subject=subject,
-        outcome=verdict.outcome,
-        reason=verdict.reason,
         finite=verdict.finite and not (diff.mismatched_nan or diff.mismatched_inf),
-        tensors=_tensors(diff),
+        tensors=(expected if expected == actual else f"{expected} / {actual}"),
         size=diff.size,
-        mean_abs=_real(diff.mean_abs),
-        max_abs=_real(diff.max_abs),
-        min_abs=_real(diff.min_abs),
-        max_rel=_real(diff.max_rel),
-        needed_atol=_real(diff.needed_atol),
-        rtol=_real(diff.rtol),
-        expected_max_abs=_real(diff.expected_max_abs),
+        **{name: _real(getattr(diff, name)) for name in STATISTICS},
     )
 
 
 def _real(value: float | None) -> float:
     return math.nan if value is None else float(value)
-
-
-def _tensors(diff: TensorDiff) -> str:
-    expected = f"{diff.expected_dtype}{list(diff.expected_shape)}"
-    actual = f"{diff.actual_dtype}{list(diff.actual_shape)}"
-    return expected if expected == actual else f"{expected} / {actual}"
 
 
 class _Unique:
@@ -439,28 +380,24 @@ def send(history: History) -> Sent:
         return Sent()
     try:
         with FileLock(place.outbox / ".lock", timeout=0):
-            return _send_files(history, files)
+            added: list[Added] = []
+            unreadable: list[Path] = []
+            for number, path in enumerate(files):
+                try:
+                    entry = read_entry(path)
+                    added.append(history.add(entry, read_items(path)))
+                except RecordError:
+                    unreadable.append(path)
+                    continue
+                except HistoryError as error:
+                    left = len(files) - number + len(unreadable)
+                    return Sent(added=tuple(added), waiting=left, problem=str(error), unreadable=tuple(unreadable))
+                with suppress(FileNotFoundError):
+                    path.unlink()
+            problem = f"{unreadable[0]}: cannot be read" if unreadable else ""
+            return Sent(added=tuple(added), waiting=len(unreadable), problem=problem, unreadable=tuple(unreadable))
     except (Timeout, OSError):
         return Sent(waiting=len(waiting(place)), problem="another process is sending them")
-
-
-def _send_files(history: History, files: list[Path]) -> Sent:
-    added: list[Added] = []
-    unreadable: list[Path] = []
-    for number, path in enumerate(files):
-        try:
-            entry = read_entry(path)
-            added.append(history.add(entry, read_items(path)))
-        except RecordError:
-            unreadable.append(path)
-            continue
-        except HistoryError as error:
-            left = len(files) - number + len(unreadable)
-            return Sent(added=tuple(added), waiting=left, problem=str(error), unreadable=tuple(unreadable))
-        with suppress(FileNotFoundError):
-            path.unlink()
-    problem = f"{unreadable[0]}: cannot be read" if unreadable else ""
-    return Sent(added=tuple(added), waiting=len(unreadable), problem=problem, unreadable=tuple(unreadable))
 
 
 def read_entry(path: Path) -> EntryFacts:
@@ -577,7 +514,21 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
         history = _open(place, root)
         added = history.add(source.entry, source.items())
     except (HistoryError, OSError) as error:
-        return _wait(source, place, error)
+        # Put a night or a report into the outbox, or say why that fails, too.
+        reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
+        file, end = None, ""
+        try:
+            file = keep(place, source)
+            _note(source, place)
+            end = f"  kept in {file}, sent at the next call"
+        except OSError as trouble:
+            where = source.night or source.entry.name
+            end = (
+                f"  nor could the results be kept in {place.outbox}: {trouble.strerror or trouble}\n"
+                f"  hint: they are in {where}; tipchain history add sends them later"
+            )
+        message = f"history: {reason}\n{end}"
+        return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)
     _note(source, place)
     waited = _send(history)
     return Kept(sent=True, new=added.new, message=waited.message, waiting=waited.waiting)
@@ -659,21 +610,3 @@ def _send(history: History) -> Kept:
 def _note(source: IngestSource, place: HistoryPlace) -> None:
     if source.night is not None and source.entry.finished:
         note_handed(source.night, str(place))
-
-
-def _wait(source: IngestSource, place: HistoryPlace, error: Exception) -> Kept:
-    """Put a night or a report into the outbox, or say why that fails, too."""
-    reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
-    file, end = None, ""
-    try:
-        file = keep(place, source)
-        _note(source, place)
-        end = f"  kept in {file}, sent at the next call"
-    except OSError as trouble:
-        where = source.night or source.entry.name
-        end = (
-            f"  nor could the results be kept in {place.outbox}: {trouble.strerror or trouble}\n"
-            f"  hint: they are in {where}; tipchain history add sends them later"
-        )
-    message = f"history: {reason}\n{end}"
-    return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)

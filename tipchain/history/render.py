@@ -235,7 +235,9 @@ def changes_text(found: Changes) -> str:
     if comparison is None:
         first = f"{entry.title}: nothing comparable came before {entry.name}"
         return "\n".join(map(cut, [first, *share_lines(entry)]))
-    ago = _ago(comparison)
+    apart = timedelta(seconds=max(comparison.after.began - comparison.before.began, 0))
+    hours = apart.total_seconds() / 3600
+    ago = f"{hours / 24:.1f} days before" if hours >= 36 else f"{hours:.1f} hours before"
     shares = share_lines(comparison.before, entry)
     if found.nothing:
         span = f", commits {found.commits.span}" if found.commits.span else ""
@@ -269,12 +271,6 @@ def fit(sections: Sequence[Sequence[str]], limit: int) -> list[str]:
         elif share:
             found += [*lines[: share - 1], f"  and {len(lines) - share + 1} more"]
     return found
-
-
-def _ago(found: Comparison) -> str:
-    apart = timedelta(seconds=max(found.after.began - found.before.began, 0))
-    hours = apart.total_seconds() / 3600
-    return f"{hours / 24:.1f} days before" if hours >= 36 else f"{hours:.1f} hours before"
 
 
 def _commit_lines(found: Changes) -> list[str]:
@@ -517,7 +513,7 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     return found
 
 
-def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of table)
+def _query(table: str) -> sa.Select[Any]:
     if table == "entries":
         return _entries()
     items, reasons, names = texts.alias(), texts.alias(), texts.alias()
@@ -529,17 +525,8 @@ def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of
         source = source.join(reasons, reasons.c.id == item_runs.c.reason_id)
         source = source.join(machines, machines.c.id == item_runs.c.machine_id)
         source = source.join(environments, environments.c.id == item_runs.c.environment_id)
-        own = [
-            item_runs.c[name]
-            for name in tuple(
-                """
-                    attempt outcome exit_code signal started seconds peak_memory_mb executor log
-                    report chain verdict_count
-                """.split()
-            )
-        ]
         machine = [machines.c.name.label("machine"), machines.c.machine_class]
-        own += [reasons.c.text.label("reason"), *machine, environments.c.facts.label("environment")]
+        own = [*_own(item_runs), reasons.c.text.label("reason"), *machine, environments.c.facts.label("environment")]
         return sa.select(*head, *own).select_from(source).order_by(item_runs.c.id)
     if table == "causes":
         return _causes(source, head)
@@ -556,8 +543,7 @@ def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of
             )
         tensors = texts.alias()
         source = source.join(reasons, reasons.c.id == part.c.reason_id).join(tensors, tensors.c.id == part.c.tensors_id)
-        own = [part.c[name] for name in ("outcome", "finite", "size", *STATISTICS)]
-        own += [reasons.c.text.label("reason"), tensors.c.text.label("tensors")]
+        own = [*_own(part), reasons.c.text.label("reason"), tensors.c.text.label("tensors")]
         subject = names.c.text.label("subject")
         return sa.select(*head, subject, *own).select_from(source).order_by(part.c.item_run_id, part.c.subject_id)
     source = source.join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
@@ -573,15 +559,16 @@ def _query(table: str) -> sa.Select[Any]:  # noqa: PLR0911 (one for each kind of
             .order_by(command_runs.c.id, figure.c.text)
         )
     source = source.join(reasons, reasons.c.id == command_runs.c.reason_id)
-    own = [
-        command_runs.c[name]
-        for name in tuple(
-            """
-                step argv outcome exit_code signal started seconds peak_memory_mb log reused
-            """.split()
-        )
-    ]
-    return sa.select(*head, *own, reasons.c.text.label("reason")).select_from(source).order_by(command_runs.c.id)
+    return (
+        sa.select(*head, *_own(command_runs), reasons.c.text.label("reason"))
+        .select_from(source)
+        .order_by(command_runs.c.id)
+    )
+
+
+def _own(table: sa.Table) -> list[sa.ColumnElement[Any]]:
+    """Return the columns of a table that are no keys of others."""
+    return [column for column in table.columns if column.name != "id" and not column.name.endswith("_id")]
 
 
 def _causes(source: sa.Join, head: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
 
@@ -15,6 +16,7 @@ from tipchain.nightly.items import ShardPart
 from tipchain.outcome import Outcome
 
 Kind = Literal["night", "run"]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,12 @@ class ItemFacts:
     causes: tuple[CauseFacts, ...] = ()
 
 
+def taken(kind: type[_T], source: object, **own: Any) -> _T:
+    """Return facts with what a value has under the fields' names, and ``own`` for other fields."""
+    names = [one.name for one in fields(kind) if one.name not in own and hasattr(source, one.name)]  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: getattr(source, name) for name in names}, **own)
+
+
 def facts_json(facts: EntryFacts | ItemFacts) -> dict[str, Any]:
     """Return facts as values for JSON (with Python's ``NaN`` and ``Infinity``)."""
 
@@ -303,8 +311,8 @@ item_runs = sa.Table(
     _text("report"),
     _link("machine_id", "machines.id"),
     _link("environment_id", "environments.id"),
-    sa.Column("verdict_count", sa.Integer(), nullable=False),
     sa.Column("chain", sa.Text(), nullable=False, server_default=""),
+    sa.Column("verdict_count", sa.Integer(), nullable=False),
     sa.UniqueConstraint("entry_id", "item_id", name="uq_item_runs_entry_item"),
     sa.Index("ix_item_runs_item", "item_id", "entry_id"),
 )
@@ -413,23 +421,47 @@ def environment_row(facts: Mapping[str, str]) -> Row:
     return {"id": number_of(text), "facts": text}
 
 
+def _row(table: sa.Table, facts: Any, **own: Any) -> Row:
+    """Return the row that facts are in a table: each column holds what is called as it, a text column its number.
+
+    Args:
+        table: the table.
+        facts: a value whose attributes are called as the columns are; ``reason`` is stored in ``reason_id``.
+        own: what other columns hold.
+    """
+    made = {name: convert(getattr(facts, field)) for name, field, convert in _conversions(table) if name not in own}
+    return {**made, **own}
+
+
+@cache
+def _conversions(table: sa.Table) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
+    """Return each column of a table, the field that it stores, and how."""
+
+    def stored(column: sa.Column[Any]) -> Callable[[Any], Any]:
+        kind = column.type
+        if column.name.endswith("_id"):
+            return text_number
+        if column.name == "outcome":
+            return code_of
+        if isinstance(kind, sa.String):  # of which Text is one, without a length
+            return lambda value: storable(value if isinstance(value, str) else json.dumps(value))[: kind.length]
+        return number if isinstance(kind, sa.Double) and column.nullable else lambda value: value
+
+    columns = (column for column in table.columns if column.name != "id")
+    return tuple((column.name, column.name.removesuffix("_id"), stored(column)) for column in columns)
+
+
+def _where(facts: EntryFacts | ItemFacts) -> Row:
+    return {
+        "machine_id": _machine_number(facts.machine),
+        "environment_id": number_of(_environment_text(facts.environment)),
+    }
+
+
 def entry_row(entry: EntryFacts) -> Row:
     """Return the row of an entry, not finished yet: its items come first."""
-    return {
-        "key": entry.key,
-        "kind": entry.kind,
-        "name": storable(entry.name),
-        "title": storable(entry.title),
-        "began": entry.began,
-        "started": entry.started,
-        "seconds": entry.seconds,
-        "finished": False,
-        "commit_id": storable(entry.commit),
-        "root": storable(entry.root),
-        "machine_id": _machine_number(entry.machine),
-        "environment_id": number_of(_environment_text(entry.environment)),
-        "part": storable(json.dumps(asdict(entry.part), sort_keys=True)) if entry.part else "",
-    }
+    part = storable(json.dumps(asdict(entry.part), sort_keys=True)) if entry.part else ""
+    return _row(entries, entry, finished=False, commit_id=storable(entry.commit), part=part, **_where(entry))
 
 
 def parse_part(text: str) -> ShardPart | None:
@@ -439,53 +471,22 @@ def parse_part(text: str) -> ShardPart | None:
 
 def item_row(entry: int, item: ItemFacts) -> Row:
     """Return the row of an item in the entry with the given number."""
-    return {
-        "entry_id": entry,
-        "item_id": text_number(item.id),
-        "attempt": item.attempt,
-        "outcome": code_of(item.outcome),
-        "reason_id": text_number(item.reason),
-        "exit_code": item.exit_code,
-        "signal": item.signal,
-        "started": storable(item.started),
-        "seconds": item.seconds,
-        "peak_memory_mb": item.peak_memory_mb,
-        "executor": storable(item.executor),
-        "log": storable(item.log),
-        "report": storable(item.report),
-        "machine_id": _machine_number(item.machine),
-        "environment_id": number_of(_environment_text(item.environment)),
-        "verdict_count": len(item.verdicts),
-        "chain": storable(item.chain),
-    }
+    own = {"entry_id": entry, "item_id": text_number(item.id), "verdict_count": len(item.verdicts)}
+    return _row(item_runs, item, **own, **_where(item))
 
 
 def command_rows(item_run: int, item: ItemFacts) -> list[Row]:
     """Return the rows of an item's commands."""
     return [
-        {
-            "item_run_id": item_run,
-            "command_id": text_number(command.id),
-            "step": storable(command.step)[:16],
-            "argv": json.dumps(list(command.argv)),
-            "outcome": code_of(command.outcome),
-            "reason_id": text_number(command.reason),
-            "exit_code": command.exit_code,
-            "signal": storable(command.signal)[:32],
-            "started": storable(command.started),
-            "seconds": command.seconds,
-            "peak_memory_mb": command.peak_memory_mb,
-            "log": storable(command.log),
-            "reused": command.reused,
-        }
+        _row(command_runs, command, item_run_id=item_run, command_id=text_number(command.id))
         for command in item.commands
     ]
 
 
-def figure_rows(command_runs: Mapping[int, int], item: ItemFacts) -> list[Row]:
-    """Return the rows of the commands' figures; ``command_runs`` has their rows by the number of their id."""
+def figure_rows(runs: Mapping[int, int], item: ItemFacts) -> list[Row]:
+    """Return the rows of the commands' figures; ``runs`` has their rows by the number of their id."""
     return [
-        {"command_run_id": command_runs[text_number(command.id)], "name_id": text_number(name), "value": number(value)}
+        {"command_run_id": runs[text_number(command.id)], "name_id": text_number(name), "value": number(value)}
         for command in item.commands
         for name, value in command.figures.items()
     ]
@@ -501,36 +502,13 @@ def artifact_rows(item_run: int, item: ItemFacts) -> list[Row]:
 
 def verdict_rows(item_run: int, item: ItemFacts) -> list[Row]:
     """Return the rows of an item's verdicts, in the order in which the table has them."""
-    found = [
-        {
-            "item_run_id": item_run,
-            "subject_id": text_number(one.subject),
-            "outcome": code_of(one.outcome),
-            "reason_id": text_number(one.reason),
-            "tensors_id": text_number(one.tensors),
-            "finite": one.finite,
-            "size": one.size,
-            **{name: number(getattr(one, name)) for name in STATISTICS},
-        }
-        for one in item.verdicts
-    ]
+    found = [_row(verdicts, one, item_run_id=item_run) for one in item.verdicts]
     return sorted(found, key=lambda row: int(row["subject_id"]))
 
 
 def cause_rows(item_run: int, item: ItemFacts) -> list[Row]:
     """Return the rows of an item's causes."""
-    return [
-        {
-            "item_run_id": item_run,
-            "rank": rank,
-            "stage": storable(one.stage)[:32],
-            **{f"{name}_id": text_number(getattr(one, name)) for name in CAUSE_TEXTS},
-            "line": one.line,
-            "explained": number(one.explained),
-            "checks": one.checks,
-        }
-        for rank, one in enumerate(item.causes)
-    ]
+    return [_row(causes, one, item_run_id=item_run, rank=rank) for rank, one in enumerate(item.causes)]
 
 
 def texts_of(item: ItemFacts) -> dict[int, Row]:

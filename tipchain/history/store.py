@@ -217,7 +217,24 @@ def migrate(engine: Engine, file: Path | None, head: str, scripts: Path = MIGRAT
     with _only_one(engine, file):
         with reader.connect() as connection:
             found = revision_of(connection)
-            _check(connection, found, scripts)
+            # Refuse a database that is later than the migrations, or somebody else's.
+            from alembic.script import ScriptDirectory
+
+            known = [one.revision for one in ScriptDirectory.from_config(_config(scripts)).walk_revisions()]
+            if found and found not in known:
+                raise HistoryError(
+                    f"the history was written by a later tipchain\n"
+                    f"  found: tables of revision {found}\n"
+                    f"  expected: {known[0]} or earlier\n"
+                    "  hint: update tipchain here, or name another database with --database"
+                )
+            names = sa.inspect(connection).get_table_names()
+            if not found and "entries" in names:
+                raise HistoryError(
+                    "the database holds tables that are not a history's\n"
+                    f"  found: {', '.join(sorted(names)[:5])}\n"
+                    "  expected: an empty database, or one that tipchain made"
+                )
         if found == head:
             return
         if file is not None:
@@ -232,27 +249,6 @@ def _config(scripts: Path) -> Config:
     config.set_main_option("script_location", str(scripts).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
-
-
-def _check(connection: Connection, found: str, scripts: Path) -> None:
-    """Refuse a database that is later than the migrations, or somebody else's."""
-    from alembic.script import ScriptDirectory
-
-    known = [one.revision for one in ScriptDirectory.from_config(_config(scripts)).walk_revisions()]
-    if found and found not in known:
-        raise HistoryError(
-            f"the history was written by a later tipchain\n"
-            f"  found: tables of revision {found}\n"
-            f"  expected: {known[0]} or earlier\n"
-            "  hint: update tipchain here, or name another database with --database"
-        )
-    names = sa.inspect(connection).get_table_names()
-    if not found and "entries" in names:
-        raise HistoryError(
-            "the database holds tables that are not a history's\n"
-            f"  found: {', '.join(sorted(names)[:5])}\n"
-            "  expected: an empty database, or one that tipchain made"
-        )
 
 
 def _upgrade(engine: Engine, head: str, scripts: Path) -> None:
@@ -391,7 +387,12 @@ class History:
                 new += 1
                 self._written |= texts if len(self._written) < REMEMBERED else set()
             with connection.begin():
-                self._close(connection, number, entry)
+                # Note that a night has come to its end, once all its items are there.
+                table = schema.entries
+                values = {"seconds": entry.seconds, "finished": entry.finished}
+                connection.execute(
+                    sa.update(table).where(table.c.id == number, sa.not_(table.c.finished)).values(values)
+                )
         return Added(name=entry.name, new=new, known=known)
 
     def _entry(self, connection: Connection, entry: EntryFacts) -> int:
@@ -401,12 +402,6 @@ class History:
         self._insert(connection, schema.entries, [schema.entry_row(entry)])
         key = sa.select(schema.entries.c.id).where(schema.entries.c.key == entry.key)
         return int(connection.execute(key).scalar_one())
-
-    def _close(self, connection: Connection, number: int, entry: EntryFacts) -> None:
-        """Note that a night has come to its end, once all its items are there."""
-        table = schema.entries
-        values = {"seconds": entry.seconds, "finished": entry.finished}
-        connection.execute(sa.update(table).where(table.c.id == number, sa.not_(table.c.finished)).values(values))
 
     def _item(self, connection: Connection, entry: int, item: ItemFacts) -> set[int] | None:
         """Add an item and return the numbers of its texts; None if it is there already."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, diagnose, said_alike, unsearched
+from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, below, diagnose, said_alike, unsearched
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.sides import LiveSide
@@ -20,7 +20,7 @@ from tipchain.progress import Pace
 
 UNKNOWN = "unknown"
 """The code of a diagnosis that no hypothesis explains."""
-DESCRIBING = frozenset({"scaled-gradient"})
+DESCRIBING = frozenset({"scaled-gradient", "nan"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
@@ -79,8 +79,11 @@ def explain_layers(
         like = by_type.setdefault(types, [])
         if searched == SEARCHED and group is None and not like:
             continue
-        cause = diagnose(
-            located,
+        shown = located.shown(verdict)
+        within = [one.port_path for one in verdicts if one.at_fault and one.direction == "forward"]
+        within = [one for one in within if below(one, path) is not None]
+        told = diagnose(
+            shown,
             verdict,
             sides,
             store,
@@ -89,23 +92,24 @@ def explain_layers(
             findings=serious,
             like=like,
             pace=pace,
-            most=MOST_RUNS if searched < SEARCHED else LEAST_RUNS,
+            most=MOST_RUNS if searched < SEARCHED and shown is located else LEAST_RUNS,
+            inside={*within} - {path} if path in located.again or (located.later and within[1:]) else None,
         )
+        searched += group is None or not told[0].evidence.startswith(CONSTRUCTED)
         stage = "preflight" if verdict.direction == "construction" else verdict.direction
-        cause = replace(cause, stage=stage, reference_path=_counterpart(cause.port_path, verdict, located))
-        if cause.code != UNKNOWN:
-            places[path] = cause.port_path
-        same = next((one for one in found if _is_same(one, cause)), None)
-        if same is not None:
-            _joined(found, same, cause.port_path)
-            continue
-        found.append(cause)
-        if cause.code != UNKNOWN:
-            like.append(cause)
-        if group is not None and cause.evidence.startswith(CONSTRUCTED):
-            settled[group] = cause
-        else:
-            searched += 1
+        for one in told:
+            cause = replace(one, stage=stage, reference_path=_counterpart(one.port_path, verdict, shown))
+            if cause.code != UNKNOWN:
+                places.setdefault(path, cause.port_path)
+            same = next((other for other in found if _is_same(other, cause)), None)
+            if same is not None:
+                _joined(found, same, cause.port_path)
+                continue
+            found.append(cause)
+            if cause.code != UNKNOWN:
+                like.append(cause)
+            if group is not None and cause.evidence.startswith(CONSTRUCTED):
+                settled[group] = cause
     return found, places
 
 

@@ -21,7 +21,7 @@ from tipchain.bundle.manifest import FILE_NAME, KIND, MANIFEST
 from tipchain.errors import InputError, RecordError, UsageError
 from tipchain.json_text import read_json
 from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
-from tipchain.runs import RUN_LOCK, atomic_write
+from tipchain.runs import RUN_LOCK, atomic_write, is_locked
 
 # What killed processes leave outside of nights and runs: dead names of temporary folders, and unfinished bundles.
 
@@ -168,7 +168,7 @@ def find_stored(
     ordered = sorted(found.values(), key=lambda one: (one.began, one.folder))
     roots = [*projects, *(one.project for one in ordered if one.project)]
     needed = Baselines(roots, {one.folder for one in ordered})
-    latest = _latest(ordered)
+    latest = {one.group: one for one in ordered if one.finished}
     rest = [_link(one) for one in dead_links()]
     rest += [_unfinished(one) for one in needed.unfinished if now - one.stat().st_mtime > UNWRITTEN_S]
     ordered = sorted([*ordered, *rest], key=lambda one: (one.began, one.folder))
@@ -218,7 +218,15 @@ def _night(folder: Path) -> StoredFolder:
 
 
 def _runs(runs: Path) -> Iterator[StoredFolder]:
-    links = _links(runs)
+    # By run which link among the mode's own files leads into it.
+    out, links = runs.parent, {}
+    for base, folders, files in os.walk(out):
+        folders[:] = [one for one in folders if Path(base, one) != runs and one != TRASH]
+        for path in (Path(base, name) for name in (*folders, *files)):
+            goal = path.resolve() if path.is_symlink() else path
+            if goal.is_relative_to(runs) and goal != runs:
+                run = runs / goal.relative_to(runs).parts[0]
+                links[run] = f"{os.path.relpath(path, out)} is a link into it"
     for one in _folders(runs):
         if _NAME.fullmatch(one.name):
             finished = (one / "report.json").is_file() or any(one.glob("alignment*.json"))
@@ -229,7 +237,7 @@ def _runs(runs: Path) -> Iterator[StoredFolder]:
                 began=_began(one),
                 size=disk_usage(one),
                 finished=finished,
-                kept=_held_run(one) or links.get(one, ""),
+                kept="it still goes on" if is_locked(one / RUN_LOCK) else links.get(one, ""),
             )
     for left in _folders(runs.parent / TRASH):
         yield _rest(left)
@@ -265,35 +273,6 @@ def disk_usage(folder: Path) -> int:
                     seen.add((stat.st_dev, stat.st_ino))
                 total += stat.st_blocks * 512
     return total
-
-
-def _held_run(run: Path) -> str:
-    try:
-        with (run / RUN_LOCK).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return "it still goes on"
-    except OSError:
-        return ""
-    return ""
-
-
-def _links(runs: Path) -> Mapping[Path, str]:
-    """Return by run which link among the mode's own files leads into it."""
-    out, found = runs.parent, {}
-    for base, folders, files in os.walk(out):
-        folders[:] = [one for one in folders if Path(base, one) != runs and one != TRASH]
-        for path in (Path(base, name) for name in (*folders, *files)):
-            goal = path.resolve() if path.is_symlink() else path
-            if goal.is_relative_to(runs) and goal != runs:
-                run = runs / goal.relative_to(runs).parts[0]
-                found[run] = f"{os.path.relpath(path, out)} is a link into it"
-    return found
-
-
-def _latest(ordered: Iterable[StoredFolder]) -> Mapping[Path, StoredFolder]:
-    """Return the latest finished of each group."""
-    return {one.group: one for one in ordered if one.finished}
 
 
 def _reasons(one: StoredFolder, latest: Mapping[Path, StoredFolder], needed: Baselines) -> Iterator[str]:
@@ -507,7 +486,9 @@ def delete(one: StoredFolder) -> str:
             _refuse_mounts(one.folder)
             if kept := pin_text(one.folder):
                 return kept
-            moved = _trash_of(one) / f"{one.folder.name}-{secrets.token_hex(3)}"
+            moved = (
+                one.group / TRASH if one.kind == "night" else one.group.parent / TRASH
+            ) / f"{one.folder.name}-{secrets.token_hex(3)}"
             moved.parent.mkdir(exist_ok=True)
             os.rename(one.folder, moved)  # noqa: PTH104
         _remove(moved)
@@ -518,10 +499,6 @@ def delete(one: StoredFolder) -> str:
     except OSError as error:
         return f"{error.filename or one.folder}: {error.strerror}"
     return ""
-
-
-def _trash_of(one: StoredFolder) -> Path:
-    return one.group / TRASH if one.kind == "night" else one.group.parent / TRASH
 
 
 @contextmanager

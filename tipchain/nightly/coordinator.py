@@ -282,7 +282,12 @@ class Coordinator:
                 raise
             finally:
                 self.executor.close()
-        self._write_late()
+        # Write the records that could not be written when they came; one that still cannot is said.
+        late, self._unwritten = self._unwritten, []
+        for record in late:
+            self._record(record)
+        for record in self._unwritten:
+            self.view.said(f"{record.id} ended as {record.outcome.value}, which could not be written down")
         self._end = time.monotonic()  # what a sink takes, a database that is down, is not the night's
         self._tell(now=True)
         if not self.left and not self.problem:
@@ -434,14 +439,6 @@ class Coordinator:
             with suppress(OSError):
                 probe.unlink(missing_ok=True)
         return None
-
-    def _write_late(self) -> None:
-        """Write the records that could not be written when they came; one that still cannot is said."""
-        late, self._unwritten = self._unwritten, []
-        for record in late:
-            self._record(record)
-        for record in self._unwritten:
-            self.view.said(f"{record.id} ended as {record.outcome.value}, which could not be written down")
 
     def _tell(self, *, now: bool = False) -> None:
         """Write down what runs, about once a second, for ``status`` and the seconds so far; nothing rests on it."""

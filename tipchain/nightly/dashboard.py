@@ -69,16 +69,11 @@ def short_names(items: Iterable[Item]) -> dict[str, str]:
     found = {}
     for one in ones:
         words = [one.subject + (":align" if several["kind"] and one.kind == "align" else "")]
-        words += [_short_mode(one.mode)] if several["mode"] and one.mode else []
+        words += [re.sub(r"_infer$", "", one.mode).replace("_train_", "/")] if several["mode"] and one.mode else []
         words += [one.device] if several["device"] else []
         found[one.id] = " ".join(words) + (f" #{one.repeat}" if one.repeat > 1 else "")
     count = Counter(found.values())
     return {name: short if count[short] == 1 else name for name, short in found.items()}
-
-
-def _short_mode(mode: str) -> str:
-    """Return ``lite/whole`` for ``lite_train_whole_infer``, ``whole`` for ``whole_infer``."""
-    return re.sub(r"_infer$", "", mode).replace("_train_", "/")
 
 
 def unsteady(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
@@ -154,16 +149,11 @@ def _run(row: TimelineRow, column: Column, cell: Cell) -> Markup:
 
 def _trends(row: TimelineRow, most: int) -> Markup:
     """Return the curves of the seconds, the memory and, at most so many, the figures of an item; the rest is counted."""
-    names = _figure_names(row)
+    names = list(dict.fromkeys(name for cell in reversed(row.cells) if cell for name in cell.figures))
     curves = [_curve(title, values) for title, values in _series(row, names[:most]) if any(map(isfinite, values))]
     left = len(names) - most
     more = element("p", f"{left} more figures are in the reports.", class_="note") if left > 0 else None
     return markup(element("ul", curves, class_="trends") if curves else None, more)
-
-
-def _figure_names(row: TimelineRow) -> list[str]:
-    """Return the names of the figures, those of the latest night first."""
-    return list(dict.fromkeys(name for cell in reversed(row.cells) if cell for name in cell.figures))
 
 
 def _series(row: TimelineRow, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
@@ -370,7 +360,16 @@ def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
         timelines: of one or more manifests.
         problems: nights that could not be read, a line each.
     """
-    text, filters = "", _filters(timelines)
+    # What items can be told apart by, with the values that they have.
+    rows = [row for line in timelines for row in line.rows]
+    found: Mapping[str, Sequence[str]] = {
+        "outcome": [one.value for one in Outcome],
+        "kind": sorted({row.item.chain for row in rows} - {""}),
+        "mode": sorted({row.item.mode for row in rows} - {""}),
+        "device": sorted({row.item.device for row in rows}),
+        "tag": sorted({tag for row in rows for tag in row.item.tags}),
+    }
+    text, filters = "", ({name: values for name, values in found.items() if len(values) > 1})
     lines = [_Line(place, line, filters) for place, line in enumerate(sorted(timelines, key=_urgency))]
     for most in FIGURES:
         text = _render(lines, problems, most)
@@ -421,14 +420,10 @@ def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
         *(part for one in lines for part in _manifest(one, most, numbers)),
         element("script", numbers.json(timelines), type="application/json", id="data"),
     ]
-    return page(_title(timelines), [one for one in body if one], style=style, script=script)
-
-
-def _title(timelines: Sequence[Timeline]) -> str:
     bad = sum(map(_bad, timelines))
     other = "passed" if _whole(timelines) else "not finished"
     word = f"{bad} failed" if bad else "cut wrongly" if _wrong(timelines) else other
-    return f"{word}: nights of {_names(timelines)}"
+    return page((f"{word}: nights of {_names(timelines)}"), [one for one in body if one], style=style, script=script)
 
 
 def _names(timelines: Sequence[Timeline]) -> str:
@@ -557,19 +552,6 @@ def _list(rows: Iterable[Markup]) -> Markup | None:
 def _problems(problems: Sequence[str]) -> Markup | None:
     rows = [element("li", one) for one in problems]
     return element("ul", rows, class_="problems") if rows else None
-
-
-def _filters(timelines: Sequence[Timeline]) -> Mapping[str, Sequence[str]]:
-    """Return what items can be told apart by, with the values that they have."""
-    rows = [row for line in timelines for row in line.rows]
-    found: Mapping[str, Sequence[str]] = {
-        "outcome": [one.value for one in Outcome],
-        "kind": sorted({row.item.chain for row in rows} - {""}),
-        "mode": sorted({row.item.mode for row in rows} - {""}),
-        "device": sorted({row.item.device for row in rows}),
-        "tag": sorted({tag for row in rows for tag in row.item.tags}),
-    }
-    return {name: values for name, values in found.items() if len(values) > 1}
 
 
 def _controls(filters: Mapping[str, Sequence[str]]) -> Markup:

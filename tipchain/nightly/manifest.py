@@ -427,14 +427,6 @@ def _line(one: Reader) -> int:
     return one.document.line(one.path) or 1
 
 
-def _globs(one: Reader, key: str) -> tuple[tuple[str, int], ...]:
-    found = texts(one, key, "one or more globs below the root")
-    if not found:
-        raise one.error(key, "is empty", expected="one or more globs below the root")
-    lines = [one.document.line((*one.path, key, str(number))) or _line(one) for number in range(len(found))]
-    return tuple(zip(found, lines, strict=True))
-
-
 def _modes(one: Reader, *, needed: bool = True) -> tuple[Mode, ...]:
     names = [mode.value for mode in Mode]
     if not needed and not one.data.get("modes"):
@@ -463,7 +455,11 @@ def _of_files(
     one: Reader, kind: Kind, key: str, command: str, defaults: Common, data: Mapping[str, DataFolder]
 ) -> ManifestEntry:
     """Return an entry for the files that the globs below ``key`` name, each for ``tipchain COMMAND``."""
-    files, modes = _globs(one, key), _modes(one)
+    found = texts(one, key, "one or more globs below the root")
+    if not found:
+        raise one.error(key, "is empty", expected="one or more globs below the root")
+    lines = [one.document.line((*one.path, key, str(number))) or _line(one) for number in range(len(found))]
+    files, modes = tuple(zip(found, lines, strict=True)), _modes(one)
     return ManifestEntry(
         kind=kind,
         place=".".join(one.path),

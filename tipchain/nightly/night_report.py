@@ -61,11 +61,7 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
         if item.reason:
             yield from in_rows(say(clean(item.reason)), width, " " * 10, " " * 10)
     yield ""
-    yield say(plan_summary(plan, seconds))
-
-
-def plan_summary(plan: NightPlan, seconds: Mapping[str, float]) -> str:
-    """Return what a plan comes to, in one line."""
+    # What a plan comes to, in one line.
     kinds = Counter[str](item.kind for item in plan.items)
     words = {"chain": "chain", "align": "alignment", "command": "command"}
     parts = [counted(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
@@ -74,7 +70,7 @@ def plan_summary(plan: NightPlan, seconds: Mapping[str, float]) -> str:
     if settled:
         text += f"; {sum(settled.values())} of them do not run here ({counts_text(settled)})"
     known = [seconds[item.id] for item in plan.items if item.id in seconds and not item.reason]
-    return text + (f"; {len(known)} of them took {duration(sum(known))} lately" if known else "")
+    yield say(text + (f"; {len(known)} of them took {duration(sum(known))} lately" if known else ""))
 
 
 def counted(count: int, word: str) -> str:
@@ -112,11 +108,21 @@ def summary_lines(
     if bad:
         yield ""
     for record in bad[:SHOWN]:
-        yield from _failure(night, record, color=color, width=width)
+        rows = broken(clean(record.id), width - INDENT)
+        yield f"{mark(record.outcome, color)}  {rows[0]}"
+        yield from (" " * INDENT + row for row in rows[1:])
+        yield from _indented(record.reason, width)
+        if record.log:
+            yield f"{' ' * INDENT}{os.path.relpath(night.folder / record.log)}"
     if len(bad) > SHOWN:
         yield say(f"... and {len(bad) - SHOWN} more: tipchain nightly status --json has them all")
     yield from _skipped(told, color=color, width=width)
-    yield from _slowest(told, width)
+    ran = sorted((one for one in told if one.attempt), key=lambda one: (-one.seconds, one.id))[:SLOWEST]
+    if len(ran) > 1:
+        yield ""
+        yield say("slowest:")
+        for one in ran:
+            yield cut(f"{duration(one.seconds):>9}  {clean(one.id)}", width)
     yield ""
     yield say(f"night {night.name} of {clean(night.plan.name)}")
     total = len(night.plan.items)
@@ -128,15 +134,6 @@ def summary_lines(
     elif code is ExitCode.PASSED and result.counts.get(Outcome.SKIP):
         meaning = "all that ran passed"
     yield say(f"exit code {int(code)}: {meaning}")
-
-
-def _failure(night: Night, record: ItemRecord, *, color: bool, width: int) -> Iterator[str]:
-    rows = broken(clean(record.id), width - INDENT)
-    yield f"{mark(record.outcome, color)}  {rows[0]}"
-    yield from (" " * INDENT + row for row in rows[1:])
-    yield from _indented(record.reason, width)
-    if record.log:
-        yield f"{' ' * INDENT}{os.path.relpath(night.folder / record.log)}"
 
 
 def _indented(text: str, width: int) -> list[str]:
@@ -155,15 +152,6 @@ def _skipped(records: Sequence[ItemRecord], *, color: bool, width: int) -> Itera
         more = say(f" and {len(ids) - 1} more") if len(ids) > 1 else ""
         yield f"{mark(Outcome.SKIP, color)}  {cut(clean(ids[0]), width - INDENT - columns(more))}{more}"
         yield from _indented(reason, width)
-
-
-def _slowest(records: Sequence[ItemRecord], width: int) -> Iterator[str]:
-    ran = sorted((one for one in records if one.attempt), key=lambda one: (-one.seconds, one.id))[:SLOWEST]
-    if len(ran) > 1:
-        yield ""
-        yield say("slowest:")
-        for one in ran:
-            yield cut(f"{duration(one.seconds):>9}  {clean(one.id)}", width)
 
 
 def item_line(number: int, total: int, record: ItemRecord, *, color: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -25,7 +24,7 @@ from tipchain.json_text import parse_as, read_json
 from tipchain.language import clean
 from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id, part_of
 from tipchain.outcome import Outcome
-from tipchain.runs import atomic_write
+from tipchain.runs import atomic_write, is_locked, take_lock
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
 #
@@ -93,19 +92,16 @@ class ItemRecord:
     def __post_init__(self) -> None:
         """Take what cannot be shown out of the reason: it often is the last line of an item's output."""
         if not self.reason.isprintable():
-            object.__setattr__(self, "reason", _shown(self.reason))
+            line = clean(" ".join(self.reason.split()))
+            object.__setattr__(
+                self, "reason", " ".join("".join(letter for letter in line if letter.isprintable()).split())
+            )
 
 
 class DamagedRecord(ItemRecord):
     """Stands for a record that is there and cannot be read: an ERROR, until the item has run again."""
 
     __slots__ = ()
-
-
-def _shown(text: str) -> str:
-    """Return a text on one line without escape sequences, control characters and halves of characters."""
-    line = clean(" ".join(text.split()))
-    return " ".join("".join(letter for letter in line if letter.isprintable()).split())
 
 
 def slug_of(item_id: str) -> str:
@@ -216,30 +212,11 @@ def plan_json(plan: NightPlan) -> dict[str, Any]:
 
 def item_json(item: Item) -> dict[str, Any]:
     """Return ``item`` as JSON values."""
-    needs = item.needs
-    return {
-        "id": item.id,
-        "kind": item.kind,
-        "subject": item.subject,
-        "source": item.source,
-        "mode": item.mode,
-        "device": item.device,
-        "repeat": item.repeat,
-        "tags": list(item.tags),
-        "argv": list(item.argv),
-        "cwd": item.cwd,
-        "env": dict(item.env),
-        "timeout_s": item.timeout_s,
-        "needs": {
-            "cpus": needs.cpus,
-            "gpus": needs.gpus,
-            "memory_mb": needs.memory_mb,
-            "resources": dict(needs.resources),
-        },
-        "settled": item.settled.name,
-        "reason": item.reason,
-        **({"chain": item.chain} if item.chain else {}),
-    }
+    found = {**asdict(item), "tags": list(item.tags), "argv": list(item.argv), "settled": item.settled.name}
+    found["needs"]["resources"] = dict(item.needs.resources)
+    if not item.chain:
+        del found["chain"]
+    return found
 
 
 def parse_plan(data: Mapping[str, Any]) -> NightPlan:
@@ -492,31 +469,17 @@ def hold(folder: Path) -> NightLock:
     """
     path = folder / LOCK
     try:
-        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        return NightLock(take_lock(path, f"process {os.getpid()} on {socket.gethostname()}"))
+    except BlockingIOError:
+        raise UsageError(f"{folder}: this night is still being run, by {_holder(path)}") from None
     except OSError as error:
         raise UsageError(f"{folder}: this night cannot be held: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UsageError(f"{folder}: this night is still being run, by {_holder(path)}") from None
-    with suppress(OSError):  # a full disk: the lock holds, only its holder has no name
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-    return NightLock(handle)
 
 
 def holder(folder: Path) -> str:
     """Return who runs the night in ``folder`` now; "" for nobody."""
     path = folder / LOCK
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _holder(path)
-    except OSError:
-        return ""
-    return ""
+    return _holder(path) if is_locked(path) else ""
 
 
 def _holder(path: Path) -> str:

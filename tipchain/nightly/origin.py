@@ -19,7 +19,7 @@ from tipchain import __version__
 from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
 from tipchain.environment import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, installed_versions
 from tipchain.machine import core_count
-from tipchain.runs import commit
+from tipchain.runs import commit, git
 
 DIRTY = "-dirty"
 _HASH = re.compile(r"[0-9a-f]{4,40}")
@@ -61,12 +61,12 @@ def commits_between(root: Path, before: str, after: str, most: int = 5) -> Commi
     if first == last:
         return Commits(span=span, count=0)
     backwards = False
-    count = _git(root, "rev-list", "--count", f"{first}..{last}")
-    if count == "0" and (other := _git(root, "rev-list", "--count", f"{last}..{first}")):
+    count = git(root, "rev-list", "--count", f"{first}..{last}")
+    if count == "0" and (other := git(root, "rev-list", "--count", f"{last}..{first}")):
         count, first, last, backwards = other, last, first, other != "0"
     if not count:
         return Commits(span=span)
-    lines = _git(root, "log", f"--max-count={most}", "--format=%h %s", f"{first}..{last}")
+    lines = git(root, "log", f"--max-count={most}", "--format=%h %s", f"{first}..{last}")
     return Commits(span=span, count=int(count), subjects=tuple(lines.splitlines()), backwards=backwards)
 
 
@@ -83,9 +83,7 @@ def commits_of_file(root: Path, before: str, after: str, file: str, most: int = 
     first, last = _hash(before), _hash(after)
     if not first or not last or first == last or not file:
         return ()
-    return tuple(
-        _git(root, "log", f"--max-count={most}", "--format=%h %s", f"{first}..{last}", "--", file).splitlines()
-    )
+    return tuple(git(root, "log", f"--max-count={most}", "--format=%h %s", f"{first}..{last}", "--", file).splitlines())
 
 
 def _hash(described: str) -> str:
@@ -95,17 +93,6 @@ def _hash(described: str) -> str:
         return found[1]
     # A tag's own name is one that git knows as well as a hash; it must not look like an option.
     return text if _HASH.fullmatch(text) or re.fullmatch(r"\w[\w./-]*", text) else ""
-
-
-def _git(root: Path, *words: str) -> str:
-    """Return what git says; "" where it fails: no git, no repository, no such commit."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *words], capture_output=True, text=True, errors="replace", timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 MEMINFO = Path("/proc/meminfo")

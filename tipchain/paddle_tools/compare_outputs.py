@@ -284,7 +284,19 @@ def measure(
         label = labels.get(image)
         if isinstance(label, Path) and left.ndim == 2 and image not in maps:
             maps.add(image)
-            overlap.add(_resized(_read_map(label), left.shape), (left, right))
+            # Image of classes, ``[H, W]``, as the suites read it: the numbers, not the colors of a palette.
+            try:
+                from PIL import Image
+
+                found = np.asarray(Image.open(label))
+            except ImportError:
+                raise NoMetricError("labels are images, which PIL would read; it is not installed") from None
+            except OSError as error:
+                raise NoMetricError(f"{label}: {error}") from error
+            if found.ndim != 2:
+                raise NoMetricError(f"{label}: has {found.ndim} axes instead of 2")
+            rows, columns = (np.arange(new) * old // new for new, old in zip(left.shape, found.shape, strict=True))
+            overlap.add(np.asarray(found[rows][:, columns]), (left, right))
         elif isinstance(label, int) and left.ndim == 0:
             accuracy.truth[image] = label
             accuracy.right[image] = (int(left) == label, int(right) == label)
@@ -317,31 +329,6 @@ def labelled(
         if len(images) != len(left):
             raise NoMetricError(f"{len(images)} images were read for an output of {len(left)} rows")
         yield from zip(images, left, right, strict=True)
-
-
-def _read_map(path: Path) -> np.ndarray:
-    """Return an image of classes, ``[H, W]``, as the suites read it: the numbers, not the colors of a palette.
-
-    Raises:
-        NoMetricError: it is none, or nothing here reads images.
-    """
-    try:
-        from PIL import Image
-
-        found = np.asarray(Image.open(path))
-    except ImportError:
-        raise NoMetricError("labels are images, which PIL would read; it is not installed") from None
-    except OSError as error:
-        raise NoMetricError(f"{path}: {error}") from error
-    if found.ndim != 2:
-        raise NoMetricError(f"{path}: has {found.ndim} axes instead of 2")
-    return found
-
-
-def _resized(label: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a map in another size, by the nearest pixel."""
-    rows, columns = (np.arange(new) * old // new for new, old in zip(shape, label.shape, strict=True))
-    return np.asarray(label[rows][:, columns])
 
 
 @dataclass(frozen=True, slots=True)

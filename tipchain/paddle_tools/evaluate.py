@@ -74,24 +74,20 @@ def evaluate(bench: PaddleBench, model: Any, dataset: Any, *, batch_size: int, n
         ProgramError: the loss is NaN or infinite, or an image cannot be read.
     """
     with serving(side="paddle", stage="evaluation"):
-        return _evaluate(bench, model, dataset, batch_size=batch_size, num_workers=num_workers)
-
-
-def _evaluate(bench: PaddleBench, model: Any, dataset: Any, *, batch_size: int, num_workers: int) -> Evaluation:
-    loss, metric = bench.builder("loss")(), bench.builder("metric")()
-    outputs, labels, total_loss, samples = [], [], 0.0, 0
-    model.eval()
-    batches = reading(eval_batches(dataset, batch_size=batch_size, num_workers=num_workers), dataset)
-    with bench.paddle.no_grad():
-        for number, (image, label, _) in enumerate(batches, start=1):
-            output = model(image)
-            value = float(loss(output, label))
-            if not abs(value) < float("inf"):
-                raise ProgramError(f"evaluation: the loss of batch {number} is {value}")
-            outputs.append(output)
-            labels.append(label)
-            total_loss += value * len(label)
-            samples += len(label)
-        framework = load_framework("paddle")
-        measured = measure(framework, metric, list(zip(outputs, labels, strict=True)))
-    return Evaluation(metric=measured, loss=total_loss / samples, samples=samples)
+        loss, metric = bench.builder("loss")(), bench.builder("metric")()
+        outputs, labels, total_loss, samples = [], [], 0.0, 0
+        model.eval()
+        batches = reading(eval_batches(dataset, batch_size=batch_size, num_workers=num_workers), dataset)
+        with bench.paddle.no_grad():
+            for number, (image, label, _) in enumerate(batches, start=1):
+                output = model(image)
+                value = float(loss(output, label))
+                if not abs(value) < float("inf"):
+                    raise ProgramError(f"evaluation: the loss of batch {number} is {value}")
+                outputs.append(output)
+                labels.append(label)
+                total_loss += value * len(label)
+                samples += len(label)
+            framework = load_framework("paddle")
+            measured = measure(framework, metric, list(zip(outputs, labels, strict=True)))
+        return Evaluation(metric=measured, loss=total_loss / samples, samples=samples)

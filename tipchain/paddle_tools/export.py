@@ -28,7 +28,6 @@ from tipchain.paddle_tools.program import (
     quiet,
 )
 from tipchain.paddle_tools.samples import ModelCard, sample_spec
-from tipchain.parity.case import Case
 from tipchain.weights.paddle_files import load_paddle_weights
 
 if TYPE_CHECKING:
@@ -64,9 +63,23 @@ def run(args: argparse.Namespace) -> int:
     model.eval()
     try:
         with _beside(args.output_dir) as folder:
-            _save(bench, model, folder)
+            inputs = [spec for spec in bench.case.inputs.values() if spec.name != "label"]
+            if not inputs:
+                raise CaseError("has no model input", file=bench.case.path, key="inputs")
+            save_program(model, inputs, folder)
             worst, classes = check_export(bench, model, folder)
-            _write_card(bench, folder, classes)
+            card = ModelCard(
+                case=bench.case.id,
+                inputs=[
+                    {"name": spec.name, "shape": [None, *spec.shape[1:]], "dtype": spec.dtype}
+                    for spec in bench.case.inputs.values()
+                    if spec.name != "label"
+                ],
+                class_names=_class_names(bench, classes),
+                transform=sample_spec(bench.case) or "",
+                paddle=str(bench.paddle.__version__),
+            )
+            (folder / f"{STEM}.yml").write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
             _put_in_place(folder, args.output_dir)
     except OSError as error:
         raise ProgramError(f"{args.output_dir}: cannot be written: {error.strerror or error}") from error
@@ -86,13 +99,6 @@ def _beside(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _save(bench: PaddleBench, model: Any, folder: Path) -> None:
-    inputs = [spec for spec in bench.case.inputs.values() if spec.name != "label"]
-    if not inputs:
-        raise CaseError("has no model input", file=bench.case.path, key="inputs")
-    save_program(model, inputs, folder)
-
-
 def check_export(bench: PaddleBench, model: Any, folder: Path) -> tuple[float, int]:
     """Hold Paddle Inference's outputs against the training engine's.
 
@@ -105,63 +111,41 @@ def check_export(bench: PaddleBench, model: Any, folder: Path) -> tuple[float, i
     predictor = Predictor(folder, device=bench.device)
     worst, classes = 0.0, 0
     for batch in BATCHES:
-        inputs = _fake_inputs(bench.case, batch)
+        random = np.random.default_rng(bench.case.seed)
+        inputs = [
+            random.standard_normal((batch, *spec.shape[1:])).astype(spec.dtype)
+            if spec.dtype.startswith("float")
+            else random.integers(spec.low, spec.high, (batch, *spec.shape[1:])).astype(spec.dtype)
+            for spec in bench.case.inputs.values()
+            if spec.name != "label"
+        ]
         with bench.paddle.no_grad():
             expected = _arrays(model(*(bench.paddle.to_tensor(array) for array in inputs)))
         actual = predictor(*inputs)
         if len(expected) != len(actual):
             raise ProgramError(f"the exported model has {len(actual)} outputs, the model has {len(expected)}")
         for number, (one, other) in enumerate(zip(expected, actual, strict=True)):
-            worst = max(worst, _difference(one, other, f"output {number} at batch {batch}"))
+            # Max|expected - actual|, or refuse the export.
+            what = f"output {number} at batch {batch}"
+            if one.shape != other.shape:
+                raise ProgramError(f"export: {what} has shape {other.shape}, the training engine's {one.shape}")
+            gap = np.abs(one.astype(np.float64) - other.astype(np.float64))
+            allowed = TOLERANCE * max(1.0, float(np.abs(one).max(initial=0.0)))
+            if not (gap <= allowed).all():
+                index = np.unravel_index(int(np.argmax(np.where(np.isnan(gap), np.inf, gap))), gap.shape)
+                place = tuple(int(i) for i in index)
+                raise ProgramError(
+                    f"export: {what} differs from the training engine's: worst at {place}: "
+                    f"expected {one[index]!s}, actual {other[index]!s}\n"
+                    f"  max|Δ| {float(gap[index]):.3g}, allowed {allowed:.3g}; nothing was exported"
+                )
+            worst = max(worst, float(gap.max(initial=0.0)))
         classes = expected[0].shape[-1]
     return worst, classes
 
 
-def _fake_inputs(case: Case, batch: int) -> list[Array]:
-    random = np.random.default_rng(case.seed)
-    return [
-        random.standard_normal((batch, *spec.shape[1:])).astype(spec.dtype)
-        if spec.dtype.startswith("float")
-        else random.integers(spec.low, spec.high, (batch, *spec.shape[1:])).astype(spec.dtype)
-        for spec in case.inputs.values()
-        if spec.name != "label"
-    ]
-
-
 def _arrays(output: Any) -> list[Array]:
     return [one.numpy() for one in output_tensors(output)]
-
-
-def _difference(expected: Array, actual: Array, what: str) -> float:
-    """Return max|expected - actual|, or refuse the export."""
-    if expected.shape != actual.shape:
-        raise ProgramError(f"export: {what} has shape {actual.shape}, the training engine's {expected.shape}")
-    gap = np.abs(expected.astype(np.float64) - actual.astype(np.float64))
-    allowed = TOLERANCE * max(1.0, float(np.abs(expected).max(initial=0.0)))
-    if not (gap <= allowed).all():
-        index = np.unravel_index(int(np.argmax(np.where(np.isnan(gap), np.inf, gap))), gap.shape)
-        place = tuple(int(i) for i in index)
-        raise ProgramError(
-            f"export: {what} differs from the training engine's: worst at {place}: "
-            f"expected {expected[index]!s}, actual {actual[index]!s}\n"
-            f"  max|Δ| {float(gap[index]):.3g}, allowed {allowed:.3g}; nothing was exported"
-        )
-    return float(gap.max(initial=0.0))
-
-
-def _write_card(bench: PaddleBench, folder: Path, classes: int) -> None:
-    card = ModelCard(
-        case=bench.case.id,
-        inputs=[
-            {"name": spec.name, "shape": [None, *spec.shape[1:]], "dtype": spec.dtype}
-            for spec in bench.case.inputs.values()
-            if spec.name != "label"
-        ],
-        class_names=_class_names(bench, classes),
-        transform=sample_spec(bench.case) or "",
-        paddle=str(bench.paddle.__version__),
-    )
-    (folder / f"{STEM}.yml").write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
 
 
 def _class_names(bench: PaddleBench, classes: int) -> Sequence[str]:

@@ -43,8 +43,10 @@ def optimizers(kind: type[Any]) -> Iterator[type[Any]]:
         yield from optimizers(one)
 
 
-def nudge_at_first_step(number: int, ulps: int) -> None:
-    """Have each of Paddle's optimizers move its parameters before its first step."""
+def main() -> None:
+    """Run the program of the command line."""
+    number, ulps, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    # Have each of Paddle's optimizers move its parameters before its first step.
     import paddle
 
     done: set[int] = set()
@@ -62,12 +64,6 @@ def nudge_at_first_step(number: int, ulps: int) -> None:
         for name in ("step", "minimize"):
             if name in vars(kind):
                 setattr(kind, name, wrapped(vars(kind)[name]))
-
-
-def main() -> None:
-    """Run the program of the command line."""
-    number, ulps, program = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    nudge_at_first_step(number, ulps)
     sys.argv = program
     sys.path[0] = str(Path(program[0]).absolute().parent)
     runpy.run_path(program[0], run_name="__main__")

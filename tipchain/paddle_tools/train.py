@@ -216,7 +216,7 @@ def read_settings(args: argparse.Namespace, case: Case, position: Position | Non
         batch_size=args.batch_size or before.batch_size,
         learning_rate=before.learning_rate if args.lr is None else args.lr,
         lr_scaling=args.lr_scaling or (position.lr_scaling if position else "none"),
-        processes=_processes(),
+        processes=int(os.environ.get("PADDLE_TRAINERS_NUM", "1")),
         seed=position.seed if position else seed,
         max_steps=args.max_iters,
         print_freq=args.print_freq,
@@ -227,11 +227,6 @@ def read_settings(args: argparse.Namespace, case: Case, position: Position | Non
         pretrained=args.pretrained,
         resume=args.resume,
     )
-
-
-def _processes() -> int:
-    """Return how many processes the launcher started."""
-    return int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
 
 
 # The command.
@@ -255,7 +250,17 @@ def run(args: argparse.Namespace) -> int:
     bench = open_bench(args.case, args.data_path, _local_device(args.device), position.seed if position else args.seed)
     settings = read_settings(args, bench.case, position)
     if args.test_only:
-        return _test(bench, settings)
+        if bench.paddle.distributed.get_rank() > 0:
+            return ExitCode.PASSED  # one process is enough
+        model = bench.model()
+        weights = settings.weights()
+        assert weights is not None
+        load_paddle_weights(model, weights)
+        result = evaluate(
+            bench, model, bench.dataset("val"), batch_size=settings.batch_size, num_workers=settings.num_workers
+        )
+        print(f"[Eval] {result}")
+        return ExitCode.PASSED
     # The optimizer's moments are saved under internal names, which count up within a process.
     with bench.paddle.utils.unique_name.guard():
         start_session(bench, settings, position).train()
@@ -266,20 +271,6 @@ def _local_device(device: str) -> str:
     """Return this process's own GPU where a launcher started several."""
     selected = os.environ.get("FLAGS_selected_gpus", "").split(",")[0]  # noqa: SIM112  (the launcher's name)
     return f"gpu:{selected}" if device == "gpu" and selected else device
-
-
-def _test(bench: PaddleBench, settings: TrainingSettings) -> int:
-    if bench.paddle.distributed.get_rank() > 0:
-        return ExitCode.PASSED  # one process is enough
-    model = bench.model()
-    weights = settings.weights()
-    assert weights is not None
-    load_paddle_weights(model, weights)
-    result = evaluate(
-        bench, model, bench.dataset("val"), batch_size=settings.batch_size, num_workers=settings.num_workers
-    )
-    print(f"[Eval] {result}")
-    return ExitCode.PASSED
 
 
 def start_session(bench: PaddleBench, settings: TrainingSettings, position: Position | None) -> Session:
@@ -392,39 +383,37 @@ class Session:
             print(f"nothing to do: the checkpoint stands after epoch {self.position.epoch}, step {self.position.step}")
         while not self._done():
             epoch = self.position.epoch + 1
-            self._train_epoch(epoch)
+            settings = self.settings
+            batches, length = train_batches(
+                self.train_set,
+                batch_size=settings.batch_size,
+                seed=settings.seed,
+                epoch=epoch - 1,
+                skip=self.position.iteration,
+                num_workers=settings.num_workers,
+            )
+            self.network.train()
+            loss_of, meter = self.bench.builder("loss")(), TrainingMeter()
+            for image, label, _ in meter.reading(reading(batches, self.train_set)):
+                value = self._step(image, label, loss_of, epoch)
+                meter.add(value, len(label))
+                at = self.position
+                if self.rank == 0 and (at.iteration % settings.print_freq == 0 or at.iteration == length):
+                    print(
+                        f"[Train][Epoch {epoch}/{settings.epochs}][Iter {at.iteration}/{length}] {meter.take()}",
+                        flush=True,
+                    )
+                if settings.max_steps is not None and at.step >= settings.max_steps:
+                    break
+            if self.position.iteration >= length:
+                self.position = replace(self.position, epoch=epoch, iteration=0)
+                if self.schedule is not None and self.bench.case.train.schedule_per == "epoch":
+                    self.schedule.step()
             self._close_epoch(epoch)
 
     def _done(self) -> bool:
         at, wanted = self.position, self.settings
         return at.epoch >= wanted.epochs or (wanted.max_steps is not None and at.step >= wanted.max_steps)
-
-    def _train_epoch(self, epoch: int) -> None:
-        settings = self.settings
-        batches, length = train_batches(
-            self.train_set,
-            batch_size=settings.batch_size,
-            seed=settings.seed,
-            epoch=epoch - 1,
-            skip=self.position.iteration,
-            num_workers=settings.num_workers,
-        )
-        self.network.train()
-        loss_of, meter = self.bench.builder("loss")(), TrainingMeter()
-        for image, label, _ in meter.reading(reading(batches, self.train_set)):
-            value = self._step(image, label, loss_of, epoch)
-            meter.add(value, len(label))
-            at = self.position
-            if self.rank == 0 and (at.iteration % settings.print_freq == 0 or at.iteration == length):
-                print(
-                    f"[Train][Epoch {epoch}/{settings.epochs}][Iter {at.iteration}/{length}] {meter.take()}", flush=True
-                )
-            if settings.max_steps is not None and at.step >= settings.max_steps:
-                break
-        if self.position.iteration >= length:
-            self.position = replace(self.position, epoch=epoch, iteration=0)
-            if self.schedule is not None and self.bench.case.train.schedule_per == "epoch":
-                self.schedule.step()
 
     def _step(self, image: Any, label: Any, loss_of: Any, epoch: int) -> float:
         """Take one step; return its loss."""

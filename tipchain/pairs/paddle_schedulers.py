@@ -36,7 +36,7 @@ def build_scheduler(
     return lr.LinearWarmup(main, settings.warmup_steps, start_lr=settings.warmup_start * first, end_lr=first)
 
 
-def _main(rate: float, settings: SchedulerSettings) -> lr.LRScheduler:  # noqa: PLR0911  (one for each)
+def _main(rate: float, settings: SchedulerSettings) -> lr.LRScheduler:
     """Return the schedule without its warm-up."""
     args = settings.options
     match settings.name:

@@ -53,7 +53,7 @@ def build_scheduler(
     return lr_scheduler.SequentialLR(optimizer, [warmup, main], milestones=[steps])
 
 
-def _main(optimizer: Optimizer, settings: SchedulerSettings) -> lr_scheduler.LRScheduler:  # noqa: PLR0911  (one for each)
+def _main(optimizer: Optimizer, settings: SchedulerSettings) -> lr_scheduler.LRScheduler:
     """Return the schedule without its warm-up."""
     args = settings.options
     match settings.name:

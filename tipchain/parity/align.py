@@ -128,12 +128,22 @@ def align(
             for one in sides if "backward" not in pending else ():
                 one.release()
             if pending and not ready:
+                _help(request, sides)
                 show_recording(progress, request.stages, sides)
                 listen(sides)
     finally:
         for one in sides:
             one.stop()
     return judged
+
+
+def _help(request: AlignRequest, sides: Sequence[RecordingSide]) -> None:
+    """Start another process for a side that has stages left while the other has none: as many run as there are sides."""
+    busy = sum(bool(process.order) for side in sides for process in side.processes)
+    if request.device == "cpu" and _records_both(request) and busy < len(sides):
+        for side in sides:
+            if side.needs_help:
+                side.start()
 
 
 def _is_asked_for_noise(request: AlignRequest, judgement: StageJudgement, sides: Sequence[RecordingSide]) -> bool:

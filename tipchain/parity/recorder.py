@@ -189,6 +189,7 @@ def run_job(job: RecordingJob, orders: Iterable[str], emit: Emit) -> None:
     for order in orders:
         stage = order.removesuffix(NOISE_ORDER)
         emit({"event": "begin", "stage": stage})
+        framework.seed(case.seed)  # whatever was recorded before, here or by another process
         ended = _record_stage(job, case, framework, benches, order, description)
         marks = reading.marks() if reading and ended["ok"] else None
         emit({"event": "end", "stage": stage, **ended, "marks": marks})
@@ -362,8 +363,16 @@ class RecordingSide:
 
     def start(self) -> None:
         """Start a process that records what is left, beside those that do."""
-        self.processes.append(RecordingProcess(self.job, self.log))
+        spec = self.log.with_suffix(".json")
+        if not self.processes:  # others may be reading it
+            spec.write_text(self.job.to_json())
+        self.processes.append(RecordingProcess(self.job, spec, self.log))
         self._feed(self.processes[-1])
+
+    @property
+    def needs_help(self) -> bool:
+        """Whether one process has stages left after it has recorded for as long as it took to start."""
+        return bool(self.left) and len(self.processes) == 1 and self.processes[0].is_worth_another()
 
     def order(self, stage: str, what: str) -> None:
         """Have something recorded that belongs to a stage, which has not ended until that is."""
@@ -395,6 +404,8 @@ class RecordingSide:
                     raise MissingFrameworkError(event["message"])
                 case "refused":
                     raise UsageError(event["message"])
+                case "ready":
+                    process.ready = time.monotonic()
                 case "begin":
                     process.stage = event["stage"]
                 case "end":
@@ -455,12 +466,12 @@ class RecordingProcess:
     Attributes:
         order: what it is to record, or "".
         stage: the stage that it is at, or "".
+        ready: when it had started; 0 until then.
     """
 
-    def __init__(self, job: RecordingJob, log: Path) -> None:
+    def __init__(self, job: RecordingJob, spec: Path, log: Path) -> None:
         self.order = self.stage = ""
-        spec = log.with_suffix(".json")
-        spec.write_text(job.to_json())
+        self.began, self.ready = time.monotonic(), 0.0
         reading, writing = os.pipe()
         orders, self._orders = os.pipe()
         with log.open("ab") as output:
@@ -477,6 +488,10 @@ class RecordingProcess:
         os.close(orders)
         self.events = os.fdopen(reading, "rb")
         self._partial = b""
+
+    def is_worth_another(self) -> bool:
+        """Tell whether it has recorded for as long as it took to start, which is what another would take."""
+        return 0 < self.ready - self.began <= time.monotonic() - self.ready
 
     def tell(self, order: str) -> None:
         """Hand on an order; an empty one says that none will come."""

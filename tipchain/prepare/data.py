@@ -8,14 +8,14 @@ import json
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tipchain.errors import DataError, UsageError
-from tipchain.images import LAYOUT, Video, class_names, read_split, split_file
+from tipchain.images import LAYOUT, class_names, read_split, split_file
 from tipchain.modes import DIGITS, MINI_UCF, data_folder
 from tipchain.prepare.sets import KINDS, DataRecipe, recipe_of, way_out
 from tipchain.progress import Pace, Progress
@@ -137,7 +137,25 @@ def prepare_data(
             if not force:
                 problem = _problem(folder)  # another preparation may have made it in the meantime
             if problem is not None:
-                _make(folder, recipe_of(data_set, kind), say, problem, anew=force)
+                recipe = recipe_of(data_set, kind)
+                existed = folder.exists()
+                if existed:
+                    _refuse_foreign(folder, recipe.names)
+                    say(f"{folder}: {problem}; making it again")
+                beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.making-", dir=folder.parent))
+                archive, new = archive_of(folder), beside / "new"
+                try:
+                    unpacked = recipe.packed and archive.exists() and not force and _unpack(archive, new, say)
+                    if not unpacked:
+                        _fill(new, recipe, folder.name)
+                        if recipe.packed:
+                            pack(new, archive, workshop=beside)
+                    if existed:
+                        folder.rename(beside / "old")
+                    new.rename(folder)
+                finally:
+                    shutil.rmtree(beside, ignore_errors=True)
+                say(f"{folder}: {f'unpacked from {archive.name}' if unpacked else 'made'}, {recipe.said}")
     except OSError as error:
         raise DataError(
             f"cannot be made: {error.strerror or error}",
@@ -171,7 +189,19 @@ def check_data(folder: Path) -> None:
         )
     files = manifest["files"]
     for name, entry in files.items():
-        _check_file(folder / name, entry, hint)
+        path = folder / name
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise DataError("is missing", file=path, hint=hint) from None
+        except OSError as error:
+            raise DataError("cannot be read", file=path, found=error.strerror, hint=hint) from error
+        if len(data) != entry["size"]:
+            raise DataError(
+                "is damaged", file=path, found=f"{len(data)} bytes", expected=f"{entry['size']} bytes", hint=hint
+            )
+        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            raise DataError("is damaged: its checksum differs from the manifest's", file=path, hint=hint)
     for name in _contents(folder):
         if name not in files and name != MANIFEST:
             raise DataError(
@@ -187,21 +217,6 @@ def _problem(folder: Path) -> str | None:
     except DataError as error:
         return error.message
     return None
-
-
-def _check_file(path: Path, entry: Mapping[str, Any], hint: str) -> None:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError("is missing", file=path, hint=hint) from None
-    except OSError as error:
-        raise DataError("cannot be read", file=path, found=error.strerror, hint=hint) from error
-    if len(data) != entry["size"]:
-        raise DataError(
-            "is damaged", file=path, found=f"{len(data)} bytes", expected=f"{entry['size']} bytes", hint=hint
-        )
-    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise DataError("is damaged: its checksum differs from the manifest's", file=path, hint=hint)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -231,27 +246,6 @@ def _locked(folder: Path) -> Iterator[None]:
         for leftover in folder.parent.glob(f".{folder.name}.making-*"):
             shutil.rmtree(leftover)
         yield
-
-
-def _make(folder: Path, recipe: DataRecipe, say: Say, problem: str, *, anew: bool) -> None:
-    existed = folder.exists()
-    if existed:
-        _refuse_foreign(folder, recipe.names)
-        say(f"{folder}: {problem}; making it again")
-    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.making-", dir=folder.parent))
-    archive, new = archive_of(folder), beside / "new"
-    try:
-        unpacked = recipe.packed and archive.exists() and not anew and _unpack(archive, new, say)
-        if not unpacked:
-            _fill(new, recipe, folder.name)
-            if recipe.packed:
-                pack(new, archive, workshop=beside)
-        if existed:
-            folder.rename(beside / "old")
-        new.rename(folder)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-    say(f"{folder}: {f'unpacked from {archive.name}' if unpacked else 'made'}, {recipe.said}")
 
 
 def _unpack(archive: Path, folder: Path, say: Say) -> bool:
@@ -387,17 +381,13 @@ def check_video_folder(folder: Path) -> tuple[str, ...]:
             found=", ".join(sorted(one.name for one in both)[:3]) + (", ..." if len(both) > 3 else ""),
         )
     for video in (*train, *val):
-        _check_video(video)
+        for number in (1, video.frames):
+            if not video.frame(number).is_file():
+                there = len(list(video.folder.glob("img_*.jpg"))) if video.folder.is_dir() else "no such folder"
+                raise DataError(
+                    "is missing",
+                    file=video.frame(number),
+                    found=there,
+                    expected=f"frames 1 to {video.frames}, as the split file says",
+                )
     return class_names(folder)
-
-
-def _check_video(video: Video) -> None:
-    for number in (1, video.frames):
-        if not video.frame(number).is_file():
-            there = len(list(video.folder.glob("img_*.jpg"))) if video.folder.is_dir() else "no such folder"
-            raise DataError(
-                "is missing",
-                file=video.frame(number),
-                found=there,
-                expected=f"frames 1 to {video.frames}, as the split file says",
-            )

@@ -247,7 +247,15 @@ class _Follower:
             for match in filter(None, map(ASSIGNMENT.fullmatch, words)):
                 state.assign(*match.groups())
         elif name in ("cd", "pushd", "popd"):
-            _move(name, [word for word in given if word is None or word == "-" or word[:1] != "-"], state)
+            operands = [word for word in given if word is None or word == "-" or word[:1] != "-"]
+            if name == "pushd":
+                state.stack.append(state.cwd)
+            if name == "popd":
+                state.enter(state.stack.pop() if state.stack else None)
+            elif not operands:
+                state.enter(os.path.expanduser("~"))  # noqa: PTH111 - a word
+            else:
+                state.enter(state.old if operands[0] == "-" else operands[0])
         elif name == "eval" and None not in given:
             self.text(" ".join(filter(None, given)), state, depth)
         elif name in ("source", ".") and given and (path := state.place(given[0])):
@@ -266,14 +274,3 @@ class _Follower:
         for word in (word for word in words if not word.startswith("-")):
             pattern = ShellState(cwd=here, old=None).place(state.pattern(word))
             self.removals.append(Removal(script=self.name, line=line, word=word, pattern=pattern))
-
-
-def _move(name: str, operands: list[str | None], state: ShellState) -> None:
-    if name == "pushd":
-        state.stack.append(state.cwd)
-    if name == "popd":
-        state.enter(state.stack.pop() if state.stack else None)
-    elif not operands:
-        state.enter(os.path.expanduser("~"))  # noqa: PTH111 - a word
-    else:
-        state.enter(state.old if operands[0] == "-" else operands[0])

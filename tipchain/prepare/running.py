@@ -1,8 +1,7 @@
-"""A suite's script is run: alone in its checkout, with one interpreter, its data kept, ended with all its children."""
+"""A suite's script is run: alone in its checkout, with one interpreter, ended with all its children."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -17,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,130 +23,7 @@ from tipchain.chain.execute import has_own_python, search_path
 from tipchain.chain.process import Ending, Stop, call
 from tipchain.errors import OutputError, UsageError
 from tipchain.language import say
-
-# ``--keep-data``: what was there before a suite's script ran is there afterwards, as it was.
-#
-# The script gets an ``rm`` that does not delete what is older than its start, or holds something that is: it moves that
-# aside, beside its place, and writes it down. So the script finds what it expects, a place that is free. Afterwards
-# everything is moved back; what the script made in such a place is moved beside it. Nothing is ever deleted here. A run
-# that was killed is made good by the next: the list is in the checkout.
-#
-# Older is what was last changed before: the time of change (ctime) cannot be set, so unpacking an archive does not make
-# its files look old. This file is also the ``rm`` itself and must run alone, with nothing of tipchain imported.
-
-
-LIST = "kept.jsonl"
-MARK = ".started"
-TICK_S = 0.01
-"""Times of files advance in steps of some milliseconds."""
-LONGEST_WAIT_S = 3.0
-
-
-def start_keeping(logs: Path, programs: Path) -> None:
-    """Put an ``rm`` into the folder ``programs`` that keeps what is there by now; its list goes to ``logs``."""
-    mark = logs / MARK
-    mark.touch()
-    began = mark.stat().st_ctime_ns
-    limit = time.monotonic() + LONGEST_WAIT_S
-    while mark.stat().st_ctime_ns == began and time.monotonic() < limit:
-        time.sleep(TICK_S)
-        mark.touch()
-    mark.unlink()
-    real = shutil.which("rm") or "/bin/rm"
-    words = (sys.executable, "-I", "-S", __file__, str(logs), str(began), real)
-    rm = programs / "rm"
-    rm.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
-    rm.chmod(0o755)
-
-
-def put_back(logs: Path) -> Iterator[tuple[Path, Path | None]]:
-    """Move back what was moved aside; yield each place, and where what the script made there is now, None for nothing.
-
-    Raises:
-        OSError: something cannot be moved; it stays in the list.
-    """
-    list_ = logs / LIST
-    try:
-        entries = [json.loads(line) for line in list_.read_text(encoding="utf-8").splitlines()]
-    except FileNotFoundError:
-        return
-    while entries:
-        place, aside = (Path(text) for text in entries[-1])
-        if os.path.lexists(aside):
-            beside = _clear(place) if os.path.lexists(place) else None
-            place.parent.mkdir(parents=True, exist_ok=True)
-            aside.rename(place)
-            yield place, beside
-        entries.pop()
-        left = list_.with_name(f"{LIST}.new")
-        left.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries), encoding="utf-8")
-        left.replace(list_)
-    list_.unlink()
-
-
-def _clear(place: Path) -> Path:
-    """Move what is at ``place`` to a name beside it and return that; an equal link is not kept twice."""
-    first = place.with_name(f"{place.name}.from-script")
-    equal = place.is_symlink() and first.is_symlink() and place.readlink() == first.readlink()
-    beside = first if equal else _free(first)
-    place.replace(beside)
-    return beside
-
-
-def _free(name: Path) -> Path:
-    """Return ``name``, or the next of ``name.2``, ``name.3``, ... that is free."""
-    return next(
-        one
-        for number in count(1)
-        if not os.path.lexists(one := name if number == 1 else name.with_name(f"{name.name}.{number}"))
-    )
-
-
-def rm(logs: Path, began_ns: int, real: str, words: list[str]) -> int:
-    """Move aside the operands that are older; hand the others to the program ``real`` and return its exit status."""
-    at = words.index("--") if "--" in words else len(words)
-    options = [word for word in words[:at] if word.startswith("-")]
-    operands = [word for word in words[:at] if not word.startswith("-")] + words[at + 1 :]
-    rest, status = [], 0
-    for operand in operands:
-        place = Path(os.path.abspath(operand))  # noqa: PTH100 - a link itself is deleted, not what it points to
-        try:
-            if place == logs or place in logs.parents or _holds_older(place, began_ns):
-                _move_aside(place, logs)
-            else:
-                rest.append(operand)
-        except OSError as error:
-            sys.stderr.write(f"rm: cannot remove {operand!r}, which --keep-data keeps: {error.strerror}\n")
-            status = 1
-    if operands and not rest:
-        return status
-    return subprocess.run([real, *options, "--", *rest], check=False).returncode or status
-
-
-def _holds_older(place: Path, began_ns: int) -> bool:
-    """Return whether ``place`` is there and older than the script's start, or something in it is."""
-    if not os.path.lexists(place):
-        return False
-    if place.lstat().st_ctime_ns <= began_ns:
-        return True
-    below = os.walk(place) if not place.is_symlink() else ()
-    return any(
-        Path(folder, name).lstat().st_ctime_ns <= began_ns
-        for folder, folders, files in below
-        for name in (*folders, *files)
-    )
-
-
-def _move_aside(place: Path, logs: Path) -> None:
-    if place == logs or place in logs.parents:
-        raise OSError(0, "the list of what is kept is in it")
-    aside = _free(place.with_name(f".{place.name}.kept"))
-    with (logs / LIST).open("a", encoding="utf-8") as file:
-        file.write(json.dumps([str(place), str(aside)]) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    place.rename(aside)
-
+from tipchain.prepare.keep import put_back, start_keeping
 
 # What a shell script's output says went wrong, for scripts that end with 0 whatever happens.
 #
@@ -426,10 +301,14 @@ def run_script(
         if keep:
             start_keeping(root / LOGS, folder)
         with _told(log) as told:
+            # User's environment with messages in English, which is what is looked for.
+            given = dict(os.environ)
+            if whole := given.pop("LC_ALL", ""):
+                given["LC_CTYPE"] = whole
             ending = call(
                 (bash, *argv[1:]),
                 cwd=root,
-                env=environment(interpreter, folder, _english(root)),
+                env=environment(interpreter, folder, {**given, "LC_MESSAGES": "C", NESTED: str(root / SCRIPT)}),
                 log=log,
                 timeout_s=limit_s,
                 watch=told.hear,
@@ -477,14 +356,6 @@ def _found_below(root: Path, name: str) -> Iterator[Path]:
             path = Path(folder, os.path.basename(tail))  # noqa: PTH119
             if str(path).endswith(f"/{tail.lstrip('./')}"):
                 yield path
-
-
-def _english(root: Path) -> dict[str, str]:
-    """Return the user's environment with messages in English, which is what is looked for."""
-    given = dict(os.environ)
-    if whole := given.pop("LC_ALL", ""):
-        given["LC_CTYPE"] = whole
-    return {**given, "LC_MESSAGES": "C", NESTED: str(root / SCRIPT)}
 
 
 @contextmanager
@@ -591,12 +462,8 @@ def _changed_files(root: Path) -> Mapping[str, tuple[int, int]]:
     if done.returncode != 0:
         return {}
     names = [os.fsdecode(entry[3:]) for entry in done.stdout.split(b"\0") if entry]
-    top = _top(root)
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
     return {name: _stamp(top / name) for name in names}
-
-
-def _top(root: Path) -> Path:
-    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -605,7 +472,3 @@ def _stamp(path: Path) -> tuple[int, int]:
     except OSError:
         return (0, 0)
     return (status.st_mtime_ns, status.st_size)
-
-
-if __name__ == "__main__":
-    sys.exit(rm(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4:]))

@@ -296,13 +296,6 @@ def _pillow() -> Any:
     return Image
 
 
-def encode_jpeg(image: Any) -> bytes:
-    """Return a Pillow image as JPEG."""
-    buffer = io.BytesIO()
-    image.save(buffer, format="JPEG", quality=QUALITY)
-    return buffer.getvalue()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clip:
     """One video of the data: ``rawframes/<name>``."""
@@ -355,7 +348,9 @@ def make_files(kind: str, folder: str, scans: NDArray[np.float64]) -> Iterator[t
     for clip in choose_clips(kind):
         count = 0
         for count, image in enumerate(render(clip.motion, clip.group, clip.clip, scans), 1):
-            yield f"rawframes/{clip.name}/img_{count:05d}.jpg", encode_jpeg(image)
+            buffer = io.BytesIO()
+            image.save(buffer, format="JPEG", quality=QUALITY)
+            yield f"rawframes/{clip.name}/img_{count:05d}.jpg", buffer.getvalue()
         lists[clip.split].append(f"{clip.name} {count} {labels[clip.motion]}\n")
     for split, lines in lists.items():
         yield split_name(folder, split), "".join(lines).encode()

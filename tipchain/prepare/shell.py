@@ -514,7 +514,10 @@ class ShellState:
             text, _, rest = word[1:].partition("'")
             pieces = [WordPart(text, quoted=True)]
         elif word.startswith('"') and not quoted:
-            end = _quote_end(word)
+            # Where the quotation that ``word`` begins with ends.
+            end = 1
+            while end < len(word) and word[end] != '"':
+                end += 2 if word[end] == "\\" else 1
             pieces, rest = self.pieces(word[1:end], quoted=True), word[end + 1 :]
         elif match := VARIABLE.match(word):
             pieces = self._piece(self._value(match.group(1) or match.group(2)), quoted=quoted)
@@ -543,14 +546,6 @@ class ShellState:
             key, _, value = (self.lines[number] if number < len(self.lines) else "").partition(":")
             return key if match.group(1) == "key" else value
         return None
-
-
-def _quote_end(word: str) -> int:
-    """Return where the quotation that ``word`` begins with ends."""
-    at = 1
-    while at < len(word) and word[at] != '"':
-        at += 2 if word[at] == "\\" else 1
-    return at
 
 
 def _parenthesis_end(word: str) -> int:

@@ -79,7 +79,9 @@ def named_paths(plan: Plan) -> tuple[NamedPath, ...]:
         pairs = list(_arguments(command.argv))
         for key, value in pairs:
             path = _place(command, value)
-            if _is_input(key, value) and not _below(path, made):
+            if _is_input(key, value) and not any(
+                path == folder or path.startswith(f"{folder}/") for folder in made if folder != "."
+            ):
                 found.setdefault(path, NamedPath(path=path, key=key, command=command.id))
         made |= {_normal(command.cwd, value) for key, value in pairs if OUTPUT.search(key)}
         made |= set(_folders_left(command))
@@ -120,10 +122,6 @@ def _place(command: Command, value: str) -> str:
 
 def _normal(cwd: str, path: str) -> str:
     return os.path.normpath(PurePosixPath(cwd, path))
-
-
-def _below(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders if folder != ".")
 
 
 def _folders_left(command: Command) -> Iterator[str]:
@@ -211,7 +209,9 @@ def plan_preparation(
         ParamsError: the file cannot be read or does not fit the suite.
         UsageError: unknown kind or suite, a mode that the kind does not have, or no such interpreter.
     """
-    plan = _plan(checkout, params, mode, suite, chain)
+    from tipchain.chain.load import load_plan
+
+    plan = load_plan(params, mode, chain=chain, suite=suite, lenient=True, options=Options(root=str(checkout)))
     model = re.sub(r"[^\w.+-]+", "_", plan.model) or "model"
     log, paths = f"{LOGS}/{model}-{mode.value}.log", named_paths(plan)
     if not (checkout / SCRIPT).is_file():
@@ -227,13 +227,6 @@ def plan_preparation(
         removals=find_removals(checkout / SCRIPT, checkout, (name, mode.value)),
         keep=keep,
     )
-
-
-def _plan(checkout: Path, params: Path, mode: Mode, suite: str | None, chain: str | None) -> Plan:
-    """Return the chain's plan; typos in the file are the linter's business."""
-    from tipchain.chain.load import load_plan
-
-    return load_plan(params, mode, chain=chain, suite=suite, lenient=True, options=Options(root=str(checkout)))
 
 
 def describe(preparation: Preparation) -> list[str]:

@@ -19,7 +19,6 @@ from tipchain.report.model import RunReport
 
 if TYPE_CHECKING:
     from tipchain.explain.findings import Diagnosis, SourceLine
-    from tipchain.numbers.verdicts import Verdict
 
 
 # A run on GitHub: annotations on the lines at fault, and the step's summary.
@@ -174,20 +173,17 @@ def junit_xml(report: RunReport) -> str:
         _add_result(suite, result, report)
     causes = {subject: one for one in reversed(report.diagnoses) for subject in one.explains}
     for verdict in report.verdicts:
-        _add_verdict(suite, verdict, causes.get(verdict.subject))
+        # Add a verdict; the first that fails for a cause tells it, the others refer to that one.
+        cause = causes.get(verdict.subject)
+        stage, _, key = verdict.subject.rpartition("/")
+        message = detail = verdict.reason
+        if cause is not None:
+            first = cause.explains[0]
+            message = cause.summary if verdict.subject == first else f"follows from {first}: {cause.message}"
+            detail = "\n".join(filter(None, (message, verdict.reason, cause.evidence)))
+        place = cause.place if cause else None
+        add_case(suite, f"verdict.{stage}".rstrip("."), key, 0.0, verdict.outcome, message, detail, place=place)
     return document(root)
-
-
-def _add_verdict(suite: ET.Element, verdict: Verdict, cause: Diagnosis | None) -> None:
-    """Add a verdict; the first that fails for a cause tells it, the others refer to that one."""
-    stage, _, key = verdict.subject.rpartition("/")
-    message = detail = verdict.reason
-    if cause is not None:
-        first = cause.explains[0]
-        message = cause.summary if verdict.subject == first else f"follows from {first}: {cause.message}"
-        detail = "\n".join(filter(None, (message, verdict.reason, cause.evidence)))
-    place = cause.place if cause else None
-    add_case(suite, f"verdict.{stage}".rstrip("."), key, 0.0, verdict.outcome, message, detail, place=place)
 
 
 def document(root: ET.Element) -> str:

@@ -141,11 +141,6 @@ def versions() -> dict[str, str]:
     return {"tipchain": __version__, "python": platform.python_version(), **installed_versions()}
 
 
-def device_names(plan: Plan) -> str:
-    """Return what the plan's commands run on: ``cpu``, ``gpu`` or ``cpu,gpu``."""
-    return ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in plan.commands}))
-
-
 def status_record(result: Result, plan: Plan, run: str) -> str:
     """Return a command's lines in the results log.
 
@@ -228,7 +223,10 @@ class ResultsLog:
         from tipchain.runs import commit, run_header
 
         facts = {"params": self.plan.params, "mode": self.plan.mode.value, "suite": self.plan.suite}
-        facts |= {"device": device_names(self.plan), "commit": commit(self.place.root)}
+        facts |= {
+            "device": ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in self.plan.commands})),
+            "commit": commit(self.place.root),
+        }
         found = versions()
         del found["tipchain"]
         return run_header(self.place.run, {**facts, **found})

@@ -58,7 +58,18 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
     body = f"{margin}{' ' * STEP_INDENT}"
     env = [f"{name}={shlex.quote(value)}" for name, value in command.env.items()]
     words = [*env, *map(shlex.quote, command.argv)]
-    yield from _wrapped_command(words, f"{body}$ ", f"{body}    ", width)
+    # Command in lines that together can be pasted: all but the last end with a backslash.
+    first = f"{body}$ "
+    rest = f"{body}    "
+    row, blank = first, ""
+    chunks = list(_chunks([clean(word) for word in words]))
+    for index, chunk in enumerate(chunks):
+        tail = 0 if index == len(chunks) - 1 else 2
+        if blank and len(row) + 1 + len(chunk) + tail > width:
+            yield f"{row} \\"
+            row, blank = rest, ""
+        row, blank = row + blank + chunk, " "
+    yield row
     if command.cwd != ".":
         yield body + say(f"in:  {clean(command.cwd)}")
     if command.log:
@@ -84,19 +95,6 @@ def _devices(command: Command) -> str:
     if not command.gpus:
         return say("  (any GPU)")
     return f"  (GPU {','.join(command.gpus)})"
-
-
-def _wrapped_command(words: Sequence[str], first: str, rest: str, width: int) -> Iterator[str]:
-    """Yield a command in lines that together can be pasted: all but the last end with a backslash."""
-    row, blank = first, ""
-    chunks = list(_chunks([clean(word) for word in words]))
-    for index, chunk in enumerate(chunks):
-        tail = 0 if index == len(chunks) - 1 else 2
-        if blank and len(row) + 1 + len(chunk) + tail > width:
-            yield f"{row} \\"
-            row, blank = rest, ""
-        row, blank = row + blank + chunk, " "
-    yield row
 
 
 def _chunks(words: Sequence[str]) -> Iterator[str]:
@@ -125,7 +123,8 @@ def render_script(plan: Plan) -> str:
     if plan.run == plan.out:
         return "\n".join(_original_lines(plan))
     skipped = _skipped(plan.commands)
-    numbers = _needed(plan.commands)
+    needed = {need for command in plan.commands for need in command.needs}
+    numbers = {command.id: number for number, command in enumerate(plan.commands, 1) if command.id in needed}
     head = [f"# {clean(plan.params)}, mode {plan.mode.value}, suite {plan.suite}", "(", SCRIPT_HEAD]
     if any(command.finds for command in plan.commands):
         head.append(NEWEST)
@@ -158,12 +157,6 @@ def _skipped(commands: Sequence[Command]) -> Mapping[str, str]:
         if command.skip or needed:
             reasons[command.id] = command.skip or f"needs {needed}"
     return reasons
-
-
-def _needed(commands: Sequence[Command]) -> Mapping[str, int]:
-    """Return a number for each command that another one needs."""
-    needed = {need for command in commands for need in command.needs}
-    return {command.id: number for number, command in enumerate(commands, 1) if command.id in needed}
 
 
 def _guarded(command: Command, plan: Plan, numbers: Mapping[str, int]) -> Iterator[str]:

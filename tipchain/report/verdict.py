@@ -74,7 +74,15 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
     outcome, text = _headline(report)
     head = wrapped(say(text), width, HEAD_LINES)
     table = _table(_rows(report), color, width)
-    foot = [say(_counts(report)), *_foot(report, width)]
+    # How many checks ended how, and what all of it took.
+    outcomes = report.outcomes
+    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: "errors", Outcome.SKIP: "skipped"}
+    counts = [f"{outcomes.count(one)} {word}" for one, word in words.items() if one in outcomes]
+    told = ", ".join(counts).replace("1 errors", "1 error") if outcomes.count(Outcome.ERROR) == 1 else ", ".join(counts)
+    foot = [
+        say(f"{told or 'no checks'} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"),
+        *_foot(report, width),
+    ]
     # What explains the verdict may take what the rest leaves, blank lines counted.
     room = LINES - _height([*head, *table, *foot], width) - 1 - bool(table)
     details = [*_causes(report, width), *_failed_command(report, width)]
@@ -357,15 +365,6 @@ def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
 
 
 # How to go on.
-
-
-def _counts(report: RunReport) -> str:
-    """Return how many checks ended how, and what all of it took."""
-    outcomes = report.outcomes
-    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: "errors", Outcome.SKIP: "skipped"}
-    counts = [f"{outcomes.count(one)} {word}" for one, word in words.items() if one in outcomes]
-    told = ", ".join(counts).replace("1 errors", "1 error") if outcomes.count(Outcome.ERROR) == 1 else ", ".join(counts)
-    return f"{told or 'no checks'} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"
 
 
 def _foot(report: RunReport, width: int) -> list[str]:

@@ -159,29 +159,22 @@ def write_report(report: RunReport, targets: Targets, *, stream: TextIO, root: P
         whole = f"{render_report(report, color=color, width=width)}\n\n" if targets.verbose else ""
         stream.write(f"{whole}{render_ending(report, color=color, width=width)}\n")
     if targets.github:
-        _write_github(report, root, stream)
+        for line in annotate_run(report, root):
+            print(line, file=stream)
+        try:
+            write_summary(summarize_run(report, verdict_line(report)))
+        except OSError as error:
+            raise UsageError(f"cannot write {os.environ.get(SUMMARY_VARIABLE)}: {error.strerror}") from error
     for target, render in ((targets.json, dump_report), (targets.junit, junit_xml)):
         if target == "-":
-            _write_out(render(report))
+            # Write a document to standard output, in UTF-8 as both formats demand, whatever the terminal's encoding is.
+            text = render(report)
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+            sys.stdout.write(text)
         elif target:
             _write(Path(target), render(report))
     return int(report.exit_code)
-
-
-def _write_github(report: RunReport, root: Path, stream: TextIO) -> None:
-    for line in annotate_run(report, root):
-        print(line, file=stream)
-    try:
-        write_summary(summarize_run(report, verdict_line(report)))
-    except OSError as error:
-        raise UsageError(f"cannot write {os.environ.get(SUMMARY_VARIABLE)}: {error.strerror}") from error
-
-
-def _write_out(text: str) -> None:
-    """Write a document to standard output, in UTF-8 as both formats demand, whatever the terminal's encoding is."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    sys.stdout.write(text)
 
 
 def _write(path: Path, text: str) -> None:

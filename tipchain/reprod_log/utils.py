@@ -115,11 +115,17 @@ def check_print_diff(
     Raises:
         AssertionError: an unknown method.
     """
-    methods = _methods(diff_method)
+    methods: list[str] = []
+    for name in [diff_method] if isinstance(diff_method, str) else diff_method:
+        if name not in METHODS:
+            raise AssertionError(f"unknown diff_method {name!r}, expected one of: {', '.join(METHODS)}")
+        methods += ["min", "max", "mean"] if name == "all" else [name]
+    if not methods:
+        raise AssertionError(f"no diff_method given, expected one of: {', '.join(METHODS)}")
     passed = True
     at = indent * level
     for key, value in diff_dict.items():
-        if not _is_leaf(value):
+        if not (value.keys() == _UNKNOWN.keys() and not any(isinstance(item, Mapping) for item in value.values())):
             print_func(f"{at}{key}")
             inner = check_print_diff(value, methods, diff_threshold, print_func, indent, level + 1)
             passed = inner and passed
@@ -135,22 +141,6 @@ def check_print_diff(
     if not diff_dict:
         print_func(f"{at}nothing was compared")
     return passed and bool(diff_dict)
-
-
-def _methods(diff_method: str | Sequence[str]) -> list[str]:
-    methods: list[str] = []
-    for name in [diff_method] if isinstance(diff_method, str) else diff_method:
-        if name not in METHODS:
-            raise AssertionError(f"unknown diff_method {name!r}, expected one of: {', '.join(METHODS)}")
-        methods += ["min", "max", "mean"] if name == "all" else [name]
-    if not methods:
-        raise AssertionError(f"no diff_method given, expected one of: {', '.join(METHODS)}")
-    return methods
-
-
-def _is_leaf(value: Mapping[Any, Any]) -> bool:
-    # A nested dict whose keys happen to be mean, min and max holds dicts, not numbers.
-    return value.keys() == _UNKNOWN.keys() and not any(isinstance(item, Mapping) for item in value.values())
 
 
 def _converted(data: dict[str, Any], convert: Callable[[Any], Any], float_type: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -144,7 +145,7 @@ def _paddle_dtype(tensor: Any) -> str:
 
 def view_of(tensor: Any) -> Array:
     """Return a Paddle tensor's values, not copied where they are many and on the CPU; bfloat16 as its bits (uint16)."""
-    large = tensor.size > FEW and tensor.place.is_cpu_place()
+    large = prod(tensor.shape) > FEW and tensor.place.is_cpu_place()
     if large and _paddle_dtype(tensor) in ("float32", "float64", "int64", "int32"):
         shared: Array = np.from_dlpack(tensor.detach())
         return shared

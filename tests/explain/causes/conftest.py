@@ -34,7 +34,7 @@ class Causes:
 
         found, store = self.located(reference, port, inputs)
         assert found.first is not None, "the fault is located"
-        return [diagnose(found, found.first, self.live.sides, store, models=(reference, port), **options)]
+        return list(diagnose(found, found.first, self.live.sides, store, models=(reference, port), **options))
 
     def first(self, reference: Any, port: Any, inputs: Any) -> Any:
         """Return the likeliest cause; it explains the error."""

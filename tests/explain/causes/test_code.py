@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tipchain.explain.causes.hypotheses import explained, name_number
+from tipchain.explain.causes.program import Tap
 
 
 def random(*shape):
@@ -231,3 +232,16 @@ def test_a_layer_of_the_reference_that_writes_to_its_input_hides_nothing(live, c
 
     cause = causes.first(*live.equal(Reference(), Port()), random(3, 6))
     assert cause.code == "missing-residual"
+
+
+def test_an_index_that_a_search_makes_beyond_a_tensors_end_raises_and_reads_nothing(live):
+    paddle = live.paddle
+    rows = paddle.arange(12).reshape([3, 4])
+    with Tap(paddle).open({}, lambda _: False):
+        for index in (paddle.to_tensor([0, 3]), (slice(None), None, paddle.to_tensor([-5])), (..., np.array([4]))):
+            with pytest.raises(IndexError, match="out of bounds"):
+                rows[index]
+        assert rows[paddle.to_tensor([0, -3])].tolist() == [[0, 1, 2, 3]] * 2
+        assert rows[..., paddle.to_tensor([[3]])].shape == [3, 1, 1]
+        assert rows[rows > 9].tolist() == [10, 11]
+        assert rows[1:, paddle.to_tensor([True, False, False, True])].tolist() == [[4, 7], [8, 11]]

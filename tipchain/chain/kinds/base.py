@@ -14,11 +14,11 @@ from typing import Protocol
 from tipchain.chain.emitter import OUTPUT, slug
 from tipchain.chain.kinds import Kind
 from tipchain.chain.load import marks_in_checkout
-from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, split_words
+from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, flag, split_words
 from tipchain.chain.plan import Command, Options, Plan, default_timeout
 from tipchain.chain.profiles import get_suite, parse_layout, suite_names
 from tipchain.chain.slots import Slots, checked_slots, distance, legacy_slots, read_slots
-from tipchain.chain.suites import ALL, LintFinding, SlotRule
+from tipchain.chain.suites import ALL, NONE, LintFinding, SlotRule
 from tipchain.errors import ParamsError, UsageError
 from tipchain.modes import Mode
 
@@ -149,6 +149,16 @@ def planner(kind: Kind) -> Planner:
     return found
 
 
+EXPORTS: Mapping[str, str] = {
+    "norm": "export_norm",
+    "quant": "export_pact",
+    "fpgm": "export_fpgm",
+    "distill": "export_distill",
+    "kl_quant": "export_kl_quant",
+}
+"""PaddleDetection's models, by the slot of their export."""
+
+
 class Chain:
     """Collects the commands of one plan.
 
@@ -158,20 +168,37 @@ class Chain:
         request: what is asked for.
         kind: the kind's name.
         suite: the suite's name.
-        model: the model's name.
-        python: the slot of the interpreter.
-        out: the original's folder of logs, below which its plans' logs are named; "" for the usual one.
+        slots: the file's lines.
+        model: the slot of the model's name, where it is another than ``model_name``.
+        python: the slot of the interpreter, where it is another than ``python``.
+        out: the original's folder of logs, below which its plans' logs are named, with ``{model}`` in it; "" for the usual one.
+
+    Raises:
+        ParamsError: the model's name is none of a folder.
     """
 
-    def __init__(self, request: Request, *, kind: str, suite: str, model: str, python: Slot, out: str = "") -> None:
-        options = request.options
-        self.request, self.kind, self.suite, self.model = request, kind, suite, model
+    def __init__(
+        self,
+        request: Request,
+        *,
+        kind: str,
+        suite: str,
+        slots: Slots,
+        model: Slot | None = None,
+        python: Slot | None = None,
+        out: str = "",
+    ) -> None:
+        options, python, name = request.options, python or slots["python"], model or slots["model_name"]
+        if not request.legacy:
+            check_folder_name(name, name.value)
+        self.request, self.kind, self.suite, self.slots, self.model = request, kind, suite, slots, name.value
+        self.fixes = NONE if request.legacy else request.fixes
         self.findings: list[LintFinding] = []
         top = PurePosixPath(options.workdir) if options.workdir else OUTPUT
-        self.out = str(top / model / request.mode.value)
+        self.out = str(top / self.model / request.mode.value)
         self.run = f"{self.out}/runs/{options.run}"
         if request.legacy:
-            self.out = self.run = posixpath.normpath(out or self.out)
+            self.out = self.run = posixpath.normpath(out.replace("{model}", self.model) or self.out)
         self.python: Words = (options.python,) if options.python else split_words(python.value, python)
         self._python, self._commands = python, list[Command]()
         self._ids: Counter[str] = Counter()
@@ -213,20 +240,22 @@ class Chain:
         name = name if self._ids[name] == 1 else f"{name}#{self._ids[name]}"
         path = posixpath.normpath(f"{self.run}/{log}") if log else None
         if not self.request.legacy:
-            file = self._unused(slug(name))
+            stem = slug(name)
+            names = (f"{stem}.log" if number == 1 else f"{stem}-{number}.log" for number in count(1))
+            file = next(one for one in names if one not in self._taken)
+            self._taken.add(file)
             path = self.path(file)
             if log and "/" not in log:
                 self._latest[log] = file
         self._commands.append(replace(command, id=name, log=path, timeout_s=self._limit_s))
         return name
 
-    def _unused(self, stem: str) -> str:
-        names = (f"{stem}.log" if number == 1 else f"{stem}-{number}.log" for number in count(1))
-        name = next(one for one in names if one not in self._taken)
-        self._taken.add(name)
-        return name
+    def words(self, role: str, value: str | None = None, *, join: str = "=") -> Words:
+        """Return a line's argument, with a value of ours for its own; nothing where the file has no such line."""
+        slot = self.slots.get(role)
+        return () if slot is None else flag(slot, value, literal=value is not None, join=join, fixes=self.fixes)
 
-    def plan(self, *, results_log: str, status: str, redirected: Iterable[str] = ()) -> Plan:
+    def made(self, *, results_log: str, status: str, redirected: Iterable[str] = ()) -> Plan:
         """Return the plan.
 
         Args:
@@ -251,15 +280,3 @@ class Chain:
             redirected=frozenset(redirected),
             data=self.request.options.data,
         )
-
-
-def model_name(slots: Slots, request: Request) -> str:
-    """Return the model's name, which becomes a folder's.
-
-    Raises:
-        ParamsError: it is no name of a folder.
-    """
-    slot = slots["model_name"]
-    if not request.legacy:
-        check_folder_name(slot, slot.value)
-    return slot.value

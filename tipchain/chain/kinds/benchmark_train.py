@@ -20,7 +20,7 @@ from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.kinds.base import Chain, Layout, Request, only_section
 from tipchain.chain.load import changed_text, detect_suite, device_changes
-from tipchain.chain.params import Slot, check_folder_name, parse_params, plain_list, shell_operator, split_lines
+from tipchain.chain.params import Slot, parse_params, plain_list, shell_operator, split_lines
 from tipchain.chain.plan import Command, Plan, Speed
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import Slots, checked_slots, has_word, legacy_slots, read_slots
@@ -276,11 +276,8 @@ class _Plan(_Maker):
     def __init__(self, request: Request, suite: Suite) -> None:
         self.slots = read_slots(request.file, suite)
         super().__init__(request, suite)
-        self.model = self.slots["model_name"].value
-        check_folder_name(self.slots["model_name"], self.model)
-        self.chain = Chain(
-            request, kind="benchmark_train", suite=suite.name, model=self.model, python=self.slots["python"]
-        )
+        self.chain = Chain(request, kind="benchmark_train", suite=suite.name, slots=self.slots)
+        self.model = self.chain.model
 
     def read_section(self) -> Slots:
         rules = next(one for one in LAYOUTS if one.suite == self.suite.name)
@@ -310,7 +307,7 @@ class _Plan(_Maker):
             for profiled in profiles:
                 self.lines = list(clean)
                 self.add(run, devices, self.repeated(run, epoch.value), env, profiled=profiled)
-        return self.chain.plan(results_log="results.log", status=self.suite.status, redirected=self.suite.redirected)
+        return self.chain.made(results_log="results.log", status=self.suite.status, redirected=self.suite.redirected)
 
     def repeated(self, run: BenchmarkRun, epoch: str) -> str:
         """Have a training of PaddleDetection repeat its data as often as it has GPUs; return its epochs.

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from tipchain.chain.build import build_spec, legacy_spec
 from tipchain.chain.expand import expand
-from tipchain.chain.kinds.base import Layout, Request, choose_layout, model_name
+from tipchain.chain.kinds.base import Layout, Request, choose_layout
 from tipchain.chain.load import changed_text, device_changes
-from tipchain.chain.params import Slot, parse_params, split_lines
+from tipchain.chain.params import Slot, check_folder_name, parse_params, split_lines
 from tipchain.chain.plan import Artifact, Command, Plan
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import ROLES, legacy_slots, read_slots
@@ -228,7 +228,7 @@ def _check(request: Request, rule: Dy2staticRule, section: TrainingSection) -> N
     text = "\n" * (section.line - 1) + "\n".join(section.lines)
     layout = Layout(suite=rule.layout.suite, text=rule.layout.text.replace("base_train|amp_train", section.name))
     slots = read_slots(parse_params(text, request.file.path), layout)
-    model_name(slots, request)
+    check_folder_name(slots["model_name"], slots["model_name"].value)
 
 
 def _legacy(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection) -> Sequence[Command]:

@@ -16,11 +16,10 @@ from itertools import product
 from pathlib import Path
 
 from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
-from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, model_name, read_lines
-from tipchain.chain.params import NOTHING, Words, check_folder_name, flag, plain_list, split_words
+from tipchain.chain.kinds.base import EXPORTS, Chain, Layout, Request, choose_layout, read_lines
+from tipchain.chain.params import NOTHING, Words, check_folder_name, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.slots import ROLES, Slots
-from tipchain.chain.suites import ALL, NONE
 
 NAME = "inference_cpp"
 PADDLE_LIBRARY = "PADDLE_INFER_DIR"
@@ -84,7 +83,6 @@ MEANINGS: Mapping[str, str] = {
     "width": "to which width",
     "height": "to which height",
 }
-EXPORTS = {"norm": "norm", "quant": "pact", "fpgm": "fpgm", "distill": "distill", "kl_quant": "kl_quant"}
 
 
 def plan(request: Request) -> Plan:
@@ -95,30 +93,27 @@ def plan(request: Request) -> Plan:
     """
     layout = choose_layout(request, LAYOUTS)
     if layout.suite == "paddleseg":
-        return _seg_plan(request, layout)
+        # Plan of one of PaddleSeg's files, whose lines are ``key value`` and read by the program itself.
+        slots = read_lines(replace(request, legacy=False), layout)
+        values = {role: slot.key.partition(" ")[2].strip() for role, slot in slots.items()}
+        name = replace(slots["model_name"], value=values["model_name"])
+        check_folder_name(name, name.value)
+        python = replace(name, value="python")
+        chain = Chain(request, kind=NAME, suite=layout.suite, slots=slots, model=name, python=python)
+        on = [role for role in ("use_gpu", "use_tensorrt", "use_fp16") if values[_SEG_ROLES[role]] not in ("", "0")]
+        cpu = ["use_cpu", *(["use_mkldnn"] if values["mkldnn"] not in ("", "0") else [])]
+        image = f"test_tipc/cpp/{'humanseg_demo.jpg' if name.value in HUMANS else 'cityscapes_demo.png'}"
+        command = Command(
+            id="gpu" if "use_gpu" in on else "cpu",
+            step="infer",
+            argv=(SEG_PROGRAM, request.file.path, image),
+            on_gpu="use_gpu" in on,
+            skip=missing(request.options.root, SEG_PROGRAM),
+            leg=NAME,
+        )
+        chain.add(command, log=f"infer_cpp_{'_'.join(on if 'use_gpu' in on else cpu)}.log")
+        return chain.made(results_log="results_infer_cpp.log", status="{model} - {command} - {log} ")
     return _Inference(request, layout, read_lines(request, layout)).plan()
-
-
-def _seg_plan(request: Request, layout: Layout) -> Plan:
-    """Return the plan of one of PaddleSeg's files, whose lines are ``key value`` and read by the program itself."""
-    slots = read_lines(replace(request, legacy=False), layout)
-    values = {role: slot.key.partition(" ")[2].strip() for role, slot in slots.items()}
-    name = replace(slots["model_name"], value=values["model_name"])
-    check_folder_name(name, name.value)
-    chain = Chain(request, kind=NAME, suite=layout.suite, model=name.value, python=replace(name, value="python"))
-    on = [role for role in ("use_gpu", "use_tensorrt", "use_fp16") if values[_SEG_ROLES[role]] not in ("", "0")]
-    cpu = ["use_cpu", *(["use_mkldnn"] if values["mkldnn"] not in ("", "0") else [])]
-    image = f"test_tipc/cpp/{'humanseg_demo.jpg' if name.value in HUMANS else 'cityscapes_demo.png'}"
-    command = Command(
-        id="gpu" if "use_gpu" in on else "cpu",
-        step="infer",
-        argv=(SEG_PROGRAM, request.file.path, image),
-        on_gpu="use_gpu" in on,
-        skip=missing(request.options.root, SEG_PROGRAM),
-        leg=NAME,
-    )
-    chain.add(command, log=f"infer_cpp_{'_'.join(on if 'use_gpu' in on else cpu)}.log")
-    return chain.plan(results_log="results_infer_cpp.log", status="{model} - {command} - {log} ")
 
 
 def missing(root: str, program: str) -> str:
@@ -132,15 +127,10 @@ def missing(root: str, program: str) -> str:
     return f"{program} is not built here{needs}"
 
 
-class _Inference:
-    """Makes one plan."""
-
+class _Inference(Chain):
     def __init__(self, request: Request, layout: Layout, slots: Slots) -> None:
-        self.request, self.slots, self.suite = request, slots, layout.suite
-        self.fixes = NONE if request.legacy else request.fixes & ALL
-        self.model = model_name(slots, request)
         python = slots.get("python", slots.get("configure", slots["program"]))
-        self.chain = Chain(request, kind=NAME, suite=self.suite, model=self.model, python=python)
+        super().__init__(request, kind=NAME, suite=layout.suite, slots=slots, python=python)
 
     def plan(self) -> Plan:
         """Return the plan."""
@@ -151,12 +141,7 @@ class _Inference:
             needs = () if mode == "null" else (self.export(mode),)
             for model in models:
                 self.infer(model, mode, needs)
-        return self.chain.plan(results_log="results_cpp.log", status="{model} - {command} - {log} ")
-
-    def words(self, role: str, value: str | None = None) -> Words:
-        """Return a line's argument, nothing where the file has no such line."""
-        slot = self.slots.get(role)
-        return () if slot is None else flag(slot, value, literal=value is not None, fixes=self.fixes)
+        return self.made(results_log="results_cpp.log", status="{model} - {command} - {log} ")
 
     def export(self, mode: str) -> str:
         """Add the export of a model.
@@ -166,10 +151,10 @@ class _Inference:
         """
         if mode not in EXPORTS:
             raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected="|".join(EXPORTS))
-        slot = self.slots[f"export_{EXPORTS[mode]}"]
-        argv = (*self.chain.python, *split_words(slot.value, slot), *self.words("export_weight"))
+        slot = self.slots[EXPORTS[mode]]
+        argv = (*self.python, *split_words(slot.value, slot), *self.words("export_weight"))
         argv += (*self.words("filename", self.model), *self.words("export_save"))
-        return self.chain.add(Command(id=mode, step="export", argv=argv, leg=mode), log="export.log")
+        return self.add(Command(id=mode, step="export", argv=argv, leg=mode), log="export.log")
 
     def infer(self, model: str, mode: str, needs: tuple[str, ...]) -> None:
         """Add the inferences with one model."""
@@ -187,7 +172,7 @@ class _Inference:
                 skip=skip,
                 leg=NAME,
             )
-            self.chain.add(command, log=f"cpp_infer_{kind}_{'_'.join(shown).replace('=', '_')}.log")
+            self.add(command, log=f"cpp_infer_{kind}_{'_'.join(shown).replace('=', '_')}.log")
 
     def points(self) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield each device with the settings that count there."""
@@ -218,7 +203,7 @@ class _Inference:
         }
         argv = (*split_words(slot.value, slot), *(word for pair in pairs.items() for word in pair))
         skip = missing(self.request.options.root, program[0])
-        return (self.chain.add(Command(id="", step="configure", argv=argv, skip=skip, leg=NAME)),)
+        return (self.add(Command(id="", step="configure", argv=argv, skip=skip, leg=NAME)),)
 
     def arguments(self, model: str, point: Mapping[str, str]) -> Words:
         """Return the words after the program."""

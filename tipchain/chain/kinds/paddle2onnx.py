@@ -12,12 +12,11 @@ import posixpath
 from collections.abc import Mapping
 from pathlib import Path
 
-from tipchain.chain.emitter import PROGRAMS, WEIGHTS
-from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, model_name, read_lines
+from tipchain.chain.emitter import exported_files
+from tipchain.chain.kinds.base import EXPORTS, Chain, Layout, Request, choose_layout, read_lines
 from tipchain.chain.params import Slot, Words, flag, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.slots import Slots
-from tipchain.chain.suites import NONE
 
 _CONVERSION = """
   convert model_dir:--model_dir model_filename:--model_filename params_filename:--params_filename
@@ -71,14 +70,6 @@ MEANINGS: Mapping[str, str] = {
     "infer_modes": "which models are exported and converted: norm, quant, fpgm, distill, kl_quant, or null for one that is there",
     "extra_export": "one more argument of export",
 }
-KINDS: Mapping[str, str] = {
-    "norm": "export_norm",
-    "quant": "export_pact",
-    "fpgm": "export_fpgm",
-    "distill": "export_distill",
-    "kl_quant": "export_kl_quant",
-}
-"""PaddleDetection's models, by the slot of their export."""
 STATUS: Mapping[str, str] = {
     "paddleclas": "{model} - {command} - {log} !",
     "paddledetection": "{model} - {command} - {log} ",
@@ -104,37 +95,26 @@ def plan(request: Request) -> Plan:
     return _Plan(request, layout, read_lines(request, layout)).plan()
 
 
-class _Plan:
-    """Makes one plan; ``fixes`` are those that change words."""
-
+class _Plan(Chain):
     def __init__(self, request: Request, layout: Layout, slots: Slots) -> None:
-        self.request, self.suite, self.slots = request, layout.suite, slots
-        self.fixes = NONE if request.legacy else request.fixes
-        model = model_name(slots, request)
-        mode = {"paddleseg": ""}.get(self.suite, request.mode.value)  # that driver never reads its second argument
-        top = "log" if self.suite == "paddlevideo" else "test_tipc/output"
-        self.chain = Chain(
-            request,
-            kind="paddle2onnx",
-            suite=self.suite,
-            model=model,
-            python=slots["python"],
-            out=f"{top}/{model}/{mode}",
-        )
+        mode = {"paddleseg": ""}.get(layout.suite, request.mode.value)  # that driver never reads its second argument
+        top = "log" if layout.suite == "paddlevideo" else "test_tipc/output"
+        out = f"{top}/{{model}}/{mode}"
+        super().__init__(request, kind="paddle2onnx", suite=layout.suite, slots=slots, out=out)
 
     def plan(self) -> Plan:
         if self.suite == "paddledetection":
             self.detection()
         else:
             self.one("", self.slots["model_dir"].value, self.slots["save_file"].value, ())
-        return self.chain.plan(
+        return self.made(
             results_log="results_paddle2onnx.log", status=STATUS[self.suite], redirected=("convert", "infer")
         )
 
     def detection(self) -> None:
         """Add each of PaddleDetection's models: its export, then what all suites have."""
-        slots, chain = self.slots, self.chain
-        folder = f"{slots['export_save'].value}/{chain.model}"
+        slots = self.slots
+        folder = f"{slots['export_save'].value}/{self.model}"
         modes = slots["infer_modes"].values
         for mode in modes:
             label = mode if len(modes) > 1 else ""
@@ -148,43 +128,35 @@ class _Plan:
             ParamsError: there is no such model, or no program that exports it.
         """
         slots = self.slots
-        if mode not in KINDS:
-            raise slots["infer_modes"].error(f"unknown model {mode!r}", expected="|".join((*KINDS, "null")))
-        program = slots[KINDS[mode]]
+        if mode not in EXPORTS:
+            raise slots["infer_modes"].error(f"unknown model {mode!r}", expected="|".join((*EXPORTS, "null")))
+        program = slots[EXPORTS[mode]]
         if program.absent and self.fixes:
             raise program.error(f"infer_mode names {mode}, whose export is null")
         words = (
             *self.flag("export_weight"),
-            *self.flag("filename", self.chain.model),
+            *self.flag("filename", self.model),
             *self.flag("extra_export"),
             *self.on_cpu(program),
             *self.flag("export_save"),
         )
-        argv = (*self.chain.python, *self.words(program), *words)
-        return self.chain.add(
-            Command(id=label, step="export", argv=argv, leaves=self.exported(folder)), log="export.log"
+        argv = (*self.python, *self.split(program), *words)
+        return self.add(
+            Command(id=label, step="export", argv=argv, leaves=exported_files(folder) if self.fixes else ()),
+            log="export.log",
         )
 
     def on_cpu(self, program: Slot) -> Words:
         """Return what keeps an export from looking for a GPU, where the CPU is asked for."""
         if self.request.options.device != "cpu" or "cpu-words" not in self.fixes:
             return ()
-        self.chain.tell("cpu-words", "gets use_gpu=False", program, "info")
+        self.tell("cpu-words", "gets use_gpu=False", program, "info")
         return ("use_gpu=False",)
-
-    def exported(self, folder: str) -> tuple[Artifact, ...]:
-        if not self.fixes:
-            return ()
-        head = glob.escape(folder.rstrip("/"))
-        return (
-            Artifact(what="program", files=tuple(f"{head}/{one}" for one in PROGRAMS)),
-            Artifact(what="weights", files=tuple(f"{head}/{one}" for one in WEIGHTS)),
-        )
 
     def one(self, label: str, folder: str, onnx: str, needs: tuple[str, ...]) -> None:
         """Add the conversion of the model in ``folder`` to the file ``onnx``, the inference, and the comparison."""
-        slots, chain = self.slots, self.chain
-        argv = self.beside_python(self.words(slots["convert"]))
+        slots = self.slots
+        argv = self.beside_python(self.split(slots["convert"]))
         argv += self.flag("model_dir", folder)
         argv += (*self.flag("model_filename"), *self.flag("params_filename"), *self.flag("save_file", onnx))
         argv += self.flag("opset")
@@ -197,13 +169,13 @@ class _Plan:
         env: Mapping[str, str] = {}
         if "no-installs" in self.fixes:
             env = NO_INSTALLS
-            chain.tell(
+            self.tell(
                 "no-installs",
                 "its optimizer is kept from fetching packages; without them it leaves the model as it is",
                 slots["convert"],
                 "info",
             )
-        converted = chain.add(
+        converted = self.add(
             Command(
                 id=label, step="convert", argv=argv, env=env, needs=needs, leaves=leaves, finds=self.program(folder)
             ),
@@ -220,7 +192,7 @@ class _Plan:
         if "program-file" not in self.fixes or ending not in ENDINGS:
             return ()
         message = f"it is {' or '.join(stem + one for one in ENDINGS)}, the newer that is there"
-        self.chain.tell("program-file", message, slot, "info")
+        self.tell("program-file", message, slot, "info")
         files = tuple(glob.escape(posixpath.join(folder, stem)) + one for one in ENDINGS)
         return (Find(text=posixpath.join(folder, slot.value) if whole else slot.value, files=files, anywhere=True),)
 
@@ -228,19 +200,19 @@ class _Plan:
         """Return an argument of the original's that paddle2onnx has no more: in its own plans only."""
         if "onnx-flags" not in self.fixes:
             return (word,)
-        self.chain.tell("onnx-flags", f"{word} is left out: paddle2onnx 2 refuses it", slot, "info")
+        self.tell("onnx-flags", f"{word} is left out: paddle2onnx 2 refuses it", slot, "info")
         return ()
 
     def infer(self, label: str, folder: str, onnx: str, converted: str) -> None:
         """Add the inference with the file ``onnx``."""
         program = self.slots["inference"]
         if program.value == "null" if self.suite == "paddleclas" else program.absent and self.fixes:
-            self.chain.tell("null", "there is no inference with the ONNX model", program, "info")
+            self.tell("null", "there is no inference with the ONNX model", program, "info")
             return
         cwd = "deploy" if self.suite == "paddleclas" else "."
-        argv = (*self.chain.interpreter(cwd), *self.words(program), *self.arguments(folder, onnx))
+        argv = (*self.interpreter(cwd), *self.split(program), *self.arguments(folder, onnx))
         leaves = (Artifact(what="result line", in_log=True),) if self.fixes else ()
-        self.chain.add(
+        self.add(
             Command(id=label, step="infer", argv=argv, cwd=cwd, needs=(converted,), leaves=leaves),
             log="paddle2onnx_infer_cpu.log",
         )
@@ -272,10 +244,10 @@ class _Plan:
         """Add the comparison of both models' outputs on equal inputs."""
         names = [self.slots[role].value for role in ("model_filename", "params_filename")]
         program, weights = (posixpath.join(folder, name) for name in names)
-        argv = (*self.chain.python, str(COMPARE), "--model", program, "--params", weights, "--onnx", onnx)
+        argv = (*self.python, str(COMPARE), "--model", program, "--params", weights, "--onnx", onnx)
         leaves = (Artifact(what="comparison", in_log=True, line=r"^compared \d+ outputs"),)
         finds = self.program(folder, whole=True)
-        self.chain.add(Command(id=label, step="compare", argv=argv, needs=(converted,), leaves=leaves, finds=finds))
+        self.add(Command(id=label, step="compare", argv=argv, needs=(converted,), leaves=leaves, finds=finds))
 
     def beside_python(self, words: Words) -> Words:
         """Return a program's words; with ``--python`` it is the one that stands beside that interpreter."""
@@ -286,5 +258,5 @@ class _Plan:
     def flag(self, role: str, value: str | None = None) -> Words:
         return flag(self.slots[role], value, fixes=self.fixes)
 
-    def words(self, slot: Slot) -> Words:
+    def split(self, slot: Slot) -> Words:
         return split_words(slot.value, slot, pipes=not self.fixes)

@@ -21,13 +21,12 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
-from tipchain.chain.emitter import DEVICE_KINDS, PROGRAMS, SHORT_NAMES, VISIBLE, WEIGHTS
-from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, model_name, read_lines
+from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES, VISIBLE, exported_files
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.profiles import get_suite, suite_names
 from tipchain.chain.slots import ROLES, Slots
-from tipchain.chain.suites import ALL, NONE
 from tipchain.devices import parse_device
 from tipchain.errors import ParamsError, TipchainError
 
@@ -434,26 +433,20 @@ class _Values(dict[str, str]):
         return ""
 
 
-class _Quantization:
-    """Makes one plan."""
-
+class _Quantization(Chain):
     def __init__(self, request: Request, rule: PtqRule, slots: Slots) -> None:
-        self.request, self.rule, self.slots = request, rule, slots
-        self.fixes = NONE if request.legacy else request.fixes & ALL
-        self.model = model_name(slots, request)
         values = _Values({role: slot.value for role, slot in slots.items()})
         self.facts: dict[str, object] = {
             "root": request.options.root,
-            "model": self.model,
+            "model": slots["model_name"].value,
             "mode": request.mode.value,
             "v": values,
             "dirname": _Values({role: posixpath.dirname(value) for role, value in values.items()}),
         }
         out = rule.logs.format_map(self.facts).removeprefix(f"{request.options.root}/")
-        self.chain = Chain(
-            request, kind=NAME, suite=rule.layout.suite, model=self.model, python=slots["python"], out=out
-        )
-        self.facts["run"] = self.chain.run
+        super().__init__(request, kind=NAME, suite=rule.layout.suite, slots=slots, out=out)
+        self.rule = rule
+        self.facts["run"] = self.run
         self.gpu = request.options.gpu_id if rule.takes_gpu_id or not request.legacy else None
         self.devices = self._devices()
         name = rule.layout.suite
@@ -465,7 +458,7 @@ class _Quantization:
         programs = self.programs()
         if not programs:
             message = "names no program, so nothing is quantized"
-            self.chain.tell("nothing-planned", message, self.slots[self.rule.program])
+            self.tell("nothing-planned", message, self.slots[self.rule.program])
         for number, (source, program) in enumerate(programs):
             self.facts |= {"number": number, "infer_model": source}
             label = f"model={number}" if len(programs) > 1 else ""
@@ -476,13 +469,13 @@ class _Quantization:
         status = {"paddleclas": "{model} - {command} - {log} !"}.get(
             self.rule.layout.suite, "{model} - {command} - {log} "
         )
-        return self.chain.plan(results_log=self.rule.results_log, status=status, redirected=("quantize", "infer"))
+        return self.made(results_log=self.rule.results_log, status=status, redirected=("quantize", "infer"))
 
     def fill(self, template: str) -> str:
         """Return a template filled in."""
         return template.format_map(self.facts)
 
-    def words(self, slot: Slot, value: str | None = None, *, raw: bool = False) -> Words:
+    def flag(self, slot: Slot, value: str | None = None, *, raw: bool = False) -> Words:
         """Return a line's argument."""
         return flag(slot, value, raw=raw and self.request.legacy, literal=value is not None, fixes=self.fixes)
 
@@ -525,28 +518,23 @@ class _Quantization:
             key = self.slots[other].key if other else slot.key
             if key != slot.key and slot.key not in NOTHING and slot.value not in NOTHING:
                 message = f"is passed by its own name; the original writes {key}, inference's name, instead"
-                self.chain.tell("quantize-flags", message, slot, "info")
+                self.tell("quantize-flags", message, slot, "info")
             named = replace(slot, key=key) if self.request.legacy else slot
             literal = rule.literal.get(role)
             value = self.device_value(role) if literal is None else self.fill(literal)
-            words += self.words(named, value)
+            words += self.flag(named, value)
         if not self.request.legacy and self.cpu_only:
             words += rule.cpu_words.split()
-        folder = glob.escape(self.fill(rule.quantized).rstrip("/"))
-        leaves = (
-            Artifact(what="program", files=tuple(f"{folder}/{one}" for one in PROGRAMS)),
-            Artifact(what="weights", files=tuple(f"{folder}/{one}" for one in WEIGHTS)),
-        )
         command = Command(
             id=label,
             step="quantize",
-            argv=(*self.chain.python, *program, *words),
+            argv=(*self.python, *program, *words),
             env=self.visible(),
             on_gpu=program[0] == rule.on_gpu or self.device_value("use_gpu") in ("True", "gpu"),
             leg=label or NAME,
-            leaves=() if self.request.legacy else leaves,
+            leaves=() if self.request.legacy else exported_files(self.fill(rule.quantized)),
         )
-        return self.chain.add(command, log=self.fill(rule.log))
+        return self.add(command, log=self.fill(rule.log))
 
     def device_value(self, role: str) -> str | None:
         """Return the value of the quantization's device argument; None for the line's own."""
@@ -568,7 +556,7 @@ class _Quantization:
         for value in self.list_of("device"):
             kind = DEVICE_KINDS.get(value)
             if kind is None:
-                self.chain.tell("default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", slot)
+                self.tell("default", f"no inference on the device {value!r}: it is neither a CPU nor a GPU", slot)
                 continue
             found.append((kind, value))
         self.cpu_only = bool(found) and all(kind == "cpu" for kind, _ in found)
@@ -587,7 +575,7 @@ class _Quantization:
         """Add the inferences with a quantized model; return the one that the unquantized model is compared in."""
         slot = self.slots["inference"]
         if slot.absent and not self.request.legacy:
-            self.chain.tell("null", "is null, so nothing is inferred", slot)
+            self.tell("null", "is null, so nothing is inferred", slot)
             return None
         found: list[Command] = []
         for kind, value in self.devices:
@@ -596,7 +584,7 @@ class _Quantization:
             if not points:
                 settings = ", ".join(f"{self.slots[role].key}:{self.slots[role].value}" for role in device.axes)
                 message = f"nothing is inferred on the {kind}: no combination of {settings} can be"
-                self.chain.tell("default", message, self.slots["device"])
+                self.tell("default", message, self.slots["device"])
             found += [self.inference(kind, device, {**one, "device": value}, label, needs) for one in points]
         cpu = next((one for one in found if not one.on_gpu), None)
         return cpu or next(iter(found), None)
@@ -621,7 +609,7 @@ class _Quantization:
         command = Command(
             id=";".join(filter(None, (label, kind, *shown))),
             step="infer",
-            argv=(*self.chain.interpreter(self.rule.cwd), *self.inference_words(device, point, self.rule.model)),
+            argv=(*self.interpreter(self.rule.cwd), *self.inference_words(device, point, self.rule.model)),
             cwd=self.cwd(),
             env=self.visible(),
             needs=needs,
@@ -631,7 +619,7 @@ class _Quantization:
             leaves=() if self.request.legacy else (line,),
             links=() if self.request.legacy else tuple(self.links()),
         )
-        self.chain.add(command, log=device.log.format_map(point))
+        self.add(command, log=device.log.format_map(point))
         self.point = (device, point)
         return command
 
@@ -649,7 +637,7 @@ class _Quantization:
                 words += flag(slot, point[role], raw=raw and self.request.legacy, fixes=self.fixes)
             else:
                 own = images if images and role == "infer_data" else None
-                words += self.words(slot, self.fill(model[role]) if role in model else own)
+                words += self.flag(slot, self.fill(model[role]) if role in model else own)
         return tuple(words)
 
     def cwd(self) -> str:
@@ -678,38 +666,34 @@ class _Quantization:
             ("unquantized", self.rule.unquantized, exported),
             ("quantized", self.rule.model, needs),
         ):
-            path = self.chain.path("-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz"))))
+            path = self.path("-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz"))))
             words = self.inference_words(device, point, model, labels.images if labels else "")
             where = posixpath.join(self.request.options.root, path)
             command = replace(
                 first,
                 id=";".join(filter(None, (label, which))),
                 step="record",
-                argv=(*self.chain.interpreter(self.rule.cwd), RECORD, where, *words),
+                argv=(*self.interpreter(self.rule.cwd), RECORD, where, *words),
                 needs=more,
                 leaves=(Artifact(what="record", files=(glob.escape(path),)),),
                 finds=tuple(self.finds(model)) if which == "unquantized" else (),
             )
-            ids.append(self.chain.add(command))
+            ids.append(self.add(command))
             files.append(path)
         limits = [word for key in SHARES for word in (f"--{key.replace('_', '-')}", f"{getattr(allowed, key):g}")]
         if labels:
             limits += ["--labels", labels.path, "--root", labels.root, *(["--need-labels"] if labels.own else [])]
         command = Command(
-            id=label,
-            step="compare",
-            argv=(*self.chain.python, COMPARE, *files, *limits),
-            needs=tuple(ids),
-            leg=label or NAME,
+            id=label, step="compare", argv=(*self.python, COMPARE, *files, *limits), needs=tuple(ids), leg=label or NAME
         )
-        self.chain.add(command)
+        self.add(command)
         drop = (
             f"the metric on {labels.path} may drop by {allowed.max_drop:g}: {allowed.reason or WHY_DROP}"
             if labels
             else ""
         )
         told = f"no metric is judged, for {why}; the quantized model may change {allowed.max_disagreement:g} of the decisions"
-        self.chain.tell("default", drop or f"{told}: {allowed.reason or WHY_DISAGREEMENT}", None, "info")
+        self.tell("default", drop or f"{told}: {allowed.reason or WHY_DISAGREEMENT}", None, "info")
 
     def labels(self, allowed: PtqTolerance) -> tuple[Labels | None, str]:
         """Return the labels that the file, or the suite's configuration, names; else None and why there are none."""
@@ -763,21 +747,21 @@ class _Quantization:
         if "--slim_config" in words:
             place = words.index("--slim_config")
             del words[place : place + 2]
-        folder = self.chain.path("unquantized")
-        words += self.words(self.slots["export_weight"])
-        words += self.words(self.slots["filename"], self.model)
+        folder = self.path("unquantized")
+        words += self.flag(self.slots["export_weight"])
+        words += self.flag(self.slots["filename"], self.model)
         words += self.rule.cpu_words.split() if self.cpu_only else ()
-        words += self.words(self.slots["export_save"], folder)
+        words += self.flag(self.slots["export_save"], folder)
         command = Command(
             id=";".join(filter(None, (label, "unquantized"))),
             step="export",
-            argv=(*self.chain.python, *words),
+            argv=(*self.python, *words),
             env=self.visible(),
             needs=needs,
             leg=first.leg,
-            leaves=(Artifact(what="program", files=tuple(f"{glob.escape(folder)}/{one}" for one in PROGRAMS)),),
+            leaves=exported_files(folder)[:1],
         )
-        return (self.chain.add(command),)
+        return (self.add(command),)
 
 
 def _evaluated_on(config: Path, section: Sequence[str]) -> Mapping[str, object]:

@@ -15,11 +15,10 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import product
 
-from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, model_name, read_lines
-from tipchain.chain.params import NOTHING, Words, check_folder_name, flag, plain_list, split_words
+from tipchain.chain.kinds.base import EXPORTS, Chain, Layout, Request, choose_layout, read_lines
+from tipchain.chain.params import NOTHING, Words, check_folder_name, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
-from tipchain.chain.slots import Slots, legacy_slots
-from tipchain.chain.suites import ALL, NONE
+from tipchain.chain.slots import legacy_slots
 
 MODULES = ("paddle_serving_client", "paddle_serving_server")
 _HEAD = "model_name:model_name python:python"
@@ -126,7 +125,6 @@ MEANINGS: Mapping[str, str] = {
     "infer_modes": "which of the exports are served; null serves what was exported before",
     "infer_quant": "nothing: the original reads it and uses it nowhere",
 }
-EXPORTS = {"norm": "norm", "quant": "pact", "fpgm": "fpgm", "distill": "distill", "kl_quant": "kl_quant"}
 
 
 def missing() -> str:
@@ -148,16 +146,10 @@ def plan_serving(request: Request, name: str, layouts: Sequence[Layout]) -> Plan
     return _Serving(request, name, layout).plan()
 
 
-class _Serving:
-    """Makes one plan."""
-
+class _Serving(Chain):
     def __init__(self, request: Request, name: str, layout: Layout) -> None:
-        self.request, self.name, self.layout = request, name, layout
-        self.slots: Slots = read_lines(request, layout)
-        self.model = model_name(self.slots, request)
-        self.chain = Chain(request, kind=name, suite=layout.suite, model=self.model, python=self.slots["python"])
+        super().__init__(request, kind=name, suite=layout.suite, slots=read_lines(request, layout))
         self.side = name.removeprefix("serving_")
-        self.fixes = NONE if request.legacy else request.fixes & ALL
 
     def plan(self) -> Plan:
         """Return the plan."""
@@ -176,27 +168,22 @@ class _Serving:
                     raise self.slots["infer_modes"].error(
                         f"unknown export {mode!r}", expected="|".join(("null", *EXPORTS))
                     )
-        return self.chain.plan(results_log=f"results_{self.name}.log", status="{model} - {command} - {log} ")
+        return self.made(results_log=f"results_{self.kind}.log", status="{model} - {command} - {log} ")
 
     @property
     def start(self) -> str:
         """Where the conversion runs: PaddleClas's of two models in ``deploy``."""
         return "deploy" if "model_dir2" in self.slots else "."
 
-    def words(self, role: str, value: str | None = None, *, join: str = "=") -> Words:
-        """Return a line's argument, nothing where the file has no such line."""
-        slot = self.slots.get(role)
-        return () if slot is None else flag(slot, value, literal=value is not None, join=join, fixes=self.fixes)
-
     def program(self, role: str) -> Words:
         """Return a program's words."""
         slot = self.slots[role]
         return () if slot.absent else split_words(slot.value, slot)
 
-    def add(self, step: str, label: str, argv: Words, cwd: str, log: str, needs: tuple[str, ...] = ()) -> str:
+    def skip(self, step: str, label: str, argv: Words, cwd: str, log: str, needs: tuple[str, ...] = ()) -> str:
         """Add a command, which is skipped."""
-        command = Command(id=label, step=step, argv=argv, cwd=cwd, needs=needs, skip=missing(), leg=self.name)
-        return self.chain.add(command, log=log)
+        command = Command(id=label, step=step, argv=argv, cwd=cwd, needs=needs, skip=missing(), leg=self.kind)
+        return self.add(command, log=log)
 
     def convert(self) -> tuple[str, ...]:
         """Add the conversion of each model; return their ids."""
@@ -204,17 +191,17 @@ class _Serving:
         for number in ("", "2") if "model_dir2" in self.slots else ("",):
             names = ("model_dir", "model_filename", "params_filename", "server_dir", "client_dir")
             words = [self.words(name + number if name.endswith("dir") else name) for name in names]
-            argv = (*self.chain.python, *self.program("convert"), *(word for some in words for word in some))
+            argv = (*self.python, *self.program("convert"), *(word for some in words for word in some))
             part = {"": "", "2": "_det"}[number] if "model_dir2" in self.slots else ""
             part = part or ("_cls" if "model_dir2" in self.slots else "")
-            ids.append(self.add("convert", part.strip("_"), argv, self.start, f"{self.side}_trans_model{part}.log"))
+            ids.append(self.skip("convert", part.strip("_"), argv, self.start, f"{self.side}_trans_model{part}.log"))
         return tuple(ids)
 
     def export(self, mode: str) -> str:
         """Add the export of a model for Paddle Serving."""
-        argv = (*self.chain.python, *self.program(f"export_{EXPORTS[mode]}"), *self.words("export_weight"))
+        argv = (*self.python, *self.program(EXPORTS[mode]), *self.words("export_weight"))
         argv += (*self.words("filename", self.model), *self.words("export_save"))
-        return self.add("export", mode, argv, ".", "export.log")
+        return self.skip("export", mode, argv, ".", "export.log")
 
     def serve(self, needs: tuple[str, ...], cwd: str) -> None:
         """Add a server and its client for each device."""
@@ -222,21 +209,19 @@ class _Serving:
         for value in values:
             word, _, option = value.partition(":")
             on = (word if option else "cpu" if value in NOTHING else "gpu").strip()
-            server = self.add("serve", on, self.server(option or value), cwd, f"{self.side}_server_{on}.log", needs)
-            self.add("ask", on, self.client(), cwd, f"{self.side}_client_{on}.log", (server,))
+            server = self.skip("serve", on, self.server(option or value), cwd, f"{self.side}_server_{on}.log", needs)
+            self.skip("ask", on, self.client(), cwd, f"{self.side}_client_{on}.log", (server,))
 
     def server(self, value: str) -> Words:
         """Return the words that start a server on a device."""
-        python = self.chain.python
+        python = self.python
         folder = f"{self.slots['export_save'].value}/{self.model}" if "export_save" in self.slots else ""
         if self.side == "python":
             argv = (*python, *self.program("server"))
             argv += self.words("server_model", folder) if folder else ()
             argv += (*self.words("input_name"), *self.words("output_name"))
             return (
-                argv
-                + (self.words("device", value) if self.layout.suite != "paddleclas" else ())
-                + self.words("extra_server")
+                argv + (self.words("device", value) if self.suite != "paddleclas" else ()) + self.words("extra_server")
             )
         serve = (*python, "-m", "paddle_serving_server.serve")
         if "server_model" not in self.slots:
@@ -250,7 +235,7 @@ class _Serving:
 
     def client(self) -> Words:
         """Return the words of a client."""
-        argv = (*self.chain.python, *self.program("client"))
+        argv = (*self.python, *self.program("client"))
         if "client_model" in self.slots:
             argv += self.words("client_model", f"{self.slots['export_save'].value}/{self.model}/serving_client")
         argv += (*self.words("client_data"), *self.words("input_name"))
@@ -291,10 +276,9 @@ def plan_lite(request: Request) -> Plan:
         slots = legacy_slots(f"=\n{request.text}", request.file.path, layout)
     else:
         slots = read_lines(request, layout)
-    model, program = slots["model_name"], slots["program"]
-    check_folder_name(model, model.value)
-    adb = replace(program, value="adb")
-    chain = Chain(request, kind="lite", suite=layout.suite, model=model.value, python=adb)
+    program = slots["program"]
+    check_folder_name(slots["model_name"], slots["model_name"].value)
+    chain = Chain(request, kind="lite", suite=layout.suite, slots=slots, python=replace(program, value="adb"))
     folder = slots["folder"].value
     there = " ".join(folder + word for word in split_words(program.value, program)[:3])
     skip = "needs a phone and Paddle Lite's library for it"
@@ -315,9 +299,9 @@ def plan_lite(request: Request) -> Plan:
             skip=skip,
             leg="lite",
         )
-        log = f"lite_{model.value}_runtime_device_{slots['device'].value}_precision_{precision}"
+        log = f"lite_{chain.model}_runtime_device_{slots['device'].value}_precision_{precision}"
         chain.add(infer, log=f"{log}_batchsize_{batch}_threads_{threads}.log")
-    return chain.plan(results_log="results.log", status="{model} - {command} - {log} ")
+    return chain.made(results_log="results.log", status="{model} - {command} - {log} ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,6 +184,16 @@ class Trials:
         trial = self._judged(one, self.piece.error(outcome))
         return trial is not None and trial.explained >= EXPLAINED
 
+    def mends(self, one: Hypothesis) -> Trial | None:
+        """Return how a hypothesis did, without keeping it, if nothing but rounding is left, inside the piece and at its end."""
+        outcome = self._outcome(one)
+        if outcome is None or not outcome.outputs:
+            return None
+        errors = zip(self.before, self.piece.error(outcome), strict=True)
+        left = max(after for before, after in errors if before > NOISE)
+        trial = Trial(hypothesis=one, explained=1.0, whole=True, end=True, left=left, number=0)
+        return trial if left <= SAME_SINGLE else None
+
     def found(self) -> list[Trial]:
         """Return the trials that explain the error, best first, one for each code; wholes shut out what is not whole."""
         good = sorted((one for one in self.trials if one.explained >= EXPLAINED), key=lambda one: one.rank)

@@ -355,6 +355,7 @@ class Tap:
 
     def _wrapper(self, original: Original, told: str) -> Original:
         bare = told.rstrip("_")
+        original = _within_bounds(original) if told == "getitem" else original
         shown = ALIASES.get(bare, bare)
         writes = told.endswith("_") or told == "setitem"
 
@@ -416,6 +417,30 @@ class Tap:
         vars(forward)["__wrapped__"] = original  # what inspect.signature follows
         object.__setattr__(layer, "forward", forward)
         self._undo.append((layer, "forward", None))
+
+
+def _within_bounds(getitem: Original) -> Original:
+    """Return an indexing that raises where an index is out of bounds: what is tried may make such, and Paddle reads on (3.3.1).
+
+    What it reads then is whatever is there; far away there is nothing, and the process dies.
+    """
+
+    def checked(tensor: Any, index: Any) -> Any:
+        parts = [one for one in (index if isinstance(index, tuple) else (index,)) if one is not None]
+        axis = 0
+        for number, one in enumerate(parts):
+            if one is Ellipsis:
+                axis = tensor.ndim - len(parts[number + 1 :])
+                continue
+            places = one.numpy() if hasattr(one, "inplace_version") else one
+            if isinstance(places, np.ndarray) and places.dtype.kind in "iu" and places.size:
+                size = tensor.shape[axis]
+                if not -size <= places.min() <= places.max() < size:
+                    raise IndexError(f"index out of bounds: {places.min()} to {places.max()}, axis {axis} has {size}")
+            axis += places.ndim if isinstance(places, np.ndarray) and places.dtype.kind == "b" else 1
+        return getitem(tensor, index)
+
+    return checked
 
 
 def caller(framework: str = "paddle") -> tuple[str, str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -33,7 +33,15 @@ from tipchain.explain.causes.functions import (
     by_other_direction,
     by_resize_to_one,
 )
-from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
+from tipchain.explain.causes.hypotheses import (
+    Hypothesis,
+    Trial,
+    Trials,
+    common_path,
+    lower_precision,
+    together,
+    told_by_gradients,
+)
 from tipchain.explain.causes.piece import Consumer, Piece
 from tipchain.explain.causes.program import LAYER, Op, floats_of
 from tipchain.explain.causes.steps import (
@@ -61,7 +69,7 @@ from tipchain.explain.causes.tensors import (
     placed_otherwise,
     rolls,
 )
-from tipchain.explain.causes.walk import Walk
+from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.comparing import Comparer
 from tipchain.explain.locate.differences import arrange, relative
@@ -358,8 +366,9 @@ def diagnose(
     findings: Sequence[Finding] = (),
     like: Sequence[Diagnosis] = (),
     pace: Pace | None = None,
-) -> Diagnosis:
-    """Return what explains that a layer, or the code of a container, is at fault.
+    inside: Collection[str] | None = None,
+) -> tuple[Diagnosis, ...]:
+    """Return what explains that a layer, or the code of a container, is at fault: one cause, or one for each place of its code.
 
     A copy of the port's layer is run in float64 on what the reference's was given, each time with one thing changed. A
     cause is told where it takes away at least 99 % of the error: the best and simplest; where none does, it is
@@ -376,19 +385,20 @@ def diagnose(
         findings: differences of construction, of any layers.
         like: causes of other layers of this type.
         pace: how long it may take.
+        inside: where the code is wrong at several places, the layers in it whose faults have causes of their own.
     """
     if verdict.closeness is Closeness.LOWER_PRECISION:
-        return lower_precision(verdict)
+        return (lower_precision(verdict),)
     if verdict.nan and not verdict.own:
-        return _unknown(verdict, "NaN at the same positions on both sides", None)
+        return (_unknown(verdict, "NaN at the same positions on both sides", None),)
     for piece in pieces(located, verdict, sides, store, models, seed):
         try:
-            found = _diagnose(piece, verdict, models, most, findings, like, pace)
+            found = _diagnose(piece, verdict, models, most, findings, like, pace, inside)
         except Exception as error:  # noqa: BLE001  (a user's layer may refuse to run apart from its model, in any way)
-            return _unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None)
-        if found is not None:
-            return _at_idle(found, located, verdict)
-    return _unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None)
+            return (_unknown(verdict, f"it cannot be run by itself: {type(error).__name__}: {error}", None),)
+        if found:
+            return tuple(_at_idle(one, located, verdict) for one in found)
+    return (_unknown(verdict, "its calls could not be found in both models, or show no error by themselves", None),)
 
 
 def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagnosis:
@@ -410,27 +420,54 @@ def _diagnose(
     findings: Sequence[Finding],
     like: Sequence[Diagnosis],
     pace: Pace | None,
-) -> Diagnosis | None:
-    """Return what explains the error of a piece; None if it has none when it is run by itself."""
+    inside: Collection[str] | None,
+) -> list[Diagnosis]:
+    """Return what explains the error of a piece; nothing if it has none when it is run by itself."""
     with piece.open():
         trials = Trials(piece, most, pace)
         if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
-            given = map(partial(_given_otherwise, piece), piece.mended)
-            return next((told for told in given if told), None) or _otherwise_ordered(piece)
+            given = (*map(partial(_given_otherwise, piece), piece.mended), _otherwise_ordered(piece))
+            return [told for told in given if told][:1]
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides[1]), 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
             direct = told_by_gradients(piece, trials.base)
             if direct is not None:
-                return direct
+                return [direct]
+        if inside is not None and not piece.backward:
+            told = _told_by_places(piece, trials, inside)
+            if told:
+                return told
         if not trials.settled():
             _try_like(piece, trials, models, like)
         if not trials.settled():
             _try(piece, trials, models)
         found = trials.found()
         if not found and trials.pace.over:
-            return unsearched(verdict)
-        return _told(found, trials) if found else _untold(verdict, piece, trials)
+            return [unsearched(verdict)]
+        return [_told(found, trials) if found else _untold(verdict, piece, trials)]
+
+
+def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> list[Diagnosis]:
+    """Return the cause at each place of a code that must be the reference's, the others being so; nothing for fewer than two."""
+    walk = Walk(piece, trials.base.ops, min(trials.before))
+    walk.run()
+    if not needed(piece, walk, trials.mends) or len(groups := alike(walk.partings)) < 2:
+        return []
+    partings, causes = walk.partings, list[Diagnosis]()
+    for group in groups:
+        holder = ".".join(part for part in (piece.paths[1], group[0].op.holder) if part)
+        if group[0].op.name == LAYER or holder in inside:
+            continue
+        others = acts_of([one for one in partings if one not in group], piece.sides[1].assign)
+        walk.partings, walk.leaves = group, {}
+        for one in (*by_counterparts(piece, walk), *by_substitution(piece, walk)):
+            place = common_path(op.holder for op in trials.base.ops if op.number in one.acts)
+            trial = trials.mends(replace(one, acts={**others, **one.acts}, place=one.place or place))
+            if trial is not None:
+                causes.append(_told([trial], trials))
+                break
+    return causes
 
 
 def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) -> Diagnosis | None:
@@ -471,25 +508,25 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
         walk = Walk(piece, trials.base.ops, trials.before[0])
         if trials.before[0] > NOISE:
             walk.run()
-            trials.run(needed(piece, walk, trials))
+            trials.run(needed(piece, walk, trials.explains))
         found = trials.found()
         return _told(found, trials) if found else None
 
 
-def needed(piece: Piece, walk: Walk, trials: Trials) -> list[Hypothesis]:
+def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -> list[Hypothesis]:
     """Return the port with the reference's tensors where the two part, at the places alone that the error comes from.
 
     Code may be written otherwise and come to the same in the end, as a softmax does whatever is subtracted before. The last
     places are given up first: what stands behind a wrong one can make up for it.
     """
     whole = list(by_substitution(piece, walk))
-    if not whole or not trials.explains(whole[0]):
+    if not whole or not explains(whole[0]):
         return []
     groups = alike(walk.partings)
     for group in reversed(groups if len(groups) > 1 else ()):
         kept = walk.partings
         walk.partings = [one for one in kept if one not in group]
-        if not walk.partings or not all(trials.explains(one) for one in by_substitution(piece, walk)):
+        if not walk.partings or not all(map(explains, by_substitution(piece, walk))):
             walk.partings = kept
     return list(by_substitution(piece, walk))
 
@@ -587,7 +624,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[I
     if not piece.backward and len(ops) > 1:
         walk.run()
         yield by_counterparts(piece, walk)
-    trials.reserve = needed(piece, walk, trials)
+    trials.reserve = needed(piece, walk, trials.explains)
     if trials.reserve:  # nothing else can be wrong: with the reference's tensors at these places the rest is right
         near = walk.around()
         trials.most = min(trials.most, piece.runs + SHARPENED)

@@ -72,6 +72,7 @@ class Walk:
             if op.written is not None:
                 self.writes.setdefault(id(op.written), []).append(op)
         self.shared: set[int] = set()
+        self.mended: set[int] = set()
         self.matched: dict[Key, tuple[int, ...]] = {}
         self.healed: dict[Key, Any] = {}
         self.open: dict[Key, tuple[Op, ...]] = {}
@@ -215,8 +216,10 @@ class Walk:
         before = [one for key in given for one in self.open.get(key, ())]
         segment = tuple(sorted({*before, op}, key=lambda one: one.number))
         for (key, old), now in zip(made.items(), again, strict=True):
-            if self.find(numpy_of(now)):
+            right = self.find(numpy_of(now))
+            if right:
                 self.healed[key] = now
+                self.mended.update(right)
                 continue
             found = self._counterpart(op, key, old, numpy_of(now))
             if found is None:
@@ -406,7 +409,8 @@ class Walk:
             if one.number in found:
                 continue
             found[one.number] = one
-            left += [self.makers[number] for number in one.given if number in self.makers and number not in self.shared]
+            unlike = [number for number in one.given if number not in self.shared | self.mended]
+            left += [self.makers[number] for number in unlike if number in self.makers]
         return [found[number] for number in sorted(found)]
 
     def rests(self, key: Key, other: Key) -> bool:

@@ -108,6 +108,7 @@ class PairJudge:
         pace: how long this may take.
         late: pairs for which there was no time.
         alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
+        wrong: the pairs whose layers give something else by themselves, with the links of their outputs.
     """
 
     models: tuple[Models, Models]
@@ -120,6 +121,7 @@ class PairJudge:
     noise: Noise = field(default_factory=Noise)
     pace: Pace = field(default_factory=Pace)
     late: int = 0
+    wrong: list[tuple[CallPair, Sequence[TensorLink]]] = field(default_factory=list)
     _code: CodeAtFault = field(init=False)
     _shared: SharedParameters = field(init=False)
     _calls: tuple[Counter[int], ...] = ()
@@ -177,16 +179,18 @@ class PairJudge:
         """
         found: dict[int, _Judged] = {}
         for number, pair in enumerate(pairs):
-            self.pace.tell("comparing layers", number, len(self.matching.pairs))
             if self.pace.over:
                 self.late += 1
                 late = self._verdict(pair, "forward", 0.0, Closeness.NOT_COMPARABLE, None, LATE)
                 found[pair.port.number] = _Judged(pair=pair, verdicts=[late], late=True)
                 continue
+            self.pace.tell("comparing layers", number, len(self.matching.pairs))
             inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
             self._made = None
             judged = [self._weighed(pair, one) for one in self._judge_jointly(pair, inputs, outputs, inherited)]
+            if judged[0].at_fault and judged[0].direction == "forward":
+                self.wrong.append((pair, outputs))
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
             found[pair.port.number] = _Judged(
@@ -331,12 +335,9 @@ class PairJudge:
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
     ) -> tuple[list[LayerVerdict], list[LayerVerdict]]:
         """Return the verdicts about code that makes another output though all layers agree, or else other gradients alone."""
-        apart = self.outputs_apart()
-        far = max(apart, default=0.0)
-        if far > self.noise.limit and self._rounded(far, (self.runs[0].values, self.runs[1].values), self.outputs):
-            self.noise.limit = far
-        if far > self.noise.limit:
-            return [self._code.at_end(apart, self.outputs)], []
+        at_end, far = self._judge_outputs(), max(self.outputs_apart(), default=0.0)
+        if at_end:
+            return at_end, []
         if not self.exact or any(one.at_fault for one in backward):
             return [], []
         steered = self._code.steered()
@@ -344,6 +345,33 @@ class PairJudge:
         unlike = [] if self.alike_inside else self._shared.beyond(ROUGH)
         changed = changed or self._code.used_elsewhere(forward, self._by_themselves(unlike, steered))
         return [], changed or self._code.gives_own(self._by_themselves(self._own, steered))
+
+    def _judge_outputs(self) -> list[LayerVerdict]:
+        """Return the verdict about code that makes another output though all layers agree, if some does."""
+        apart = self.outputs_apart()
+        far = max(apart, default=0.0)
+        if far > self.noise.limit and self._rounded(far, (self.runs[0].values, self.runs[1].values), self.outputs):
+            self.noise.limit = far
+        return [self._code.at_end(apart, self.outputs)] if far > self.noise.limit else []
+
+    def first_code(self) -> tuple[LayerVerdict, CallPair | None] | None:
+        """Return the verdict about the first code between the layers that is at fault, and the pair that it gives other tensors.
+
+        The pair is None where the code makes another output of the model. Nothing is returned where no code is at fault, or
+        where something else takes the models apart before.
+        """
+        done = _Done(clean=True)
+        for pair in self.matching.pairs:
+            inputs, outputs = self.compare.inputs(pair), self.compare.outputs(pair)
+            if inputs or not self._agree(pair, outputs):
+                inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
+                self._judge_given(done, pair, inputs, inherited)
+            if done.code:
+                return done.code[0], pair
+            if not self._agree(pair, outputs) and not self._code.made_up_for(pair):
+                return None
+        at_end = self._judge_outputs()
+        return (at_end[0], None) if at_end else None
 
     def _by_themselves(self, unlike: Sequence[Shared], steered: Steered) -> list[Shared]:
         """Return those parameters whose gradients differ also where layers are given the reference's tensors and gradients."""

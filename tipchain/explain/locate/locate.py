@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.agreement import holds_norm
+from tipchain.explain.locate.between_layers import Noise
 from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
-from tipchain.explain.locate.matching import LayerPair, Matching, match_calls, pair_layers, pair_packed
-from tipchain.explain.locate.replay import Copies, Doubles, Models
+from tipchain.explain.locate.matching import CallPair, LayerPair, Matching, match_calls, pair_layers, pair_packed
+from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import Loss, ModelInputs, Start, TracedRun, random_start, run_model
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.store import NotHeld, Store
@@ -36,6 +37,8 @@ Pair = tuple[Any, Any]
 Losses = tuple[Loss | None, Loss | None]
 BESIDE = 0.5
 """Bytes of tensors that are held whole, for each of both models' parameters: running the models takes several times that."""
+MORE = 5
+"""Runs of the port in which what was found to be wrong is made right, to see what else is: each takes a forward run."""
 FEW = 2
 """Samples on which models are run again that differ: with one, code that mixes up samples would do nothing."""
 
@@ -59,6 +62,8 @@ class Located:
         learns: whether the reference has parameters that take gradients.
         late: pairs of calls for which there was no time.
         layers: which layers with parameters belong together, whether they were called or not.
+        later: by the id of a verdict about code, what a run told in which all that is wrong before gave the reference's tensors.
+        again: the port's calls whose code is at fault and makes more than one tensor wrong, be it from the first one.
     """
 
     matching: Matching
@@ -75,6 +80,32 @@ class Located:
     learns: bool
     late: int = 0
     layers: tuple[LayerPair, ...] = ()
+    later: Mapping[int, Located] = field(default_factory=dict)
+    again: frozenset[str] = frozenset()
+
+    def shown(self, verdict: LayerVerdict) -> Located:
+        """Return what tells of the runs that a verdict is about."""
+        return self.later.get(id(verdict), self)
+
+    def with_later(self, verdict: LayerVerdict, pair: CallPair | None, judge: PairJudge) -> Located:
+        """Return this with one more verdict about code, before that about the pair which the code gives other tensors.
+
+        Code that is at fault already has no second verdict: what it makes wrong later it may have made of that.
+        """
+        if any(one.at_fault and one.port_path == verdict.port_path for one in self.verdicts):
+            return replace(self, again=self.again | {verdict.port_path})
+        before = None if pair is None else (pair.port.path, pair.port.turn)
+        place = next(
+            (
+                number
+                for number, one in enumerate(self.verdicts)
+                if one.direction == "backward" or (one.port_path, one.turn) == before
+            ),
+            len(self.verdicts),
+        )
+        verdicts = (*self.verdicts[:place], verdict, *self.verdicts[place:])
+        shown = replace(self, port=judge.runs[1], matching=judge.matching, verdicts=verdicts, later={})
+        return replace(self, verdicts=verdicts, later={**self.later, id(verdict): shown})
 
     @property
     def one_sided(self) -> tuple[list[str], list[str]]:
@@ -178,7 +209,7 @@ class Locator:
             self._hurry(whole)
             self._sketches.clear()
             judge = self._judge(inputs, *asked)
-            found = _located(judge, judge.judge(), asked[0])
+            found = self._located(judge, judge.judge(), inputs, asked[0], asked[2])
         return found
 
     def _hurry(self, whole: WholeBatch | None) -> None:
@@ -198,7 +229,7 @@ class Locator:
         with suppress(NotHeld):
             judge = self._judge(inputs, models, losses, layers)
             whole = WholeBatch.of(judge)
-            found = _located(judge, judge.judge(hasty=self.store.cut), models)
+            found = self._located(judge, judge.judge(hasty=self.store.cut), inputs, models, layers)
             if found.first is None or not self.store.cut:
                 return found, whole
         return None, whole
@@ -211,7 +242,7 @@ class Locator:
         with suppress(Exception):  # what is no batch of samples cannot be cut
             judge = self._judge(few, models, losses, layers)
             if whole.same_place(judge):
-                return whole.completed(_located(judge, judge.judge(), models))
+                return whole.completed(self._located(judge, judge.judge(), few, models, layers))
         self.store.forget()
         gc.collect()
         return None
@@ -250,17 +281,115 @@ class Locator:
         if losses[0] is None and both and any(one.gradient is not None for one in alone):
             # Backward must start from the same outputs on both sides, which is known only now.
             (ours, reference), (theirs, port), _ = self._run_both(models, inputs, losses, layers, both)
-        matching = match_calls(reference.trace, port.trace, layers, self._close, partial(holds_norm, sides=self.sides))
+        return self._paired(((ours, theirs), (reference, port)), layers)
+
+    def _paired(
+        self,
+        ran: tuple[tuple[Models, Models], tuple[TracedRun, TracedRun]],
+        layers: Sequence[LayerPair],
+        noise: Noise | None = None,
+    ) -> PairJudge:
+        """Match the calls of two runs, and return what judges them."""
+        models, runs = ran
+        close, folds = self._close, partial(holds_norm, sides=self.sides)
         return PairJudge(
-            models=(ours, theirs),
-            runs=(reference, port),
-            matching=matching,
+            models=models,
+            runs=runs,
+            matching=match_calls(runs[0].trace, runs[1].trace, layers, close, folds),
             store=self.store,
             seed=self.seed,
-            exact=theirs.double is not None,
+            exact=models[1].double is not None,
             equal_nan=self.equal_nan,
+            noise=noise or Noise(),
             pace=self.pace,
         )
+
+    def _located(
+        self,
+        judge: PairJudge,
+        verdicts: tuple[LayerVerdict, ...],
+        inputs: ModelInputs,
+        models: Pair,
+        layers: Sequence[LayerPair],
+    ) -> Located:
+        """Return what a judge found; the calls' layers are the user's from now on, so that the copies are given up."""
+        ours = judge.models[0]
+        doubles = ours.double is not None, judge.models[1].double is not None
+        found = Located(
+            matching=judge.matching,
+            verdicts=verdicts,
+            first=next((one for one in verdicts if one.at_fault), None),
+            reference=judge.runs[0],
+            port=judge.runs[1],
+            outputs=judge.outputs_apart(),
+            links=judge.outputs,
+            doubles=doubles,
+            learns=ours.double is not None and bool(ours.side.parameters(ours.double.whole)),
+            late=judge.late,
+            noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"),
+            gradients=judge.gradients_apart(),
+            alike=judge.alike_outside and judge.alike_inside,
+        )
+        with suppress(Exception):  # a model may refuse what hooks hand it, and tensors may not be held
+            for code in self._later(judge, verdicts, inputs, layers):
+                found = found.with_later(*code)
+        runs = (found.reference,), (found.port, *(one.port for one in found.later.values()))
+        for side, model, several in zip(self.sides, models, runs, strict=True):
+            users = dict(side.layers(model))
+            for call in (call for run in several for call in run.trace.calls):
+                call.layer = users.get(call.path, call.layer)
+        return found
+
+    def _later(
+        self, judge: PairJudge, verdicts: Sequence[LayerVerdict], inputs: ModelInputs, layers: Sequence[LayerPair]
+    ) -> Iterator[tuple[LayerVerdict, CallPair | None, PairJudge]]:
+        """Yield what code between the layers is wrong beside what was found, the pair that it gives other tensors, and what judged it.
+
+        The port runs again in float64, with the reference's tensors wherever it is known to go wrong. So code behind that
+        place is judged by what it makes of them. Of containers of one type the first is told.
+
+        Raises:
+            Exception: whatever the port raises when it is handed other tensors.
+        """
+        wrong = [one for one in verdicts if one.at_fault and one.direction == "forward"]
+        double = judge.models[1].double
+        if not wrong or double is None or not same_numbers(judge.runs):
+            return
+        corrections, known = Corrections(self.sides[1], self.store), Twins(judge.runs[0].trace, self.store)
+        for pair, links in judge.wrong:
+            corrections.at_exit(pair, links)
+        told, place, now = {type(double[one.port_path]): one.port_path for one in wrong}, -1, judge
+        for _ in range(MORE):
+            found = now.first_code()
+            if now is not judge and (found is None or found[0].own == inf):  # of other shapes nothing is told
+                return
+            if found is not None:
+                verdict, given = found
+                path = told.setdefault(type(double[verdict.port_path]), verdict.port_path)
+                if now is not judge and path == verdict.port_path:
+                    yield verdict, given, now
+                if given is None or given.port.number <= place:
+                    return
+                place = given.port.number
+                _correct(corrections, now, verdict, given)
+            if self.pace.over:
+                return
+            self.pace.tell("running the port in float64")
+            with corrections.applied(double[""]):
+                run = run_model(
+                    self.sides[1],
+                    double[""],
+                    inputs,
+                    self.store,
+                    double=True,
+                    loss=None,
+                    seed=self.seed,
+                    draws=judge.runs[1].draws.again(),
+                    backward=False,
+                    known=known,
+                    pace=self.pace,
+                )
+            now = self._paired((judge.models, (judge.runs[0], run)), layers, judge.noise)
 
     def _trains(self, models: Pair) -> bool:
         """Tell whether a layer may be in train mode: then what it gives for a sample depends on the others."""
@@ -407,30 +536,18 @@ class WholeBatch:
         return replace(found, reference=reference, port=port, outputs=self.outputs)
 
 
-def _located(judge: PairJudge, verdicts: tuple[LayerVerdict, ...], models: Pair) -> Located:
-    """Return what a judge found; the calls' layers are the user's from now on, so that the copies are given up."""
-    ours = judge.models[0]
-    doubles = ours.double is not None, judge.models[1].double is not None
-    learns = ours.double is not None and bool(ours.side.parameters(ours.double.whole))
-    for one, model, run in zip(judge.models, models, judge.runs, strict=True):
-        layers = dict(one.side.layers(model))
-        for call in run.trace.calls:
-            call.layer = layers.get(call.path, call.layer)
-    return Located(
-        matching=judge.matching,
-        verdicts=verdicts,
-        first=next((one for one in verdicts if one.at_fault), None),
-        reference=judge.runs[0],
-        port=judge.runs[1],
-        outputs=judge.outputs_apart(),
-        links=judge.outputs,
-        doubles=doubles,
-        learns=learns,
-        late=judge.late,
-        noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"),
-        gradients=judge.gradients_apart(),
-        alike=judge.alike_outside and judge.alike_inside,
-    )
+def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, pair: CallPair) -> None:
+    """Correct code that gives a pair other tensors, in all containers of its type: there, and in what they return."""
+    holders, around = judge.matching.containers, f"{verdict.port_path}."
+    kinds = [type(one.port.layer) for one in holders if one.port.path == verdict.port_path]
+    alike = [one for one in holders if one.port.parent is not None and type(one.port.layer) in kinds]
+    for one in alike:
+        corrections.at_exit(one, judge.compare.outputs(one))
+    inside = pair.port.path.removeprefix(around) if verdict.port_path and pair.port.path.startswith(around) else None
+    paths = {pair.port.path, *(f"{one.port.path}.{inside}" for one in alike if inside)}
+    for other in judge.matching.pairs:
+        if other.port.path in paths:
+            corrections.at_entry(other, judge.compare.inputs(other), judge.runs[1].trace)
 
 
 def _events(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,11 +14,12 @@ import numpy.typing as npt
 
 from tipchain.errors import class_and_line
 from tipchain.explain.locate.comparing import TensorLink
+from tipchain.explain.locate.differences import PortLayout
 from tipchain.explain.locate.matching import CallPair, LayoutStep
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.store import Store, StoredArray
-from tipchain.explain.locate.trace import Call, TracedValue, put_back, take_out
+from tipchain.explain.locate.trace import Call, Trace, TracedValue, put_back, take_out
 from tipchain.frameworks.randomness import Draws
 
 # One layer run again on given tensors, forward and backward, apart from its model.
@@ -368,6 +369,69 @@ def run_again(
         parts = starts(take_out(model(*args, **kwargs), side.is_tensor)[1])
         if parts:
             side.products(*zip(*parts, strict=True))
+
+
+class Corrections:
+    """The reference's tensors that a port's calls are given, or give, in place of their own: where the port goes wrong.
+
+    Args:
+        side: the port's framework.
+        store: where the reference's tensors are.
+    """
+
+    def __init__(self, side: LiveSide, store: Store) -> None:
+        self._side, self._store = side, store
+        self._given: dict[tuple[str, int], dict[int, tuple[PortLayout, StoredArray]]] = defaultdict(dict)
+        self._made: dict[tuple[str, int], dict[int, tuple[PortLayout, StoredArray]]] = defaultdict(dict)
+
+    def at_exit(self, pair: CallPair, links: Sequence[TensorLink]) -> None:
+        """Let a call return what the reference's returns."""
+        for link in links:
+            found = link.layout, pair.reference.outputs[link.ours].stored
+            self._made[pair.port.path, pair.port.turn][link.theirs] = found
+
+    def at_entry(self, pair: CallPair, links: Sequence[TensorLink], trace: Trace) -> None:
+        """Let a call be given what the reference's is; the calls around it that are given the same tensor, too."""
+        for link in links:
+            value = pair.port.inputs[link.theirs]
+            first = next((one for one in trace.calls if value in one.inputs), pair.port)
+            found = link.layout, pair.reference.inputs[link.ours].stored
+            self._given[first.path, first.turn][first.inputs.index(value)] = found
+
+    @contextmanager
+    def applied(self, model: Any) -> Iterator[None]:
+        """Apply them to one run of the model, which records nothing for backward."""
+        side = self._side
+        paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
+        begun: list[tuple[str, int]] = []
+
+        def enter(layer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+            path = paths[id(layer)]
+            begun.append((path, turns[path]))
+            turns[path] += 1
+            tensors = take_out((args, dict(kwargs)), side.is_tensor)[1]
+            for number, found in self._given.get(begun[-1], {}).items():
+                self._write(tensors[number], *found)  # what else takes this tensor is given the reference's, too
+
+        def leave(layer: Any, result: Any) -> Any:
+            while begun[-1][0] != paths[id(layer)]:  # a call inside that raised, and was caught
+                begun.pop()
+            wanted = self._made.get(begun.pop(), {})
+            if not wanted or not (side.is_tensor(result) or isinstance(result, tuple | list)):
+                return None
+            structure, tensors, _ = take_out(result, side.is_tensor)
+            for number, found in wanted.items():
+                tensors[number] = tensors[number].clone()
+                self._write(tensors[number], *found)
+            return put_back(structure, tensors)
+
+        with ExitStack() as stack:
+            for _, layer in side.layers(model):
+                stack.callback(side.watch(layer, enter, leave))
+            yield
+
+    def _write(self, tensor: Any, layout: PortLayout, stored: StoredArray) -> None:
+        self._side.assign(tensor, layout.apply(self._store.get(stored)))
 
 
 class Copies(Mapping[str, Any]):

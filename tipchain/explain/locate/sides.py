@@ -6,6 +6,7 @@ import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from math import prod
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -349,7 +350,7 @@ class PaddleSide:
         found = _empties(model.sublayers(include_self=True))
         for one in model.parameters():
             plain = type(one) is kind and one.dtype == paddle.float32 and one.place.is_cpu_place()
-            if plain and one.size >= LARGE and one._is_initialized():  # noqa: SLF001
+            if plain and prod(one.shape) >= LARGE and one._is_initialized():  # noqa: SLF001
                 state = copy.deepcopy(one.__dict__, found)
                 made = kind(
                     one.shape, one.dtype, **{**state, "name": one.name + paddle.utils.unique_name.generate("_deepcopy")}

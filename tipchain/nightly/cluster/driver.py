@@ -29,7 +29,6 @@ from tipchain.language import say
 from tipchain.nightly.cluster.messages import (
     AttemptPiece,
     Begun,
-    Cancel,
     ClusterNode,
     ClusterRefused,
     ClusterSettings,
@@ -117,7 +116,9 @@ def _look(root: Path, above: tuple[Path, ...], folder: Path, rules: list[_Rule],
             if stat.S_ISDIR(kind) and place.is_relative_to(above[0]) and place not in above:
                 _look(root, (*above, place), path, rules, found)
             elif kind:
-                found.left_out.append(_pattern(below))
+                found.left_out.append(
+                    "/" + "".join(f"\\{one}" if one in "\\*?[]! " else one for one in below.as_posix())
+                )
 
 
 def _kind(path: Path) -> int:
@@ -140,11 +141,6 @@ def _rule(folder: Path, patterns: Sequence[str]) -> _Rule:
     """Return what tells whether a path below a folder is named by patterns, as Ray reads them."""
     spec, start = GitIgnoreSpec.from_lines(patterns), len(f"{folder}/".replace("//", "/"))
     return lambda path: spec.match_file(path[start:])
-
-
-def _pattern(below: Path) -> str:
-    """Return the pattern of one path and nothing else."""
-    return "/" + "".join(f"\\{one}" if one in "\\*?[]! " else one for one in below.as_posix())
 
 
 NODES_S = 2.0
@@ -289,8 +285,20 @@ class RayDriver:
         self._watch.start()
         try:
             while True:
-                self._tell_nodes()
-                self._hear()
+                if self._watch.nodes != self._nodes:
+                    self._nodes = self._watch.nodes
+                    self._say(Nodes(nodes=self._nodes))
+                # Take what the coordinator says; wait for it a moment where nothing else is waited for.
+                while self.connection.poll(0 if self._tasks else LOOK_S):
+                    message: ToDriver = self.connection.recv()
+                    if isinstance(message, SubmitItem):
+                        self._start(message)
+                    else:
+                        for name in message.ids:
+                            task = self._tasks.get(name)
+                            if task is not None and (message.firmly or not task.cancelled):
+                                task.cancelled = True
+                                ray.cancel(task.stream, force=message.firmly)
                 self._look()
         except (EOFError, ConnectionError):
             self._end_all()
@@ -302,20 +310,6 @@ class RayDriver:
 
     def _say(self, message: FromDriver) -> None:
         self.connection.send(message)
-
-    def _tell_nodes(self) -> None:
-        if self._watch.nodes != self._nodes:
-            self._nodes = self._watch.nodes
-            self._say(Nodes(nodes=self._nodes))
-
-    def _hear(self) -> None:
-        """Take what the coordinator says; wait for it a moment where nothing else is waited for."""
-        while self.connection.poll(0 if self._tasks else LOOK_S):
-            message: ToDriver = self.connection.recv()
-            if isinstance(message, SubmitItem):
-                self._start(message)
-            else:
-                self._cancel(message)
 
     def _start(self, message: SubmitItem) -> None:
         work, needs = message.work, message.work.item.needs
@@ -337,13 +331,6 @@ class RayDriver:
             self._say(Ended(id=work.item.id, attempt=work.attempt, failure=failure))
             return
         self._tasks[work.item.id] = _Task(work, stream)
-
-    def _cancel(self, message: Cancel) -> None:
-        for name in message.ids:
-            task = self._tasks.get(name)
-            if task is not None and (message.firmly or not task.cancelled):
-                task.cancelled = True
-                ray.cancel(task.stream, force=message.firmly)
 
     def _look(self) -> None:
         """Take what nodes have sent."""

@@ -288,19 +288,16 @@ class RayExecutor:
         if waiting >= max(self.slots, LEAST_AHEAD):
             return "room in the cluster"
         work.make_folder()
-        start = self._demand(work)
-        self._sent[work.item.id] = _Sent(start)
-        self._link.send(start)
-        return ""
-
-    def _demand(self, work: Work) -> SubmitItem:
-        """Return what an item asks Ray for: of CPUs and memory no more than the node has that has most of it."""
+        # What an item asks Ray for: of CPUs and memory no more than the node has that has most of it.
         needs = work.item.needs
         fit = [node for node in self._nodes if node.fits(needs)]
         fit = fit or [node for node in self._known if node.fits(needs)]
         found = [(min(needs.cpus, int(node.cpus)), min(needs.memory_mb, int(node.memory_mb))) for node in fit]
         cpus, memory = max(found, default=(needs.cpus, needs.memory_mb))
-        return SubmitItem(work=work, cpus=cpus, memory_mb=memory)
+        start = SubmitItem(work=work, cpus=cpus, memory_mb=memory)
+        self._sent[work.item.id] = _Sent(start)
+        self._link.send(start)
+        return ""
 
     def wait(self, timeout_s: float) -> Sequence[Ended]:
         """Return what has ended, each once; wait up to ``timeout_s`` for the first."""

@@ -13,7 +13,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -130,7 +130,20 @@ class _Run(threading.Thread):
 
     def _environment(self, tmp: Path, port: int) -> dict[str, str]:
         work, settings = self.work, self.job.settings
-        inherited = _before_ray(os.environ, work.root, settings.environment)
+        # Node's variables without what Ray has put there, and with some as the coordinator has them.
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            # Some versions of Ray hide accelerators that were not asked for, of all kinds that there are.
+            if not name.startswith("RAY_") and (value or "_VISIBLE_" not in name)
+        }
+        paths = [one for one in inherited.pop("PYTHONPATH", "").split(os.pathsep) if one and Path(one) != work.root]
+        if paths:
+            inherited["PYTHONPATH"] = os.pathsep.join(paths)
+        for name, value in settings.environment.items():
+            inherited.pop(name, None)
+            if value is not None:
+                inherited[name] = value
         path = search_path(work.root, projects=settings.own_python, given=inherited.get("PATH"))
         return executor.environment(work.item, path=path, tmp=tmp, port=port, gpus=self.gpus, inherited=inherited)
 
@@ -142,24 +155,6 @@ class _Run(threading.Thread):
             if self.line != last:
                 last = self.line
                 yield OutputLine(id=self.work.item.id, text=last)
-
-
-def _before_ray(now: Mapping[str, str], root: Path, coordinators: Mapping[str, str | None]) -> dict[str, str]:
-    """Return a node's variables without what Ray has put there, and with some as the coordinator has them."""
-    found = {
-        name: value
-        for name, value in now.items()
-        # Some versions of Ray hide accelerators that were not asked for, of all kinds that there are.
-        if not name.startswith("RAY_") and (value or "_VISIBLE_" not in name)
-    }
-    paths = [one for one in found.pop("PYTHONPATH", "").split(os.pathsep) if one and Path(one) != root]
-    if paths:
-        found["PYTHONPATH"] = os.pathsep.join(paths)
-    for name, value in coordinators.items():
-        found.pop(name, None)
-        if value is not None:
-            found[name] = value
-    return found
 
 
 @contextmanager

@@ -361,7 +361,15 @@ def corrected_line(fix: str, code: str) -> str | None:
         places = re.findall(rf"{begins}{re.escape(written)}(?!\w)", code)
         return code.replace(written, wanted) if whole and len(places) == code.count(written) == 1 else None
     if found := ORDERED.match(fix):
-        return _with_order(code, found["function"], [int(one) for one in found["order"].split(",")])
+        # Line in which a call's list of tensors stands in another order, by their places now.
+        name = found["function"]
+        order = [int(one) for one in found["order"].split(",")]
+        lists = [one.args[0] for one in _calls(code) if _name(one) == name and one.args]
+        if len(lists) != 1 or not isinstance(lists[0], ast.List | ast.Tuple) or len(lists[0].elts) != len(order):
+            return None
+        text, parts = code.encode(), [(one.col_offset, one.end_col_offset or 0) for one in lists[0].elts]
+        words = [text[start:end].decode() for start, end in parts]
+        return _edited(text, [(*place, words[number]) for place, number in zip(parts, order, strict=True)])
     if fix.startswith("remove ") and quoted:
         return _without_call(code, quoted[0])
     if found := APPLIED.match(fix):
@@ -391,16 +399,6 @@ def _with_settings(code: str, settings: Sequence[re.Match[str]], called: str) ->
             comma = "" if first else " " if before.endswith(b",") else ", "
             edits.append((end, end, f"{comma}{one['name']}={one['value']}"))
     return _edited(text, edits)
-
-
-def _with_order(code: str, name: str, order: Sequence[int]) -> str | None:
-    """Return a line in which a call's list of tensors stands in another order, by their places now."""
-    lists = [one.args[0] for one in _calls(code) if _name(one) == name and one.args]
-    if len(lists) != 1 or not isinstance(lists[0], ast.List | ast.Tuple) or len(lists[0].elts) != len(order):
-        return None
-    text, parts = code.encode(), [(one.col_offset, one.end_col_offset or 0) for one in lists[0].elts]
-    words = [text[start:end].decode() for start, end in parts]
-    return _edited(text, [(*place, words[number]) for place, number in zip(parts, order, strict=True)])
 
 
 def _without_call(code: str, name: str) -> str | None:

@@ -56,14 +56,7 @@ def render_run(report: RunReport, verdict: str, command: str, more: Iterable[Sec
     """
     tone, word = TONES.get(report.exit_code, ("unknown", "NOTHING CHECKED"))
     failed = tone == "fail"
-    head = banner(tone, word, verdict, _what(report), _why(report, verdict) if failed else None)
-    body = [head, *sections([*_sections(report), *more, ("origin", "To see it again", _origin(report, command))])]
-    script = asset("page.js") + asset("layers.js")
-    return page(f"{word}: {report.title}", body, style=asset("page.css"), script=script)
-
-
-def _what(report: RunReport) -> Markup:
-    """Return what ran: which models, when, at which commit."""
+    # What ran: which models, when, at which commit.
     day, _, time = report.started.partition("T")
     commit = str(report.where.get("commit", ""))
     facts = {
@@ -72,7 +65,12 @@ def _what(report: RunReport) -> Markup:
         "date": f"{day} {time[:5]}".strip(),
         "commit": commit,
     }
-    return facts_line({**report.models, **facts})
+    head = banner(
+        tone, word, verdict, facts_line({**report.models, **facts}), _why(report, verdict) if failed else None
+    )
+    body = [head, *sections([*_sections(report), *more, ("origin", "To see it again", _origin(report, command))])]
+    script = asset("page.js") + asset("layers.js")
+    return page(f"{word}: {report.title}", body, style=asset("page.css"), script=script)
 
 
 def _why(report: RunReport, verdict: str) -> Markup | None:
@@ -91,19 +89,18 @@ def _why(report: RunReport, verdict: str) -> Markup | None:
 
 def _sections(report: RunReport) -> Iterator[Section]:
     if report.results:
-        yield "steps", "Steps", _steps(report)
+        first = next((one for one in report.results if one.outcome in BAD), None)
+        yield (
+            "steps",
+            "Steps",
+            element("div", [_step(one, opened=one is first) for one in report.results], class_="steps"),
+        )
     if report.verdicts:
         yield "stages", "Stages", _stages(report)
     if report.diagnoses:
         yield "causes", "Causes", causes(report.diagnoses)
     if report.notes:
         yield ("notes", "Notes", notes(report.notes))
-
-
-def _steps(report: RunReport) -> Markup:
-    """Return the commands of a chain in their order, each with its figures, its call and its log's end, folded."""
-    first = next((one for one in report.results if one.outcome in BAD), None)
-    return element("div", [_step(one, opened=one is first) for one in report.results], class_="steps")
 
 
 def _step(result: Result, *, opened: bool) -> Markup:

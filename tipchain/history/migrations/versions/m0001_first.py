@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
@@ -42,28 +40,6 @@ def upgrade() -> None:
     op.create_table("texts", _named("id"), _text("text"))
     op.create_table("environments", _named("id"), _text("facts"))
     op.create_table("machines", _named("id"), _text("name"), _text("machine_class"))
-    _make_entries()
-    _make_item_runs()
-    _make_parts()
-
-
-def downgrade() -> None:
-    """Drop the tables."""
-    for name in (
-        "verdicts",
-        "artifacts",
-        "figures",
-        "command_runs",
-        "item_runs",
-        "entries",
-        "machines",
-        "environments",
-        "texts",
-    ):
-        op.drop_table(name)
-
-
-def _make_entries() -> None:
     op.create_table(
         "entries",
         sa.Column("id", BIG, primary_key=True, autoincrement=True),
@@ -83,6 +59,39 @@ def _make_entries() -> None:
     )
     op.create_index("ix_entries_name", "entries", ["name"])
     op.create_index("ix_entries_title_began", "entries", ["kind", "title", "began"])
+    _make_item_runs()
+    op.create_table(
+        "figures",
+        _part("command_run_id", "command_runs.id"),
+        _link("name_id", "texts.id"),
+        _number("value"),
+        sa.PrimaryKeyConstraint("command_run_id", "name_id"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "artifacts",
+        _part("item_run_id", "item_runs.id"),
+        _link("path_id", "texts.id"),
+        sa.Column("sha256", sa.String(64), nullable=False),
+        sa.PrimaryKeyConstraint("item_run_id", "path_id"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "verdicts",
+        _part("item_run_id", "item_runs.id"),
+        _link("subject_id", "texts.id"),
+        sa.Column("outcome", sa.SmallInteger(), nullable=False),
+        _link("reason_id", "texts.id"),
+        _link("tensors_id", "texts.id"),
+        sa.Column("finite", sa.Boolean(), nullable=False),
+        sa.Column("size", BIG, nullable=False),
+        *(
+            _number(name)
+            for name in ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
+        ),
+        sa.PrimaryKeyConstraint("item_run_id", "subject_id"),
+        sqlite_with_rowid=False,
+    )
 
 
 def _make_item_runs() -> None:
@@ -125,39 +134,4 @@ def _make_item_runs() -> None:
         _text("log"),
         sa.Column("reused", sa.Boolean(), nullable=False),
         sa.UniqueConstraint("item_run_id", "command_id", name="uq_command_runs_item_command"),
-    )
-
-
-def _make_parts() -> None:
-    op.create_table(
-        "figures",
-        _part("command_run_id", "command_runs.id"),
-        _link("name_id", "texts.id"),
-        _number("value"),
-        sa.PrimaryKeyConstraint("command_run_id", "name_id"),
-        sqlite_with_rowid=False,
-    )
-    op.create_table(
-        "artifacts",
-        _part("item_run_id", "item_runs.id"),
-        _link("path_id", "texts.id"),
-        sa.Column("sha256", sa.String(64), nullable=False),
-        sa.PrimaryKeyConstraint("item_run_id", "path_id"),
-        sqlite_with_rowid=False,
-    )
-    op.create_table(
-        "verdicts",
-        _part("item_run_id", "item_runs.id"),
-        _link("subject_id", "texts.id"),
-        sa.Column("outcome", sa.SmallInteger(), nullable=False),
-        _link("reason_id", "texts.id"),
-        _link("tensors_id", "texts.id"),
-        sa.Column("finite", sa.Boolean(), nullable=False),
-        sa.Column("size", BIG, nullable=False),
-        *(
-            _number(name)
-            for name in ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
-        ),
-        sa.PrimaryKeyConstraint("item_run_id", "subject_id"),
-        sqlite_with_rowid=False,
     )

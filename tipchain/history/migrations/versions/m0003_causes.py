@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
-branch_labels = None
-depends_on = None
 
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 TEXTS = ("code_id", "layer_id", "message_id", "fix_id", "file_id")
@@ -29,8 +27,3 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index("ix_causes_code", "causes", ["code_id"])
-
-
-def downgrade() -> None:
-    """Drop it."""
-    op.drop_table("causes")

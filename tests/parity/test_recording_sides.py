@@ -1,0 +1,152 @@
+"""The processes of a side as their parent sees them: who records what, and what is said where one ends early."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tipchain.parity import recorder
+from tipchain.parity.align import AlignRequest, _help
+from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingProcess, RecordingSide
+
+STAGES = ("forward", "data", "loss", "backward")
+
+
+class Process(RecordingProcess):
+    """A process that does nothing: a test says what it tells, an exit code (an int) that it has ended."""
+
+    def __init__(self, job, spec, log):
+        assert spec.is_file()
+        self.order = self.stage = ""
+        self.began, self.ready = time.monotonic(), 0.0
+        self.told, self.stopped = [], False
+
+    def tell(self, order):
+        self.told.append(order)
+
+    def read(self):
+        return self.says
+
+    def stop(self, patience):
+        self.stopped = True
+
+
+@pytest.fixture
+def side(monkeypatch, tmp_path):
+    """Return a function that opens a side with these stages to record."""
+    monkeypatch.setattr(recorder, "RecordingProcess", Process)
+
+    def open_side(name, stages, **how):
+        job = RecordingJob(
+            side=name, case="", stages=stages, device="cpu", threads=1, folder=str(tmp_path), needs={}, train_data="",
+            eval_data="", epochs=1, commit="",
+        )  # fmt: skip
+        return RecordingSide(job, STAGES, None, **how)
+
+    return open_side
+
+
+def hear(side, process, *events):
+    """Let a process tell that stages begin and end well; or that it ends, with an exit code."""
+    ended = isinstance(events[0], int)
+    process.says = None if ended else [{"event": event, "stage": stage, "ok": True} for event, stage in events]
+    process.process = SimpleNamespace(wait=lambda: events[0])
+    side.read(process)
+
+
+def warm(process):
+    """Let a process have recorded for longer than it took to start."""
+    process.began, process.ready = time.monotonic() - 3, time.monotonic() - 2
+
+
+def request(**changes):
+    return AlignRequest(**{"case": None, "mode": None, "stages": STAGES, "folder": None, **changes})
+
+
+def test_a_side_takes_the_core_that_the_other_has_no_use_for(side):
+    torch, paddle = side("torch", ()), side("paddle", STAGES)
+    assert not torch.processes
+    assert torch.finished
+    (first,) = paddle.processes
+    _help(request(), (torch, paddle))
+    assert len(paddle.processes) == 1, "it is still starting"
+    warm(first)
+    for elsewhere in (request(device="gpu:0"), request(sides=("paddle",))):
+        _help(elsewhere, (torch, paddle))
+        assert len(paddle.processes) == 1
+    for _ in range(2):
+        _help(request(), (torch, paddle))
+    first, second = paddle.processes
+    hear(paddle, second, ("begin", "data"), ("end", "data"))
+    assert (first.told, second.told) == (["forward"], ["data", "loss"])
+    hear(paddle, first, ("begin", "forward"))
+    hear(paddle, first, -9)
+    assert paddle.ended == {"data": None, "forward": f"the paddle process was killed by SIGKILL; log: {paddle.log}"}
+    hear(paddle, second, ("begin", "loss"), ("end", "loss"))
+    hear(paddle, second, ("begin", "backward"), ("end", "backward"))
+    assert paddle.finished
+    assert second.told[-1] == "", "it may end"
+
+
+def test_both_sides_have_a_process_each_while_both_record(side):
+    torch, paddle = side("torch", STAGES), side("paddle", STAGES)
+    for one in (torch, paddle):
+        warm(one.processes[0])
+    _help(request(), (torch, paddle))
+    assert [len(one.processes) for one in (torch, paddle)] == [1, 1]
+
+
+def test_what_nobody_is_left_to_record_has_the_reason_why(side):
+    paddle = side("paddle", STAGES)
+    (only,) = paddle.processes
+    hear(paddle, only, ("begin", "forward"))
+    hear(paddle, only, 3)
+    what = "the paddle process ended with exit code 3"
+    assert paddle.ended.pop("forward") == f"{what}; log: {paddle.log}"
+    assert set(paddle.ended.values()) == {f"{what} during forward; log: {paddle.log}"}
+    assert set(paddle.ended) == set(STAGES[1:])
+    assert paddle.finished
+
+
+def test_a_process_that_waits_is_asked_and_then_let_go(side):
+    torch = side("torch", ("backward",), waits=True)
+    (only,) = torch.processes
+    hear(torch, only, ("begin", "backward"), ("end", "backward"))
+    assert only.told == ["backward"]
+    torch.order("backward", NOISE_ORDER)
+    torch.release()
+    assert not torch.finished
+    hear(torch, only, ("begin", "backward"), ("end", "backward"))
+    assert only.told == ["backward", f"backward{NOISE_ORDER}", ""]
+    assert torch.finished
+    torch.stop()
+    assert only.stopped
+
+
+def test_what_was_recorded_before_has_no_part_in_a_stages_random_numbers(monkeypatch):
+    class Framework:
+        def configure(self, *_):
+            return "cpu"
+
+        def versions(self):
+            return {}
+
+        def seed(self, seed):
+            np.random.seed(seed)  # noqa: NPY002
+
+    case = SimpleNamespace(root=Path(), seed=3, train=RecordingJob)
+    monkeypatch.setattr(recorder, "load_case", lambda *_: case)
+    monkeypatch.setattr(recorder, "replace", lambda one, **_: one)
+    monkeypatch.setattr(recorder, "load_framework", lambda *_, **__: Framework())
+    monkeypatch.setattr(recorder, "_record_stage", lambda *_: {"ok": True, "drawn": np.random.random()})  # noqa: NPY002
+    job = RecordingJob(
+        side="torch", case="", stages=STAGES, device="cpu", threads=1, folder="", needs={}, train_data="", eval_data="", epochs=1,
+        commit="",
+    )  # fmt: skip
+    events = []
+    recorder.run_job(job, STAGES, events.append)
+    assert len({event["drawn"] for event in events if "drawn" in event}) == 1
