@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from tipchain.modes import Mode
 
@@ -51,8 +51,7 @@ NONE: frozenset[str] = frozenset()
 SEVERITIES = ("error", "warning", "info")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LintFinding:
+class LintFinding(NamedTuple):
     """Something to say about a line of a parameter file.
 
     Attributes:
@@ -87,8 +86,7 @@ FilledBy = Literal["key", "value"]
 OPERATIONS = ("is", "not", "has", "lacks", "matches")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotRule:
+class SlotRule(NamedTuple):
     """One line of a layout.
 
     Attributes:
@@ -106,8 +104,7 @@ class SlotRule:
         return not self.keys or key in self.keys or any(fnmatchcase(key, one) for one in self.keys)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class Condition(NamedTuple):
     """A test of a fact: of a variable, of ``key ROLE``, ``value ROLE``, ``fixed`` or ``unfixed``."""
 
     name: str
@@ -115,8 +112,7 @@ class Condition:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentItem:
+class ArgumentItem(NamedTuple):
     """Words of a command; one of ``role``, ``text``, ``key`` and ``flag`` is given.
 
     Attributes:
@@ -142,8 +138,7 @@ class ArgumentItem:
     when: tuple[Condition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(NamedTuple):
     """A template with conditions; of several the first that holds counts."""
 
     value: str
@@ -151,8 +146,7 @@ class Choice:
     when: tuple[Condition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerRule:
+class TrainerRule(NamedTuple):
     """A way to train.
 
     Attributes:
@@ -168,8 +162,7 @@ class TrainerRule:
     export: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Devices:
+class Devices(NamedTuple):
     """How the original hands devices on.
 
     Attributes:
@@ -198,8 +191,7 @@ class Devices:
     overwritten: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """The arguments and the log of a command.
 
     Attributes:
@@ -218,8 +210,7 @@ class Step:
     when: tuple[Condition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class Before(NamedTuple):
     """A command in front of each training, in a folder of its own.
 
     Attributes:
@@ -233,8 +224,7 @@ class Before:
     when: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferRule:
+class InferRule(NamedTuple):
     """Inference on one kind of device.
 
     Attributes:
@@ -252,8 +242,7 @@ class InferRule:
     log: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Infer:
+class Infer(NamedTuple):
     """Inference.
 
     Attributes:
@@ -279,8 +268,7 @@ class Infer:
     result_file: tuple[Choice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class Whole(NamedTuple):
     """The modes without training.
 
     Attributes:
@@ -300,7 +288,7 @@ class Whole:
     """
 
     style: str
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = MappingProxyType({})
     klquant_kinds: tuple[str, ...] = ()
     command: str = ""
     folder: str = ""
@@ -312,8 +300,7 @@ class Whole:
     log: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
+class Marks(NamedTuple):
     """By what a suite's files and checkouts are recognised.
 
     Attributes:
@@ -329,8 +316,7 @@ class Marks:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class Verified(NamedTuple):
     """A chain that was really run with a profile.
 
     Attributes:
@@ -346,8 +332,7 @@ class Verified:
     date: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
+class Suite(NamedTuple):
     """How one public driver turns a file into commands.
 
     Templates are filled in by ``str.format``; ``docs/reference/suites.md`` lists their variables.

@@ -565,7 +565,7 @@ class _Original(_Maker):
 
     def train(self, log: str, limit: str) -> None:
         """Add what the training driver starts on the rewritten file."""
-        suite = replace(self.suite, fixed_epoch="1") if self.suite.fixed_epoch else self.suite
+        suite = self.suite._replace(fixed_epoch="1") if self.suite.fixed_epoch else self.suite
         spec = legacy_spec(self.text, self.request.file.path, suite, self.request.mode)
         inner = expand(spec, self.request.file.path, self.request.options)
         for command in inner.commands:
