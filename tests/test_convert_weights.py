@@ -111,7 +111,7 @@ def test_keys_that_the_port_lacks_are_named(sides, models):
 
 def test_names_rename_layers_and_tensors(sides, models):
     from tipchain.weights.convert import convert_state
-    from tipchain.weights.paddle_side import torch_view
+    from tipchain.weights.sides import torch_view
 
     reference, port = models
     port.fc, port.body = port.head, port.features
@@ -127,7 +127,7 @@ def test_names_rename_layers_and_tensors(sides, models):
 def test_torch_view_gives_torch_layout(models):
     from tipchain.weights.convert import convert_state
     from tipchain.weights.layouts import assemble
-    from tipchain.weights.paddle_side import torch_view
+    from tipchain.weights.sides import torch_view
 
     reference, port = models
     state = reference.state_dict()
@@ -143,7 +143,7 @@ def test_torch_view_gives_torch_layout(models):
 
 def test_paddle_layers_of_unknown_types_are_refused(sides):
     from tipchain.weights.convert import convert_state
-    from tipchain.weights.paddle_side import torch_view
+    from tipchain.weights.sides import torch_view
 
     torch, paddle, _, _ = sides
     port = paddle.nn.LayerDict({"part": paddle.nn.SpectralNorm([2, 3])})

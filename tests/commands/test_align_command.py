@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tipchain.cli import main
-from tipchain.live.launch import Launched
+from tipchain.live.worker import Launched
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.stages.judging import StageJudgement
@@ -56,7 +56,7 @@ def align(tmp_path, monkeypatch, capsys):
             return Launched(text="FAIL: found", exit_code=1, document=launch)
 
         monkeypatch.setattr("tipchain.parity.align.align", stages)
-        monkeypatch.setattr("tipchain.live.launch.launch", launched)
+        monkeypatch.setattr("tipchain.live.worker.launch", launched)
         code = main(["align", "case.yaml", "--out", "out", "--json", "r.json", *options])
         text, errors = capsys.readouterr()
         assert code in (0, 1, 130), errors

@@ -85,10 +85,10 @@ def test_locate_takes_any_pair_of_callables_and_names_the_cause(here, capsys):
 
 def test_a_commands_time_counts_from_its_start(here, monkeypatch, capfd):
     """Importing and building count too: by then the minute is over, and no layer is run."""
-    from tipchain.live import launch
+    from tipchain.live import worker
 
-    began = launch.time.monotonic() - 60
-    monkeypatch.setattr(launch.time, "monotonic", lambda: began)
+    began = worker.time.monotonic() - 60
+    monkeypatch.setattr(worker.time, "monotonic", lambda: began)
     assert main(["locate", *options(), "--within", "1m"]) == 1
     shown = capfd.readouterr()
     assert "ERROR forward: not compared: out of time" in shown.out
@@ -116,10 +116,10 @@ def test_an_interrupted_search_tells_what_is_known_and_on_the_way_where_it_is(he
 
 
 def test_a_quiet_search_says_nothing_on_the_way(here, monkeypatch):
-    from tipchain.live import launch
+    from tipchain.live import worker
 
     asked = {}
-    monkeypatch.setattr(launch, "_ended", lambda code, output: asked)
+    monkeypatch.setattr(worker, "_ended", lambda code, output: asked)
 
     class Process:
         returncode = 0
@@ -131,12 +131,12 @@ def test_a_quiet_search_says_nothing_on_the_way(here, monkeypatch):
         __exit__ = lambda self, *_: None  # noqa: E731
         communicate = lambda self, timeout: ("", "")  # noqa: E731
 
-    monkeypatch.setattr(launch.subprocess, "Popen", Process)
+    monkeypatch.setattr(worker.subprocess, "Popen", Process)
     with (here / "stderr").open("w") as stream:
         monkeypatch.setattr(sys, "stderr", stream)
-        launch.launch({}, quiet=True)
+        worker.launch({}, quiet=True)
         assert asked["progress"] is None
-        launch.launch({})
+        worker.launch({})
         assert asked["progress"] not in (None, stream.fileno()), "the other's own standard error has that number"
 
 

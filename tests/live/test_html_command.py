@@ -8,8 +8,7 @@ import pytest
 from alignment_samples import failing
 
 from tipchain.cli import main
-from tipchain.live.launch import Launched
-from tipchain.live.worker import command_line
+from tipchain.live.worker import Launched, command_line
 
 PAIR = ["--reference", "net:make it", "--port", "net:port", "--inputs", "x.npz"]
 
@@ -23,7 +22,7 @@ def asked(monkeypatch) -> SimpleNamespace:
         kept.request = request
         return Launched(text="FAIL: x", exit_code=1, document={**json.loads(failing().to_json()), "text": "FAIL: x"})
 
-    monkeypatch.setattr("tipchain.live.launch.launch", launch)
+    monkeypatch.setattr("tipchain.live.worker.launch", launch)
     return kept
 
 

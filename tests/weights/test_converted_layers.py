@@ -156,7 +156,7 @@ def test_outputs_and_gradients_are_torchs(both, nn, rng, name):
 def test_weight_normalized_layers(both, nn, rng, old_names, kind, dims):
     """torch's ``dim`` of a Linear is the other one of Paddle's, which keeps the weight transposed."""
     from tipchain.weights.convert import to_paddle
-    from tipchain.weights.paddle_side import torch_view
+    from tipchain.weights.sides import torch_view
 
     norm = nn.t.utils.weight_norm if old_names else nn.t.utils.parametrizations.weight_norm
     args = (4, 4) if kind == "Linear" else (4, 4, 1)

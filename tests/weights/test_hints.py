@@ -17,7 +17,7 @@ def copy(both):
     import tipchain
     from tipchain.weights.convert import to_torch
     from tipchain.weights.layouts import assemble
-    from tipchain.weights.paddle_side import torch_view
+    from tipchain.weights.sides import torch_view
 
     def run(torch, paddle, **hints):
         match = tipchain.copy_weights(both.randomize(torch), paddle, **hints)

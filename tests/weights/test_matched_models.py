@@ -13,7 +13,7 @@ pytestmark = pytest.mark.frameworks
 def match(both, torch, paddle, names=None):
     """Return the match; converting there and back must give the same tensors, under torch's names."""
     from tipchain.weights.convert import to_paddle, to_torch
-    from tipchain.weights.paddle_side import torch_view
+    from tipchain.weights.sides import torch_view
 
     converted = to_paddle(both.randomize(torch), torch.state_dict(), paddle, names)
     back = to_torch(paddle, converted.state, torch, names)

@@ -61,7 +61,7 @@ def build(both, nn, plan):
 def test_random_pairs_of_models_come_back_the_same(both, nn, plan, seed):
     from tipchain.weights.convert import to_paddle, to_torch
     from tipchain.weights.layouts import assemble
-    from tipchain.weights.paddle_side import torch_view
+    from tipchain.weights.sides import torch_view
 
     torch, paddle = build(both, nn, plan)
     both.randomize(torch, seed)

@@ -210,7 +210,7 @@ def _locate(
 ) -> Diagnosed:
     """Look for the layer at fault and its cause in live models, and write down what was found."""
     from tipchain.language import say
-    from tipchain.live.launch import launch
+    from tipchain.live.worker import launch
     from tipchain.report.terminal import fold, terminal_width
     from tipchain.runs import append, atomic_write
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plant faults into copies of the port, say which were caught, and return the exit code."""
-    from tipchain.live.launch import launch
+    from tipchain.live.worker import launch
     from tipchain.report.terminal import fold, terminal_width
 
     check_writable({"--json": args.json})

@@ -96,7 +96,7 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
 def run(args: argparse.Namespace) -> int:
     """Align the models in a process of their own, print what was found, and return the exit code."""
     from tipchain.language import say
-    from tipchain.live.launch import launch
+    from tipchain.live.worker import launch
     from tipchain.report.terminal import fold, terminal_width
 
     check_writable({"--json": args.json, "--html": args.html})

@@ -20,8 +20,8 @@ from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.runs import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
 
 if TYPE_CHECKING:
+    from tipchain.quantities import Scalar
     from tipchain.report.write import Targets
-    from tipchain.scalars import Scalar
 
 STDOUT = "-"
 WHENS = ("auto", "always", "never")
@@ -247,7 +247,7 @@ def show_in_viewers(args: argparse.Namespace, scalars: Callable[[], Iterable[Sca
     for viewer in VIEWERS:
         folder: Path | None = getattr(args, viewer)
         if folder is not None:
-            from tipchain.scalars import write_scalars
+            from tipchain.quantities import write_scalars
 
             count = write_scalars(scalars(), viewer, folder)
     return count

@@ -22,7 +22,7 @@ from tipchain.machine import kept_import
 from tipchain.paddle_loading import load_batches
 from tipchain.weights.layouts import TensorSlot, assemble, divide, stack
 from tipchain.weights.paddle_files import view_of
-from tipchain.weights.paddle_side import torch_view
+from tipchain.weights.sides import torch_view
 
 # What Paddle draws at random, taken from a `Draws`: its functions find their operators in ``paddle._C_ops`` when they are called.
 

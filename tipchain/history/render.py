@@ -44,7 +44,7 @@ from tipchain.history.schema import (
 )
 from tipchain.language import aligned, columns, padded, say
 from tipchain.outcome import Outcome
-from tipchain.scalars import Scalar
+from tipchain.quantities import Scalar
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -27,8 +27,7 @@ from tipchain.explain.locate.locate import Located, Locator, bytes_of
 from tipchain.explain.locate.matching import LayerPair, hands_on, pair_layers
 from tipchain.explain.locate.runs import ARGS, Loss, ModelInputs, as_float, read_inputs
 from tipchain.explain.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
-from tipchain.explain.locate.store import Store
-from tipchain.explain.locate.trace import Call, put_back
+from tipchain.explain.locate.trace import Call, Store, put_back
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import check as check_construction
 from tipchain.explain.preflight.parameters import MANY, two_initializations
@@ -37,10 +36,17 @@ from tipchain.explain.preflight.weighing import weigh
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
 from tipchain.live.buffers import check_buffers
-from tipchain.live.causes import UNKNOWN, explain_layers, first_constructed, placed, with_construction
+from tipchain.live.causes import (
+    UNKNOWN,
+    explain_layers,
+    first_constructed,
+    place_layers,
+    place_pieces,
+    placed,
+    with_construction,
+)
 from tipchain.live.loop_causes import loop_causes
 from tipchain.live.loops import STEP, Loops, Step, compare_loops
-from tipchain.live.places import place_layers, place_pieces
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, train_both

@@ -1,16 +1,24 @@
-"""What makes a port differ: causes of layers' faults, and differences of construction that explain them or stand alone."""
+"""What makes a port differ, and where in the user's code a cause stands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import ast
+import functools
+import inspect
+import linecache
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, below, diagnose, said_alike, unsearched
-from tipchain.explain.findings import Diagnosis, Finding
+from tipchain.explain.findings import PIECES, Diagnosis, Finding, SourceLine
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.store import Store
+from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.kinds import KINDS
 from tipchain.explain.preflight.parameters import NOT_COPIED
@@ -18,13 +26,250 @@ from tipchain.explain.preflight.weighing import PADDING
 from tipchain.numbers.rounding import EXPLAINED
 from tipchain.progress import Pace
 
+# Where in the user's code a cause stands: the line of the port to change, and the reference's that it is held against.
+
+
+QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
+"""A place as messages have it: the file's name alone."""
+ARGUMENT = re.compile(r"(\w+)\s*=[^=]")
+"""An argument as fixes have it: ``weight_decay=0.0001``."""
+NAMED = re.compile(r"`([^`]+)`")
+LIBRARIES = ("torch.", "paddle.", "tipchain.")
+"""Modules whose lines nobody changes."""
+REGISTER = ("add_sublayer", "add_module", "register_module", "__setattr__", "setattr")
+"""Calls that give a layer a child by name."""
+
+
+def place_layers(
+    diagnoses: Iterable[Diagnosis], sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any]
+) -> list[Diagnosis]:
+    """Return causes with the lines that their words name, else with those that make the layers they are about."""
+    finders = [_Finder(side, model) for side, model in zip(sides, models, strict=True)]
+    return [_place(one, finders[0], finders[1]) for one in diagnoses]
+
+
+def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
+    quoted = _quoted(cause, port.files)
+    if cause.port_path in PIECES:
+        return replace(cause, place=quoted)
+    # What a container lacks or has too much of is told beside one of its layers.
+    named = [".".join(filter(None, (cause.port_path, name))) for name in NAMED.findall(cause.fix)]
+    path = next((one for one in named if one in port.layers), cause.port_path)
+    ours = reference.written(NAMED.findall(cause.message))
+    if ours is None and quoted:
+        ours = reference.forward(cause.reference_path, NAMED.findall(cause.fix))
+    return replace(
+        cause,
+        place=quoted or port.constructed(path),
+        reference_place=ours or reference.constructed(cause.reference_path),
+    )
+
+
+def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[Any, Any]]) -> list[Diagnosis]:
+    """Return causes with the lines at which the loss, the optimizer and the like begin, where no line is known yet.
+
+    Args:
+        diagnoses: what was found.
+        pieces: the reference's and the port's callable by what causes call them.
+    """
+    placed = []
+    for one in diagnoses:
+        words = ARGUMENT.findall(one.fix)
+        ours, theirs = (place_callable(piece, words) for piece in pieces.get(one.port_path, (None, None)))
+        placed.append(replace(one, place=one.place or theirs, reference_place=one.reference_place or ours))
+    return placed
+
+
+def place_callable(value: Any, words: Sequence[str] = ()) -> SourceLine | None:
+    """Return where a user's function, class or object's class is written; None where that is no code of the user's.
+
+    If a line of it gives one of the arguments ``words``, that line is meant.
+    """
+    while isinstance(value, functools.partial):
+        value = value.func
+    value = inspect.unwrap(value) if callable(value) else value
+    if not inspect.isroutine(value) and not inspect.isclass(value):
+        value = type(value)
+    if str(getattr(value, "__module__", "")).startswith(LIBRARIES):
+        return None
+    try:
+        lines, number = inspect.getsourcelines(value)
+        file = inspect.getsourcefile(value)
+    except (OSError, TypeError, SyntaxError):
+        return None
+    if not file:
+        return None
+    given = [re.compile(rf"\b{re.escape(word)}\s*=[^=]") for word in words]
+    inside = range(1, len(lines))
+    at = next((one for one in inside if any(word.search(lines[one]) for word in given)), 0)
+    return SourceLine(file=str(Path(file).resolve()), line=number + at, code=lines[at].strip())
+
+
+def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:
+    """Return the line that a cause's own words name."""
+    for text in (cause.fix, cause.message):
+        for name, number in QUOTED.findall(text):
+            files = [file for file in dict.fromkeys([*preferred, *_loaded()]) if Path(file).name == name]
+            found = [
+                SourceLine(file=file, line=int(number), code=linecache.getline(file, int(number)).strip())
+                for file in files
+            ]
+            # Files of one name: the line that the words have is the one that is meant.
+            found.sort(key=lambda one: not one.code or one.code not in f"{cause.fix} {cause.message}")
+            if found:
+                return found[0]
+    return None
+
+
+def _loaded() -> list[str]:
+    """Return the source files of all modules that are loaded."""
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return [str(Path(file).resolve()) for file in files if file and file.endswith(".py")]
+
+
+class _Finder:
+    """Finds the lines of one model.
+
+    Attributes:
+        layers: its layers by path; the model itself is the path ``""``.
+        files: of its layers' classes.
+    """
+
+    def __init__(self, side: LiveSide, model: Any) -> None:
+        self.layers: dict[str, Any] = {"": model, **dict(side.layers(model))}
+        classes = dict.fromkeys(cls for layer in self.layers.values() for cls in _own_classes(layer))
+        self.files = list(dict.fromkeys(file for cls in classes if (file := _file(cls))))
+
+    def forward(self, path: str, names: Sequence[str]) -> SourceLine | None:
+        """Return where the forward of a layer's class begins, or its only line that calls the first of some names.
+
+        None where that is no code of the user's.
+        """
+        if path not in self.layers:
+            return None
+        forward = type(self.layers[path]).forward
+        begins = place_callable(forward)
+        if begins is None or not names:
+            return begins
+        lines, number = inspect.getsourcelines(forward)
+        called = re.compile(rf"\b{re.escape(names[0].rpartition('.')[2])}\s*\(")
+        found = [at for at, line in enumerate(lines) if called.search(line)]
+        if len(found) != 1:
+            return begins
+        return replace(begins, line=number + found[0], code=lines[found[0]].strip())
+
+    def written(self, codes: Sequence[str]) -> SourceLine | None:
+        """Return the only line of the layers' files that is one of ``codes``; None where there is none, or several."""
+        found = [
+            SourceLine(file=file, line=number, code=line.strip())
+            for file in self.files
+            for number, line in enumerate(linecache.getlines(file), 1)
+            if line.strip() in codes
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def constructed(self, path: str) -> SourceLine | None:
+        """Return where a layer is made: the line that gives it to the layer around it; a model's class for itself."""
+        if path not in self.layers:
+            return None
+        if not path:
+            return place_callable(type(self.layers[path]))
+        around, _, name = path.rpartition(".")
+        node = self._assigned(around, name)
+        return node[0] if node else self.constructed(around) if around else None
+
+    def _assigned(self, around: str, name: str) -> tuple[SourceLine, ast.expr] | None:
+        """Return the line and the expression that make a child of a layer."""
+        owner = self.layers.get(around)
+        if owner is None:
+            return None
+        for cls in _own_classes(owner):
+            found = _child(cls, name)
+            if found:
+                return found
+        outer, _, own = around.rpartition(".")
+        if around and type(owner).__module__.startswith(LIBRARIES):
+            holder = self._assigned(outer, own)
+            return _element(holder, name) if holder else None
+        return None
+
+
+def _element(holder: tuple[SourceLine, ast.expr], name: str) -> tuple[SourceLine, ast.expr]:
+    """Return the line of one layer of a container that is written out, by number or name; else the container's."""
+    line, node = holder
+    listed: Sequence[ast.expr] = node.args if isinstance(node, ast.Call) else ()
+    if len(listed) == 1 and isinstance(listed[0], ast.List | ast.Tuple):
+        listed = listed[0].elts
+    if any(isinstance(one, ast.Starred) for one in listed):
+        return holder
+    for number, one in enumerate(listed):
+        match one:
+            case ast.Tuple(elts=[ast.Constant(value=given), inner]):  # Paddle's Sequential(("name", layer), ...)
+                pass
+            case inner:
+                given = str(number)
+        if given == name:
+            at = line.line + inner.lineno - node.lineno
+            return SourceLine(file=line.file, line=at, code=linecache.getline(line.file, at).strip()), inner
+    return holder
+
+
+def _own_classes(layer: Any) -> list[type]:
+    return [cls for cls in type(layer).__mro__ if not str(cls.__module__).startswith((*LIBRARIES, "builtins"))]
+
+
+def _file(cls: type) -> str | None:
+    try:
+        file = inspect.getsourcefile(cls)
+    except (OSError, TypeError):
+        return None
+    return str(Path(file).resolve()) if file else None
+
+
+def _child(cls: type, name: str) -> tuple[SourceLine, ast.expr] | None:
+    """Return the line of a class's code that makes the child of a name, and what it is made by."""
+    file = _file(cls)
+    if file is None:
+        return None
+    try:
+        lines, first = inspect.getsourcelines(cls)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    for node in ast.walk(tree):
+        made = _made(node, name)
+        if made is not None and not isinstance(made, ast.Constant):  # `self.down = None` makes no layer
+            at = first + node.lineno - 1  # type: ignore[attr-defined]
+            return SourceLine(file=file, line=at, code=linecache.getline(file, at).strip()), made
+    return None
+
+
+def _made(node: ast.AST, name: str) -> ast.expr | None:
+    """Return what ``self.name = ...`` or ``self.add_sublayer("name", ...)`` gives the child of a name."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                if isinstance(target, ast.Attribute) and target.attr == name:
+                    return value
+        case ast.AnnAssign(target=ast.Attribute(attr=attr), value=ast.expr() as value) if attr == name:
+            return value
+        case ast.Call(func=ast.Attribute(attr=attr), args=[ast.Constant(value=given), value, *_]):
+            return value if attr in REGISTER and given == name else None
+        case _:
+            pass
+    return None
+
+
+# What makes a port differ: causes of layers' faults, and differences of construction that explain them or stand alone.
+
+
 UNKNOWN = "unknown"
 """The code of a diagnosis that no hypothesis explains."""
 DESCRIBING = frozenset({"scaled-gradient", "nan"})
 """Causes that say what is seen: a difference of the same layer's construction says why, and stands in their place."""
 SEARCHED = 5
 """Faults whose causes are searched for without construction, or a layer of the same type, telling them; then one gives up."""
-PIECES = ("optimizer", "scheduler")
+TRAINING_PIECES = ("optimizer", "scheduler")
 """Kinds of findings that are about a piece of the training, not about a layer."""
 LATER = frozenset(one.code for kind in KINDS for one in kind.properties if not one.visible)
 """Arguments that never show in a layer's result, so that no other cause of its error speaks against them."""
@@ -177,7 +422,7 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     """
     diagnoses = [_as_built(one, findings) for one in diagnoses]
     serious = [one for one in grave(findings) if not any(_covers(cause, one) for cause in diagnoses)]
-    pieces = {one.kind for one in serious if one.kind in PIECES}
+    pieces = {one.kind for one in serious if one.kind in TRAINING_PIECES}
     paths = {one.port_path for one in serious}
     kept = [
         one
@@ -208,7 +453,7 @@ def _as_built(cause: Diagnosis, findings: Sequence[Finding]) -> Diagnosis:
 
 def _covers(cause: Diagnosis, finding: Finding) -> bool:
     """Tell whether a cause says what a finding says, or explains all that the finding could have been the cause of."""
-    if finding.kind in PIECES:
+    if finding.kind in TRAINING_PIECES:
         return cause.port_path == finding.kind and cause.code != UNKNOWN
     if cause.code == UNKNOWN or finding.port_path not in cause.layers:
         return False
@@ -251,7 +496,7 @@ def first_constructed(
 
 def of_finding(finding: Finding) -> Diagnosis:
     """Return a difference of construction as a cause."""
-    piece = finding.kind if finding.kind in PIECES else ""
+    piece = finding.kind if finding.kind in TRAINING_PIECES else ""
     return Diagnosis(
         code=finding.code,
         port_path=finding.port_path or piece,

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from tipchain.errors import RecordError
 from tipchain.explain.findings import Diagnosis, Finding, diagnosis_json, read_diagnosis
 from tipchain.explain.locate.differences import arrange, rms
-from tipchain.explain.locate.store import Store, StoredArray
-from tipchain.explain.locate.trace import Call
+from tipchain.explain.locate.trace import Call, Store, StoredArray
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.json_text import parse_json
 from tipchain.outcome import ExitCode, Outcome, exit_code

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from tipchain.errors import UsageError
 from tipchain.language import say
 from tipchain.outcome import ExitCode
+from tipchain.quantities import Scalar
 from tipchain.report.ci import SUMMARY_VARIABLE, annotate_run, junit_xml, summarize_run, write_summary
 from tipchain.report.html.page import Section
 from tipchain.report.html.run import render_run
@@ -21,7 +22,6 @@ from tipchain.report.model import LATEST, RunReport, dump_report
 from tipchain.report.terminal import render_report, terminal_width, use_color
 from tipchain.report.verdict import command_of, render_ending, verdict_line
 from tipchain.runs import atomic_write
-from tipchain.scalars import Scalar
 from tipchain.stage_table import INFO
 
 if TYPE_CHECKING:

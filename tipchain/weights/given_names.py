@@ -12,8 +12,7 @@ from typing import Any
 from tipchain.errors import InputError, UsageError
 from tipchain.layer_types import join
 from tipchain.weights.layouts import NOT_IN_PORT, NOT_IN_TORCH, Target
-from tipchain.weights.paddle_side import paddle_layers
-from tipchain.weights.torch_side import torch_layers
+from tipchain.weights.sides import paddle_layers, torch_layers
 from tipchain.yaml_lines import load_yaml
 
 NEAR = 3

@@ -23,10 +23,9 @@ from tipchain.weights.layouts import (
     TensorSlot,
     only_in_torch,
 )
-from tipchain.weights.paddle_side import paddle_layers
 from tipchain.weights.report import UnmatchedError, describe_match, kind_text, near_hint
+from tipchain.weights.sides import paddle_layers, torch_layers
 from tipchain.weights.structure import Leaf, LeafPair, Structure, joins, match_by_structure, packed_candidates, squeezed
-from tipchain.weights.torch_side import torch_layers
 
 # Square matrices of users' own classes: which axis is the output is told by what the layer computes.
 

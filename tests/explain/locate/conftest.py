@@ -36,7 +36,7 @@ class Live:
         return reference, port
 
     def store(self, limit: int = 2**29) -> Any:
-        from tipchain.explain.locate.store import Store
+        from tipchain.explain.locate.trace import Store
 
         self.stores.append(Store(limit, self.room))
         return self.stores[-1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tipchain.explain.locate.judging import PairJudge
-from tipchain.explain.locate.store import LARGE, NotHeld, Projected, Store, spread
+from tipchain.explain.locate.trace import LARGE, NotHeld, Projected, Store, spread
 from tipchain.explain.locate.verdicts import Closeness
 
 LARGE_BATCH = (4, 3, 50, 50)

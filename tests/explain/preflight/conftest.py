@@ -34,7 +34,7 @@ class Live:
         """Return the matching of the calls that both make for arrays, as locating makes it."""
         from tipchain.explain.locate.locate import Locator
         from tipchain.explain.locate.runs import read_inputs
-        from tipchain.explain.locate.store import Store
+        from tipchain.explain.locate.trace import Store
 
         given = read_inputs({"args": list(arrays)})
         return Locator(self.sides, Store(), backward=False).locate(reference, port, given).matching

@@ -19,7 +19,7 @@ from tipchain.explain.locate.sides import LiveSide, name_alike
 from tipchain.frameworks.builders import rate_factor
 from tipchain.weights.layouts import TensorSlot, assemble, divide
 from tipchain.weights.matching import match_models
-from tipchain.weights.paddle_side import paddle_layers, torch_view
+from tipchain.weights.sides import paddle_layers, torch_view
 
 # Calling a user's builder of an optimizer or a schedule, whatever it asks for.
 

@@ -76,8 +76,7 @@ from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, hands_on
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.store import Store
-from tipchain.explain.locate.trace import Call, Trace, TracedValue
+from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
 from tipchain.progress import Pace

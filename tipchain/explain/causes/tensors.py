@@ -22,7 +22,7 @@ from tipchain.explain.locate.differences import equal
 from tipchain.numbers.rounding import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 from tipchain.weights.layouts import TensorSlot, divide, stack
 from tipchain.weights.paddle_files import view_of
-from tipchain.weights.paddle_side import torch_view
+from tipchain.weights.sides import torch_view
 
 # Tensors that both layers of a piece hold, and how the port's are replaced for a while.
 

@@ -19,8 +19,7 @@ from tipchain.explain.locate.gradients import Shared, cut_off, input_gradients
 from tipchain.explain.locate.matching import CallPair, Matching, hands_on
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, drawn_again, run_again
 from tipchain.explain.locate.runs import TracedRun, as_float
-from tipchain.explain.locate.store import NotHeld, Store
-from tipchain.explain.locate.trace import Call, Trace, TracedValue, put_back, take_out
+from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify
 from tipchain.numbers.rounding import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
 

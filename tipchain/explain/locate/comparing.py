@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from tipchain.explain.locate.differences import PortLayout, finite_rms, laid_out, layouts, relative
 from tipchain.explain.locate.matching import CallPair
-from tipchain.explain.locate.store import NotHeld, Store, StoredArray
-from tipchain.explain.locate.trace import TracedValue
+from tipchain.explain.locate.trace import NotHeld, Store, StoredArray, TracedValue
 from tipchain.numbers.rounding import SAME_SINGLE
 
 Array = npt.NDArray[Any]

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import WeightsError
-from tipchain.explain.locate.agreement import frameworks_own
 from tipchain.explain.locate.differences import (
     PortLayout,
     distance,
@@ -29,7 +28,7 @@ from tipchain.explain.locate.matching import CallPair, print_of
 from tipchain.explain.locate.replay import Models, PairReplays, Replayed
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call
-from tipchain.explain.locate.verdicts import Closeness, Measured, classify, measure, only
+from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
 from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 # The gradients of all parameters of two models, whatever the models call them and in which order they keep elements.

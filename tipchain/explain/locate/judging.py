@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.explain.locate.agreement import Agreeing, Found, continued, made_next, of_one_size, settled
 from tipchain.explain.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
 from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import relative, squeezed_as
@@ -19,20 +18,25 @@ from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gr
 from tipchain.explain.locate.matching import CallPair, Matching
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
 from tipchain.explain.locate.runs import TracedRun
-from tipchain.explain.locate.store import NotHeld, Store, StoredArray
-from tipchain.explain.locate.trace import Call, TracedValue
+from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
     FINE,
+    Agreeing,
     Closeness,
     Direction,
+    Found,
     LayerVerdict,
     Measured,
     classify,
+    continued,
+    made_next,
     measure,
+    of_one_size,
     only,
     ratio,
     reason_of,
+    settled,
 )
 from tipchain.numbers.rounding import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import LATE, Pace

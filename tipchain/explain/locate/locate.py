@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import UsageError
-from tipchain.explain.locate.agreement import holds_norm
 from tipchain.explain.locate.between_layers import Noise
 from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import Sketch
@@ -24,9 +23,8 @@ from tipchain.explain.locate.matching import CallPair, LayerPair, Matching, matc
 from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import Loss, ModelInputs, Start, TracedRun, random_start, run_model
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.store import NotHeld, Store
-from tipchain.explain.locate.trace import Trace, TracedValue, Twins, put_back, take_out
-from tipchain.explain.locate.verdicts import LayerVerdict
+from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
+from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.machine import keep_memory
 from tipchain.numbers.rounding import ROUGH, SAME_SINGLE

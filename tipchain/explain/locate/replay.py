@@ -18,8 +18,7 @@ from tipchain.explain.locate.differences import PortLayout
 from tipchain.explain.locate.matching import CallPair, LayoutStep
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.store import Store, StoredArray
-from tipchain.explain.locate.trace import Call, Trace, TracedValue, put_back, take_out
+from tipchain.explain.locate.trace import Call, Store, StoredArray, Trace, TracedValue, put_back, take_out
 from tipchain.frameworks.randomness import Draws
 
 # One layer run again on given tensors, forward and backward, apart from its model.

@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.store import Store
-from tipchain.explain.locate.trace import Known, Trace, TracedValue, Tracer, put_back, take_out
+from tipchain.explain.locate.trace import Known, Store, Trace, TracedValue, Tracer, put_back, take_out
 from tipchain.frameworks.randomness import Draws
 from tipchain.progress import Pace
 

@@ -27,7 +27,7 @@ from tipchain.explain.preflight.table import (
     write_presence,
 )
 from tipchain.numbers.rounding import CONSTANT
-from tipchain.weights.paddle_side import cell_tensors, packed_tensors
+from tipchain.weights.sides import cell_tensors, packed_tensors
 
 # Layers that hold values: linear maps, embeddings, normalization.
 #

@@ -19,7 +19,7 @@ from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.store import NotHeld, Store
+from tipchain.explain.locate.trace import NotHeld, Store
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
 from tipchain.explain.preflight.construction import alike, place_of
 from tipchain.explain.preflight.table import PairedLayers
