@@ -188,7 +188,7 @@ def message_of(error: BaseException) -> str:
     return _KERNEL.sub("", told[0]) if told else ""
 
 
-def place_of(called: Callable[..., Any]) -> str:
+def place_of(called: Callable[..., object]) -> str:
     """Return ``file:line`` of where a function or class is written; "" where that cannot be known."""
     inner = getattr(called, "func", called)
     inner = getattr(inner, "__wrapped__", inner)

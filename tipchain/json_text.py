@@ -62,7 +62,7 @@ def parse_as(kind: type[_T], value: Any, where: str = "") -> _T:
     return parsed
 
 
-def _parsed(kind: Any, value: Any, where: str) -> Any:
+def _parsed(kind: object, value: object, where: str) -> Any:
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
         kind = NoneType if value is None and NoneType in inner else inner[0]
@@ -86,7 +86,7 @@ def _parsed(kind: Any, value: Any, where: str) -> Any:
     raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")
 
 
-def _fits(kind: Any, value: Any) -> bool:
+def _fits(kind: object, value: Any) -> bool:
     if get_origin(kind) is Literal:
         return isinstance(value, str) and value in get_args(kind)
     if kind is float:
@@ -96,7 +96,7 @@ def _fits(kind: Any, value: Any) -> bool:
     return kind is Any or (kind in (str, bool, NoneType) and type(value) is kind)
 
 
-def _of_fields(kind: Any, value: Any, where: str) -> Any:
+def _of_fields(kind: Any, value: Any, where: str) -> object:
     if not isinstance(value, dict):
         raise ValueError(f"{where or 'it'} is no object with names")  # noqa: TRY004 - what a file holds
     kinds, needed = _fields_of(kind)
@@ -108,7 +108,7 @@ def _of_fields(kind: Any, value: Any, where: str) -> Any:
 
 
 @cache
-def _fields_of(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _fields_of(kind: Any) -> tuple[dict[str, object], tuple[str, ...]]:
     """Return the types of a dataclass's fields, and which of them have no default."""
     needed = (one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
     return get_type_hints(kind), tuple(needed)

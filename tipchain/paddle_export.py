@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tipchain.devices import Device
 from tipchain.errors import InputError, TipchainError, UsageError
+from tipchain.framework_types import Model
 
 Array = npt.NDArray[Any]
 STEM = "inference"
@@ -46,7 +47,7 @@ class ExportInput(Protocol):
         """The dtype."""
 
 
-def save_program(model: Any, inputs: Iterable[ExportInput], folder: Path) -> None:
+def save_program(model: Model, inputs: Iterable[ExportInput], folder: Path) -> None:
     """Save a ``paddle.nn.Layer`` as a program of any batch size, in the mode (train, eval) that it is in.
 
     Args:
@@ -69,7 +70,7 @@ def save_program(model: Any, inputs: Iterable[ExportInput], folder: Path) -> Non
             model.forward.rollback()
 
 
-def output_tensors(output: Any) -> list[Any]:
+def output_tensors(output: object) -> list[Any]:
     """Return the tensors of what a model returned, in the order of the exported program's outputs.
 
     Paddle flattens nested outputs, dicts in the order of their sorted keys (``paddle.utils.flatten``).

@@ -28,7 +28,7 @@ GROWTH = 10
 class _Loader(_Safe):  # type: ignore[misc]
     """SafeLoader that also reads ``1e-4`` as a number, as YAML 1.2 does; whatever is wrong with a value has a line."""
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
         """Return what a node stands for.
 
         Raises:
@@ -134,7 +134,7 @@ class _Extent:
         self.written = self.meant = 0
         self.own = False  # whether an alias stands inside its own anchor
 
-    def take(self, event: Any) -> None:
+    def take(self, event: object) -> None:
         """Count an event of the parser."""
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, before = self.open.pop()
@@ -198,7 +198,7 @@ def _collect(node: yaml.Node, path: Path_, lines: dict[Path_, int], file: Path, 
 class Reader:
     """Checked access to one mapping of the document; remembers which keys were asked for."""
 
-    def __init__(self, file: Path, document: LinedYaml, path: tuple[str, ...], data: Mapping[str, Any]) -> None:
+    def __init__(self, file: Path, document: LinedYaml, path: tuple[str, ...], data: Mapping[str, object]) -> None:
         self.file, self.document, self.path = file, document, path
         self.data = {str(key): value for key, value in data.items()}
         self.asked: list[str] = []
@@ -263,7 +263,7 @@ class Reader:
             raise self.error(key, "is not positive", found=found, expected="a number > 0")
         return found
 
-    def choice(self, key: str, choices: Sequence[str], **default: Any) -> Any:
+    def choice(self, key: str, choices: Sequence[str], **default: object) -> Any:
         """Return one of ``choices``."""
         found = self.text(key, **default)
         if found is not None and found not in choices:
@@ -272,7 +272,7 @@ class Reader:
             )
         return found
 
-    def mapping(self, key: str, **default: Any) -> Reader | None:
+    def mapping(self, key: str, **default: object) -> Reader | None:
         """Return a reader of the mapping below ``key``."""
         found = self.value(key, dict, "a mapping", **default)
         if found is None:

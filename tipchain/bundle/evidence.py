@@ -190,7 +190,7 @@ def describe(array: Array) -> dict[str, Any]:
     return facts
 
 
-def describe_folder(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+def describe_folder(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
     """Return statistics of every array, by file and name, of the dumps and safetensors files in ``folder``."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for path in sorted(folder.iterdir()):
@@ -537,7 +537,7 @@ def _judge_without(
     return Evidence(stage=stage, accepted=True, how="tests", reason=reason, figures=figures)
 
 
-def _other_facts(left: Any, right: Any, path: str = "") -> list[str]:
+def _other_facts(left: object, right: object, path: str = "") -> list[str]:
     """Return the paths of facts that differ and are no floats: those round, as the arrays they come from."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         names = [name for name in left if name in right]  # another version of tipchain may tell more

@@ -206,7 +206,7 @@ def _threads(wanted: Wanted) -> int:
     return wanted.threads or default_threads(len(SIDES))
 
 
-def _versions(meta: Mapping[str, Any]) -> dict[str, str]:
+def _versions(meta: Mapping[str, object]) -> dict[str, str]:
     found = meta.get("versions")
     versions = found if isinstance(found, Mapping) else installed_versions()
     return {str(name): str(version) for name, version in versions.items() if name != "paddle"}
@@ -259,7 +259,7 @@ def _record(wanted: Wanted, stages: tuple[str, ...], folder: Path, *, truth: boo
 
 def _copy_dumps(
     wanted: Wanted, stages: tuple[str, ...], recorded: Path, bundle: Path
-) -> tuple[Mapping[str, Any], dict[str, str]]:
+) -> tuple[Mapping[str, object], dict[str, str]]:
     """Copy the dumps; return the facts beside one of them, and the sources behind all."""
     (bundle / DUMPS).mkdir()
     facts: Mapping[str, Any] = {}
@@ -280,7 +280,7 @@ def _copy_dumps(
     return facts, {name: one for name, one in sorted(sources.items()) if not name.startswith("..")}
 
 
-def _refuse_absolute(stage: str, meta: Mapping[str, Any]) -> None:
+def _refuse_absolute(stage: str, meta: Mapping[str, object]) -> None:
     """Refuse facts that name absolute paths: they hold on no other machine.
 
     Raises:
@@ -296,7 +296,7 @@ def _refuse_absolute(stage: str, meta: Mapping[str, Any]) -> None:
             )
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from tipchain.errors import BundleError
 from tipchain.json_text import parse_as, parse_json, read_json
@@ -178,7 +177,7 @@ def read_manifest(folder: Path) -> BundleManifest:
     return manifest
 
 
-def _manifest(document: Mapping[str, Any]) -> BundleManifest:
+def _manifest(document: Mapping[str, object]) -> BundleManifest:
     data = {key: value for key, value in document.items() if key not in ("kind", "format", "content")}
     manifest = parse_as(BundleManifest, data)
     stored = (name for one in manifest.weights.values() for name in (one.file, one.torch))
@@ -246,7 +245,7 @@ def log_of(item: Path) -> Path:
     return item.absolute().parent / FILE_NAME
 
 
-def write_move(item: Path, move: Mapping[str, Any]) -> None:
+def write_move(item: Path, move: Mapping[str, object]) -> None:
     """Append a move of ``item``.
 
     Raises:
@@ -255,7 +254,7 @@ def write_move(item: Path, move: Mapping[str, Any]) -> None:
     append(log_of(item), json.dumps({"item": item.absolute().name, **move}, allow_nan=False))
 
 
-def moves_of(item: Path) -> list[dict[str, Any]]:
+def moves_of(item: Path) -> list[dict[str, object]]:
     """Return the moves of ``item``, the oldest first; a line that was not written whole is no move."""
     try:
         lines = log_of(item).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -287,12 +286,12 @@ def untold(item: Path, manifest: BundleManifest) -> str:
     )
 
 
-def _content(move: Mapping[str, Any], side: str) -> str:
+def _content(move: Mapping[str, object], side: str) -> str:
     found = move.get(side)
     return str(found.get("content", "")) if isinstance(found, Mapping) else ""
 
 
-def identity(manifest: BundleManifest) -> dict[str, Any]:
+def identity(manifest: BundleManifest) -> dict[str, object]:
     """Return what a move says about a bundle."""
     return {
         "content": manifest.content,

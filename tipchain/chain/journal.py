@@ -261,7 +261,7 @@ class Journal:
             and earlier.result.command.leaves == command.leaves
         )
 
-    def _append(self, line: Mapping[str, Any], *, whole: bool = False) -> None:
+    def _append(self, line: Mapping[str, object], *, whole: bool = False) -> None:
         """Append one line in one write; ``whole`` waits until it is on the disk."""
         data = json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n"
         try:

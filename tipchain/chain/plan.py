@@ -422,7 +422,7 @@ def number_json(value: float) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def result_json(result: Result) -> dict[str, Any]:
+def result_json(result: Result) -> dict[str, object]:
     """Return ``result`` as JSON values."""
     own = {item.name: getattr(result, item.name) for item in fields(result) if item.name != "command"}
     return {

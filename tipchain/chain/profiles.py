@@ -344,7 +344,7 @@ def read_profile(path: Path) -> Suite:
     return _Profile(path).suite()
 
 
-def _merge(base: Any, own: Any) -> Any:
+def _merge(base: object, own: object) -> Any:
     if isinstance(base, dict) and isinstance(own, dict):
         merged = {**base}
         for key, value in own.items():

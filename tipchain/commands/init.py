@@ -371,7 +371,7 @@ def _arrays(inputs: Sequence[Input]) -> list[Any]:
     ]
 
 
-def _names_of(framework: Any, output: Any) -> list[str]:
+def _names_of(framework: Any, output: object) -> list[str]:
     """Return names for the outputs: none where there is one tensor, or where they have names of their own."""
     if isinstance(output, Mapping) or not isinstance(output, tuple | list):
         return []

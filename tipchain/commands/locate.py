@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> int:
     return done.exit_code
 
 
-def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
+def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, object]:
     """Return what the process is asked for.
 
     Raises:
@@ -169,7 +169,7 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, Any]:
     }
 
 
-def _read_feeding(args: argparse.Namespace) -> dict[str, Any]:
+def _read_feeding(args: argparse.Namespace) -> dict[str, object]:
     """Return what the command was told of data and metrics; `tipchain certify` is told nothing of them."""
     found = {name: getattr(args, name, None) for name in ("data", "metrics", "predict", "samples")}
     given = [f"--{name}" for name, value in found.items() if value is not None]
@@ -201,6 +201,6 @@ def _number(value: float | str) -> float:
     return float(value)
 
 
-def without_text(document: Mapping[str, Any]) -> dict[str, Any]:
+def without_text(document: Mapping[str, object]) -> dict[str, object]:
     """Return a report's document without the text that is printed."""
     return {name: value for name, value in document.items() if name != "text"}

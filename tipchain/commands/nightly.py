@@ -71,7 +71,7 @@ def add_execution_arguments(parser: argparse.ArgumentParser) -> None:
     add_night_arguments(parser)
 
 
-def given_options(args: argparse.Namespace, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def given_options(args: argparse.Namespace, before: Mapping[str, object] | None = None) -> dict[str, object]:
     """Return what the command line says of these arguments, and for the rest what a night kept of them.
 
     Raises:

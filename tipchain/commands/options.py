@@ -99,7 +99,7 @@ class Document(argparse.Action):
     What follows it is its target if it is ``-``, or is called like a JSON file or a device; ``--json=FILE`` takes any.
     """
 
-    def __call__(self, _parser: Any, namespace: Any, values: Any, _option: str | None = None) -> None:
+    def __call__(self, _parser: object, namespace: object, values: object, _option: str | None = None) -> None:
         """Keep the target."""
         setattr(namespace, self.dest, values)
 
@@ -367,7 +367,7 @@ def add_root(parser: argparse._ActionsContainer) -> None:
 class _Root(argparse.Action):
     """Keeps the project's root for this process and all that it starts."""
 
-    def __call__(self, _parser: Any, namespace: Any, values: Any, _option: str | None = None) -> None:
+    def __call__(self, _parser: object, namespace: Any, values: Any, _option: str | None = None) -> None:
         """Keep the folder, which must be there."""
         if not Path(values).is_dir():
             raise UsageError(f"--root: no such folder: {values}")

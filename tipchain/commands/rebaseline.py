@@ -264,7 +264,7 @@ def _lines(evidence: Sequence[Evidence]) -> list[str]:
 
 
 def _tell(
-    args: argparse.Namespace, lines: Sequence[str], document: dict[str, Any], code: ExitCode = ExitCode.PASSED
+    args: argparse.Namespace, lines: Sequence[str], document: dict[str, object], code: ExitCode = ExitCode.PASSED
 ) -> int:
     print(say("\n".join(lines)), file=sys.stderr if args.json == STDOUT else sys.stdout)
     if args.json:

@@ -124,7 +124,7 @@ class Diagnosis:
         return same and finding.port_path in self.layers
 
 
-def diagnosis_json(cause: Diagnosis) -> dict[str, Any]:
+def diagnosis_json(cause: Diagnosis) -> dict[str, object]:
     """Return a cause as values that JSON can hold."""
     share = cause.explained
     return {**asdict(cause), "explained": share if share is None or isfinite(share) else str(share)}

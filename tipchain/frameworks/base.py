@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tipchain.devices import Device
 from tipchain.errors import UsageError
+from tipchain.framework_types import Model, Tensor
 from tipchain.frameworks.randomness import Draws
 
 # What a side can do, whatever its framework.
@@ -57,20 +58,20 @@ class Framework(Protocol):
     def seed(self, seed: int) -> None:
         """Seed every generator that user code may draw from: the framework's, numpy's and Python's."""
 
-    def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
+    def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
         """Return the model on the chosen device."""
 
-    def load_weights(self, model: Any, path: Path) -> None:
+    def load_weights(self, model: object, path: Path) -> None:
         """Load a weight file; every key must fit.
 
         Raises:
             WeightsError: unreadable, or keys or shapes that do not fit.
         """
 
-    def set_training(self, model: Any, training: bool) -> None:
+    def set_training(self, model: object, training: bool) -> None:
         """Switch train mode, keeping random layers (dropout) off, or eval mode."""
 
-    def wake_dropout(self, model: Any) -> None:
+    def wake_dropout(self, model: object) -> None:
         """Switch the framework's own dropout layers to train mode."""
 
     def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
@@ -79,13 +80,13 @@ class Framework(Protocol):
     def double_precision(self) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64 where nothing else is said."""
 
-    def widened(self, value: Any) -> Any:
+    def widened(self, value: object) -> Any:
         """Return a model (changed in place) or a tensor of floats in float64; anything else as it is."""
 
-    def watch_variances(self, model: Any) -> None:
+    def watch_variances(self, model: object) -> None:
         """From now on follow BatchNorm's running variances as Paddle defines them (biased)."""
 
-    def shared_statistics(self, model: Any) -> AbstractContextManager[Any]:
+    def shared_statistics(self, model: object) -> AbstractContextManager[object]:
         """Return a context in which a watched model itself has the running variances of that definition."""
 
     def inference(self) -> AbstractContextManager[Any]:
@@ -97,42 +98,44 @@ class Framework(Protocol):
     def leaf(self, array: Array) -> Any:
         """Return ``array`` as a tensor on the device whose ``grad`` is filled when something of it runs backward."""
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: Tensor) -> Array:
         """Return a tensor's values as an array of its own."""
 
     def is_tensor(self, value: Any) -> bool:
         """Tell whether ``value`` is a tensor."""
 
-    def concat(self, tensors: Sequence[Any]) -> Any:
+    def concat(self, tensors: Sequence[object]) -> Any:
         """Join tensors along axis 0."""
 
     def trainer(
         self,
-        model: Any,
+        model: object,
         optimizer: Builder,
         learning_rate: float,
-        args: Mapping[str, Any],
+        args: Mapping[str, object],
         scheduler: Builder | None,
-        scheduler_args: Mapping[str, Any],
+        scheduler_args: Mapping[str, object],
     ) -> Trainer:
         """Build the optimizer and its schedule."""
 
-    def parameters(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def parameters(
+        self, model: Model, names: Mapping[str, str], *, shared: bool = False
+    ) -> Iterator[tuple[str, Array]]:
         """Yield trainable and frozen parameters under torch's names and in torch's layout.
 
         ``shared``: they may be the framework's own memory, not to be written to.
         """
 
-    def gradients(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradients that exist, named as the parameters are; ``shared``: as with `parameters`."""
 
-    def gradient(self, parameter: Any) -> Any:
+    def gradient(self, parameter: object) -> Any:
         """Return a parameter's gradient as a dense tensor; None where there is none."""
 
-    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+    def buffers(self, model: object, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield buffers under torch's names; variances as Paddle's BatchNorm defines them (biased)."""
 
-    def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples through the framework's own data loader."""
 
 
@@ -168,7 +171,7 @@ def flatten_outputs(framework: Framework, output: object, names: Sequence[str]) 
     return named
 
 
-def _leaves(framework: Framework, output: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _leaves(framework: Framework, output: object, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the tensors of a nested output with their paths."""
     if isinstance(output, Mapping | tuple | list):
         fields = getattr(output, "_fields", range(len(output)))  # a namedtuple's have names
@@ -182,7 +185,7 @@ def _leaves(framework: Framework, output: Any, path: str) -> Iterator[tuple[str,
         raise UsageError(f"{what} of the {framework.name} model is a {type(output).__name__}, not a tensor")
 
 
-def map_outputs(change: Callable[[Any], Any], output: Any) -> Any:
+def map_outputs(change: Callable[[object], object], output: object) -> Any:
     """Return an output of the same structure, with ``change`` applied to everything that is no dict, tuple or list."""
     if isinstance(output, Mapping):
         return {key: map_outputs(change, value) for key, value in output.items()}
@@ -201,7 +204,7 @@ def concat_outputs(framework: Framework, outputs: Sequence[Any]) -> Any:
     return framework.concat(outputs) if framework.is_tensor(first) else first
 
 
-def _like(sequence: object, values: list[Any]) -> Any:
+def _like(sequence: object, values: list[object]) -> object:
     """Return ``values`` as a sequence of the kind of ``sequence``; a namedtuple takes them one by one."""
     kind: Any = type(sequence)
     return kind(*values) if hasattr(kind, "_fields") else kind(values)
@@ -239,24 +242,24 @@ class Updates(Protocol):
 class UpdatesModule(Protocol):
     """What ``torch_updates`` and ``paddle_updates`` offer."""
 
-    def build_layers(self) -> Any:
+    def build_layers(self) -> object:
         """Return a small model of layers of every usual kind, equal in both frameworks."""
 
     def open_updates(
         self,
         framework: Framework,
-        model: Any,
+        model: object,
         optimizer: Builder,
         rate: float,
-        args: Mapping[str, Any],
+        args: Mapping[str, object],
         names: Mapping[str, str],
     ) -> Updates:
         """Build the optimizer over ``model``; ``names`` are Paddle's names by torch's where they differ."""
 
-    def parameter_rates(self, trainer: Any, model: Any, names: Mapping[str, str]) -> dict[str, float]:
+    def parameter_rates(self, trainer: object, model: object, names: Mapping[str, str]) -> dict[str, float]:
         """Return the present learning rate of every parameter by name."""
 
-    def momentum(self, trainer: Any) -> float:
+    def momentum(self, trainer: object) -> float:
         """Return the present momentum (beta1), 0 where there is none."""
 
 

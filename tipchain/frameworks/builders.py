@@ -14,6 +14,7 @@ from typing import Any
 
 from tipchain.blame import UsersError, blame, claim, place_of, placed, serving
 from tipchain.errors import CaseError
+from tipchain.framework_types import Model
 
 CANDIDATES, SHOWN = 3, 8
 """How many names are told that may have been meant, and of those that there are."""
@@ -106,7 +107,7 @@ def _import(name: str, spec: str, root: Path) -> ModuleType:
         raise UsersError(blame(error)) from error
 
 
-def check_batch(batch: Any, dataset: Any) -> tuple[Any, Any, Any]:
+def check_batch(batch: object, dataset: Any) -> tuple[Any, Any, Any]:
     """Return the three parts of what a loader made of samples: images, labels, file names.
 
     Raises:
@@ -122,7 +123,7 @@ def check_batch(batch: Any, dataset: Any) -> tuple[Any, Any, Any]:
     )
 
 
-def checking(name: str, side: str, builder: Callable[..., Any]) -> Callable[..., Any]:
+def checking(name: str, side: str, builder: Callable[..., object]) -> Callable[..., Any]:
     """Return ``builder`` with its result checked.
 
     Args:
@@ -132,7 +133,7 @@ def checking(name: str, side: str, builder: Callable[..., Any]) -> Callable[...,
     """
 
     @wraps(builder)
-    def build_checked(*args: Any, **settings: Any) -> Any:
+    def build_checked(*args: object, **settings: object) -> object:
         with serving(side=side, stage=f"building the {name}"):
             made = builder(*args, **settings)
             if not _is_kind(name, side, made):
@@ -143,7 +144,7 @@ def checking(name: str, side: str, builder: Callable[..., Any]) -> Callable[...,
     return build_checked
 
 
-def described(made: Any) -> str:
+def described(made: object) -> str:
     """Return what a value is, in words."""
     kind = type(made)
     root = kind.__module__.partition(".")[0]
@@ -158,7 +159,7 @@ def _has_length(made: Any) -> bool:
     return True
 
 
-def _is_kind(name: str, side: str, made: Any) -> bool:
+def _is_kind(name: str, side: str, made: object) -> bool:
     """Tell whether a builder has made what it is for."""
     match name:
         case "model":
@@ -179,7 +180,7 @@ def _is_kind(name: str, side: str, made: Any) -> bool:
 # How an optimizer's builder is called, and the factor of the rate that each parameter has in Paddle's.
 
 
-def make_optimizer(builder: Callable[..., Any], model: Any, learning_rate: Any, args: Mapping[str, Any]) -> Any:
+def make_optimizer(builder: Callable[..., Any], model: Model, learning_rate: Any, args: Mapping[str, Any]) -> Any:
     """Return ``builder(model.parameters(), learning_rate, **args)``.
 
     A builder with a parameter called ``model`` gets the model too: rules for some of the parameters (no decay of biases,
@@ -195,7 +196,7 @@ def make_optimizer(builder: Callable[..., Any], model: Any, learning_rate: Any, 
     return builder(model.parameters(), learning_rate, **args, **({"model": model} if asks else {}))
 
 
-def rate_factor(optimizer: Any, parameter: Any) -> float:
+def rate_factor(optimizer: object, parameter: object) -> float:
     """Return the factor of the learning rate that a parameter has in a Paddle optimizer: its own, and AdamW's ``lr_ratio``."""
     own = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
     ratio = getattr(optimizer, "_lr_ratio", None)

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
+from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import Array, Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
@@ -34,7 +36,7 @@ ATTENTION = {"flash_attn": 5, "flash_attn_unpadded": 9, "memory_efficient_attent
 
 
 @contextmanager
-def drawing(paddle: Any, draws: Draws) -> Iterator[None]:
+def drawing(paddle: ModuleType, draws: Draws) -> Iterator[None]:
     """Let Paddle's operators take their random numbers from ``draws`` for a while."""
     operators = paddle._C_ops  # noqa: SLF001
     made = _Operators(paddle, draws)
@@ -60,10 +62,10 @@ class _Operators:
         """Names of the operators that are replaced."""
         return [*OWN, *ATTENTION, *_REPLACED]
 
-    def replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., object]:
         """Return what stands in place of an operator."""
 
-        def replacement(*args: Any, **kwargs: Any) -> Any:
+        def replacement(*args: object, **kwargs: object) -> object:
             made = _REPLACED.get(name)
             if made is not None:
                 return made(self, original, *args, **kwargs)
@@ -221,7 +223,7 @@ _REPLACED: dict[str, Callable[..., Any]] = {
 # Paddle's parameters under an optimizer, with gradients from outside.
 
 
-def build_layers() -> Any:
+def build_layers() -> object:
     """Return a small model with one layer of every kind that optimizers' rules tell apart; it is never run."""
     from paddle import nn
 
@@ -238,7 +240,7 @@ def build_layers() -> Any:
 class PaddleUpdates:
     """The parameters of a Paddle layer."""
 
-    def __init__(self, framework: Any, model: Any, optimizer: Any, names: Mapping[str, str]) -> None:
+    def __init__(self, framework: Any, model: Model, optimizer: Optimizer, names: Mapping[str, str]) -> None:
         self.framework, self.optimizer = framework, optimizer
         self.slots = [slot for slot in torch_view(model, names) if slot.kind == "parameter"]
         self.rate = float(optimizer.get_lr())
@@ -273,13 +275,13 @@ class PaddleUpdates:
 
 
 def open_updates(
-    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any], names: Mapping[str, str]
+    framework: Any, model: object, optimizer: Builder, rate: float, args: Mapping[str, object], names: Mapping[str, str]
 ) -> PaddleUpdates:
     """Build the optimizer over ``model``."""
     return PaddleUpdates(framework, model, make_optimizer(optimizer, model, rate, args), names)
 
 
-def parameter_rates(trainer: Any, model: Any, names: Mapping[str, str]) -> dict[str, float]:
+def parameter_rates(trainer: Any, model: object, names: Mapping[str, str]) -> dict[str, float]:
     """Return the rate of every parameter: the optimizer's times the parameter's factor."""
     rate = float(trainer.optimizer.get_lr())
     return {
@@ -289,7 +291,7 @@ def parameter_rates(trainer: Any, model: Any, names: Mapping[str, str]) -> dict[
     }
 
 
-def momentum(trainer: Any) -> float:  # noqa: ARG001  (the signature of both frameworks)
+def momentum(trainer: object) -> float:  # noqa: ARG001  (the signature of both frameworks)
     """Return 0: no schedule of Paddle's moves the momentum."""
     return 0.0
 
@@ -308,7 +310,7 @@ TYPED = tuple(
 class PaddleTrainer:
     """A Paddle optimizer and its LRScheduler."""
 
-    def __init__(self, optimizer: Any, scheduler: Any) -> None:
+    def __init__(self, optimizer: Optimizer, scheduler: Schedule) -> None:
         self.optimizer, self.scheduler = optimizer, scheduler
 
     def learning_rate(self) -> float:
@@ -374,24 +376,24 @@ class PaddleFramework:
         np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
         random.seed(seed)
 
-    def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
+    def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
         """Return the layer; it lives on the device that `configure` chose."""
         return builder(**args)
 
-    def load_weights(self, model: Any, path: Path) -> None:
+    def load_weights(self, model: object, path: Path) -> None:
         """Load a ``.pdparams`` file; every key and shape must fit."""
         from tipchain.weights.paddle_files import load_paddle_weights
 
         load_paddle_weights(model, path)
 
-    def set_training(self, model: Any, training: bool) -> None:
+    def set_training(self, model: Model, training: bool) -> None:
         """Switch train or eval mode; dropout-like layers stay in eval mode."""
         model.train() if training else model.eval()
         for layer in model.sublayers(include_self=True):
             if "drop" in type(layer).__name__.lower():
                 layer.eval()
 
-    def wake_dropout(self, model: Any) -> None:
+    def wake_dropout(self, model: Model) -> None:
         """Switch Paddle's own dropout layers to train mode."""
         names = ("Dropout", "Dropout1D", "Dropout2D", "Dropout3D", "AlphaDropout", "FeatureAlphaDropout")
         kinds = tuple(getattr(self.paddle.nn, name) for name in names if hasattr(self.paddle.nn, name))
@@ -416,7 +418,7 @@ class PaddleFramework:
         originals = {name: getattr(operators, name) for name in TYPED if hasattr(operators, name)}
 
         def wider(original: Callable[..., Any]) -> Callable[..., Any]:
-            def replacement(*args: Any, **kwargs: Any) -> Any:
+            def replacement(*args: object, **kwargs: object) -> object:
                 args = tuple(double if isinstance(one, type(single)) and one == single else one for one in args)
                 return original(*args, **kwargs)
 
@@ -441,10 +443,10 @@ class PaddleFramework:
         """Return a context in which random numbers are ``draws``; None switches dropout off."""
         return switched_off(self.paddle.nn.functional) if draws is None else drawing(self.paddle, draws)
 
-    def watch_variances(self, model: Any) -> None:
+    def watch_variances(self, model: object) -> None:
         """Do nothing: Paddle's running variances are the definition."""
 
-    def shared_statistics(self, model: Any) -> AbstractContextManager[Any]:  # noqa: ARG002
+    def shared_statistics(self, model: object) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return a context that changes nothing."""
         return nullcontext()
 
@@ -461,14 +463,14 @@ class PaddleFramework:
         """Return ``array`` as a tensor on the device that collects its gradient."""
         return self.paddle.to_tensor(array, place=self.place, stop_gradient=False)
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
         tensor = tensor.detach()
         if tensor.dtype == self.paddle.bfloat16:
             tensor = tensor.astype("float32")
         return np.array(tensor.numpy())
 
-    def view(self, tensor: Any) -> Array:
+    def view(self, tensor: Tensor) -> Array:
         """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
         return self.array(tensor) if tensor.dtype == self.paddle.bfloat16 else view_of(tensor)
 
@@ -476,30 +478,32 @@ class PaddleFramework:
         """Tell whether ``value`` is a Paddle tensor."""
         return bool(self.paddle.is_tensor(value))
 
-    def concat(self, tensors: Sequence[Any]) -> Any:
+    def concat(self, tensors: Sequence[object]) -> Any:
         """Join tensors along axis 0."""
         return self.paddle.concat(list(tensors))
 
     def trainer(
         self,
-        model: Any,
+        model: object,
         optimizer: Builder,
         learning_rate: float,
-        args: Mapping[str, Any],
+        args: Mapping[str, object],
         scheduler: Builder | None,
-        scheduler_args: Mapping[str, Any],
+        scheduler_args: Mapping[str, object],
     ) -> PaddleTrainer:
         """Build the scheduler, then the optimizer over it."""
         schedule = scheduler(None, learning_rate=learning_rate, **scheduler_args) if scheduler else None
         rate = learning_rate if schedule is None else schedule
         return PaddleTrainer(make_optimizer(optimizer, model, rate, args), schedule)
 
-    def parameters(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def parameters(
+        self, model: Model, names: Mapping[str, str], *, shared: bool = False
+    ) -> Iterator[tuple[str, Array]]:
         """Yield every parameter under torch's name and in torch's layout; ``shared``: perhaps Paddle's own memory."""
         for slot in self._slots(model, names, "parameter"):
             yield slot.name, self._whole(slot, [part.tensor for part in slot.parts], shared=shared)
 
-    def gradients(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero.
 
         ``shared``: they may be Paddle's own memory, which later gradients are added to.
@@ -520,7 +524,7 @@ class PaddleFramework:
                     ),
                 )
 
-    def gradient(self, parameter: Any) -> Any:
+    def gradient(self, parameter: Tensor) -> Any:
         """Return a parameter's gradient, dense; None where there is none."""
         found = parameter.grad
         if found is None or not found.is_selected_rows():
@@ -529,12 +533,12 @@ class PaddleFramework:
         np.add.at(dense, found.rows(), found.numpy())  # a row that was taken twice is listed twice
         return self.tensor(dense)
 
-    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+    def buffers(self, model: object, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield every persistent buffer."""
         for slot in self._slots(model, names, "buffer"):
             yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
 
-    def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with Paddle's DataLoader."""
         io = self.paddle.io
 
@@ -566,5 +570,5 @@ class PaddleFramework:
         ]
         return stack(pieces, slot)
 
-    def _slots(self, model: Any, names: Mapping[str, str], kind: str) -> Iterator[TensorSlot]:
+    def _slots(self, model: Model, names: Mapping[str, str], kind: str) -> Iterator[TensorSlot]:
         return (slot for slot in torch_view(model, names) if slot.kind == kind)

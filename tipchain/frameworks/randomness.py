@@ -196,7 +196,7 @@ def partners_of(ours: Sequence[Draw | Hashable], theirs: Sequence[Draw | Hashabl
     return found
 
 
-def _counted(events: Sequence[Any]) -> list[int]:
+def _counted(events: Sequence[object]) -> list[int]:
     """Return for each event how many draws come before it."""
     found, count = [], 0
     for one in events:
@@ -206,7 +206,7 @@ def _counted(events: Sequence[Any]) -> list[int]:
 
 
 @contextmanager
-def switched_off(functional: Any) -> Iterator[None]:
+def switched_off(functional: object) -> Iterator[None]:
     """Let a framework's functions for dropout drop nothing for a while, whatever mode they are told.
 
     Args:
@@ -223,12 +223,12 @@ def switched_off(functional: Any) -> Iterator[None]:
 
 
 @cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _signature(function: Callable[..., object]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _in_eval_mode(original: Callable[..., Any]) -> Callable[..., Any]:
-    def replacement(*args: Any, **kwargs: Any) -> Any:
+def _in_eval_mode(original: Callable[..., object]) -> Callable[..., object]:
+    def replacement(*args: object, **kwargs: object) -> object:
         bound = _signature(original).bind(*args, **kwargs)
         bound.arguments["training"] = False
         return original(*bound.args, **bound.kwargs)

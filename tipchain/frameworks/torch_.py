@@ -17,6 +17,7 @@ import numpy as np
 
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError, WeightsError
+from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import Array, Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer
 from tipchain.frameworks.randomness import Draws, switched_off
@@ -47,7 +48,7 @@ ATTENTION = {
 
 
 @contextmanager
-def drawing(torch: Any, draws: Draws) -> Iterator[None]:
+def drawing(torch: ModuleType, draws: Draws) -> Iterator[None]:
     """Let torch's operators take their random numbers from ``draws`` for a while."""
     with _mode(torch)(draws):
         yield
@@ -68,13 +69,13 @@ def dispatch_mode() -> Any:
 
 
 @cache
-def _mode(torch: Any) -> Any:
+def _mode(torch: ModuleType) -> Any:
     class Drawing(dispatch_mode()):  # type: ignore[misc]
         def __init__(self, draws: Draws) -> None:
             super().__init__()
             self.draws = draws
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
             name, kwargs = func._schema.name, kwargs or {}  # noqa: SLF001
             if name == "aten::native_dropout":
                 return _dropout(torch, func, self.draws, *args)
@@ -92,7 +93,7 @@ def _mode(torch: Any) -> Any:
     return Drawing
 
 
-def _dropout(torch: Any, func: Any, draws: Draws, values: Any, rate: float, train: Any) -> Any:
+def _dropout(torch: ModuleType, func: Any, draws: Draws, values: Any, rate: float, train: Any) -> Any:
     """Return what `native_dropout`, which a GPU has, does: the result and the mask."""
     if train is False or not 0 < rate < 1:
         return func(values, rate, train)
@@ -180,7 +181,7 @@ FILLING: dict[str, Callable[[Draws, Any, Any, Any], Any]] = {
 # torch's parameters under an optimizer, with gradients from outside.
 
 
-def build_layers() -> Any:
+def build_layers() -> object:
     """Return a small model with one layer of every kind that optimizers' rules tell apart; it is never run."""
     from torch import nn
 
@@ -197,7 +198,7 @@ def build_layers() -> Any:
 class TorchUpdates:
     """The parameters of a torch module."""
 
-    def __init__(self, framework: Any, model: Any, optimizer: Any) -> None:
+    def __init__(self, framework: Any, model: Model, optimizer: Optimizer) -> None:
         self.framework, self.optimizer = framework, optimizer
         self.parameters = dict(model.named_parameters())
         self.rates = [float(group["lr"]) for group in optimizer.param_groups]
@@ -232,7 +233,7 @@ class TorchUpdates:
 
 
 def open_updates(
-    framework: Any, model: Any, optimizer: Builder, rate: float, args: Mapping[str, Any], names: Mapping[str, str]
+    framework: Any, model: object, optimizer: Builder, rate: float, args: Mapping[str, object], names: Mapping[str, str]
 ) -> TorchUpdates:
     """Build the optimizer over ``model``; what the port does not have gets no gradients."""
     made = TorchUpdates(framework, model, make_optimizer(optimizer, model, rate, args))
@@ -240,7 +241,7 @@ def open_updates(
     return made
 
 
-def parameter_rates(trainer: Any, model: Any, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001
+def parameter_rates(trainer: Any, model: Model, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001
     """Return the rate of every parameter: its group's."""
     groups = trainer.optimizer.param_groups
     rates = {id(one): float(group["lr"]) for group in groups for one in group["params"]}
@@ -265,7 +266,7 @@ class RunningVariances:
     batches where it is None) each forward makes ``(1 - f) v + f s`` of v; here it is followed with ``s (n-1)/n`` instead.
     """
 
-    def __init__(self, torch: Any, model: Any) -> None:
+    def __init__(self, torch: ModuleType, model: Model) -> None:
         self.torch = torch
         self._layers: dict[str, Any] = {}
         self._biased: dict[str, Any] = {}
@@ -276,11 +277,11 @@ class RunningVariances:
             if isinstance(layer, batch_norm) and layer.running_var is not None:
                 self._watch(f"{prefix}.running_var" if prefix else "running_var", layer)
 
-    def _watch(self, name: str, layer: Any) -> None:
-        def before(module: Any, inputs: Any) -> None:  # noqa: ARG001
+    def _watch(self, name: str, layer: Model) -> None:
+        def before(module: Model, inputs: Any) -> None:  # noqa: ARG001
             self._before[name] = module.running_var.detach().double().clone()
 
-        def after(module: Any, inputs: Any, output: Any) -> None:  # noqa: ARG001
+        def after(module: Model, inputs: Any, output: object) -> None:  # noqa: ARG001
             if module.training:
                 self._follow(name, module, inputs[0])
 
@@ -288,7 +289,7 @@ class RunningVariances:
         self._biased[name] = layer.running_var.detach().double().clone()
         self._hooks += [layer.register_forward_pre_hook(before), layer.register_forward_hook(after)]
 
-    def _follow(self, name: str, layer: Any, images: Any) -> None:
+    def _follow(self, name: str, layer: Model, images: Any) -> None:
         momentum, before = layer.momentum, self._before[name]
         share = 1 / float(layer.num_batches_tracked) if momentum is None else float(momentum)
         count = images.numel() // images.shape[1]
@@ -326,7 +327,7 @@ class RunningVariances:
 # Parameters of a torch model a little apart from what they are.
 
 
-def perturb(model: Any, ulps: float, number: int) -> None:
+def perturb(model: Model, ulps: float, number: int) -> None:
     """Move every element of every parameter by ``ulps`` units in the last place, up or down by a seeded coin.
 
     Args:
@@ -359,7 +360,7 @@ def perturb(model: Any, ulps: float, number: int) -> None:
 class TorchTrainer:
     """A torch optimizer and its scheduler; of several parameter groups one shows its rate."""
 
-    def __init__(self, optimizer: Any, scheduler: Any, shown: int = 0) -> None:
+    def __init__(self, optimizer: Optimizer, scheduler: Schedule, shown: int = 0) -> None:
         self.optimizer, self.scheduler, self.shown = optimizer, scheduler, shown
 
     def learning_rate(self) -> float:
@@ -384,7 +385,7 @@ class _Dynamo(ModuleType):
     Whoever asks for anything else gets the real module, which then takes this one's place.
     """
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: ModuleType) -> None:
         super().__init__("torch._dynamo")
         self._torch = torch
 
@@ -412,7 +413,7 @@ class _Dynamo(ModuleType):
             del sys.modules[self.__name__], self._torch._dynamo  # noqa: SLF001
         return importlib.import_module(self.__name__)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__") and name != "__path__":  # whoever looks through all modules
             raise AttributeError(name)
         return getattr(self._real(), name)
@@ -470,11 +471,11 @@ class TorchFramework:
         np.random.seed(seed)  # noqa: NPY002  (user code may draw from it)
         random.seed(seed)
 
-    def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
+    def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
         """Return the module on the chosen device."""
         return builder(**args).to(self.device)
 
-    def load_weights(self, model: Any, path: Path) -> None:
+    def load_weights(self, model: Model, path: Path) -> None:
         """Load a state dict with ``weights_only=True``; every key must fit."""
         state = read_torch_state(path)
         try:
@@ -482,14 +483,14 @@ class TorchFramework:
         except RuntimeError as error:
             raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
 
-    def set_training(self, model: Any, training: bool) -> None:
+    def set_training(self, model: Model, training: bool) -> None:
         """Switch train or eval mode; dropout-like modules stay in eval mode."""
         model.train(training)
         for module in model.modules():
             if "drop" in type(module).__name__.lower():
                 module.eval()
 
-    def wake_dropout(self, model: Any) -> None:
+    def wake_dropout(self, model: Model) -> None:
         """Switch torch's own dropout modules to train mode."""
         kinds = self.torch.nn.modules.dropout._DropoutNd  # noqa: SLF001
         for module in model.modules():
@@ -528,7 +529,7 @@ class TorchFramework:
         """Return ``array`` as a tensor on the device that collects its gradient."""
         return self.tensor(array).requires_grad_()
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 becomes float32."""
         tensor = tensor.detach()
         if tensor.dtype == self.torch.bfloat16:
@@ -539,18 +540,18 @@ class TorchFramework:
         """Tell whether ``value`` is a torch tensor."""
         return bool(self.torch.is_tensor(value))
 
-    def concat(self, tensors: Sequence[Any]) -> Any:
+    def concat(self, tensors: Sequence[object]) -> Any:
         """Join tensors along axis 0."""
         return self.torch.cat(list(tensors))
 
     def trainer(
         self,
-        model: Any,
+        model: object,
         optimizer: Builder,
         learning_rate: float,
-        args: Mapping[str, Any],
+        args: Mapping[str, object],
         scheduler: Builder | None,
-        scheduler_args: Mapping[str, Any],
+        scheduler_args: Mapping[str, object],
     ) -> TorchTrainer:
         """Build the optimizer, then the scheduler over it."""
         built = make_optimizer(optimizer, model, learning_rate, args)
@@ -558,49 +559,51 @@ class TorchFramework:
         shown = next(plain, 0)
         return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None, shown)
 
-    def parameters(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def parameters(
+        self, model: Model, names: Mapping[str, str], *, shared: bool = False
+    ) -> Iterator[tuple[str, Array]]:
         """Yield every parameter that the port has too; ``shared``: perhaps torch's own memory."""
         for name, parameter in model.named_parameters():
             if not only_in_torch(name, names):
                 yield name, self._values(parameter, shared=shared)
 
-    def gradients(self, model: Any, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one and that the port has too; ``shared``: as with `parameters`."""
         for name, parameter in model.named_parameters():
             gradient = self.gradient(parameter)
             if gradient is not None and not only_in_torch(name, names):
                 yield name, self._values(gradient, shared=shared)
 
-    def _values(self, tensor: Any, *, shared: bool) -> Array:
+    def _values(self, tensor: Tensor, *, shared: bool) -> Array:
         """Return a tensor's values: torch's own memory where that may be and numpy can hold it."""
         floats = tensor.dtype in (self.torch.float32, self.torch.float64)
         own = shared and floats and tensor.device.type == "cpu"
         values: Array = tensor.detach().numpy() if own else self.array(tensor)
         return values
 
-    def gradient(self, parameter: Any) -> Any:
+    def gradient(self, parameter: Tensor) -> Any:
         """Return a parameter's gradient, dense; None where there is none."""
         found = parameter.grad
         return found.to_dense() if found is not None and found.is_sparse else found
 
-    def buffers(self, model: Any, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
+    def buffers(self, model: Model, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield every persistent buffer but what the port does not have, such as ``num_batches_tracked``."""
         kept = set(model.state_dict(keep_vars=True))
         for name, buffer in model.named_buffers():
             if name in kept and not name.endswith("num_batches_tracked") and not only_in_torch(name, names):
                 yield name, self.array(self._variances.biased(name, buffer) if self._variances else buffer)
 
-    def watch_variances(self, model: Any) -> None:
+    def watch_variances(self, model: object) -> None:
         """From now on follow BatchNorm's running variances as Paddle defines them."""
         if self._variances is not None:
             self._variances.stop()
         self._variances = RunningVariances(self.torch, model)
 
-    def shared_statistics(self, model: Any) -> AbstractContextManager[Any]:  # noqa: ARG002
+    def shared_statistics(self, model: object) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return a context in which the watched model has Paddle's running variances."""
         return nullcontext() if self._variances is None else self._variances.in_place()
 
-    def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with torch's DataLoader."""
         loader = self.torch.utils.data.DataLoader(dataset, batch_sampler=[list(batch) for batch in indices])
         for image, label, files in (check_batch(one, dataset) for one in loader):

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tipchain.frameworks.base import Array, Batch, Builder
@@ -29,12 +30,12 @@ class TorchFloat64(TorchFramework):
 
     shift: int | None = None
 
-    def build(self, builder: Builder, args: Mapping[str, Any]) -> Any:
+    def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
         """Return the module on the chosen device, in float64."""
         with self.double_precision():
             return super().build(builder, args).double()
 
-    def load_weights(self, model: Any, path: Path) -> None:
+    def load_weights(self, model: object, path: Path) -> None:
         """Load a state dict, and move its values a few of float64's units where `shift` says so."""
         from tipchain.frameworks.torch_ import perturb
 
@@ -46,14 +47,14 @@ class TorchFloat64(TorchFramework):
         """Return ``array`` as a tensor on the device, floats in float64."""
         return self.widened(super().tensor(array))
 
-    def batches(self, dataset: Any, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with torch's DataLoader, floats in float64."""
         for image, label, files in super().batches(dataset, indices):
             yield self.widened(image), self.widened(label), files
 
 
 @contextmanager
-def widening(torch: Any, *, claims: bool = False) -> Iterator[None]:
+def widening(torch: ModuleType, *, claims: bool = False) -> Iterator[None]:
     """Let what asks torch for float32 get float64 for a while: a cast to float32 does nothing to a model in float32.
 
     Backward is left alone: there a cast gives a tensor's gradient the precision of that tensor.
@@ -67,11 +68,11 @@ def widening(torch: Any, *, claims: bool = False) -> Iterator[None]:
 
 
 @cache
-def _mode(torch: Any) -> Any:
+def _mode(torch: ModuleType) -> Any:
     wider = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
     class Widening(dispatch_mode()):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
             asked = wider.get(kwargs.get("dtype")) if kwargs else None
             if asked is None or torch._C._current_autograd_node() is not None:  # noqa: SLF001
                 return func(*args, **(kwargs or {}))
@@ -81,14 +82,14 @@ def _mode(torch: Any) -> Any:
 
 
 @cache
-def _claiming(torch: Any) -> Any:
+def _claiming(torch: ModuleType) -> Any:
     from torch.overrides import TorchFunctionMode
 
     narrower = {torch.float64: torch.float32, torch.complex128: torch.complex64}
     asks_dtype = torch.Tensor.dtype.__get__
 
     class Claiming(TorchFunctionMode):  # type: ignore[misc]
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
             given = func(*args, **(kwargs or {}))
             return narrower.get(given, given) if func == asks_dtype else given
 

@@ -139,7 +139,7 @@ def entries_before(connection: Connection, entry: Entry, limit: int) -> list[Ent
     return _latest(connection, query, limit)
 
 
-def _latest(connection: Connection, query: sa.Select[Any], limit: int | None) -> list[Entry]:
+def _latest(connection: Connection, query: sa.Select[object], limit: int | None) -> list[Entry]:
     """Return the latest entries of a query; as many as are asked for, each with all its shares."""
     ordered = query.order_by(entries.c.began.desc(), entries.c.id.desc())
     count = limit
@@ -154,7 +154,7 @@ def _latest(connection: Connection, query: sa.Select[Any], limit: int | None) ->
         count *= 2
 
 
-def _entries() -> sa.Select[Any]:
+def _entries() -> sa.Select[object]:
     return (
         sa.select(entries.c.commit_id.label("commit"), *_PLACE, *_columns(entries, Entry))
         .join(machines, machines.c.id == entries.c.machine_id)
@@ -162,7 +162,7 @@ def _entries() -> sa.Select[Any]:
     )
 
 
-def _read_entries(connection: Connection, query: sa.Select[Any]) -> list[Entry]:
+def _read_entries(connection: Connection, query: sa.Select[object]) -> list[Entry]:
     found = list(connection.execute(query))
     counts: dict[int, dict[Outcome, int]] = {row.id: {} for row in found}
     ids = list(counts)
@@ -417,7 +417,7 @@ def find_causes(
     return [_made(CauseRun, row) for row in connection.execute(query)]
 
 
-def _causes() -> sa.Select[Any]:
+def _causes() -> sa.Select[object]:
     told, items, table = {name: texts.alias() for name in CAUSE_TEXTS}, texts.alias(), schema.causes
     own = [table.c[name] for name in ("stage", "line", "explained", "checks")]
     named = [

@@ -351,7 +351,7 @@ def shift_line(one: Shift) -> str:
     return f"{kind_of(one.name).kind.value}  {line}"
 
 
-def entry_json(entry: Entry) -> dict[str, Any]:
+def entry_json(entry: Entry) -> dict[str, object]:
     """Return an entry; of a night that was run in shares, with these."""
     counts = {outcome.value: count for outcome, count in entry.counts.items()}
     document: dict[str, Any] = _json_value(asdict(replace(entry, shares=()))) | {"counts": counts}
@@ -363,24 +363,24 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     return document | {"missing": entry.missing, "wrong": entry.wrong}
 
 
-def item_json(item: ItemRun) -> dict[str, Any]:
+def item_json(item: ItemRun) -> dict[str, object]:
     """Return an item."""
     document: dict[str, Any] = _json_value(asdict(item))
     del document["row"]
     return document
 
 
-def commands_json(commands: Iterable[CommandRun]) -> list[dict[str, Any]]:
+def commands_json(commands: Iterable[CommandRun]) -> list[dict[str, object]]:
     """Return commands."""
     return [_json_value(asdict(one)) for one in commands]
 
 
-def causes_json(causes: Iterable[CauseRun]) -> list[dict[str, Any]]:
+def causes_json(causes: Iterable[CauseRun]) -> list[dict[str, object]]:
     """Return causes."""
     return [_json_value(asdict(one)) for one in causes]
 
 
-def comparison_json(found: Comparison) -> dict[str, Any]:
+def comparison_json(found: Comparison) -> dict[str, object]:
     """Return a comparison."""
     rest = {
         name: _json_value([asdict(one) for one in getattr(found, name)])
@@ -398,7 +398,7 @@ def comparison_json(found: Comparison) -> dict[str, Any]:
     }
 
 
-def changes_json(found: Changes) -> dict[str, Any]:
+def changes_json(found: Changes) -> dict[str, object]:
     """Return what changed."""
     return {
         "entry": entry_json(found.entry),
@@ -412,7 +412,7 @@ def changes_json(found: Changes) -> dict[str, Any]:
     }
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> Any:
     """Return a value with all in it that JSON has no form for replaced."""
     if isinstance(value, dict):
         return {name.value if isinstance(name, Outcome) else name: _json_value(one) for name, one in value.items()}
@@ -477,7 +477,7 @@ def scalars(connection: Connection, chosen: Sequence[Entry] | None) -> Iterator[
             )
 
 
-def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, Any]]) -> int:
+def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, object]]) -> int:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(names)
     count = 0
@@ -487,7 +487,7 @@ def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, An
     return count
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> Any:
     return number_json(value) if isinstance(value, float) else value
 
 
@@ -571,7 +571,7 @@ def _own(table: sa.Table) -> list[sa.ColumnElement[Any]]:
     return [column for column in table.columns if column.name != "id" and not column.name.endswith("_id")]
 
 
-def _causes(source: sa.Join, head: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
+def _causes(source: sa.Join, head: Sequence[sa.ColumnElement[Any]]) -> sa.Select[object]:
     source = source.join(causes, causes.c.item_run_id == item_runs.c.id)
     told = {name: texts.alias() for name in CAUSE_TEXTS}
     for name, text in told.items():
@@ -581,7 +581,7 @@ def _causes(source: sa.Join, head: Sequence[sa.ColumnElement[Any]]) -> sa.Select
     return sa.select(*head, *own).select_from(source).order_by(item_runs.c.id, causes.c.rank)
 
 
-def _entries() -> sa.Select[Any]:
+def _entries() -> sa.Select[object]:
     own = [entries.c[name] for name in ("kind", "name", "title", "started", "seconds", "finished")]
     return (
         sa.select(

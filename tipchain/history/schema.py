@@ -174,10 +174,10 @@ def taken(kind: type[_T], source: object, **own: Any) -> _T:
     return kind(**{name: getattr(source, name) for name in names}, **own)
 
 
-def facts_json(facts: EntryFacts | ItemFacts) -> dict[str, Any]:
+def facts_json(facts: EntryFacts | ItemFacts) -> dict[str, object]:
     """Return facts as values for JSON (with Python's ``NaN`` and ``Infinity``)."""
 
-    def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def plain(pairs: list[tuple[str, object]]) -> dict[str, Any]:
         return {name: value.value if isinstance(value, Outcome) else value for name, value in pairs}
 
     return asdict(facts, dict_factory=plain)

@@ -428,7 +428,7 @@ class History:
             self._insert(connection, schema.figures, schema.figure_rows(numbers, item))
         return set(texts)
 
-    def _insert(self, connection: Connection, table: sa.Table, values: list[dict[str, Any]]) -> int:
+    def _insert(self, connection: Connection, table: sa.Table, values: list[dict[str, object]]) -> int:
         """Insert the rows whose keys are not there yet; return how many, where it was one."""
         if not values:
             return 0

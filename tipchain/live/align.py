@@ -71,9 +71,9 @@ SHOWN_OUTPUTS = 4
 
 
 def align(
-    reference: Any,
-    port: Any,
-    inputs: Any,
+    reference: object,
+    port: object,
+    inputs: object,
     *,
     loss: tuple[Loss, Loss] | None = None,
     optimizers: tuple[Builder, Builder] | None = None,
@@ -82,15 +82,15 @@ def align(
     step: tuple[Step, Step] | None = None,
     iterations: int = 5,
     training: bool = False,
-    outputs: Any = None,
+    outputs: object = None,
     equal_nan: bool = False,
     names: Mapping[str, str] | None = None,
     ignore: Sequence[str] = (),
     seed: int = 0,
     causes: bool = True,
-    data: tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | None = None,
-    samples: Sequence[Any] | None = None,
-    metrics: tuple[Any, Any] | None = None,
+    data: tuple[object, object] | Mapping[str, tuple[object, object]] | None = None,
+    samples: Sequence[object] | None = None,
+    metrics: tuple[object, object] | None = None,
     predict: tuple[Predict, Predict] | None = None,
     within: float | None = None,
     progress: Callable[[str], None] | Progress | None = None,
@@ -368,7 +368,7 @@ class _Work:
         built = next((one.reference_path for one in self.found.findings if one.port_path == cause.port_path), "")
         return replace(cause, stage="preflight", reference_path=built)
 
-    def _pieces(self) -> dict[str, tuple[Any, Any]]:
+    def _pieces(self) -> dict[str, tuple[object, object]]:
         """Return what surrounds the models, by what causes call it."""
         given: dict[str, Any] = {
             "loss": self.loss,
@@ -419,7 +419,7 @@ class _Work:
         }
         return [stage for stage, there in given.items() if there]
 
-    def _stage(self, stage: str, work: Callable[..., None], *args: Any) -> None:
+    def _stage(self, stage: str, work: Callable[..., None], *args: object) -> None:
         """Do the work of one stage; what it raises is its ERROR, and so is that the time is up."""
         asked = self._asked()
         self.pace.tell(
@@ -554,7 +554,7 @@ class _Work:
             count = len({pair.port for pair in pairs} | {pair.port.path for pair in calls})
             self._end("preflight", Outcome.PASS, f"{count} layers are built alike")
 
-    def _built(self, models: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any] | None]:
+    def _built(self, models: tuple[object, object]) -> tuple[tuple[object, object], tuple[object, object] | None]:
         """Return optimizers over the models, and their schedules; nothing is stepped."""
         ours, theirs = self._build(models)
         schedules = (ours[1], theirs[1]) if ours[1] is not None and theirs[1] is not None else None
@@ -657,14 +657,14 @@ class _Work:
             draws=draws,
         )
 
-    def _copied(self, number: int) -> Any:
+    def _copied(self, number: int) -> object:
         """Return a fresh float64 copy of a model; the rules of optimizers may read the names of parameters."""
         made = self.sides[number].copied(self.models[number], double=True, training=self.training)
         if number:
             name_alike(self.models[1], made)
         return made
 
-    def _build(self, models: tuple[Any, Any]) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    def _build(self, models: tuple[object, object]) -> tuple[tuple[object, object], tuple[object, object]]:
         """Return each side's optimizer and schedule over the given models."""
         if self.optimizers is None:
             raise ValueError("no optimizers were given")

@@ -17,7 +17,7 @@ FRAMEWORKS = "torch", "paddle"
 WHOSE = "the reference's", "the port's"
 
 
-def check_models(reference: Any, port: Any) -> None:
+def check_models(reference: object, port: object) -> None:
     """Refuse models that are swapped, or none.
 
     Raises:
@@ -37,7 +37,7 @@ def check_models(reference: Any, port: Any) -> None:
             raise UsageError(f"{where} is a {_kind(model)}\n  expected: a {name}")
 
 
-def as_inputs(inputs: Any) -> Mapping[str, Any]:
+def as_inputs(inputs: object) -> Mapping[str, object]:
     """Return what both models are called with, by name: arrays, whatever they were given as.
 
     Args:
@@ -61,7 +61,7 @@ def as_inputs(inputs: Any) -> Mapping[str, Any]:
     )
 
 
-def _as_arrays(value: Any) -> Any:
+def _as_arrays(value: object) -> object:
     """Return tensors as arrays, in tuples, lists and mappings too; anything else as it is."""
     if isinstance(value, Mapping):
         return {name: _as_arrays(one) for name, one in value.items()}
@@ -72,7 +72,7 @@ def _as_arrays(value: Any) -> Any:
     return value
 
 
-def read_arrays(path: Path) -> dict[str, Any]:
+def read_arrays(path: Path) -> dict[str, object]:
     """Return inputs from a ``.npz`` file: arrays by the name of forward's argument, several by ``args_0``, ``labels_0``, ….
 
     Raises:
@@ -85,7 +85,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
     return found
 
 
-def _gather(arrays: dict[str, Any], name: str, path: Path) -> None:
+def _gather(arrays: dict[str, object], name: str, path: Path) -> None:
     """Put ``name_0``, ``name_1`` in place as a tuple, and ``name.key`` as a mapping."""
     numbered = {
         int(one.removeprefix(f"{name}_")): one
@@ -105,7 +105,7 @@ def _gather(arrays: dict[str, Any], name: str, path: Path) -> None:
         arrays[name] = {one.removeprefix(f"{name}."): arrays.pop(one) for one in named}
 
 
-def check_pair(name: str, given: Any, *, lacking: bool = False) -> None:
+def check_pair(name: str, given: object, *, lacking: bool = False) -> None:
     """Refuse what is no pair of callables, torch's first.
 
     Args:
@@ -151,7 +151,7 @@ def check_outputs(chosen: Any) -> None:
             raise UsageError(f"outputs: found a {_kind(one)}\n  expected: a name, an index or a callable")
 
 
-def framework_of(value: Any) -> str:
+def framework_of(value: object) -> str:
     """Return of which framework an object, a class or a function is, or ""."""
     inner = getattr(value, "func", value)
     kinds = inner.__mro__ if isinstance(inner, type) else type(inner).__mro__
@@ -160,5 +160,5 @@ def framework_of(value: Any) -> str:
     return next((one for one in roots if one in FRAMEWORKS), "")
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return type(value).__name__

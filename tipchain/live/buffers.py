@@ -43,7 +43,7 @@ class _Called:
 
 def check_buffers(
     sides: tuple[LiveSide, LiveSide],
-    models: tuple[Any, Any],
+    models: tuple[object, object],
     inputs: ModelInputs,
     names: Mapping[str, str],
     located: Located,
@@ -199,14 +199,14 @@ def _by_values(ours: _Called, theirs: _Called, located: Located, limit: float) -
     return found
 
 
-def _called(side: LiveSide, model: Any, inputs: ModelInputs, run: TracedRun, match: Mapping[str, str]) -> _Called:
+def _called(side: LiveSide, model: object, inputs: ModelInputs, run: TracedRun, match: Mapping[str, str]) -> _Called:
     before = _held(side, model, match)
     with side.precision(double=True), side.randomness(run.draws.again()), side.recording(gradient=False):
         call_model(side, model, bind(model, inputs), double=True)
     return _Called(before, _held(side, model, match))
 
 
-def _held(side: LiveSide, model: Any, match: Mapping[str, str]) -> dict[str, Array]:
+def _held(side: LiveSide, model: object, match: Mapping[str, str]) -> dict[str, Array]:
     """Return copies of a model's own buffers by torch's names: saved ones as the weights are matched, others as they are."""
     own = buffers_of(side, model)
     saved = {name: np.array(one) for name, one in side.framework.buffers(model, match)}
@@ -215,7 +215,7 @@ def _held(side: LiveSide, model: Any, match: Mapping[str, str]) -> dict[str, Arr
     return {**{name: one for name, one in own.items() if name not in ported}, **known}
 
 
-def _names(models: tuple[Any, Any], names: Mapping[str, str]) -> Mapping[str, str]:
+def _names(models: tuple[object, object], names: Mapping[str, str]) -> Mapping[str, str]:
     """Return Paddle's names by torch's as the weights are matched, but for what order of declaration alone tells.
 
     Where the weights cannot be matched, they are the names that were given.

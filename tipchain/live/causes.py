@@ -23,6 +23,7 @@ from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.kinds import KINDS
 from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.explain.preflight.weighing import PADDING
+from tipchain.framework_types import Model
 from tipchain.numbers.rounding import EXPLAINED
 from tipchain.progress import Pace
 
@@ -41,7 +42,7 @@ REGISTER = ("add_sublayer", "add_module", "register_module", "__setattr__", "set
 
 
 def place_layers(
-    diagnoses: Iterable[Diagnosis], sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any]
+    diagnoses: Iterable[Diagnosis], sides: tuple[LiveSide, LiveSide], models: tuple[object, object]
 ) -> list[Diagnosis]:
     """Return causes with the lines that their words name, else with those that make the layers they are about."""
     finders = [_Finder(side, model) for side, model in zip(sides, models, strict=True)]
@@ -65,7 +66,7 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
     )
 
 
-def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[Any, Any]]) -> list[Diagnosis]:
+def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[object, object]]) -> list[Diagnosis]:
     """Return causes with the lines at which the loss, the optimizer and the like begin, where no line is known yet.
 
     Args:
@@ -80,7 +81,7 @@ def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[Any,
     return placed
 
 
-def place_callable(value: Any, words: Sequence[str] = ()) -> SourceLine | None:
+def place_callable(value: object, words: Sequence[str] = ()) -> SourceLine | None:
     """Return where a user's function, class or object's class is written; None where that is no code of the user's.
 
     If a line of it gives one of the arguments ``words``, that line is meant.
@@ -135,7 +136,7 @@ class _Finder:
         files: of its layers' classes.
     """
 
-    def __init__(self, side: LiveSide, model: Any) -> None:
+    def __init__(self, side: LiveSide, model: Model) -> None:
         self.layers: dict[str, Any] = {"": model, **dict(side.layers(model))}
         classes = dict.fromkeys(cls for layer in self.layers.values() for cls in _own_classes(layer))
         self.files = list(dict.fromkeys(file for cls in classes if (file := _file(cls))))
@@ -214,7 +215,7 @@ def _element(holder: tuple[SourceLine, ast.expr], name: str) -> tuple[SourceLine
     return holder
 
 
-def _own_classes(layer: Any) -> list[type]:
+def _own_classes(layer: object) -> list[type]:
     return [cls for cls in type(layer).__mro__ if not str(cls.__module__).startswith((*LIBRARIES, "builtins"))]
 
 
@@ -280,7 +281,7 @@ def explain_layers(
     verdicts: Sequence[LayerVerdict],
     findings: Sequence[Finding],
     sides: tuple[LiveSide, LiveSide],
-    models: tuple[Any, Any],
+    models: tuple[object, object],
     store: Store,
     seed: int,
     pace: Pace | None = None,
@@ -390,7 +391,7 @@ def _first_faults(verdicts: Sequence[LayerVerdict]) -> dict[str, LayerVerdict]:
     return found
 
 
-def _built_otherwise(findings: Sequence[Finding]) -> dict[str, tuple[Any, ...]]:
+def _built_otherwise(findings: Sequence[Finding]) -> dict[str, tuple[object, ...]]:
     """Return what is different in the construction of layers, by path: equal for those that differ in the same way."""
     found: dict[str, tuple[Any, ...]] = {}
     for one in findings:
@@ -467,7 +468,7 @@ def grave(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def first_constructed(
-    findings: Sequence[Finding], sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any]
+    findings: Sequence[Finding], sides: tuple[LiveSide, LiveSide], models: tuple[object, object]
 ) -> LayerVerdict | None:
     """Return the first layer that is built otherwise, as a verdict; None where none is."""
     layers_own = ("argument", "parameter", "flag")

@@ -12,6 +12,7 @@ import numpy as np
 
 from tipchain.explain.causes.optimizer_builders import build_both
 from tipchain.explain.locate.sides import PaddleSide, TorchSide, name_alike
+from tipchain.framework_types import Model, Optimizer, Schedule
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
 from tipchain.outcome import ExitCode, Outcome
@@ -46,7 +47,7 @@ class Fault:
     plant: Callable[[Any], Any]
 
 
-def faults_of(port: Any, *, loss: bool = False, optimizer: Any = None, schedule: bool = False) -> list[Fault]:
+def faults_of(port: Any, *, loss: bool = False, optimizer: object = None, schedule: bool = False) -> list[Fault]:
     """Return the faults that can be planted into a Paddle layer and what trains it.
 
     Args:
@@ -96,7 +97,7 @@ def _spread(faults: Sequence[Fault]) -> list[Fault]:
     return [faults[number] for number in dict.fromkeys(order) if number < count]
 
 
-def _of_layer(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
+def _of_layer(layer: object, path: str) -> Iterator[tuple[str, str, Plant]]:
     """Yield code, words and planting of what one layer can have wrong."""
     from paddle import nn
 
@@ -119,20 +120,20 @@ def _of_layer(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
 def _at(path: str, change: Callable[[Any], None]) -> Plant:
     """Return what changes the layer at ``path`` of a model."""
 
-    def plant(model: Any) -> None:
+    def plant(model: Model) -> None:
         change(dict(model.named_sublayers(include_self=True))[path])
 
     return plant
 
 
-def _set(path: str, name: str, value: Any) -> Plant:
+def _set(path: str, name: str, value: object) -> Plant:
     return _at(path, lambda layer: setattr(layer, name, value))
 
 
-def _replace(path: str, made: Callable[[], Any]) -> Plant:
+def _replace(path: str, made: Callable[[], object]) -> Plant:
     """Return what puts another layer in the place of the one at ``path``."""
 
-    def plant(model: Any) -> None:
+    def plant(model: Model) -> None:
         above, _, name = path.rpartition(".")
         holder = dict(model.named_sublayers(include_self=True))[above]
         holder._sub_layers[name] = made()  # noqa: SLF001
@@ -144,25 +145,25 @@ def _replace(path: str, made: Callable[[], Any]) -> Plant:
 def _write(path: str, name: str, change: Callable[[Any], Any]) -> Plant:
     """Return what changes a tensor of the layer at ``path``."""
 
-    def plant(layer: Any) -> None:
+    def plant(layer: object) -> None:
         tensor = getattr(layer, name)
         tensor.set_value(np.ascontiguousarray(change(tensor.numpy())))
 
     return _at(path, plant)
 
 
-def _of_batch_norm(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
+def _of_batch_norm(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
     epsilon, momentum = layer._epsilon, layer._momentum  # noqa: SLF001
     yield ("epsilon", f"epsilon {epsilon * 100:g} instead of {epsilon:g}", _set(path, "_epsilon", epsilon * 100))
     yield "momentum", f"momentum {1 - momentum:g}, as torch counts it", _set(path, "_momentum", 1 - momentum)
 
 
-def _of_norm(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
+def _of_norm(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
     epsilon = layer._epsilon  # noqa: SLF001
     yield "epsilon", f"epsilon {epsilon * 10:g} instead of {epsilon:g}", _set(path, "_epsilon", epsilon * 10)
 
 
-def _of_weights(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
+def _of_weights(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
     shape = tuple(layer.weight.shape)
     if shape[0] == shape[1]:
         yield (
@@ -185,13 +186,13 @@ def _of_weights(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
     )
 
 
-def _one_element(array: Any) -> Any:
+def _one_element(array: Any) -> object:
     changed = np.array(array)
     changed.reshape(-1)[array.size // 2] += np.abs(array).mean()
     return changed
 
 
-def _of_activation(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
+def _of_activation(layer: object, path: str) -> Iterator[tuple[str, str, Plant]]:
     from paddle import nn
 
     if not path:
@@ -205,7 +206,7 @@ def _of_activation(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
         yield "other-activation", f"{made.__name__} instead of {type(layer).__name__}", _replace(path, made)
 
 
-def _of_pool(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
+def _of_pool(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
     from paddle import nn
 
     if not path:
@@ -220,17 +221,17 @@ def _of_pool(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
     yield "pooling", f"{made.__name__} instead of {type(layer).__name__}", _replace(path, other)
 
 
-def _of_dropout(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
+def _of_dropout(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
     if isinstance(layer.p, float) and 0 < layer.p < 1:
         yield "dropout-p", f"p={layer.p / 2:g} instead of {layer.p:g}", _set(path, "p", layer.p / 2)
         yield "dropout-mode", "mode downscale_in_infer", _set(path, "mode", "downscale_in_infer")
 
 
-def _of_embedding(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:  # noqa: ARG001
+def _of_embedding(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:  # noqa: ARG001
     yield "row-order", "its rows are one off", _write(path, "weight", lambda array: np.roll(array, 1, 0))
 
 
-def _of_recurrent(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
+def _of_recurrent(layer: object, path: str) -> Iterator[tuple[str, str, Plant]]:
     gates = 4 if type(layer).__name__ == "LSTM" else 3
 
     def swap(one: Any) -> None:
@@ -242,7 +243,7 @@ def _of_recurrent(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
     yield "gate-order", "its first two gates are swapped", _at(path, swap)
 
 
-def _of_attention(layer: Any, path: str) -> Iterator[tuple[str, str, Plant]]:
+def _of_attention(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
     if tuple(layer.q_proj.weight.shape) != tuple(layer.k_proj.weight.shape):
         return
 
@@ -262,14 +263,14 @@ def _of_loss() -> Iterator[Fault]:
 
 
 def _of_optimizer(built: Any) -> Iterator[Fault]:
-    def faster(optimizer: Any) -> None:
+    def faster(optimizer: Optimizer) -> None:
         rate = optimizer._learning_rate  # noqa: SLF001
         if isinstance(rate, float):
             optimizer.set_lr(rate * 1.01)
         else:
             _faster(rate)
 
-    def undecayed(optimizer: Any) -> None:
+    def undecayed(optimizer: Optimizer) -> None:
         from paddle.regularizer import L2Decay
 
         optimizer._coeff = 0.0  # noqa: SLF001  (AdamW's)
@@ -284,19 +285,19 @@ def _of_optimizer(built: Any) -> Iterator[Fault]:
         yield Fault(code=code, piece=OPTIMIZER, port_path="", what=what, plant=_changed_once_built(change))
 
 
-def _faster(schedule: Any) -> None:
+def _faster(schedule: Schedule) -> None:
     schedule.base_lr *= 1.01
     schedule.last_lr *= 1.01
 
 
-def _changed_once_built(change: Callable[[Any], Any]) -> Callable[[Builder], Builder]:
+def _changed_once_built(change: Callable[[object], object]) -> Callable[[Builder], Builder]:
     """Return what has the optimizers or schedules of a builder changed once they are built."""
 
     def plant(builder: Builder) -> Builder:
         from functools import wraps
 
         @wraps(builder)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def wrapped(*args: object, **kwargs: object) -> object:
             schedule = builder(*args, **kwargs)
             change(schedule)
             return schedule
@@ -432,7 +433,7 @@ def certify(
     return Certificate(report=report, planted=tuple(planted), possible=len(faults))
 
 
-def _built(reference: Any, port: Any, options: Mapping[str, Any]) -> Any:
+def _built(reference: object, port: object, options: Mapping[str, Any]) -> object:
     """Return the port's optimizer over a copy, to see what it has; None without one."""
     if options.get("optimizers") is None:
         return None
@@ -441,7 +442,9 @@ def _built(reference: Any, port: Any, options: Mapping[str, Any]) -> Any:
     return build_both(sides, options["optimizers"], models, options.get("schedulers"))[1]
 
 
-def _plant(reference: Any, port: Any, inputs: Mapping[str, Any], options: Mapping[str, Any], fault: Fault) -> Planted:
+def _plant(
+    reference: Any, port: object, inputs: Mapping[str, Any], options: Mapping[str, Any], fault: Fault
+) -> Planted:
     """Plant one fault and align."""
     changed = {**options, "causes": False}
     model = port

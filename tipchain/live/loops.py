@@ -18,6 +18,7 @@ from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
 from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
@@ -70,7 +71,13 @@ class Loop:
     """
 
     def __init__(
-        self, loops: Loops, number: int, model: Any, optimizer: Any, schedule: Any, slots: Mapping[str, TensorSlot]
+        self,
+        loops: Loops,
+        number: int,
+        model: Model,
+        optimizer: Optimizer,
+        schedule: Schedule,
+        slots: Mapping[str, TensorSlot],
     ) -> None:
         self.loops, self.number, self.model, self.optimizer, self.slots = (loops, number, model, optimizer, slots)
         self.side: LiveSide = loops.recipe.sides[number]
@@ -80,7 +87,7 @@ class Loop:
             self.call = self._open(loops.steps[number], schedule)
         self.losses: dict[str, Array] = {}
 
-    def _open(self, step: Step, schedule: Any) -> Callable[[Any], Any]:
+    def _open(self, step: Step, schedule: object) -> Callable[[object], object]:
         """Return what is called with a batch: the step itself, or what it makes of model and optimizer."""
         asked = inspect.signature(step).parameters
         given = {name: schedule for name in SCHEDULES if name in asked}
@@ -121,7 +128,7 @@ class Loop:
         self._gather(self.kept, "", found, {id(self.model), id(self.optimizer)}, DEPTH)
         return found
 
-    def _batch(self) -> dict[str, Any]:
+    def _batch(self) -> dict[str, object]:
         """Return the inputs as they were given, with tensors in place of arrays."""
         inputs = bind(self.model, self.loops.recipe.inputs)
         args: Any = inputs.args[0] if len(inputs.args) == 1 else inputs.args
@@ -148,7 +155,7 @@ class Loop:
         stack.enter_context(any_precision(self.side.framework.paddle) if self.number else nullcontext())  # type: ignore[attr-defined]
         return stack
 
-    def _gather(self, value: Any, name: str, found: dict[str, dict[str, Array]], seen: set[int], depth: int) -> None:
+    def _gather(self, value: object, name: str, found: dict[str, dict[str, Array]], seen: set[int], depth: int) -> None:
         """Collect models, tensors and mappings of tensors that an object of the user's holds, or a function's closure."""
         if id(value) in seen or depth < 0:
             return
@@ -160,7 +167,7 @@ class Loop:
         for key, one in _held(value):
             self._gather(one, f"{name}.{key}".lstrip("."), found, seen, depth - 1)
 
-    def _tensors(self, value: Any) -> dict[str, Array]:
+    def _tensors(self, value: object) -> dict[str, Array]:
         """Return the tensors of a model, a tensor, or a mapping or sequence of tensors, under torch's names."""
         side = self.side
         if side.is_tensor(value):
@@ -176,7 +183,7 @@ class Loop:
             return dict(self._canonical(key, one) for key, one in zip(keys, value, strict=True))
         return {}
 
-    def _canonical(self, key: str, tensor: Any) -> tuple[str, Array]:
+    def _canonical(self, key: str, tensor: Tensor) -> tuple[str, Array]:
         """Return torch's name and layout of a tensor that is kept under a parameter's name."""
         array = self.side.array(tensor)
         if self.number == 0:
@@ -188,7 +195,7 @@ class Loop:
         return key, array
 
 
-def _held(value: Any) -> Iterator[tuple[str, Any]]:
+def _held(value: object) -> Iterator[tuple[str, object]]:
     """Yield what an object of the user's, or a function's closure, holds; nothing of a framework's own objects."""
     closure = getattr(value, "__closure__", None)
     if closure and hasattr(value, "__code__"):

@@ -41,7 +41,7 @@ SHOWN = 4
 
 
 def explain_results(
-    expected: Sequence[Mapping[str, Any]], actual: Sequence[Mapping[str, Any]], path: str
+    expected: Sequence[Mapping[str, object]], actual: Sequence[Mapping[str, object]], path: str
 ) -> Iterator[Diagnosis]:
     """Yield the cause of each entry of results that differs.
 
@@ -60,7 +60,7 @@ def explain_results(
             yield cause.diagnosis(name, f"tried on {len(es)} results{share}", path)
 
 
-def _explain(expected: Sequence[Any], actual: Sequence[Any]) -> DataCause | None:
+def _explain(expected: Sequence[object], actual: Sequence[object]) -> DataCause | None:
     if any(isinstance(one, str) for one in (*expected, *actual)):
         return _of_strings([str(one) for one in expected], [str(one) for one in actual])
     es, acts = [np.asarray(one) for one in expected], [np.asarray(one) for one in actual]
@@ -270,7 +270,7 @@ class _Deployed:
     model: Any
     seed: int
 
-    def run(self, raw: Any, replaced: Sequence[Sequence[Array]] | None = None, *, halt: bool = False) -> Predicted:
+    def run(self, raw: object, replaced: Sequence[Sequence[Array]] | None = None, *, halt: bool = False) -> Predicted:
         """Predict for a raw sample; the model's outputs are ``replaced``, call by call, where they are given."""
         given: list[dict[str, Array]] = []
         returned: list[tuple[Any, list[Array]]] = []
@@ -281,7 +281,7 @@ class _Deployed:
             if halt:
                 raise _Reached
 
-        def after(_: Any, output: Any) -> Any:
+        def after(_: object, output: object) -> Any:
             structure, tensors, _names = take_out(output, self.side.is_tensor)
             number = len(returned)
             returned.append((structure, [self.side.array(one) for one in tensors]))
@@ -307,7 +307,7 @@ class _Deployed:
                 remove()
         return Predicted(result=dict(_leaves(self.side, result, "")), given=given, returned=returned)
 
-    def _open(self) -> Callable[[Any], Any]:
+    def _open(self) -> Callable[[object], object]:
         """Return what is called with a raw sample: ``predict(model, raw)``, or what ``predict(model)`` returns."""
         plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         asked = inspect.signature(self.predict).parameters.values()
@@ -324,9 +324,9 @@ class _Deployed:
 
 def check_predictions(
     sides: tuple[LiveSide, LiveSide],
-    models: tuple[Any, Any],
+    models: tuple[object, object],
     predicts: tuple[Predict, Predict],
-    raws: Sequence[Any],
+    raws: Sequence[object],
     *,
     seed: int = 0,
     causes: bool = True,
@@ -386,7 +386,7 @@ def _where(
     sides: tuple[LiveSide, LiveSide],
     ours: _Deployed,
     theirs: _Deployed,
-    raws: Sequence[Any],
+    raws: Sequence[object],
     found: Sequence[tuple[Predicted, Predicted]],
     first: tuple[int, str, str],
     *,
@@ -425,12 +425,12 @@ def _alike(ours: Sequence[Mapping[str, Array]], theirs: Sequence[Mapping[str, Ar
 
 
 def _before(
-    sides: tuple[LiveSide, LiveSide], ours: _Deployed, theirs: _Deployed, raws: Sequence[Any]
+    sides: tuple[LiveSide, LiveSide], ours: _Deployed, theirs: _Deployed, raws: Sequence[object]
 ) -> list[Diagnosis]:
     """Return the causes of what the models are given: both codes up to the model are transforms of raw samples."""
 
     def transform(deployed: _Deployed) -> Callable[[Any], Any]:
-        def run(raw: Any) -> Any:
+        def run(raw: object) -> Any:
             arrays = next(iter(deployed.run(raw, halt=True).given), {})
             single = [array[0] if array.ndim > 1 and len(array) == 1 else array for array in arrays.values()]
             return tuple(single) if len(single) != 1 else single[0]
@@ -442,7 +442,7 @@ def _before(
 
 
 def _after(
-    theirs: _Deployed, raws: Sequence[Any], found: Sequence[tuple[Predicted, Predicted]]
+    theirs: _Deployed, raws: Sequence[object], found: Sequence[tuple[Predicted, Predicted]]
 ) -> list[tuple[dict[str, Leaf], dict[str, Leaf]]] | None:
     """Return the reference's results with what the port's code makes of the reference's outputs; None where it takes none."""
     results = []
@@ -458,7 +458,7 @@ def _after(
     return results
 
 
-def _leaves(side: LiveSide, value: Any, path: str) -> Any:
+def _leaves(side: LiveSide, value: object, path: str) -> Any:
     """Yield the leaves of a result with their paths."""
     if isinstance(value, Mapping):
         for key, one in value.items():
@@ -588,7 +588,7 @@ class Fed:
         for stage, pair in self.data.items():
             yield stage, check_data(sides, (pair[0], pair[1]), samples=self.samples, seed=seed, path=stage)
 
-    def check_metrics(self, sides: tuple[LiveSide, LiveSide], outputs: Any, labels: Any) -> PieceCheck:
+    def check_metrics(self, sides: tuple[LiveSide, LiveSide], outputs: object, labels: object) -> PieceCheck:
         """Return what the metrics came to, given the reference's outputs, if there are any, and the labels.
 
         Raises:
@@ -600,7 +600,13 @@ class Fed:
         return check_metrics(sides, (self.metrics[0], self.metrics[1]), usable, labels if usable is not None else None)
 
     def check_predictions(
-        self, sides: tuple[LiveSide, LiveSide], models: tuple[Any, Any], inputs: Any, seed: int, *, causes: bool
+        self,
+        sides: tuple[LiveSide, LiveSide],
+        models: tuple[object, object],
+        inputs: object,
+        seed: int,
+        *,
+        causes: bool,
     ) -> PieceCheck:
         """Return what deployment code came to, given the raw samples, or the inputs where there are none.
 

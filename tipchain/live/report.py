@@ -310,11 +310,11 @@ def _stage_lines(report: AlignmentReport) -> list[str]:
     ]
 
 
-def _layer(verdict: LayerVerdict) -> Mapping[str, Any]:
+def _layer(verdict: LayerVerdict) -> Mapping[str, object]:
     return {**asdict(verdict), "closeness": verdict.closeness.value}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -348,11 +348,11 @@ def _read(document: Mapping[str, Any]) -> AlignmentReport:
     )
 
 
-def _read_layer(document: Mapping[str, Any]) -> LayerVerdict:
+def _read_layer(document: Mapping[str, object]) -> LayerVerdict:
     return _made(LayerVerdict, document, closeness=Closeness, inherited=_number, own=_optional, ratio=_optional)
 
 
-def _finding(document: Mapping[str, Any]) -> Finding:
+def _finding(document: Mapping[str, object]) -> Finding:
     """Return a finding; a report of before there were effects says of some that they are harmless."""
     found = _made(Finding, document)
     return replace(found, effect="none") if document.get("harmless") else found
@@ -365,7 +365,7 @@ def _made(kind: type[T], document: Mapping[str, Any], **read: Callable[[Any], An
     return kind(**{name: read[name](value) if name in read else value for name, value in given.items()})
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     """Return a number that JSON has as one, or as the word for what is not finite.
 
     Raises:
@@ -376,5 +376,5 @@ def _number(value: Any) -> float:
     raise ValueError(f"{value!r} is no number")
 
 
-def _optional(value: Any) -> float | None:
+def _optional(value: object) -> float | None:
     return None if value is None else _number(value)

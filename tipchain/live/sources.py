@@ -71,7 +71,7 @@ def copy_weights(
     return match
 
 
-def give_weights(reference: Any, port: Any, names: Mapping[str, str], ignore: Iterable[str]) -> str | None:
+def give_weights(reference: object, port: object, names: Mapping[str, str], ignore: Iterable[str]) -> str | None:
     """Give a port that has an initialization of its own the reference's weights, as far as the two belong together.
 
     Weights that somebody copied, well or not, stay as they are: what is wrong with them is to be found.
@@ -367,26 +367,30 @@ def _builder(case: Case, framework: Framework, name: str) -> Callable[..., Any]:
     return open_builder(case, framework.name, name, plain=True)
 
 
-def _optimizers(case: Case, frameworks: tuple[Framework, Framework]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _optimizers(
+    case: Case, frameworks: tuple[Framework, Framework]
+) -> tuple[Callable[..., object], Callable[..., object]]:
     """Return builders that torch's side calls with its own rate, and Paddle's with that or a schedule."""
     ours, theirs = (_builder(case, one, "optimizer") for one in frameworks)
 
-    def build_torch(model: Any) -> Any:
+    def build_torch(model: object) -> object:
         return make_optimizer(ours, model, case.backward.learning_rate, case.optimizer_args)
 
-    def build_paddle(model: Any, learning_rate: Any) -> Any:
+    def build_paddle(model: object, learning_rate: object) -> object:
         return make_optimizer(theirs, model, learning_rate, case.optimizer_args)
 
     return build_torch, build_paddle
 
 
-def _schedulers(case: Case, frameworks: tuple[Framework, Framework]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _schedulers(
+    case: Case, frameworks: tuple[Framework, Framework]
+) -> tuple[Callable[..., object], Callable[..., object]]:
     ours, theirs = (_builder(case, one, "scheduler") for one in frameworks)
 
-    def build_torch(optimizer: Any) -> Any:
+    def build_torch(optimizer: object) -> object:
         return ours(optimizer, **case.scheduler_args)
 
-    def build_paddle(learning_rate: float) -> Any:
+    def build_paddle(learning_rate: float) -> object:
         return theirs(None, learning_rate=learning_rate, **case.scheduler_args)
 
     return build_torch, build_paddle

@@ -17,6 +17,7 @@ from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.runs import Loss, ModelInputs, Precise, bind, call_model, labels_of
 from tipchain.explain.locate.sides import LiveSide
+from tipchain.framework_types import Optimizer
 from tipchain.frameworks.randomness import Draws
 from tipchain.machine import collect, keep_memory
 from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
@@ -100,7 +101,7 @@ class Recipe:
     draws: Draws
     clips: Clips = (None, None)
 
-    def copies(self) -> tuple[Any, Any]:
+    def copies(self) -> tuple[object, object]:
         """Return fresh float64 copies of both models."""
         return self.copied(0), self.copied(1)
 
@@ -202,7 +203,7 @@ def _judge_state(
 def _train(
     recipe: Recipe,
     number: int,
-    model: Any,
+    model: object,
     built: Built,
     rate: float = 1.0,
     follows: Sequence[Draws | None] = (),
@@ -259,7 +260,7 @@ def _loss(recipe: Recipe, number: int) -> Precise:
     return Precise(recipe.sides[number], recipe.losses[number])
 
 
-def _first_loss(recipe: Recipe, model: Any) -> float:
+def _first_loss(recipe: Recipe, model: object) -> float:
     """Return the reference's loss before any update."""
     side = recipe.sides[0]
     side.seed(recipe.seed)
@@ -269,7 +270,7 @@ def _first_loss(recipe: Recipe, model: Any) -> float:
 
 
 @contextmanager
-def _rates_times(optimizer: Any, factor: float) -> Iterator[None]:
+def _rates_times(optimizer: Optimizer, factor: float) -> Iterator[None]:
     """Multiply the learning rates of a torch optimizer for a while; 1 leaves any optimizer alone."""
     if factor == 1:
         yield
@@ -282,11 +283,11 @@ def _rates_times(optimizer: Any, factor: float) -> Iterator[None]:
         group["lr"] = rate
 
 
-def _outputs_and_labels(side: LiveSide, model: Any, inputs: ModelInputs) -> tuple[Any, Any]:
+def _outputs_and_labels(side: LiveSide, model: object, inputs: ModelInputs) -> tuple[object, object]:
     return call_model(side, model, inputs, double=True), labels_of(side, inputs, double=True)
 
 
-def shake(side: LiveSide, model: Any, share: float, seed: int) -> None:
+def shake(side: LiveSide, model: object, share: float, seed: int) -> None:
     """Move each value of the parameters up or down by a share of itself."""
     generator = np.random.default_rng([seed, 2])
     for _, parameter in side.parameters(model):
@@ -295,7 +296,7 @@ def shake(side: LiveSide, model: Any, share: float, seed: int) -> None:
         side.assign(parameter, values * (1 + share * coins))
 
 
-def state_of(recipe: Recipe, number: int, model: Any, *, shared: bool = False) -> dict[str, Array]:
+def state_of(recipe: Recipe, number: int, model: object, *, shared: bool = False) -> dict[str, Array]:
     """Return the tensors that the paired layers hold themselves, by the reference's path and torch's name.
 
     ``shared``: parameters may be the model's own memory.
@@ -323,7 +324,7 @@ def state_of(recipe: Recipe, number: int, model: Any, *, shared: bool = False) -
     return found
 
 
-def _is_own(name: str, layer: Any, side: LiveSide) -> bool:
+def _is_own(name: str, layer: object, side: LiveSide) -> bool:
     """Tell whether a tensor belongs to the layer itself, not to one inside that is a layer of its own."""
     first = name.partition(".")[0]
     return "." not in name or first not in dict(side.children(layer))

@@ -49,7 +49,7 @@ class Launched:
     interrupted: bool = False
 
 
-def launch(request: Mapping[str, Any], *, timeout_s: float | None = None, quiet: bool = False) -> Launched:
+def launch(request: Mapping[str, object], *, timeout_s: float | None = None, quiet: bool = False) -> Launched:
     """Align what ``request`` asks for (see `tipchain.live.worker`) in a process of its own.
 
     A process that crashes, or does not end in time, is an error of the check (exit code 1), with the signal's name.
@@ -188,7 +188,7 @@ def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
         yield from ("--samples", asked["samples"])
 
 
-def _options(asked: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[str]:
+def _options(asked: Mapping[str, Any], options: Mapping[str, object]) -> Iterator[str]:
     if asked.get("names"):
         yield from ("--names", asked["names"])
     if not options.get("causes", True):

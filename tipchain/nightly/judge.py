@@ -28,7 +28,7 @@ from tipchain.runs import sha256_of
 _RUN = re.compile(r"/runs/\d{8}-\d{6}-[0-9a-f]+/")
 
 
-def read_report(work: Work) -> tuple[dict[str, Any], str]:
+def read_report(work: Work) -> tuple[dict[str, object], str]:
     """Return the report of an attempt, and what is wrong with it; "" for nothing."""
     path = work.report
     if path.is_symlink() or not path.is_file():
@@ -167,7 +167,7 @@ def _below(path: Path, night: Path) -> str:
     return path.relative_to(night).as_posix() if path.is_file() else ""
 
 
-def _outcome(work: Work, ended: Ended, report: Mapping[str, Any], problem: str) -> tuple[Outcome, str]:
+def _outcome(work: Work, ended: Ended, report: Mapping[str, object], problem: str) -> tuple[Outcome, str]:
     code = ended.exit_code
     if trouble := _trouble(work, ended) or _contradiction(work, code, report, problem):
         return Outcome.ERROR, trouble
@@ -185,7 +185,7 @@ def _outcome(work: Work, ended: Ended, report: Mapping[str, Any], problem: str) 
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{_said(work)}"
 
 
-def _contradiction(work: Work, code: int | None, report: Mapping[str, Any], problem: str) -> str:
+def _contradiction(work: Work, code: int | None, report: Mapping[str, object], problem: str) -> str:
     """Return where an exit code and the report do not say the same; "" if they do."""
     if problem and code in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.NOTHING_CHECKED):
         return f"exit {code}, but {problem}{_said(work)}"

@@ -129,7 +129,7 @@ def write_record(night: Path, record: ItemRecord) -> None:
     write_document(path, document)
 
 
-def write_document(path: Path, document: Mapping[str, Any]) -> None:
+def write_document(path: Path, document: Mapping[str, object]) -> None:
     """Write one of a night's documents, with its format and checksum, whole or not at all.
 
     Raises:
@@ -156,7 +156,7 @@ def read_document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _checksum(document: Mapping[str, Any]) -> str:
+def _checksum(document: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
@@ -182,7 +182,7 @@ def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
     return record if record.id == item_id and record.token == token else None
 
 
-def _record(document: Mapping[str, Any]) -> ItemRecord:
+def _record(document: Mapping[str, object]) -> ItemRecord:
     """Return the record of a document.
 
     Raises:
@@ -197,7 +197,7 @@ def _record(document: Mapping[str, Any]) -> ItemRecord:
     return record
 
 
-def plan_json(plan: NightPlan) -> dict[str, Any]:
+def plan_json(plan: NightPlan) -> dict[str, object]:
     """Return ``plan`` as JSON values."""
     cut = {"cut": {"ids": plan.cut.ids, "shares": plan.cut.shares}} if isinstance(plan, SharePlan) else {}
     return {
@@ -210,7 +210,7 @@ def plan_json(plan: NightPlan) -> dict[str, Any]:
     }
 
 
-def item_json(item: Item) -> dict[str, Any]:
+def item_json(item: Item) -> dict[str, object]:
     """Return ``item`` as JSON values."""
     found = {**asdict(item), "tags": list(item.tags), "argv": list(item.argv), "settled": item.settled.name}
     found["needs"]["resources"] = dict(item.needs.resources)
@@ -241,7 +241,7 @@ def _needs(data: object) -> dict[str, Any]:
     return {**data, "resources": sorted(map(list, resources.items()))}
 
 
-def parse_item(data: Mapping[str, Any]) -> Item:
+def parse_item(data: Mapping[str, object]) -> Item:
     """Return the item of JSON values.
 
     Raises:
@@ -338,7 +338,7 @@ def nights_folder(plan: NightPlan, out: Path | None = None) -> Path:
 
 
 def begin_night(
-    plan: NightPlan, nights: Path, *, options: Mapping[str, Any], environment: Mapping[str, Any]
+    plan: NightPlan, nights: Path, *, options: Mapping[str, object], environment: Mapping[str, object]
 ) -> tuple[Night, NightLock]:
     """Make the folder of a new night, hold it, and write down what it is to be.
 
@@ -375,7 +375,7 @@ def begin_night(
     return night, lock
 
 
-def _whole_night(options: Mapping[str, Any]) -> dict[str, str]:
+def _whole_night(options: Mapping[str, object]) -> dict[str, str]:
     """Return the id that a share has in common with the others of its night, if the environment has one."""
     found = night_id() if options.get("shard") else ""
     return {NIGHT_ID: found} if found else {}
@@ -767,7 +767,7 @@ def _nights_in(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _nights_in(one, depth - 1)
 
 
-def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def _flat(facts: Mapping[str, object], above: str = "") -> Iterator[tuple[str, str]]:
     for key, value in facts.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{above}{key}.")

@@ -165,7 +165,7 @@ PREFIXES = ("FLAGS_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH_", "OMP_", "KMP_", "M
 """Variables by which frameworks and their libraries are told to compute otherwise."""
 
 
-def fingerprint(root: Path) -> dict[str, Any]:
+def fingerprint(root: Path) -> dict[str, object]:
     """Return what is known of this machine, its software, and the project in ``root``, as JSON values."""
     return {
         **origin(root),

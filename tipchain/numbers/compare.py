@@ -474,7 +474,7 @@ def _integer_gaps(e: Array, a: Array) -> Array:
     return np.where(signed < 0, apart.astype(np.float64) + carried, below.astype(np.float64))
 
 
-def largest(array: Any) -> float:
+def largest(array: object) -> float:
     """Return the largest finite ``|value|``, 0 of none: a mask's infinity would make a bound infinite too."""
     values = np.asarray(array)
     values = np.abs(values) if values.dtype.kind == "c" else values

@@ -190,7 +190,7 @@ def _plain(data: Any, header: dict[str, Any], start: int) -> np.ndarray[Any, Any
     return view(data, Span(start, len(data)), dtype, header["shape"], fortran=header["fortran_order"])
 
 
-def _leaf(value: Any, path: str) -> Any:
+def _leaf(value: object, path: str) -> Any:
     """Return an array or a number of a dump; refuse everything else."""
     if isinstance(value, Array):
         if not isinstance(value.value, np.ndarray):
@@ -201,7 +201,7 @@ def _leaf(value: Any, path: str) -> Any:
     raise Refused(f"a value of type {_kind(value)} at {brief(path)}")
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return "bytes" if isinstance(value, Span) else type(value).__name__.lstrip("_")
 
 
@@ -220,7 +220,7 @@ _ALIGNMENT = 64
 """Bytes that numpy aligns data to (``numpy/lib/format.py``)."""
 
 
-def write_tree(file: IO[bytes], tree: Mapping[Any, Any]) -> None:
+def write_tree(file: IO[bytes], tree: Mapping[object, object]) -> None:
     """Write ``tree`` (keys to arrays, NumPy or Python numbers, or further trees) to ``file``.
 
     Arrays are aligned in the file, so that a mapped view of them is as fast as memory.
@@ -243,7 +243,7 @@ class _Writer:
         self.file = file
         self.dtypes: dict[str, int] = {}
 
-    def tree(self, tree: Mapping[Any, Any], path: str) -> None:
+    def tree(self, tree: Mapping[object, object], path: str) -> None:
         self.file.write(b"}(")
         for key, value in tree.items():
             where = f"{path}{key}"
@@ -290,7 +290,7 @@ def as_array(value: Any, where: str) -> np.ndarray[Any, Any]:
     raise RecordError("cannot be stored", key=where, found=kind, expected="an array of numbers")
 
 
-def _key(key: Any, where: str) -> bytes:
+def _key(key: object, where: str) -> bytes:
     if isinstance(key, str):
         text = key.encode("utf-8", "surrogatepass")
         return b"X" + struct.pack("<I", len(text)) + text

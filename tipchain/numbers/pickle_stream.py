@@ -26,6 +26,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tipchain.framework_types import Model
+
 _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
 _DTYPE = re.compile(r"[<>=|]?[biufcUSO][0-9]{0,10}")
 _KINDS = "biufcUS"  # numbers and text
@@ -443,7 +445,7 @@ class StreamReader:
         self.at = stop + 1
         return text
 
-    def _named(self, module: Any, name: Any) -> None:
+    def _named(self, module: Model, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
             raise Refused("a call of something that has no name")
         known = self.names.get(f"{module} {name}")

@@ -52,7 +52,7 @@ class Verdict:
 
 
 def compare(
-    reference: Mapping[str, Any], port: Mapping[str, Any], tolerance: Tolerance | Mapping[str, Tolerance]
+    reference: Mapping[str, object], port: Mapping[str, object], tolerance: Tolerance | Mapping[str, Tolerance]
 ) -> list[Verdict]:
     """Compare the arrays of two sides by name.
 
@@ -268,7 +268,7 @@ def _rounded_up(value: float) -> str:
 _SHAPES = ("expected_shape", "actual_shape", "worst_index")
 
 
-def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
     """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
     return [
         {
@@ -305,7 +305,7 @@ def _parse_diff(document: Mapping[str, Any]) -> TensorDiff:
     return TensorDiff(**{name: value if name in texts else _decode(name, value) for name, value in document.items()})
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: object) -> object:
     if isinstance(value, complex):
         return str(value)
     if isinstance(value, float) and not isfinite(value):

@@ -15,6 +15,7 @@ import numpy as np
 
 from tipchain.blame import serving
 from tipchain.errors import DataError, WeightsError
+from tipchain.framework_types import Model, Optimizer
 from tipchain.frameworks.builders import check_batch
 from tipchain.paddle_loading import load_batches
 from tipchain.paddle_tools.program import ProgramError
@@ -24,7 +25,7 @@ from tipchain.weights.paddle_files import read_paddle_file
 # Batches for training and evaluation.
 
 
-def train_batches(dataset: Any, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int) -> Any:
+def train_batches(dataset: object, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int) -> Any:
     """Return the batches of this rank's share of one epoch, and their number.
 
     The order depends on ``seed`` and ``epoch`` alone, so a resumed run sees what the first would have seen. A data set
@@ -53,7 +54,7 @@ def train_batches(dataset: Any, *, batch_size: int, seed: int, epoch: int, skip:
     return load_batches(dataset, sampler, num_workers=num_workers), len(sampler)
 
 
-def eval_batches(dataset: Any, *, batch_size: int, num_workers: int) -> Any:
+def eval_batches(dataset: object, *, batch_size: int, num_workers: int) -> object:
     """Return the batches of the whole of ``dataset``, in its order."""
     from paddle.io import BatchSampler
 
@@ -66,7 +67,7 @@ def mix_seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def reading(batches: Any, dataset: Any) -> Iterator[tuple[Any, Any, Any]]:
+def reading(batches: Any, dataset: object) -> Iterator[tuple[Any, Any, Any]]:
     """Yield the ``batches`` of ``dataset``; a sample that cannot be read stops the program.
 
     Raises:
@@ -126,7 +127,7 @@ class Position:
     lr_scaling: str = "none"
 
 
-def save_latest(folder: Path, model: Any, optimizer: Any, scaler: Any, position: Position) -> None:
+def save_latest(folder: Path, model: Model, optimizer: Optimizer, scaler: Any, position: Position) -> None:
     """Replace the latest checkpoint in ``folder``.
 
     Raises:
@@ -191,7 +192,7 @@ def member(prefix: Path, suffix: str) -> Path:
     return prefix.with_name(f"{prefix.name}.{suffix}")
 
 
-def load_moments(prefix: Path, model: Any, optimizer: Any, scaler: Any) -> None:
+def load_moments(prefix: Path, model: Model, optimizer: Optimizer, scaler: Any) -> None:
     """Load the optimizer's moments, its schedule and the loss scaler from the checkpoint ``prefix``.
 
     Raises:
@@ -212,7 +213,7 @@ def load_moments(prefix: Path, model: Any, optimizer: Any, scaler: Any) -> None:
         scaler.load_state_dict(scale)
 
 
-def _tensors(state: Mapping[str, Any]) -> dict[str, Any]:
+def _tensors(state: Mapping[str, object]) -> dict[str, Any]:
     import paddle
 
     return {

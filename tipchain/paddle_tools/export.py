@@ -16,6 +16,7 @@ import numpy as np
 import yaml
 
 from tipchain.errors import CaseError, DataError, UsageError
+from tipchain.framework_types import Model
 from tipchain.language import say
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import PROGRAMS, STEM, Array, Predictor, output_tensors, save_program
@@ -99,7 +100,7 @@ def _beside(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_export(bench: PaddleBench, model: Any, folder: Path) -> tuple[float, int]:
+def check_export(bench: PaddleBench, model: Model, folder: Path) -> tuple[float, int]:
     """Hold Paddle Inference's outputs against the training engine's.
 
     Returns:

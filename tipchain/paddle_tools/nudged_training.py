@@ -36,7 +36,7 @@ def nudge(parameters: Iterable[Any], number: int, ulps: int) -> None:
                 parameter.set_value(nudged(values, ulps, coins, sign))
 
 
-def optimizers(kind: type[Any]) -> Iterator[type[Any]]:
+def optimizers(kind: type[object]) -> Iterator[type[Any]]:
     """Yield a class and all its subclasses."""
     yield kind
     for one in kind.__subclasses__():

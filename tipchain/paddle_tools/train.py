@@ -339,7 +339,7 @@ def _check_resumable(position: Position, fresh: Position) -> None:
             raise UsageError(f"--resume: the checkpoint was trained with {name} {saved}, this run has {now}")
 
 
-def _optimizer(bench: PaddleBench, model: Any, settings: TrainingSettings) -> tuple[Any, Any]:
+def _optimizer(bench: PaddleBench, model: object, settings: TrainingSettings) -> tuple[object, object]:
     rate: Any = settings.rate
     schedule = None
     if bench.case.sides["paddle"].scheduler is not None:
@@ -369,7 +369,7 @@ class Session:
     schedule: Any
     scaler: Any
     train_set: Any
-    eval_set: Any
+    eval_set: object
     rank: int
     position: Position
 
@@ -441,7 +441,7 @@ class Session:
         self.position = replace(at, iteration=at.iteration + 1, step=at.step + 1)
         return value
 
-    def _precision(self) -> AbstractContextManager[Any]:
+    def _precision(self) -> AbstractContextManager[object]:
         level = self.settings.amp_level
         context: AbstractContextManager[Any] = self.bench.paddle.amp.auto_cast(enable=level != "O0", level=level)
         return context

@@ -22,6 +22,8 @@ from typing import Any
 import paddle
 from paddle.nn import functional
 
+from tipchain.framework_types import Tensor
+
 Loss = Callable[[Any, Any], Any]
 
 
@@ -43,7 +45,7 @@ def build_loss(
             ``"sum"``.
     """
 
-    def loss(output: Any, label: Any) -> Any:
+    def loss(output: object, label: object) -> Any:
         logits = _classes_last(output)
         logs, factors = _log_softmax(logits), _factors(weight, logits)
         if soft_label:
@@ -63,7 +65,7 @@ def build_loss(
 def build_nll_loss(weight: Sequence[float] | None = None, ignore_index: int = -100, reduction: str = "mean") -> Loss:
     """Return the negative log likelihood of log-probabilities ``[n, c, ...]`` and class numbers ``[n, ...]``."""
 
-    def loss(output: Any, label: Any) -> Any:
+    def loss(output: object, label: object) -> Any:
         logs = _classes_last(output)
         losses, _, size = _hard(logs, label, _factors(weight, logs), ignore_index)
         return _reduce(losses, size, reduction)
@@ -119,19 +121,19 @@ def build_smooth_l1_loss(beta: float = 1.0, reduction: str = "mean") -> Loss:
     return loss
 
 
-def _classes_last(tensor: Any) -> Any:
+def _classes_last(tensor: Tensor) -> Any:
     """Return a tensor ``[n, c, d1, ...]`` as ``[n, d1, ..., c]``."""
     rank = len(tensor.shape)
     return tensor if rank == 2 else tensor.transpose([0, *range(2, rank), 1])
 
 
-def _log_softmax(logits: Any) -> Any:
+def _log_softmax(logits: Tensor) -> Any:
     """Return the logarithm of softmax over the last axis, exact for logits of any size."""
     shifted = logits - logits.max(axis=-1, keepdim=True).detach()
     return shifted - shifted.exp().sum(axis=-1, keepdim=True).log()
 
 
-def _factors(weight: Sequence[float] | None, logits: Any) -> Any:
+def _factors(weight: Sequence[float] | None, logits: Tensor) -> Any:
     """Return one factor per class."""
     values = [1.0] * logits.shape[-1] if weight is None else list(weight)
     return paddle.to_tensor(values, dtype=logits.dtype, place=logits.place)

@@ -8,6 +8,7 @@ from typing import Any
 import paddle
 
 from tipchain.errors import UsageError
+from tipchain.framework_types import Model
 from tipchain.layer_types import rule_for
 from tipchain.pairs.settings import (
     NamedParameter,
@@ -42,7 +43,7 @@ NORM_EPSILON = 1e-6
 class TorchRMSProp(paddle.optimizer.RMSProp):  # type: ignore[misc]
     """RMSProp with epsilon beside the root and the learning rate outside the momentum, as torch has it."""
 
-    def _append_optimize_op(self, block: Any, param_and_grad: Any) -> None:  # noqa: ARG002
+    def _append_optimize_op(self, block: object, param_and_grad: object) -> None:  # noqa: ARG002
         param, grad = _dynamic(param_and_grad)
         square = self._get_accumulator_master(self._mean_square_acc_str, param)
         _assign(square, square * self._rho + grad * grad * (1 - self._rho))
@@ -62,7 +63,7 @@ class TorchRMSProp(paddle.optimizer.RMSProp):  # type: ignore[misc]
 class TorchAdamax(paddle.optimizer.Adamax):  # type: ignore[misc]
     """Adamax with epsilon beside the gradient, as torch has it."""
 
-    def _append_optimize_op(self, block: Any, param_and_grad: Any) -> None:  # noqa: ARG002
+    def _append_optimize_op(self, block: object, param_and_grad: object) -> None:  # noqa: ARG002
         param, grad = _dynamic(param_and_grad)
         mean = self._get_accumulator_master(self._moment_acc_str, param)
         largest = self._get_accumulator_master(self._inf_norm_acc_str, param)
@@ -76,7 +77,7 @@ class TorchAdamax(paddle.optimizer.Adamax):  # type: ignore[misc]
 class TorchClipByNorm(paddle.nn.ClipGradByNorm):  # type: ignore[misc]
     """Clips each gradient by its own L2 norm, with torch's epsilon."""
 
-    def _dygraph_clip(self, params_grads: Any) -> list[tuple[Any, Any]]:
+    def _dygraph_clip(self, params_grads: Any) -> list[tuple[object, object]]:
         return [
             (param, grad * _factor(paddle.linalg.norm(grad), self.clip_norm) if _clipped(param) else grad)
             for param, grad in params_grads
@@ -87,7 +88,7 @@ class TorchClipByNorm(paddle.nn.ClipGradByNorm):  # type: ignore[misc]
 class TorchClipByGlobalNorm(paddle.nn.ClipGradByGlobalNorm):  # type: ignore[misc]
     """Clips all gradients by their common L2 norm, with torch's epsilon."""
 
-    def _dygraph_clip(self, params_grads: Any) -> list[tuple[Any, Any]]:
+    def _dygraph_clip(self, params_grads: Any) -> list[tuple[object, object]]:
         known = [(param, grad) for param, grad in params_grads if grad is not None]
         norms = [paddle.linalg.norm(grad) for param, grad in known if _clipped(param)]
         if not norms:
@@ -96,11 +97,11 @@ class TorchClipByGlobalNorm(paddle.nn.ClipGradByGlobalNorm):  # type: ignore[mis
         return [(param, grad * factor if _clipped(param) else grad) for param, grad in known]
 
 
-def _factor(norm: Any, limit: float) -> Any:
+def _factor(norm: Any, limit: float) -> object:
     return paddle.clip(limit / (norm + NORM_EPSILON), max=1.0)
 
 
-def _clipped(param: Any) -> bool:
+def _clipped(param: object) -> bool:
     return bool(getattr(param, "need_clip", True))
 
 
@@ -114,7 +115,7 @@ def _dynamic(param_and_grad: Any) -> tuple[Any, Any]:
     return param, grad
 
 
-def _assign(target: Any, value: Any) -> None:
+def _assign(target: object, value: object) -> None:
     paddle.assign(value, target)
 
 
@@ -138,8 +139,8 @@ def build_optimizer(
     clip_global_norm: float | None = None,
     no_decay: Sequence[str] = (),
     lr_multipliers: Mapping[str, float] | None = None,
-    model: Any = None,
-    **options: Any,
+    model: object = None,
+    **options: object,
 ) -> paddle.optimizer.Optimizer:
     """Return an optimizer whose ``step()`` clips, decays and updates as its torch twin does.
 
@@ -174,7 +175,7 @@ def build_optimizer(
     return built
 
 
-def _treatments(settings: OptimizerSettings, given: list[Any], model: Any) -> list[ParameterTreatment]:
+def _treatments(settings: OptimizerSettings, given: list[object], model: object) -> list[ParameterTreatment]:
     """Return what the rules say, with the learning-rate multipliers already set; nothing without rules."""
     if not settings.has_rules:
         return []
@@ -188,7 +189,7 @@ def _treatments(settings: OptimizerSettings, given: list[Any], model: Any) -> li
     return treatments
 
 
-def _named(model: Any) -> Iterator[NamedParameter]:
+def _named(model: Model) -> Iterator[NamedParameter]:
     """Yield every parameter under torch's name."""
     seen: set[int] = set()
     for path, layer in model.named_sublayers(include_self=True):
@@ -203,7 +204,7 @@ def _named(model: Any) -> Iterator[NamedParameter]:
             yield NamedParameter(name=name, tensor=tensor, kinds=kinds_of(layer, known, tensor.ndim))
 
 
-def _decay(settings: OptimizerSettings, treatments: list[ParameterTreatment]) -> dict[str, Any]:
+def _decay(settings: OptimizerSettings, treatments: list[ParameterTreatment]) -> dict[str, object]:
     """Return the optimizer's arguments for weight decay; with rules, set the regularizers of the parameters."""
     chosen = {one.parameter.tensor.name for one in treatments if one.decays}
     if settings.decay == "decoupled":

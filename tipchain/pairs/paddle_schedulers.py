@@ -5,8 +5,6 @@ https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LR
 
 from __future__ import annotations
 
-from typing import Any
-
 from paddle.optimizer import lr
 
 from tipchain.pairs.settings import SchedulerSettings, read_scheduler_settings
@@ -21,7 +19,7 @@ def build_scheduler(
     name: str,
     warmup_steps: int = 0,
     warmup_start: float = 0.0,
-    **options: Any,
+    **options: object,
 ) -> lr.LRScheduler:
     """Return the schedule; the arguments are those of ``tipchain.pairs.torch_schedulers.build_scheduler``.
 

@@ -267,7 +267,7 @@ class SchedulerSettings:
 
 
 def read_scheduler_settings(
-    *, name: str, warmup_steps: int, warmup_start: float, options: Mapping[str, Any]
+    *, name: str, warmup_steps: int, warmup_start: float, options: Mapping[str, object]
 ) -> SchedulerSettings:
     """Check the arguments of a builder.
 

@@ -51,7 +51,7 @@ def build_loss(
 def build_nll_loss(weight: Sequence[float] | None = None, ignore_index: int = -100, reduction: str = "mean") -> Loss:
     """Return the negative log likelihood of log-probabilities ``[n, c, ...]`` and class numbers ``[n, ...]``."""
 
-    def loss(output: Any, label: Any) -> Any:
+    def loss(output: Any, label: object) -> Any:
         factors = None if weight is None else torch.tensor(weight, dtype=output.dtype, device=output.device)
         return functional.nll_loss(output, label, weight=factors, ignore_index=ignore_index, reduction=reduction)
 

@@ -34,8 +34,8 @@ def build_optimizer(
     clip_global_norm: float | None = None,
     no_decay: Sequence[str] = (),
     lr_multipliers: Mapping[str, float] | None = None,
-    model: Any = None,
-    **options: Any,
+    model: object = None,
+    **options: object,
 ) -> torch.optim.Optimizer:
     """Return an optimizer whose ``step()`` clips, decays and updates as its Paddle twin does.
 
@@ -105,7 +105,7 @@ def _add_signs(optimizer: torch.optim.Optimizer, *_: object) -> None:
 
 
 def _groups(
-    settings: OptimizerSettings, parameters: Iterable[torch.Tensor], learning_rate: float, model: Any
+    settings: OptimizerSettings, parameters: Iterable[torch.Tensor], learning_rate: float, model: object
 ) -> list[dict[str, Any]]:
     """Return parameter groups, the ordinary one first: its rate is the one that is shown."""
     given = list(parameters)
@@ -143,7 +143,7 @@ def _named(model: torch.nn.Module) -> Iterator[NamedParameter]:
                 yield NamedParameter(name=name, tensor=tensor, kinds=kinds_of(module, leaf, tensor.ndim))
 
 
-def _bare(settings: OptimizerSettings, groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
+def _bare(settings: OptimizerSettings, groups: list[dict[str, object]], learning_rate: float) -> torch.optim.Optimizer:
     """Return torch's optimizer, without hooks."""
     optim, known = torch.optim, dict(settings.options)
     if "beta1" in known:

@@ -6,7 +6,6 @@ https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from torch.optim import Optimizer, lr_scheduler
 
@@ -17,7 +16,7 @@ __all__ = ["build_scheduler"]
 
 
 def build_scheduler(
-    optimizer: Optimizer, *, name: str, warmup_steps: int = 0, warmup_start: float = 0.0, **options: Any
+    optimizer: Optimizer, *, name: str, warmup_steps: int = 0, warmup_start: float = 0.0, **options: object
 ) -> lr_scheduler.LRScheduler:
     """Return the schedule over ``optimizer``, whose rate is the one that the schedule is built for.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tipchain.errors import CaseError
 from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
@@ -27,6 +26,6 @@ def case_folders(case: Path, mode: Mode) -> DataFolders:
     )
 
 
-def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _mapping(document: Mapping[str, object], key: str) -> Mapping[str, object]:
     found = document.get(key)
     return found if isinstance(found, dict) else {}

@@ -23,6 +23,7 @@ import numpy as np
 from tipchain.blame import blame
 from tipchain.devices import parse_device
 from tipchain.errors import TipchainError
+from tipchain.framework_types import Model
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import Array, scalar
 from tipchain.numbers.dumps import load_record
@@ -43,7 +44,7 @@ class Steps:
     rates: tuple[float, ...]
 
 
-def train(bench: Bench, model: Any, network: Any, batch: Mapping[str, Array]) -> Steps:
+def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]) -> Steps:
     """Train on ``batch`` for as many steps as the case's ``distributed`` says; the schedule moves on with each.
 
     Args:
@@ -67,7 +68,7 @@ def train(bench: Bench, model: Any, network: Any, batch: Mapping[str, Array]) ->
     return Steps(losses=tuple(losses), rates=tuple(rates))
 
 
-def state(bench: Bench, model: Any) -> dict[str, Array]:
+def state(bench: Bench, model: object) -> dict[str, Array]:
     """Return the model's tensors in torch's names and layout, as ``parameter/NAME`` and ``buffer/NAME``."""
     framework, names = bench.framework, bench.case.weights.names
     parameters = {f"parameter/{name}": array for name, array in framework.parameters(model, names)}
@@ -85,7 +86,7 @@ def update_rms(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[
     return result
 
 
-def digests(model: Any) -> dict[str, str]:
+def digests(model: Model) -> dict[str, str]:
     """Return a checksum of the bytes of every parameter and persistent buffer, by Paddle's name."""
     return {
         name: f"{zlib.crc32(np.ascontiguousarray(tensor.numpy()).data):08x}"
@@ -173,7 +174,7 @@ def _own_device(device: str) -> str:
     return f"gpu:{selected}" if device.startswith("gpu") else device
 
 
-def _untouched(bench: Bench, training: bool) -> Any:
+def _untouched(bench: Bench, training: bool) -> object:
     """Return the model with initial values of its own."""
     model = bench.framework.build(bench.builder("model"), bench.case.model_args)
     bench.framework.set_training(model, training)
@@ -302,7 +303,7 @@ class WorkerGroup:
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(timeout=PATIENCE_S)
 
-    def _report(self, rank: int) -> Mapping[str, Any] | None:
+    def _report(self, rank: int) -> Mapping[str, object] | None:
         path = report_path(self.folder, rank)
         report: Mapping[str, Any] | None = json.loads(path.read_text()) if path.is_file() else None
         return report

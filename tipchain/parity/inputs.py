@@ -40,7 +40,7 @@ def make_inputs(case: Case, number: int = 0) -> dict[str, Any]:
     return arrays
 
 
-def make_all_inputs(case: Case) -> dict[str, dict[str, Any]]:
+def make_all_inputs(case: Case) -> dict[str, dict[str, object]]:
     """Return the fake inputs of every set of shapes: the usual ones under ``""``, others under what `suffix` says."""
     count = max((len(spec.shapes) for spec in case.inputs.values()), default=1)
     sets = {"": make_inputs(case)}
@@ -53,7 +53,7 @@ def suffix(case: Case, number: int) -> str:
     return "@" + ",".join("x".join(map(str, shape)) for shape in shapes)
 
 
-def make_input(spec: InputSpec, number: int = 0) -> Any:
+def make_input(spec: InputSpec, number: int = 0) -> object:
     """Return one fake input, of its first shape or of another."""
     shape = spec.shapes[number] if number < len(spec.shapes) else spec.shape
     # The first shape keeps the plain seed; the others must not repeat its values.

@@ -252,7 +252,7 @@ def is_listed(name: str, listed: Iterable[str]) -> bool:
     )
 
 
-def _operators(tree: Any) -> Iterable[str]:
+def _operators(tree: object) -> Iterable[str]:
     """Yield the names of Paddle's operators (dialect 1) in a serialized program, in order."""
     if isinstance(tree, dict):
         name = tree.get("#")

@@ -221,7 +221,7 @@ def _bench(job: RecordingJob, case: Case, framework: Framework, benches: dict[st
 
 def _record_stage(
     job: RecordingJob, case: Case, framework: Framework, benches: dict[str, Bench], order: str, device: str
-) -> Mapping[str, Any]:
+) -> Mapping[str, object]:
     """Record what is ordered; the one place where what user code raises becomes a result."""
     start = time.perf_counter()
     stage = order.removesuffix(NOISE_ORDER)
@@ -304,7 +304,7 @@ def save_recording(job: RecordingJob, bench: Bench, stage: str, recording: Recor
         save_record(folder / dump_name(stage, "torch"), recording.reference, meta=meta)
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Any]) -> None:
+def save_tensors(path: Path, tensors: Mapping[str, object]) -> None:
     """Write a safetensors file beside ``path`` and rename it."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -321,7 +321,7 @@ def main(argv: list[str]) -> int:
     job = RecordingJob.from_json(Path(argv[0]).read_text())
     with os.fdopen(int(argv[1]), "w", buffering=1) as events, os.fdopen(int(argv[2])) as orders:
 
-        def emit(event: Mapping[str, Any]) -> None:
+        def emit(event: Mapping[str, object]) -> None:
             events.write(json.dumps(event) + "\n")
 
         try:

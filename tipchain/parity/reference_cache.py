@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
@@ -169,7 +168,7 @@ def _listing(folder: Path) -> str:
 
 
 @cache
-def _machine() -> dict[str, Any]:
+def _machine() -> dict[str, object]:
     """Return what is installed and which processor computes, for its kernels decide on the last places."""
     package = Path(tipchain.__file__).parent
     code = {str(path.relative_to(package)): mark(str(path), "content") for path in sorted(package.rglob("*.py"))}

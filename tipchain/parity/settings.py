@@ -42,7 +42,7 @@ def read_settings(kind: type[T], reader: Reader, key: str) -> T:
     return found
 
 
-def _own(read: Callable[[Reader, str], Any], default: Any = None, *, shown: bool = True) -> Any:
+def _own(read: Callable[[Reader, str], object], default: object = None, *, shown: bool = True) -> Any:
     """Return a field with a way of its own to be read; ``shown``: it is part of what dumps depend on."""
     if isinstance(default, dict):
         return field(default_factory=dict, metadata={"read": read})

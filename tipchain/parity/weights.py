@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 import tipchain
 from tipchain.blame import UsersError, serving, users_fault
 from tipchain.errors import DataError, InputError, MissingFrameworkError, TipchainError, WeightsError
+from tipchain.framework_types import Model
 from tipchain.guard import guarded
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
@@ -52,7 +54,7 @@ def needs_data(weights: WeightsSpec) -> bool:
     return weights.init is not None and (weights.fit_head or weights.calibrate == "train_data")
 
 
-def initialize(case: Case, model: Any, train_data: Path) -> None:
+def initialize(case: Case, model: Model, train_data: Path) -> None:
     """Seed a Kaiming initialization, calibrate BatchNorm and fit the head, as the case asks.
 
     Source: He et al. 2015, arXiv 1502.01852. Biases and BatchNorm's affine parameters are drawn too:
@@ -71,7 +73,7 @@ def initialize(case: Case, model: Any, train_data: Path) -> None:
     model.eval()
 
 
-def _initialize_module(torch: Any, module: Any, generator: Any) -> None:
+def _initialize_module(torch: ModuleType, module: object, generator: object) -> None:
     nn = torch.nn
     with torch.no_grad():
         if isinstance(module, nn.modules.conv._ConvNd | nn.Linear):  # noqa: SLF001
@@ -87,7 +89,7 @@ def _initialize_module(torch: Any, module: Any, generator: Any) -> None:
                 module.bias.normal_(0.0, 0.1, generator=generator)
 
 
-def _train_batches(torch: Any, case: Case, train_data: Path) -> Any:
+def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Any:
     if case.sides["torch"].dataset is None:
         raise WeightsError(
             "needs the torch side's dataset",
@@ -99,7 +101,7 @@ def _train_batches(torch: Any, case: Case, train_data: Path) -> Any:
     return torch.utils.data.DataLoader(dataset, batch_size=16)
 
 
-def _calibrate(torch: Any, case: Case, model: Any, norms: list[Any], train_data: Path) -> None:
+def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Any], train_data: Path) -> None:
     """Set the running statistics to the average over the training data's batches, or to the fake inputs'."""
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
@@ -131,7 +133,7 @@ def _calibrating_inputs(case: Case) -> list[Any]:
     return [make_input(spec) for spec in larger]
 
 
-def _fit_head(torch: Any, case: Case, model: Any, train_data: Path) -> None:
+def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> None:
     """Fit the last Linear by ridge regression on its inputs over the training data."""
     linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
     if not linears:
@@ -170,7 +172,7 @@ def _per_sample(features: Any, samples: int, case: Case) -> Any:
     return features.reshape(samples, rows, -1).mean(axis=1)
 
 
-def ridge_head(features: Any, labels: Any, classes: int, *, penalty: float) -> tuple[Any, Any]:
+def ridge_head(features: Any, labels: object, classes: int, *, penalty: float) -> tuple[object, object]:
     """Return weight ``[classes, d]`` and bias ``[classes]`` of a ridge regression onto +2/-2 targets.
 
     Args:
@@ -262,7 +264,7 @@ def prepare_weights(
         return _files(folder)
 
 
-def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, Any]]:
+def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
     """Return, by side, all that the prepared weights depend on."""
     weights = case.weights
     from_data = needs_data(weights)
@@ -301,7 +303,7 @@ def _identity(path: Path, root: Path) -> list[str]:
         raise WeightsError("cannot be read", file=path, key="weights.torch", found=error.strerror or error) from error
 
 
-def _unchanged(entry: Mapping[str, Any], recipe: Mapping[str, Any], root: Path) -> bool:
+def _unchanged(entry: Mapping[str, Any], recipe: Mapping[str, object], root: Path) -> bool:
     """Tell whether an entry of the manifest was made by this recipe from sources that are as they were."""
     if entry.get("recipe") != recipe:
         return False
@@ -354,7 +356,7 @@ class _Job:
     sides: tuple[str, ...]
 
 
-def _make(case: Case, folder: Path, train_data: Path, recipe: Mapping[str, Any], sides: tuple[str, ...]) -> None:
+def _make(case: Case, folder: Path, train_data: Path, recipe: Mapping[str, object], sides: tuple[str, ...]) -> None:
     """Make the weights in a process of its own, so that the caller stays free of both frameworks."""
     job = _Job(
         case=str(case.path),
@@ -414,7 +416,7 @@ def make(job: _Job) -> None:
     atomic_write(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
 
 
-def _entry(path: Path, folder: Path, recipe: Mapping[str, Any], sources: Mapping[str, str]) -> dict[str, Any]:
+def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapping[str, str]) -> dict[str, Any]:
     name = path.name if path.parent == folder else str(path.resolve())
     return {
         "path": name,
@@ -425,7 +427,7 @@ def _entry(path: Path, folder: Path, recipe: Mapping[str, Any], sources: Mapping
     }
 
 
-def _torch_model(case: Case) -> Any:
+def _torch_model(case: Case) -> object:
     from tipchain.devices import Device
     from tipchain.frameworks import load_framework
 
@@ -434,14 +436,14 @@ def _torch_model(case: Case) -> Any:
     return framework.build(open_builder(case, "torch", "model"), case.model_args)
 
 
-def _save_torch(model: Any, path: Path) -> None:
+def _save_torch(model: Model, path: Path) -> None:
     import torch
 
     with replacing_path(path) as beside:
         torch.save(model.state_dict(), beside)
 
 
-def _load_torch(model: Any, path: Path) -> Mapping[str, Any]:
+def _load_torch(model: Model, path: Path) -> Mapping[str, object]:
     from tipchain.weights.torch_files import read_torch_state
 
     state = read_torch_state(path)
@@ -452,7 +454,7 @@ def _load_torch(model: Any, path: Path) -> Mapping[str, Any]:
     return state
 
 
-def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) -> dict[str, str]:
+def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:
     """Write the Paddle file; return the names under which the port's tensors are torch's."""
     from tipchain.frameworks import load_framework
     from tipchain.weights.convert import convert_file
@@ -464,7 +466,7 @@ def _convert(case: Case, torch_model: Any, torch_path: Path, paddle_path: Path) 
     )
 
 
-def state_digest(state: Mapping[str, Any]) -> str:
+def state_digest(state: Mapping[str, object]) -> str:
     """Return a SHA-256 over names, shapes and values of a torch state dict."""
     from tipchain.weights.torch_files import array_of
 

@@ -249,7 +249,7 @@ def background(group: int, clip: int) -> NDArray[np.uint8]:
     return np.asarray(clouds.resize((SIDE, SIDE), _pillow().Resampling.BICUBIC)) // 3
 
 
-def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place) -> Any:
+def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place) -> object:
     """Return ``picture`` with the digit at ``place``, as a Pillow image.
 
     Args:

@@ -264,7 +264,7 @@ def _text(value: object) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, Any]:
+def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, object]:
     """Return ``report`` as JSON values; the exit code is there for readers, it is computed anew on loading."""
     return {
         "format": FORMAT,
@@ -357,7 +357,7 @@ def parse_report(data: Mapping[str, Any]) -> RunReport:
     )
 
 
-def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
     if not verdicts:
         return []  # a chain's report needs no numpy
     from tipchain.numbers.verdicts import render_verdicts
@@ -365,7 +365,7 @@ def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     return render_verdicts(verdicts)
 
 
-def _parse_verdicts(documents: Sequence[Mapping[str, Any]]) -> tuple[Verdict, ...]:
+def _parse_verdicts(documents: Sequence[Mapping[str, object]]) -> tuple[Verdict, ...]:
     if not documents:
         return ()
     from tipchain.numbers.verdicts import parse_verdicts

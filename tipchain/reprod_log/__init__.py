@@ -42,7 +42,7 @@ class ReprodLogger:
         """The arrays by name."""
         return self._data
 
-    def add(self, key: Any, val: Any) -> None:
+    def add(self, key: object, val: object) -> None:
         """Keep a copy of ``val`` under ``key``.
 
         Args:
@@ -54,7 +54,7 @@ class ReprodLogger:
         """
         self._data[key] = _copied(key, val)
 
-    def remove(self, key: Any) -> None:
+    def remove(self, key: object) -> None:
         """Drop ``key``; an unknown key is only printed."""
         if key in self._data:
             del self._data[key]
@@ -74,7 +74,7 @@ class ReprodLogger:
         save_record(path, self._data)
 
 
-def _copied(key: Any, val: Any) -> Any:
+def _copied(key: object, val: object) -> object:
     if isinstance(val, Mapping):
         return {name: _copied(f"{key}/{name}", item) for name, item in val.items()}
     if not isinstance(val, (np.ndarray, np.generic)) or val.dtype.hasobject:
@@ -89,9 +89,9 @@ def _copied(key: Any, val: Any) -> Any:
 class ReprodDiffHelper:
     """Loads dumps, compares two of them and reports."""
 
-    diff_dict: dict[Any, Any]
+    diff_dict: dict[object, object]
 
-    def load_info(self, path: str | PathLike[str]) -> Any:
+    def load_info(self, path: str | PathLike[str]) -> object:
         """Return the dict that a dump holds. Nothing in the file is run.
 
         Raises:
@@ -103,7 +103,7 @@ class ReprodDiffHelper:
         info = load_tree(path)
         return info if isinstance(info, dict) else info.tolist()
 
-    def compare_info(self, info1: dict[Any, Any], info2: dict[Any, Any]) -> None:
+    def compare_info(self, info1: dict[object, object], info2: dict[object, object]) -> None:
         """Compare two dicts of arrays; ``report`` tells the result.
 
         Raises:

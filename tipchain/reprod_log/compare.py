@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.framework_types import Model
 from tipchain.numbers.compare import diff_arrays
 from tipchain.numbers.diff_log import statistics
 from tipchain.reprod_log.utils import Difference, check_print_diff, np2paddle, np2torch, paddle2np, torch2np
 
 
-def check_data(data1: Mapping[Any, Any], data2: Mapping[Any, Any]) -> None:
+def check_data(data1: Mapping[object, object], data2: Mapping[object, object]) -> None:
     """Check that two dicts have the same keys, at every depth.
 
     Raises:
@@ -50,9 +51,9 @@ def compute_diff(data1: Mapping[Any, Any], data2: Mapping[Any, Any]) -> dict[Any
 
 
 def compare_forward(
-    torch_model: Any,
-    paddle_model: Any,
-    input_dict: dict[str, Any],
+    torch_model: Model,
+    paddle_model: Model,
+    input_dict: dict[str, object],
     diff_threshold: float = 1e-6,
     diff_method: str = "mean",
 ) -> bool:
@@ -76,11 +77,11 @@ def compare_forward(
 
 
 def compare_loss_and_backward(
-    torch_model: Any,
-    paddle_model: Any,
+    torch_model: Model,
+    paddle_model: Model,
     torch_loss: Callable[[Any, Any], Mapping[str, Any]],
     paddle_loss: Callable[[Any, Any], Mapping[str, Any]],
-    input_dict: dict[str, Any],
+    input_dict: dict[str, object],
     lr: float = 1e-3,
     steps: int = 10,
     diff_threshold: float = 1e-6,
@@ -140,7 +141,7 @@ def compare_loss_and_backward(
     return steps > 0
 
 
-def _missing(data: Mapping[Any, Any], other: Mapping[Any, Any], path: str = "") -> list[str]:
+def _missing(data: Mapping[object, object], other: Mapping[Any, Any], path: str = "") -> list[str]:
     """Return the paths in ``data`` that ``other`` lacks."""
     result = []
     for key, value in data.items():
@@ -151,7 +152,7 @@ def _missing(data: Mapping[Any, Any], other: Mapping[Any, Any], path: str = "") 
     return result
 
 
-def _difference(key: Any, value: Any, other: Any) -> Difference:
+def _difference(key: object, value: object, other: object) -> Difference:
     for item in (value, other):
         if not isinstance(item, (np.ndarray, np.generic, bool, int, float, complex)):
             raise NotImplementedError(f"{key}: cannot compare a {type(item).__name__}")
@@ -170,13 +171,13 @@ def _check(expected: Mapping[str, Any], actual: Mapping[str, Any], threshold: fl
     )
 
 
-def _linear_weights(model: Any, kind: type) -> set[str]:
+def _linear_weights(model: Model, kind: type) -> set[str]:
     """Return the parameter names of the weights of all layers of type ``kind``, in torch and Paddle alike."""
     layers = model.named_modules() if hasattr(model, "named_modules") else model.named_sublayers(include_self=True)
     return {f"{name}.weight" if name else "weight" for name, layer in layers if isinstance(layer, kind)}
 
 
-def _torch_gradients(model: Any, turned: set[str]) -> dict[str, Any]:
+def _torch_gradients(model: Model, turned: set[str]) -> dict[str, object]:
     return {
         name: torch2np(parameter.grad.t() if name in turned else parameter.grad)["output"].copy()
         for name, parameter in model.named_parameters()
@@ -184,7 +185,7 @@ def _torch_gradients(model: Any, turned: set[str]) -> dict[str, Any]:
     }
 
 
-def _paddle_gradients(model: Any) -> dict[str, Any]:
+def _paddle_gradients(model: Model) -> dict[str, object]:
     return {
         name: paddle2np(parameter.grad)["output"].copy()
         for name, parameter in model.named_parameters()

@@ -66,21 +66,21 @@ def init_logger(log_file: str | None = None, name: str = "root", log_level: int 
     return logger
 
 
-def np2torch(data: dict[str, Any]) -> dict[str, Any]:
+def np2torch(data: dict[str, object]) -> dict[str, object]:
     """Return ``data`` with arrays as torch tensors: floats in the default float type, the rest as it is."""
     import torch
 
     return _converted(data, torch.from_numpy, str(torch.get_default_dtype())[6:])
 
 
-def np2paddle(data: dict[str, Any]) -> dict[str, Any]:
+def np2paddle(data: dict[str, object]) -> dict[str, object]:
     """Return ``data`` with arrays as Paddle tensors: floats in the default float type, the rest as it is."""
     import paddle
 
     return _converted(data, paddle.to_tensor, paddle.get_default_dtype())
 
 
-def torch2np(data: Any) -> dict[str, Any]:
+def torch2np(data: object) -> dict[str, Any]:
     """Return a model's output as a dict of arrays.
 
     A tensor becomes ``output``, the items of a tuple or list ``output_0``, ``output_1`` and so on; dicts
@@ -89,7 +89,7 @@ def torch2np(data: Any) -> dict[str, Any]:
     return _outputs(data, _torch_array)
 
 
-def paddle2np(data: Any = None) -> dict[str, Any]:
+def paddle2np(data: object = None) -> dict[str, Any]:
     """Return a model's output as a dict of arrays, named as in :func:`torch2np`."""
     return _outputs(data, _paddle_array)
 
@@ -143,7 +143,7 @@ def check_print_diff(
     return passed and bool(diff_dict)
 
 
-def _converted(data: dict[str, Any], convert: Callable[[Any], Any], float_type: str) -> dict[str, Any]:
+def _converted(data: dict[str, object], convert: Callable[[object], object], float_type: str) -> dict[str, object]:
     if not isinstance(data, dict):
         raise AssertionError(f"inputs must be a dict, found {type(data).__name__}")  # noqa: TRY004  (as reprod_log)
     result = {}
@@ -156,7 +156,7 @@ def _converted(data: dict[str, Any], convert: Callable[[Any], Any], float_type: 
     return result
 
 
-def _outputs(data: Any, convert: Callable[[Any], Any]) -> dict[str, Any]:
+def _outputs(data: object, convert: Callable[[object], object]) -> dict[str, Any]:
     if isinstance(data, Mapping):
         named = dict(data)
     elif isinstance(data, (tuple, list)):
@@ -170,14 +170,14 @@ def _outputs(data: Any, convert: Callable[[Any], Any]) -> dict[str, Any]:
     }
 
 
-def _torch_array(value: Any) -> Any:
+def _torch_array(value: Any) -> object:
     if not hasattr(value, "detach"):
         return np.asarray(value)
     value = value.detach().cpu()
     return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
 
 
-def _paddle_array(value: Any) -> Any:
+def _paddle_array(value: Any) -> object:
     if not hasattr(value, "numpy"):
         return np.asarray(value)
     # Paddle hands bfloat16 out as uint16.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.framework_types import Model
 from tipchain.weights.layouts import Array, TensorSlot, assemble, divide, dtype_name
 from tipchain.weights.matching import Match, match_models
 from tipchain.weights.paddle_files import misfits, read_paddle_file, write_paddle_file
@@ -36,9 +37,9 @@ class Converted:
 
 
 def convert_state(
-    torch_model: Any,
+    torch_model: Model,
     state: Mapping[str, Any],
-    paddle_model: Any,
+    paddle_model: Model,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
 ) -> dict[str, Array]:
@@ -47,9 +48,9 @@ def convert_state(
 
 
 def to_paddle(
-    torch_model: Any,
+    torch_model: object,
     state: Mapping[str, Any],
-    paddle_model: Any,
+    paddle_model: Model,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
 ) -> Converted:
@@ -96,9 +97,9 @@ def to_paddle(
 
 
 def to_torch(
-    paddle_model: Any,
+    paddle_model: Model,
     state: Mapping[str, Array],
-    torch_model: Any,
+    torch_model: Model,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
 ) -> Converted:
@@ -145,7 +146,11 @@ def to_torch(
 
 
 def _match(
-    torch_model: Any, paddle_model: Any, names: Mapping[str, str] | None, ignore: Iterable[str], problems: list[str]
+    torch_model: object,
+    paddle_model: object,
+    names: Mapping[str, str] | None,
+    ignore: Iterable[str],
+    problems: list[str],
 ) -> Match:
     """Return the match of the models; what is wrong with it is listed after ``problems``."""
     try:
@@ -171,7 +176,7 @@ def _misfit(name: str, shape: tuple[int, ...], dtype: str, slot: TensorSlot) -> 
     return None
 
 
-def _kept(match: Match, torch_model: Any) -> tuple[str, ...]:
+def _kept(match: Match, torch_model: Model) -> tuple[str, ...]:
     return tuple(name for name in torch_model.state_dict() if name not in match.slots and name not in match.tied)
 
 
@@ -181,9 +186,9 @@ def _equal(one: Array, other: Array) -> bool:
 
 
 def convert_file(
-    torch_model: Any,
+    torch_model: object,
     torch_path: Path,
-    paddle_model: Any,
+    paddle_model: Model,
     paddle_path: Path,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
@@ -206,9 +211,9 @@ def convert_file(
 
 
 def convert_file_back(
-    paddle_model: Any,
+    paddle_model: Model,
     paddle_path: Path,
-    torch_model: Any,
+    torch_model: Model,
     torch_path: Path,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tipchain.errors import InputError, UsageError
+from tipchain.framework_types import Model
 from tipchain.layer_types import join
 from tipchain.weights.layouts import NOT_IN_PORT, NOT_IN_TORCH, Target
 from tipchain.weights.sides import paddle_layers, torch_layers
@@ -70,7 +71,7 @@ class NameMap:
     lines: Mapping[str, int]
     ignore: tuple[str, ...] = ()
 
-    def check(self, reference: Any, port: Any) -> None:
+    def check(self, reference: object, port: object) -> None:
         """Refuse names that the models do not have.
 
         Args:
@@ -120,7 +121,7 @@ def read_names(path: Path) -> NameMap:
     )
 
 
-def expand_names(names: Mapping[str, str], reference: Any) -> dict[str, str]:
+def expand_names(names: Mapping[str, str], reference: object) -> dict[str, str]:
     """Return names with each ``*`` replaced by what torch's model has there, the first one to the first one."""
     found: dict[str, str] = {}
     existing = list(_torch_names(reference)) if any("*" in key for key in names) else []
@@ -136,7 +137,7 @@ def expand_names(names: Mapping[str, str], reference: Any) -> dict[str, str]:
     return found
 
 
-def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: Any, port: Any) -> dict[str, str]:
+def with_ignored(names: Mapping[str, str], ignore: Iterable[str], reference: object, port: object) -> dict[str, str]:
     """Return names, ``*`` replaced, that also say what only one of the models has.
 
     Args:
@@ -169,7 +170,7 @@ def _fill(pattern: str, parts: Sequence[str]) -> str:
     return re.sub(r"\*", lambda star: left.pop(0) if left else star[0], pattern)
 
 
-def check_names(names: Mapping[str, str], reference: Any, port: Any) -> None:
+def check_names(names: Mapping[str, str], reference: object, port: object) -> None:
     """Refuse names that are no text, that the models do not have, or where one holds tensors and the other none.
 
     Args:
@@ -223,13 +224,13 @@ def _near(name: str, existing: Mapping[str, None]) -> tuple[str, ...]:
     return tuple(difflib.get_close_matches(name, [one for one in existing if one], n=NEAR))
 
 
-def _torch_names(model: Any) -> dict[str, None]:
+def _torch_names(model: Model) -> dict[str, None]:
     """Return the names of a torch model's tensors and of the layers that hold some, layers first."""
     tensors = [slot.name for layer in torch_layers(model) for slot in layer.slots]
     return _with_layers([*tensors, *model.state_dict()])
 
 
-def _paddle_names(model: Any) -> dict[str, None]:
+def _paddle_names(model: Model) -> dict[str, None]:
     """Return the names of a Paddle model's tensors and of the layers that hold some; tensors under torch's leaves too."""
     leaves = [join(layer.path, slot.leaf) for layer in paddle_layers(model) for slot in layer.slots]
     return _with_layers([*model.state_dict(), *leaves])

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.framework_types import Model, Tensor
+
 # A model's tensors as torch divides, names and lays them out, and where a Paddle model keeps each.
 
 
@@ -145,7 +147,7 @@ class LayerTensors:
     inner: bool = False
 
 
-def dtype_name(tensor: Any) -> str:
+def dtype_name(tensor: Tensor) -> str:
     """Return a tensor's dtype without the framework's name: ``"float32"``."""
     return str(tensor.dtype).rpartition(".")[2]
 
@@ -202,7 +204,7 @@ def magnitude_dim(shape: Sequence[int], *, transposed: bool) -> int | None:
     return -1 if not shape else len(shape) - 1 - kept[0] if transposed else kept[0]
 
 
-def magnitude_shape(layer: Any, leaf: str, size: int, *, transposed: bool) -> tuple[int, ...] | None:
+def magnitude_shape(layer: Model, leaf: str, size: int, *, transposed: bool) -> tuple[int, ...] | None:
     """Return torch's shape of a weight-normalized layer's magnitude ``weight_g``; None of any other tensor.
 
     torch keeps as many axes as the weight has, Paddle one, of ``size`` numbers.

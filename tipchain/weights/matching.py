@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.framework_types import Model
 from tipchain.layer_types import OWN_KIND, RULES, join
 from tipchain.weights.given_names import with_ignored
 from tipchain.weights.layouts import (
@@ -41,7 +42,7 @@ class OwnMatrices:
         assumed: what could not be told, of matrices that both models keep in classes of their own.
     """
 
-    def __init__(self, torch_model: Any, paddle_model: Any) -> None:
+    def __init__(self, torch_model: Model, paddle_model: Model) -> None:
         self.models = torch_model, paddle_model
         self.assumed: list[str] = []
 
@@ -89,7 +90,7 @@ class OwnMatrices:
         return None if layer is None or list(layer.children()) else layer
 
 
-def _applied(layer: Any, leaf: str, side: int) -> Way | None:
+def _applied(layer: Model, leaf: str, side: int) -> Way | None:
     """Return how a copy of a layer with random numbers multiplies by its matrix, None if it does nothing of the kind."""
     rng = np.random.default_rng(0)
     try:
@@ -110,7 +111,7 @@ def _applied(layer: Any, leaf: str, side: int) -> Way | None:
     return fits[0] if len(fits) == 1 else None
 
 
-def _fill(layer: Any, values: dict[str, Array], side: int) -> None:
+def _fill(layer: Model, values: dict[str, Array], side: int) -> None:
     if side == 0:
         import torch
 
@@ -122,7 +123,7 @@ def _fill(layer: Any, values: dict[str, Array], side: int) -> None:
             one.set_value(values[name].astype(str(one.dtype).rpartition(".")[2]))
 
 
-def _run(layer: Any, given: Array, side: int) -> Array:
+def _run(layer: Model, given: Array, side: int) -> Array:
     if side == 0:
         import torch
 
@@ -182,7 +183,7 @@ class Match:
 
 
 def match_models(
-    torch_model: Any, paddle_model: Any, names: Mapping[str, str] | None = None, ignore: Iterable[str] = ()
+    torch_model: Model, paddle_model: Model, names: Mapping[str, str] | None = None, ignore: Iterable[str] = ()
 ) -> Match:
     """Match the tensors of a torch model with those of its Paddle port.
 
@@ -412,7 +413,7 @@ def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:
 
 
 def matchable_layers(
-    torch_model: Any, paddle_model: Any, names: Mapping[str, str], opened: frozenset[str] = frozenset()
+    torch_model: Model, paddle_model: Model, names: Mapping[str, str], opened: frozenset[str] = frozenset()
 ) -> tuple[list[LayerTensors], list[LayerTensors]]:
     """Return the layers of both models in one another's terms, without what names say that one of them lacks.
 
@@ -438,7 +439,7 @@ def _refuse(problems: Sequence[str]) -> None:
         raise UnmatchedError(problems)
 
 
-def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Any) -> list[str]:
+def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Model) -> list[str]:
     """Say which given names lead from or to nothing, or several to one."""
     ours = [slot.name for layer in torch for slot in layer.slots]
     theirs = list(paddle_model.state_dict())
@@ -469,7 +470,7 @@ def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
     ]
 
 
-def _ties(torch_model: Any) -> dict[str, str]:
+def _ties(torch_model: Model) -> dict[str, str]:
     """Return, by torch's name, the name under which the same tensor comes first."""
     first: dict[int, str] = {}
     return {name: first.setdefault(id(tensor), name) for name, tensor in torch_model.state_dict(keep_vars=True).items()}

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
+from tipchain.framework_types import Model, Tensor
 from tipchain.numbers.pickle_stream import DAMAGED, Refused, StreamReader, map_file
 from tipchain.runs import replacing_path
 from tipchain.weights.torch_files import SAFETENSORS, WEIGHTS_HINT, refuse_other_layout
@@ -81,7 +82,7 @@ def read_paddle_file(path: Path) -> dict[str, Any]:
     return {key: value[1] if _is_named_array(value) else value for key, value in found.items()}
 
 
-def _read_safetensors(path: Path) -> dict[str, Any]:
+def _read_safetensors(path: Path) -> dict[str, object]:
     from safetensors import SafetensorError, deserialize
 
     try:
@@ -102,7 +103,7 @@ def _is_named_array(value: object) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)
 
 
-def load_paddle_weights(model: Any, path: Path) -> None:
+def load_paddle_weights(model: object, path: Path) -> None:
     """Load the weight file ``path`` into a ``paddle.nn.Layer``; every key, shape and dtype must fit.
 
     Raises:
@@ -111,7 +112,7 @@ def load_paddle_weights(model: Any, path: Path) -> None:
     _set_state(model, read_paddle_file(path), path)
 
 
-def _set_state(model: Any, state: Mapping[str, Any], path: Path) -> None:
+def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
     wanted = model.state_dict()
     problems = misfits(state, wanted)
     if problems:
@@ -138,12 +139,12 @@ def misfits(state: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _paddle_dtype(tensor: Any) -> str:
+def _paddle_dtype(tensor: Tensor) -> str:
     name = str(tensor.dtype).rpartition(".")[2]
     return "uint16" if name == "bfloat16" else name  # numpy has no bfloat16; Paddle uses its bits
 
 
-def view_of(tensor: Any) -> Array:
+def view_of(tensor: Tensor) -> Array:
     """Return a Paddle tensor's values, not copied where they are many and on the CPU; bfloat16 as its bits (uint16)."""
     large = prod(tensor.shape) > FEW and tensor.place.is_cpu_place()
     if large and _paddle_dtype(tensor) in ("float32", "float64", "int64", "int32"):
@@ -153,7 +154,7 @@ def view_of(tensor: Any) -> Array:
     return values
 
 
-def save_paddle_file(state: Mapping[str, Any], path: Path) -> None:
+def save_paddle_file(state: Mapping[str, object], path: Path) -> None:
     """Write ``state`` beside ``path`` and rename it: as ``.safetensors`` if it is called so, else by ``paddle.save``.
 
     Args:
@@ -170,7 +171,7 @@ def save_paddle_file(state: Mapping[str, Any], path: Path) -> None:
         raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error
 
 
-def _save(state: Mapping[str, Any], path: Path) -> None:
+def _save(state: Mapping[str, object], path: Path) -> None:
     if path.suffix == SAFETENSORS:
         from safetensors.paddle import save_file
 
@@ -181,7 +182,7 @@ def _save(state: Mapping[str, Any], path: Path) -> None:
         paddle.save(dict(state), str(path))
 
 
-def write_paddle_file(model: Any, state: Mapping[str, Array], path: Path) -> None:
+def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> None:
     """Set the Paddle model's tensors to ``state``, write them, and verify the file by loading it.
 
     The file is written beside ``path`` and renamed once every tensor in it has been found equal, bit by bit.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tipchain.errors import WeightsError
+from tipchain.framework_types import Model
 from tipchain.layer_types import OWN, OWN_KIND, LayerRule, join, rule_for
 from tipchain.weights.layouts import (
     NOT_IN_TORCH,
@@ -25,7 +26,7 @@ from tipchain.weights.layouts import (
 # The layers of a torch model, in the terms that it is matched with a Paddle model in.
 
 
-def torch_layers(model: Any) -> list[LayerTensors]:
+def torch_layers(model: object) -> list[LayerTensors]:
     """Return the layers of a torch model that hold tensors, in the order of their declaration.
 
     Tensors that Paddle never has (``num_batches_tracked``) are left out.
@@ -33,7 +34,7 @@ def torch_layers(model: Any) -> list[LayerTensors]:
     return [layer for layer in _walk_torch(model, "") if layer.slots]
 
 
-def _walk_torch(module: Any, path: str) -> Iterator[LayerTensors]:
+def _walk_torch(module: Model, path: str) -> Iterator[LayerTensors]:
     rule = rule_for(module, "torch") or OWN
     held = dict(_torch_tensors(module))
     _refuse_lazy(held, path)
@@ -59,7 +60,7 @@ def _walk_torch(module: Any, path: str) -> Iterator[LayerTensors]:
             yield from _walk_torch(child, join(path, name))
 
 
-def _refuse_lazy(held: Mapping[str, tuple[TensorKind, Any]], path: str) -> None:
+def _refuse_lazy(held: Mapping[str, tuple[TensorKind, object]], path: str) -> None:
     from torch.nn.parameter import is_lazy
 
     for leaf, (_, tensor) in held.items():
@@ -72,7 +73,7 @@ def _refuse_lazy(held: Mapping[str, tuple[TensorKind, Any]], path: str) -> None:
             )
 
 
-def _torch_tensors(module: Any) -> Iterator[tuple[str, tuple[TensorKind, Any]]]:
+def _torch_tensors(module: Model) -> Iterator[tuple[str, tuple[TensorKind, Any]]]:
     for leaf, tensor in module._parameters.items():  # noqa: SLF001
         if tensor is not None:
             yield leaf, ("parameter", tensor)
@@ -81,7 +82,7 @@ def _torch_tensors(module: Any) -> Iterator[tuple[str, tuple[TensorKind, Any]]]:
             yield leaf, ("buffer", tensor)
 
 
-def _all_tensors(module: Any, path: str = "") -> Iterator[tuple[str, tuple[TensorKind, Any]]]:
+def _all_tensors(module: Model, path: str = "") -> Iterator[tuple[str, tuple[TensorKind, Any]]]:
     for leaf, found in _torch_tensors(module):
         yield join(path, leaf), found
     for name, child in module._modules.items():  # noqa: SLF001
@@ -114,7 +115,7 @@ class Packed:
     fixed: bool = False
 
 
-def packed_tensors(layer: Any) -> tuple[str, list[Packed]] | None:
+def packed_tensors(layer: object) -> tuple[str, list[Packed]] | None:
     """Return torch's kind of layer and its tensors for a Paddle layer that torch packs otherwise, else None."""
     from paddle import nn
 
@@ -131,7 +132,7 @@ def packed_tensors(layer: Any) -> tuple[str, list[Packed]] | None:
     return None
 
 
-def _attention(layer: Any, linear: type) -> list[Packed] | None:
+def _attention(layer: Model, linear: type) -> list[Packed] | None:
     """Return torch's tensors of a MultiHeadAttention; None where a projection is no plain Linear."""
     parts = (layer.q_proj, layer.k_proj, layer.v_proj)
     if not all(isinstance(part, linear) for part in (*parts, layer.out_proj)):
@@ -155,7 +156,7 @@ def _attention(layer: Any, linear: type) -> list[Packed] | None:
     return found
 
 
-def _cells(layer: Any) -> Iterator[tuple[Any, str]]:
+def _cells(layer: Model) -> Iterator[tuple[Any, str]]:
     """Yield the cells of an RNN or BiRNN, with what torch adds to the names of that direction's tensors."""
     if hasattr(layer, "cell"):
         yield layer.cell, ""
@@ -164,7 +165,7 @@ def _cells(layer: Any) -> Iterator[tuple[Any, str]]:
         yield layer.cell_bw, "_reverse"
 
 
-def _recurrent(layer: Any) -> Iterator[Packed]:
+def _recurrent(layer: Model) -> Iterator[Packed]:
     """Yield torch's tensors of an LSTM, GRU or SimpleRNN.
 
     They are taken from the cells. The names that the layer itself gives them (``bias_ih_l0``) only tell which biases
@@ -194,7 +195,7 @@ def cell_tensors(cell: Any, suffix: str = "") -> Iterator[Packed]:
 
 
 def paddle_layers(
-    model: Any, names: Mapping[str, str] | None = None, open_: frozenset[str] = frozenset()
+    model: object, names: Mapping[str, str] | None = None, open_: frozenset[str] = frozenset()
 ) -> list[LayerTensors]:
     """Return the layers of a Paddle model that hold tensors, in torch's terms and in order of declaration.
 
@@ -236,7 +237,7 @@ class _PaddleWalk:
             self.names.setdefault(id(tensor), []).append(name)
 
     def layers(
-        self, layer: Any, path: str, torch_path: str, skip: frozenset[int] = frozenset()
+        self, layer: Model, path: str, torch_path: str, skip: frozenset[int] = frozenset()
     ) -> Iterator[LayerTensors]:
         """Yield the layer at ``path`` and those inside, without the tensors in ``skip``."""
         rule = rule_for(layer, "paddle")
@@ -268,7 +269,7 @@ class _PaddleWalk:
         yield from self._inside(layer, path, torch_path, skip, rule or OWN)
 
     def _inside(
-        self, layer: Any, path: str, torch_path: str, skip: frozenset[int], rule: LayerRule
+        self, layer: Model, path: str, torch_path: str, skip: frozenset[int], rule: LayerRule
     ) -> Iterator[LayerTensors]:
         torch_names = {paddle: torch for torch, paddle in rule.children.items()}
         for name, child in layer._sub_layers.items():  # noqa: SLF001
@@ -278,7 +279,7 @@ class _PaddleWalk:
                 there = self.inverse.get(here, there)
                 yield from self.layers(child, here, there, skip)
 
-    def _opened(self, path: str, tensors: Sequence[tuple[Any, ...]]) -> bool:
+    def _opened(self, path: str, tensors: Sequence[tuple[object, ...]]) -> bool:
         """Tell whether a name goes to a layer inside, or to a piece of a tensor that torch has whole."""
         if path in self.open:
             return True
@@ -290,18 +291,18 @@ class _PaddleWalk:
                     return True
         return False
 
-    def _below(self, name: str, tensor: Any) -> bool:
+    def _below(self, name: str, tensor: object) -> bool:
         return any(one == name or one.startswith(f"{name}.") for one in self._names(tensor))
 
-    def _names(self, tensor: Any) -> list[str]:
+    def _names(self, tensor: object) -> list[str]:
         return self.names.get(id(tensor), [])
 
-    def _inside_names(self, path: str, tensor: Any) -> list[str]:
+    def _inside_names(self, path: str, tensor: object) -> list[str]:
         start = f"{path}." if path else ""
         return [name for name in self._names(tensor) if name.startswith(start)]
 
     def _plain(
-        self, layer: Any, path: str, torch_path: str, rule: LayerRule | None, skip: frozenset[int]
+        self, layer: Model, path: str, torch_path: str, rule: LayerRule | None, skip: frozenset[int]
     ) -> LayerTensors:
         """Return the tensors that the layer at ``path`` itself holds."""
         held = [one for one in _own_tensors(layer) if id(one[2]) not in skip]
@@ -329,7 +330,7 @@ class _PaddleWalk:
         self,
         torch_path: str,
         leaf: str,
-        tensors: Sequence[tuple[Any, bool]],
+        tensors: Sequence[tuple[object, bool]],
         kind: TensorKind,
         own: Sequence[str],
         *,
@@ -354,7 +355,7 @@ class _PaddleWalk:
         )
 
 
-def _own_tensors(layer: Any) -> Iterator[tuple[str, TensorKind, Any]]:
+def _own_tensors(layer: Model) -> Iterator[tuple[str, TensorKind, Any]]:
     for leaf, tensor in layer._parameters.items():  # noqa: SLF001
         if tensor is not None:
             yield leaf, "parameter", tensor
@@ -370,7 +371,7 @@ def _stacked(shapes: Sequence[Shape]) -> Shape:
     return (sum(shape[0] for shape in shapes), *shapes[0][1:])
 
 
-def _torch_shape(layer: Any, kind: str, leaf: str, slot: TensorSlot) -> Shape:
+def _torch_shape(layer: Model, kind: str, leaf: str, slot: TensorSlot) -> Shape:
     """Return torch's shape of a tensor that Paddle keeps with other axes of the same size."""
     if kind == "LayerNorm" and leaf in ("weight", "bias"):
         return tuple(layer._normalized_shape)  # noqa: SLF001  (Paddle flattens it)
@@ -402,7 +403,7 @@ def _join_slots(layers: list[LayerTensors], joined: Mapping[str, Target]) -> lis
     return [layer for layer in kept if layer.slots] + made
 
 
-def torch_view(model: Any, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:
+def torch_view(model: object, names: Mapping[str, str] | None = None) -> Iterator[TensorSlot]:
     """Yield every parameter and persistent buffer of a Paddle model as torch has it.
 
     This is the one reader of layouts: with the names of a match (`Match.names`), each slot has torch's name and shape,

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
+from tipchain.framework_types import Model, Tensor
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
     SHARED,
@@ -291,7 +292,7 @@ def _place(entry: ZipInfo, data: Any) -> tuple[int, int]:
     return start, start + entry.file_size
 
 
-def torch_misfits(torch_model: Any, state: Mapping[str, Any]) -> list[str]:
+def torch_misfits(torch_model: Model, state: Mapping[str, Any]) -> list[str]:
     """Say how ``state`` differs from the torch model's own state dict."""
     wanted = torch_model.state_dict()
     found = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
@@ -306,7 +307,7 @@ def torch_misfits(torch_model: Any, state: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def array_of(tensor: Any) -> Array:
+def array_of(tensor: Tensor) -> Array:
     """Return a torch tensor's values as an array; bfloat16, which numpy does not have, as its bits (uint16).
 
     Raises:
@@ -335,7 +336,7 @@ def tensor_of(array: Array, dtype: str) -> Any:
     return torch.from_numpy(array)
 
 
-def write_torch_file(model: Any, state: Mapping[str, Any], path: Path) -> None:
+def write_torch_file(model: Model, state: Mapping[str, Any], path: Path) -> None:
     """Write ``state`` for the torch model, and verify the file by loading it.
 
     The file is written beside ``path`` and renamed once every tensor in it has been found equal: a ``.safetensors``

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice, permutations
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.causes.program import in_order as reordered
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.trace import take_out
+from tipchain.framework_types import Tensor
 from tipchain.numbers.rounding import SAME_DOUBLE
 
 # The order of things as the cause: axes and lists; and factors that are missing.
@@ -73,11 +75,11 @@ def by_rounding(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         )
 
 
-def _rounded_up(tensor: Any) -> Any:
+def _rounded_up(tensor: Tensor) -> Any:
     return (tensor + 0.5).floor()
 
 
-def by_orders(op: Op, piece: Piece, results: Sequence[Any]) -> Iterator[Hypothesis]:
+def by_orders(op: Op, piece: Piece, results: Sequence[object]) -> Iterator[Hypothesis]:
     """Yield lists of tensors in another order."""
     where, telling = place_of(op, piece), is_tensor(piece)
     given = op.args[0] if op.args else op.kwargs.get("x")
@@ -102,7 +104,7 @@ def by_orders(op: Op, piece: Piece, results: Sequence[Any]) -> Iterator[Hypothes
             )
 
 
-def _picked(order: Sequence[int], results: Any) -> Any:
+def _picked(order: Sequence[int], results: Any) -> object:
     return [results[number] for number in order]
 
 
@@ -161,15 +163,15 @@ def _transposed_before(order: Sequence[int]) -> Act:
     return act
 
 
-def _divided(sizes: list[int], back: list[int], tensor: Any) -> Any:
+def _divided(sizes: list[int], back: list[int], tensor: Tensor) -> object:
     return tensor.reshape(sizes).transpose(back)
 
 
-def _turned(order: list[int], tensor: Any) -> Any:
+def _turned(order: list[int], tensor: Tensor) -> object:
     return tensor.transpose(order)
 
 
-def _times(factor: float, tensor: Any) -> Any:
+def _times(factor: float, tensor: Tensor) -> object:
     return tensor * factor
 
 
@@ -279,7 +281,7 @@ def _ends(ops: Sequence[Op], directs: Sequence[set[int]], piece: Piece) -> set[i
     } or set(range(len(ops)))
 
 
-def _known(tensor: Any, piece: Piece) -> bool:
+def _known(tensor: object, piece: Piece) -> bool:
     sketch = Sketch(numpy_of(tensor))
     return any(sketch.close(one, SAME_DOUBLE) for one in piece.truth.sketches)
 
@@ -290,7 +292,7 @@ def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str,
     found: list[tuple[str, Any]] = []
     seen: set[int] = set()
 
-    def take(tensors: Sequence[Any], name: str) -> None:
+    def take(tensors: Sequence[object], name: str) -> None:
         for one in tensors:
             if id(one) not in seen:
                 seen.add(id(one))
@@ -387,7 +389,7 @@ def _mask_of(op: Op) -> Any:
     return op.kwargs.get("attn_mask", op.args[MASK] if len(op.args) > MASK else None)
 
 
-def _hidden(paddle: Any, seen: Any, scores: Any) -> Any:
+def _hidden(paddle: ModuleType, seen: Any, scores: Any) -> Any:
     hidden = paddle.full(scores.shape, HIDDEN, dtype=scores.dtype)
     return paddle.where(paddle.broadcast_to(seen, scores.shape), scores, hidden)
 
@@ -494,7 +496,7 @@ def _shifted(item: slice, by: int) -> slice:
     return slice(start, -1 if item.stop is None else item.stop - 1, item.step)
 
 
-def _told(item: Any) -> str:
+def _told(item: object) -> str:
     if isinstance(item, slice):
         return ":".join("" if one is None else str(one) for one in (item.start, item.stop))
     return str(item)
@@ -534,12 +536,12 @@ def by_selections(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             )
 
 
-def _one(axis: int, number: int, kept: Sequence[int] | None, tensor: Any) -> Any:
+def _one(axis: int, number: int, kept: Sequence[int] | None, tensor: Tensor) -> object:
     taken = tensor[(slice(None),) * axis + (number,)]
     return taken if kept is None else taken.unsqueeze(axis)
 
 
-def _all(reduce: Any, axis: int, tensor: Any) -> Any:
+def _all(reduce: Any, axis: int, tensor: Tensor) -> object:
     return reduce(tensor, axis=axis)
 
 

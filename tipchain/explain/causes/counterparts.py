@@ -315,9 +315,9 @@ def _small_numbers(
 
 def _with_settings(
     op: Op,
-    chosen: Sequence[tuple[int | str, str, Any, Any]],
+    chosen: Sequence[tuple[int | str, str, object, object]],
     numbers: Sequence[int],
-    values: Mapping[int | str, Any],
+    values: Mapping[int | str, object],
     piece: Piece,
     walk: Walk,
 ) -> Hypothesis:
@@ -382,7 +382,7 @@ def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[t
     return found
 
 
-def _defaults(op: Op, slots: Sequence[tuple[int | str, str, Any]]) -> list[Any]:
+def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[Any]:
     """Return the defaults of a call's settings; a class stands for none."""
     try:
         parameters = inspect.signature(op.function).parameters
@@ -391,7 +391,7 @@ def _defaults(op: Op, slots: Sequence[tuple[int | str, str, Any]]) -> list[Any]:
     return [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
 
 
-def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, Any]]:
+def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, object]]:
     """Return where a call has settings: position or name, the name, the value."""
     try:
         parameters = list(inspect.signature(op.function).parameters.values())
@@ -417,7 +417,7 @@ def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, Any]]:
     return [one for one in found if not telling(one[2])]
 
 
-def spelled(step: ReferenceCall, walk: Walk) -> dict[str, Any]:
+def spelled(step: ReferenceCall, walk: Walk) -> dict[str, object]:
     """Return the reference's settings under Paddle's names, numbers that were given one by one as a list."""
     settings = {name: one for name, one in step.settings.items() if name not in ASIDE}
     rank = next((held.array.ndim for held in (walk.values[one] for one in step.given) if held.array is not None), 0)
@@ -437,7 +437,7 @@ def spelled(step: ReferenceCall, walk: Walk) -> dict[str, Any]:
     return {NAMES.get(name, name): one for name, one in settings.items()}
 
 
-def _as_ports(value: Any, present: Any) -> Any:
+def _as_ports(value: object, present: object) -> object:
     """Return a value of torch's as the port writes such values: a tuple as a list, texts with the port's capitals."""
     if isinstance(value, tuple) and _kind(value) == "list":
         return list(value) if not isinstance(present, tuple) else value
@@ -448,7 +448,7 @@ def _as_ports(value: Any, present: Any) -> Any:
     return value
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -462,7 +462,7 @@ def _kind(value: Any) -> str:
     return "index" if indexes else "list"
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
@@ -478,7 +478,7 @@ def shown(item: Any) -> str:
     return "..." if item is Ellipsis else str(item)
 
 
-def _code(op: Op, name: str, present: Any, value: Any, walk: Walk) -> str:
+def _code(op: Op, name: str, present: object, value: object, walk: Walk) -> str:
     """Return the slug of a setting that is another one."""
     known = next((one.code for one in ARGUMENTS.get(op.name, ()) if one.name == name), None)
     if known is not None:
@@ -692,7 +692,7 @@ def argument_name(op: Op, number: int) -> str:
     return f" as `{names[number]}`" if number < len(names) else ""
 
 
-def _made_of(tensor: Any, op: Op, walk: Walk) -> set[Key]:
+def _made_of(tensor: object, op: Op, walk: Walk) -> set[Key]:
     """Return the tensors that one argument of a call was made of, except those whose shape alone was taken."""
     left = [key for key in walk.given(op) if key[0] == id(tensor)]
     found: set[Key] = set()
@@ -830,7 +830,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     )
 
 
-def _told_apart(wholes: Sequence[str], apart: Sequence[tuple[int | str, str, Any, Any]]) -> list[str]:
+def _told_apart(wholes: Sequence[str], apart: Sequence[tuple[int | str, str, object, object]]) -> list[str]:
     """Return what both programs make, with the settings that tell them apart where the functions' names do not."""
     listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
     return [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]

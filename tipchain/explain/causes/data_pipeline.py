@@ -793,7 +793,7 @@ def spy(dataset: Any, numbers: Sequence[int]) -> list[tuple[Array, Any]] | None:
         return None
     seen: list[tuple[Any, Any]] = []
 
-    def remember(raw: Any) -> Any:
+    def remember(raw: object) -> Any:
         before = np.array(raw)
         made = inner(raw)
         seen.append((before, made))

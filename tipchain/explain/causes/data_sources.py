@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.findings import Diagnosis
+from tipchain.framework_types import Tensor
 from tipchain.numbers.rounding import NOISE, SAME_ENLARGED
 
 # What hypotheses about samples are made of: axes, sizes of differences, straight lines through them, shifts.
@@ -192,7 +193,7 @@ class TensorReader(Protocol):
     def is_tensor(self, value: Any) -> bool:
         """Tell whether ``value`` is a tensor."""
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: Tensor) -> Array:
         """Return its values."""
 
 
@@ -252,7 +253,7 @@ class DataSource:
     def __post_init__(self) -> None:
         self.opened = self._open()
 
-    def _open(self) -> Any:
+    def _open(self) -> object:
         found = self.given
         if callable(found) and not _is_source(found):
             found = found()
@@ -349,7 +350,7 @@ class DataSource:
                 yield size, _row(whole, row, size, count)
                 count += 1
 
-    def _sample(self, element: Any, number: int) -> Sample:
+    def _sample(self, element: object, number: int) -> Sample:
         fields: dict[str, Array] = {}
         names: list[str] = []
         self._take(element, "", fields, names)
@@ -360,7 +361,7 @@ class DataSource:
             )
         return Sample(fields=fields, names=tuple(names), number=number)
 
-    def _take(self, value: Any, name: str, fields: dict[str, Array], names: list[str]) -> None:
+    def _take(self, value: object, name: str, fields: dict[str, Array], names: list[str]) -> None:
         """Collect the arrays of one element."""
         if value is None:
             return
@@ -387,22 +388,22 @@ class DataSource:
             fields[name] = array
 
 
-def _is_source(value: Any) -> bool:
+def _is_source(value: object) -> bool:
     if isinstance(value, type):
         return False
     return hasattr(value, "__iter__") or (hasattr(value, "__getitem__") and hasattr(value, "__len__"))
 
 
-def _is_batches(source: Any) -> bool:
+def _is_batches(source: object) -> bool:
     """Tell whether something indexed is a plain sequence or array, whose elements may be batches."""
     return isinstance(source, list | tuple | np.ndarray)
 
 
-def _indexed(source: Any) -> Iterable[Any]:
+def _indexed(source: Any) -> Iterable[object]:
     return (source[number] for number in range(len(source)))
 
 
-def _is_numbers(value: list[Any]) -> bool:
+def _is_numbers(value: list[object]) -> bool:
     return bool(value) and all(isinstance(one, int | float | bool | np.number) for one in value)
 
 
@@ -426,7 +427,7 @@ def _row(whole: Sample, row: int, size: int, number: int) -> Sample:
 
 
 def transformed(
-    transform: Callable[[Any], Any], raws: Sequence[Any], tensors: Sequence[TensorReader], side: str
+    transform: Callable[[object], object], raws: Sequence[object], tensors: Sequence[TensorReader], side: str
 ) -> DataSource:
     """Return a source of what a transform makes of raw samples; each is handed over as a copy.
 
@@ -435,7 +436,7 @@ def transformed(
     return DataSource([call_with_raw(transform, raw) for raw in raws], tensors, side, batched=False)
 
 
-def call_with_raw(transform: Callable[[Any], Any], raw: Any) -> Any:
+def call_with_raw(transform: Callable[[object], object], raw: object) -> object:
     """Return what a transform makes of a copy of a raw sample, or of Pillow's image where it takes no array."""
     try:
         return transform(raw.copy() if hasattr(raw, "copy") else raw)
@@ -446,7 +447,7 @@ def call_with_raw(transform: Callable[[Any], Any], raw: Any) -> Any:
         return transform(image)
 
 
-def _as_image(raw: Any) -> Any:
+def _as_image(raw: object) -> object:
     if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or raw.ndim not in (2, 3):
         return None
     try:

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from types import ModuleType
 from typing import Any
 
 from tipchain.explain.causes.hypotheses import Hypothesis, attributes
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then, with_argument
 from tipchain.explain.causes.program import argument as argument_of
+from tipchain.framework_types import Model, Tensor
 
 # Constructor arguments of Paddle's layers as causes: set to the reference's values first, then to usual ones.
 
@@ -46,7 +48,7 @@ class Knob:
     read: Callable[[Any], Any] | None = None
 
 
-def _opposite(value: Any) -> Any:
+def _opposite(value: object) -> object:
     return not value
 
 
@@ -261,7 +263,7 @@ KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
 )
 
 
-def by_arguments(layer: Any, reference: Any, path: str) -> Iterator[Hypothesis]:
+def by_arguments(layer: object, reference: object, path: str) -> Iterator[Hypothesis]:
     """Yield a layer with each constructor argument changed, the reference's value first; then its mode.
 
     Args:
@@ -279,7 +281,7 @@ def by_arguments(layer: Any, reference: Any, path: str) -> Iterator[Hypothesis]:
         yield from _modes(layer, reference, path)
 
 
-def _values(layer: Any, reference: Any, path: str, knob: Knob) -> Iterator[Hypothesis]:
+def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[Hypothesis]:
     present = getattr(layer, knob.attribute)
     told: list[Any] = []
     if knob.torch and hasattr(reference, knob.torch):
@@ -303,13 +305,13 @@ def _values(layer: Any, reference: Any, path: str, knob: Knob) -> Iterator[Hypot
         )
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(one: object, other: object) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return list(one) == list(other)
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _modes(layer: Any, reference: Any, path: str) -> Iterator[Hypothesis]:
+def _modes(layer: Model, reference: object, path: str) -> Iterator[Hypothesis]:
     """Yield the layer in the other of train and eval mode."""
     training = not layer.training
     confirmed = reference is not None and getattr(reference, "training", None) == training
@@ -336,7 +338,7 @@ def _modes(layer: Any, reference: Any, path: str) -> Iterator[Hypothesis]:
                 )
 
 
-def by_geometry(op: Op, reference: Any, paddle: Any, path: str) -> Iterator[Hypothesis]:
+def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Iterator[Hypothesis]:
     """Yield a convolution with other padding, stride, dilation or groups.
 
     Args:
@@ -388,7 +390,7 @@ def by_geometry(op: Op, reference: Any, paddle: Any, path: str) -> Iterator[Hypo
     yield from _leading(op, paddle, path, convolve, sizes)
 
 
-def _usual(present: Mapping[str, Any], dims: int) -> Iterator[tuple[str, int]]:
+def _usual(present: Mapping[str, object], dims: int) -> Iterator[tuple[str, int]]:
     """Yield usual values of a convolution's arguments, those that it does not have."""
     for number in range(4):
         for name in ("padding", *(("stride", "dilation") if number else ())):
@@ -396,13 +398,13 @@ def _usual(present: Mapping[str, Any], dims: int) -> Iterator[tuple[str, int]]:
                 yield name, number
 
 
-def _present(layer: Any, kind: str) -> dict[str, Any]:
+def _present(layer: Model, kind: str) -> dict[str, object]:
     """Return the arguments that a Paddle convolution has, those first that name a cause best."""
     found = {name: getattr(layer, f"_{name}") for name in ("stride", "dilation", "groups", "padding")}
     return {**found, "output_padding": layer.output_padding} if "Transpose" in kind else found
 
 
-def _wanted(reference: Any, present: Mapping[str, Any], dims: int) -> dict[str, Any]:
+def _wanted(reference: object, present: Mapping[str, object], dims: int) -> dict[str, object]:
     """Return the arguments that torch's module has otherwise, as Paddle writes them."""
     found = {}
     for name, value in present.items():
@@ -415,12 +417,12 @@ def _wanted(reference: Any, present: Mapping[str, Any], dims: int) -> dict[str, 
     return found
 
 
-def _convolved(layer: Any, padded: Any, convolve: Any) -> Any:
+def _convolved(layer: Model, padded: Any, convolve: Any) -> object:
     sizes = {"stride": layer._stride, "dilation": layer._dilation, "groups": layer._groups}  # noqa: SLF001
     return convolve(padded, layer.weight, layer.bias, padding=0, **sizes)
 
 
-def _leading(op: Op, paddle: Any, path: str, convolve: Any, sizes: Sequence[int]) -> Iterator[Hypothesis]:
+def _leading(op: Op, paddle: ModuleType, path: str, convolve: object, sizes: Sequence[int]) -> Iterator[Hypothesis]:
     """Yield the same padding in all, but on one side of each axis."""
     layer = op.layer
     padded = _pairs(layer._padding, len(sizes))  # noqa: SLF001
@@ -430,7 +432,7 @@ def _leading(op: Op, paddle: Any, path: str, convolve: Any, sizes: Sequence[int]
         amounts = [one for size in reversed(whole) for one in ((size, 0) if side == "before" else (0, size))]
         layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[len(sizes)]
 
-        def act(_: Any, args: Any, __: Any, amounts: Any = amounts, layout: str = layout) -> Any:
+        def act(_: object, args: Any, __: object, amounts: Any = amounts, layout: str = layout) -> Any:
             padded = pad(args[0], amounts, mode="constant", value=0.0, data_format=layout)
             return _convolved(layer, padded, convolve)
 
@@ -442,7 +444,7 @@ def _leading(op: Op, paddle: Any, path: str, convolve: Any, sizes: Sequence[int]
         )
 
 
-def _pairs(padding: Any, dims: int) -> list[Any]:
+def _pairs(padding: object, dims: int) -> list[Any]:
     if isinstance(padding, str):
         return [padding.upper()] * dims
     if isinstance(padding, int):
@@ -454,7 +456,7 @@ def _pairs(padding: Any, dims: int) -> list[Any]:
     return [0] * dims
 
 
-def _padding_modes(op: Op, reference: Any, paddle: Any, path: str, convolve: Any) -> Iterator[Hypothesis]:
+def _padding_modes(op: Op, reference: Any, paddle: ModuleType, path: str, convolve: object) -> Iterator[Hypothesis]:
     """Yield a convolution whose input is padded with other values."""
     layer = op.layer
     dims = len(layer._kernel_size)  # noqa: SLF001
@@ -473,7 +475,7 @@ def _padding_modes(op: Op, reference: Any, paddle: Any, path: str, convolve: Any
         if shown == layer._padding_mode:  # noqa: SLF001
             continue
 
-        def act(_: Any, args: Any, __: Any, mode: str = mode) -> Any:
+        def act(_: object, args: Any, __: object, mode: str = mode) -> Any:
             padded = pad(args[0], amounts, mode=mode, data_format=layout)
             return _convolved(layer, padded, convolve)
 
@@ -486,7 +488,7 @@ def _padding_modes(op: Op, reference: Any, paddle: Any, path: str, convolve: Any
         )
 
 
-def kind_of(layer: Any) -> str:
+def kind_of(layer: object) -> str:
     """Return the name of the layer's class, or of Paddle's class that the user's is derived from."""
     for one in type(layer).__mro__:
         if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer":
@@ -522,7 +524,7 @@ RARE: Mapping[str, frozenset[str]] = {
 """Functions that are tried only where the reference calls something of the kind, by torch's names."""
 
 
-def activations(paddle: Any, *, shape: Sequence[int]) -> Iterator[tuple[str, str, Unary]]:
+def activations(paddle: ModuleType, *, shape: Sequence[int]) -> Iterator[tuple[str, str, Unary]]:
     """Yield activations: torch's name, how Paddle's code writes it, and the function; the usual ones first."""
     f = paddle.nn.functional
     axes = [axis for axis in (-1, *range(len(shape) - 1)) if shape and shape[axis] > 1]
@@ -634,7 +636,7 @@ def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     )
 
 
-def _sampled(piece: Piece, sizes: Sequence[int], tensor: Any) -> Any:
+def _sampled(piece: Piece, sizes: Sequence[int], tensor: Tensor) -> object:
     """Return a tensor resized with bilinear weights between pixels' middles."""
     paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
     rows, columns = ((2 * paddle.arange(size, dtype=tensor.dtype) + 1) / size - 1 for size in sizes)
@@ -656,7 +658,7 @@ def by_other_direction(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     )
 
 
-def _backwards(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _backwards(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
     """Return what a function of [samples times steps, ...] makes of the steps in reversed order, in theirs."""
     steps = kwargs.get("seg_num", args[1] if len(args) > 1 else 1)
     turned = [one.reshape([-1, steps, *one.shape[1:]]).flip(1).reshape(one.shape) for one in args[:1]]
@@ -862,7 +864,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             )
 
 
-def has_axis(op: Op, axis: Any) -> bool:
+def has_axis(op: Op, axis: object) -> bool:
     """Tell whether the first tensor of a call has some axes: some of Paddle's kernels read beyond it where not."""
     given = op.args[0] if op.args else op.kwargs.get("x")
     given = given[0] if isinstance(given, list | tuple) and given else given
@@ -888,6 +890,6 @@ _TORCH_NAMES = {
 }
 
 
-def _of_kind(value: Any, usual: Sequence[Any]) -> bool:
+def _of_kind(value: object, usual: Sequence[object]) -> bool:
     """Tell whether a constant of the reference's code can be a value of this argument."""
     return any(type(value) is type(one) for one in usual) and not isinstance(value, bool)

@@ -246,7 +246,7 @@ def explained(before: float, after: float) -> float:
 
 
 @contextmanager
-def attributes(layer: Any, **values: Any) -> Iterator[None]:
+def attributes(layer: object, **values: object) -> Iterator[None]:
     """Set attributes of a layer for a while."""
     held = {name: getattr(layer, name) for name in values}
     try:

@@ -78,7 +78,7 @@ class Problem:
         arrays: list[Array] = take_out(self.labels, _is_array)[1]
         return arrays
 
-    def relabelled(self, number: int, array: Array) -> Any:
+    def relabelled(self, number: int, array: Array) -> object:
         """Return the labels with another array in place of one."""
         structure, arrays, _ = take_out(self.labels, _is_array)
         return put_back(structure, [*arrays[:number], array, *arrays[number + 1 :]])
@@ -107,7 +107,7 @@ class Problem:
         return 1 - max(shares) if np.isfinite(shares).all() else -1e9
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return isinstance(value, np.ndarray)
 
 
@@ -228,7 +228,7 @@ def _normalized_elsewhere(output: Array, label: Array, gradient: Array, axis: in
             )
 
 
-def _weighted(logs: Array, labels: Array, rows: Array, chances: Array) -> tuple[dict[str, Any], float, Array] | None:
+def _weighted(logs: Array, labels: Array, rows: Array, chances: Array) -> tuple[dict[str, object], float, Array] | None:
     """Return the settings of a cross entropy that has a gradient, its value, and the fitted gradient.
 
     The settings are ``smoothing``, ``weights`` by label (their mean over the samples that count is 1), ``ignored`` labels
@@ -785,10 +785,10 @@ def _families(outputs: Sequence[Array], array: Array | None) -> Iterator[Family]
 def _triplets() -> Iterator[Family]:
     from torch.nn import functional
 
-    def distance(one: Any, other: Any) -> Any:
+    def distance(one: object, other: object) -> object:
         return functional.pairwise_distance(one, other)
 
-    def squared(one: Any, other: Any) -> Any:
+    def squared(one: Any, other: Any) -> object:
         return ((one - other) ** 2).sum(1)
 
     for name, far in (("the triplet margin loss", distance), ("the triplet margin loss of squared distances", squared)):
@@ -805,11 +805,11 @@ def _triplets() -> Iterator[Family]:
 def _pairs() -> Iterator[Family]:
     from torch.nn import functional
 
-    def cosine(given: Any, labels: Any, margin: float) -> Any:
+    def cosine(given: Any, labels: Any, margin: float) -> object:
         one, other = given
         return functional.cosine_embedding_loss(one, other, labels.reshape(-1), margin=margin, reduction="none")
 
-    def ranking(given: Any, labels: Any, margin: float) -> Any:
+    def ranking(given: Any, labels: Any, margin: float) -> object:
         signs = labels.reshape(-1)
         one, other = (each.reshape(-1) if each.numel() == signs.numel() else each[:, 0] for each in given)
         return functional.margin_ranking_loss(one, other, signs, margin=margin, reduction="none")
@@ -822,14 +822,14 @@ def _pairs() -> Iterator[Family]:
 def _of_classes(classes: int) -> Iterator[Family]:
     from torch.nn import functional
 
-    def focal(given: Any, labels: Any, gamma: float) -> Any:
+    def focal(given: Any, labels: Any, gamma: float) -> object:
         entropy = functional.cross_entropy(given[0], labels.long(), reduction="none")
         return (1 - (-entropy).exp()) ** gamma * entropy if gamma else entropy
 
     def probability(given: Any, labels: Any, _: float) -> Any:
         return functional.nll_loss(given[0].softmax(1), labels.long(), reduction="none")
 
-    def binary(given: Any, labels: Any, _: float) -> Any:
+    def binary(given: Any, labels: Any, _: float) -> object:
         hot = functional.one_hot(labels.long(), classes).movedim(-1, 1).double()
         return functional.binary_cross_entropy_with_logits(given[0], hot, reduction="none")
 
@@ -838,7 +838,7 @@ def _of_classes(classes: int) -> Iterator[Family]:
     yield Family(name="the binary cross entropy of each class", make=binary)
     for power in (1, 2):
 
-        def hinge(given: Any, labels: Any, margin: float, power: int = power) -> Any:
+        def hinge(given: Any, labels: Any, margin: float, power: int = power) -> object:
             return functional.multi_margin_loss(given[0], labels.long(), p=power, margin=margin, reduction="none")
 
         yield Family(
@@ -851,27 +851,27 @@ def _of_targets(labels: Array) -> Iterator[Family]:
 
     if set(np.unique(labels)[:3]) <= {-1, 1}:
 
-        def hinge(given: Any, signs: Any, margin: float) -> Any:
+        def hinge(given: Any, signs: Any, margin: float) -> object:
             return functional.hinge_embedding_loss(given[0], signs, margin=margin, reduction="none")
 
         yield Family(name="the hinge embedding loss", make=hinge, knob="margin", code="margin", usual=_MARGINS)
     if labels.min() < 0 or labels.max() > 1:
         return
 
-    def focused(given: Any, bits: Any, alpha: float, gamma: float) -> Any:
+    def focused(given: Any, bits: Any, alpha: float, gamma: float) -> object:
         entropy = functional.binary_cross_entropy_with_logits(given[0], bits.double(), reduction="none")
         chance = given[0].sigmoid()
         right = chance * bits + (1 - chance) * (1 - bits)
         share = alpha * bits + (1 - alpha) * (1 - bits) if alpha >= 0 else 1.0
         return share * ((1 - right) ** gamma if gamma else 1.0) * entropy
 
-    def dice(given: Any, bits: Any, smooth: float) -> Any:
+    def dice(given: Any, bits: Any, smooth: float) -> object:
         chance = given[0].sigmoid()
         return 1 - (2 * (chance * bits).sum() + smooth) / (chance.sum() + bits.sum() + smooth)
 
     for alpha in (0.25, 0.5, 0.75, -1.0):
 
-        def of_gamma(given: Any, bits: Any, gamma: float, alpha: float = alpha) -> Any:
+        def of_gamma(given: object, bits: object, gamma: float, alpha: float = alpha) -> object:
             return focused(given, bits, alpha, gamma)
 
         yield Family(
@@ -879,7 +879,7 @@ def _of_targets(labels: Array) -> Iterator[Family]:
         )
     for gamma in _FOCI[:-1]:
 
-        def of_alpha(given: Any, bits: Any, alpha: float, gamma: float = gamma) -> Any:
+        def of_alpha(given: object, bits: object, alpha: float, gamma: float = gamma) -> object:
             return focused(given, bits, alpha, gamma)
 
         shares = (0.0, 0.25, 0.5, 0.75, 1.0)

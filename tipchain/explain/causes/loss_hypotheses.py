@@ -384,7 +384,7 @@ def _family_code(expected: str, actual: str) -> str:
     return "logits" if one == other else "loss-type"
 
 
-def _differs(one: Any, other: Any) -> bool:
+def _differs(one: object, other: object) -> bool:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         # Labels that one side ignores have no weight there.
         return any(_differs(one.get(key, 1.0), other.get(key, 1.0)) for key in {*one, *other})

@@ -38,10 +38,10 @@ LOSS = "loss"
 def cause_in_code(
     sides: tuple[LiveSide, LiveSide],
     losses: tuple[Loss, Loss],
-    outputs: tuple[Any, Any],
-    labels: Any,
+    outputs: tuple[object, object],
+    labels: object,
     links: Sequence[tuple[int, int]],
-    opened: Callable[[Any], Any],
+    opened: Callable[[object], object],
     seed: int,
 ) -> Diagnosis | None:
     """Return what the code of the port's loss does otherwise than the reference's; None if that is not found.
@@ -81,7 +81,7 @@ def cause_in_code(
         return None
 
 
-def _called(output: Any, labels: Any) -> tuple[Call, tuple[Array, ...]]:
+def _called(output: object, labels: object) -> tuple[Call, tuple[Array, ...]]:
     """Return a call with an output and labels, and the arrays in them."""
     arguments, arrays, names = take_out(((output, labels), {}), lambda one: isinstance(one, np.ndarray))
     call = Call(
@@ -98,10 +98,10 @@ def _called(output: Any, labels: Any) -> tuple[Call, tuple[Array, ...]]:
     return call, tuple(arrays)
 
 
-def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[Any], Any]) -> Any:
+def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[object], object]) -> object:
     """Return a layer of the side's framework that calls a loss; its class is in the loss's module, whose imports count."""
 
-    def forward(_: Any, output: Any, labels: Any) -> Any:
+    def forward(_: object, output: object, labels: object) -> Any:
         value = loss(opened(output), opened(labels))
         return value if not tuple(value.shape) else value.sum()
 
@@ -133,7 +133,10 @@ def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
 
 
 def ignored_only(
-    expected: Evaluated, outputs: Sequence[Array], labels: Any, port: Callable[[Sequence[Array], Any], Evaluated | None]
+    expected: Evaluated,
+    outputs: Sequence[Array],
+    labels: object,
+    port: Callable[[Sequence[Array], object], Evaluated | None],
 ) -> Diagnosis | None:
     """Return the diagnosis of a port that cannot take a label which the reference ignores, None if that is not why."""
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.ndim < 1:
@@ -235,7 +238,7 @@ class NotScalarError(UsageError):
 class Fields(dict[str, Any]):
     """A mapping whose items are attributes too, as outputs of some models are."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         try:
             return self[name]
         except KeyError:
@@ -275,7 +278,7 @@ def check_loss(
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     structures = structure, theirs.structure
 
-    def run(number: int, given: Sequence[Array], target: Any, *, double: bool = True) -> Evaluated:
+    def run(number: int, given: Sequence[Array], target: object, *, double: bool = True) -> Evaluated:
         moved = given if number == 0 else theirs.given(given)
         found = evaluate(sides[number], losses[number], structures[number], moved, target, seed=seed, double=double)
         if number == 0:
@@ -331,7 +334,7 @@ def _unless_held(diagnosis: Diagnosis, losses: tuple[Loss, Loss]) -> Diagnosis:
 
 
 def evaluate(
-    side: LiveSide, loss: Loss, structure: Any, outputs: Sequence[Array], labels: Any, *, seed: int, double: bool
+    side: LiveSide, loss: Loss, structure: object, outputs: Sequence[Array], labels: object, *, seed: int, double: bool
 ) -> Evaluated:
     """Return a loss and its gradients with respect to each output, zeros for those it does not use.
 
@@ -368,11 +371,11 @@ def evaluate(
         return Evaluated(value=float(side.array(value).reshape(())), gradients=gradients)
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def open_fields(structure: Any) -> Any:
+def open_fields(structure: object) -> object:
     """Return a structure whose mappings have attributes."""
     if isinstance(structure, Mapping):
         return Fields({key: open_fields(one) for key, one in structure.items()})
@@ -449,7 +452,7 @@ def _attempt(run: Any, number: int, arrays: Sequence[Array], labels: Any, *, dou
     return found
 
 
-def _again(run: Any, number: int, given: Sequence[Array], labels: Any, *, precise: bool) -> Evaluated | None:
+def _again(run: object, number: int, given: Sequence[Array], labels: object, *, precise: bool) -> Evaluated | None:
     """Return a loss of other outputs or labels, None where it raises: the hypothesis does not apply."""
     found = _attempt(run, number, given, labels, double=precise)
     return found if isinstance(found, Evaluated) else None
@@ -462,7 +465,7 @@ def _floor(exact: Evaluated, single: Evaluated | Exception) -> list[float]:
     return _errors(exact, single, ())
 
 
-def _noise(run: Any, arrays: Sequence[Array], labels: Any, doubles: Sequence[Any]) -> list[float]:
+def _noise(run: Any, arrays: Sequence[Array], labels: Any, doubles: Sequence[object]) -> list[float]:
     """Return what one rounding of the outputs changes in a loss that runs in float32 only."""
     number = next((at for at, one in enumerate(doubles) if not isinstance(one, Evaluated)), 0)
     base = run(number, arrays, labels, double=False)
@@ -536,7 +539,7 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
 
 
 def _raised(
-    where: str, number: int, error: Any, arrays: Sequence[Array], labels: Any, run: Any, reference: Any
+    where: str, number: int, error: Any, arrays: Sequence[Array], labels: object, run: object, reference: object
 ) -> PieceCheck:
     """Return the ERROR of a loss that raises, or the FAIL where it takes other labels than the reference's."""
     failed = failed_to_run(f"the {where}'s loss", error)

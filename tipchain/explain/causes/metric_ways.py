@@ -436,12 +436,12 @@ class MetricMeter:
         values = found if isinstance(found, tuple | list) else [found]
         metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in values))
 
-    def _convert(self, value: Any, *, tensors: bool) -> Any:
+    def _convert(self, value: object, *, tensors: bool) -> Any:
         structure, arrays, _ = take_out(value, lambda one: isinstance(one, np.ndarray))
         made = [self.side.tensor(one.copy(), gradient=False) if tensors else one.copy() for one in arrays]
         return put_back(structure, made)
 
-    def _named(self, found: Any, names: Any) -> Values:
+    def _named(self, found: object, names: object) -> Values:
         """Return numbers by name."""
         if isinstance(found, Mapping):
             result: Values = {}
@@ -515,7 +515,7 @@ class Probe:
     given: bool = False
 
 
-def given_probe(outputs: Any, labels: Any) -> Probe:
+def given_probe(outputs: object, labels: object) -> Probe:
     """Return the models' own outputs; a single array is cut into two uneven batches."""
     whole = Probe(name="the models' outputs", batches=[(outputs, labels)], given=True)
     if not isinstance(outputs, np.ndarray) or not isinstance(labels, np.ndarray):
@@ -527,7 +527,7 @@ def given_probe(outputs: Any, labels: Any) -> Probe:
     return Probe(name=whole.name, batches=[(outputs[:cut], labels[:cut]), (outputs[cut:], labels[cut:])], given=True)
 
 
-def kinds_of(outputs: Any, labels: Any) -> tuple[str, ...]:
+def kinds_of(outputs: object, labels: object) -> tuple[str, ...]:
     """Return what such outputs may be, the likeliest first; nothing where they are none of what is known."""
     if outputs is None or labels is None:
         return (CLASSIFIER, BINARY, NUMBERS)

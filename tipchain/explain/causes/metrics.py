@@ -565,7 +565,7 @@ def not_reset(case: MetricPair, same: Same) -> Diagnosis | None:
     )
 
 
-def mistaken_axis(meters: tuple[MetricMeter, MetricMeter], outputs: Any, labels: Any) -> Diagnosis | None:
+def mistaken_axis(meters: tuple[MetricMeter, MetricMeter], outputs: object, labels: object) -> Diagnosis | None:
     """Return the cause of a port's metric that raises, if it looks for the largest output along another axis."""
     probe = square(
         outputs if isinstance(outputs, np.ndarray) else None, labels if isinstance(labels, np.ndarray) else None
@@ -591,7 +591,7 @@ RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
 
 
 def check_metrics(
-    sides: tuple[LiveSide, LiveSide], metrics: tuple[Any, Any], outputs: Any = None, labels: Any = None
+    sides: tuple[LiveSide, LiveSide], metrics: tuple[object, object], outputs: object = None, labels: object = None
 ) -> PieceCheck:
     """Give both metrics equal outputs and labels: the models' own, and such as tell ways of counting apart.
 
@@ -619,7 +619,7 @@ def check_metrics(
     return _judge(case)
 
 
-def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Any, labels: Any) -> MetricPair | PieceCheck:
+def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: object, labels: object) -> MetricPair | PieceCheck:
     """Return what both metrics say about every probe that both take, or the ERROR of those that take none."""
     probes: list[Probe] = []
     found: list[tuple[Values, Values]] = []

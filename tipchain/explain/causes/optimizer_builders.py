@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from tipchain.errors import UsageError, WeightsError
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.locate.sides import LiveSide, name_alike
+from tipchain.framework_types import Model, Optimizer, Tensor
 from tipchain.frameworks.builders import rate_factor
 from tipchain.weights.layouts import TensorSlot, assemble, divide
 from tipchain.weights.matching import match_models
@@ -44,7 +46,7 @@ def roles(builder: Builder) -> dict[str, inspect.Parameter]:
     return found
 
 
-def call_builder(builder: Builder, offers: Mapping[str, Any], first: tuple[str, ...]) -> Any:
+def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[str, ...]) -> Any:
     """Call a builder with what it asks for.
 
     Args:
@@ -73,7 +75,7 @@ def call_builder(builder: Builder, offers: Mapping[str, Any], first: tuple[str, 
     return _call(builder, {**chosen, unclear[0].name: free[-1]}, offers)
 
 
-def _call(builder: Builder, chosen: Mapping[str, str], offers: Mapping[str, Any]) -> Any:
+def _call(builder: Builder, chosen: Mapping[str, str], offers: Mapping[str, object]) -> object:
     args, kwargs = [], {}
     for name, one in _parameters(builder).items():
         if name in chosen:
@@ -121,7 +123,7 @@ Picks = list[npt.NDArray[np.int64]]
 
 
 def shrink(
-    parameters: Mapping[str, Any], optimizer: Any, slots: Mapping[str, TensorSlot], paddle: Any
+    parameters: Mapping[str, object], optimizer: object, slots: Mapping[str, TensorSlot], paddle: ModuleType
 ) -> dict[str, TensorSlot]:
     """Cut large parameters of both sides down to the same elements, in place, and what torch's optimizer keeps of them.
 
@@ -176,7 +178,7 @@ def _joined(shapes: list[tuple[int, ...]], steps: tuple[int, ...]) -> Picks:
     return [np.concatenate(first), *_picks(shapes[0], steps)[1:]]
 
 
-def _shrink_torch(parameter: Any, optimizer: Any, picks: Picks) -> None:
+def _shrink_torch(parameter: Tensor, optimizer: Optimizer, picks: Picks) -> None:
     """Cut a parameter and the tensors of its size that an optimizer holds from the start, as Adagrad does."""
     import torch
 
@@ -184,7 +186,7 @@ def _shrink_torch(parameter: Any, optimizer: Any, picks: Picks) -> None:
     state = optimizer.state.get(parameter, {})
     states = {key: value for key, value in state.items() if torch.is_tensor(value) and value.shape == whole}
 
-    def cut(tensor: Any) -> Any:
+    def cut(tensor: Tensor) -> Any:
         for axis, pick in enumerate(picks):
             tensor = tensor.index_select(axis, torch.as_tensor(pick, device=tensor.device))
         return tensor.contiguous()
@@ -193,7 +195,7 @@ def _shrink_torch(parameter: Any, optimizer: Any, picks: Picks) -> None:
     state.update((key, cut(value)) for key, value in states.items())
 
 
-def _place(tensor: Any, paddle: Any) -> Any:
+def _place(tensor: Tensor, paddle: ModuleType) -> Any:
     place = tensor.place
     return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
 
@@ -207,7 +209,9 @@ Array = npt.NDArray[Any]
 class TorchTrained:
     """A torch optimizer over a copy of a module; ``clip`` is called before each update, as a training loop does."""
 
-    def __init__(self, side: LiveSide, model: Any, optimizer: Any, clip: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self, side: LiveSide, model: Model, optimizer: Optimizer, clip: Callable[[], object] | None = None
+    ) -> None:
         self.side, self.optimizer, self.clip = side, optimizer, clip
         self.parameters = dict(model.named_parameters())
         self.first = [group["lr"] for group in optimizer.param_groups]
@@ -253,7 +257,11 @@ class PaddleTrained:
     """A Paddle optimizer over a copy of a layer; ``clip`` is called before each update, as a training loop does."""
 
     def __init__(
-        self, side: LiveSide, optimizer: Any, slots: Mapping[str, TensorSlot], clip: Callable[[], Any] | None = None
+        self,
+        side: LiveSide,
+        optimizer: Optimizer,
+        slots: Mapping[str, TensorSlot],
+        clip: Callable[[], object] | None = None,
     ) -> None:
         self.side, self.optimizer, self.slots, self.clip = side, optimizer, slots, clip
         self.first = float(optimizer.get_lr())
@@ -322,12 +330,12 @@ TrainedParameters = TorchTrained | PaddleTrained
 
 
 @contextmanager
-def any_precision(paddle: Any) -> Iterator[None]:
+def any_precision(paddle: ModuleType) -> Iterator[None]:
     """Let Paddle's clipping by norm take float64, which its kernel on a CPU does not."""
     clip = paddle.nn.clip
     usual = clip.clip_by_norm
 
-    def clip_by_norm(x: Any, max_norm: float, name: str | None = None) -> Any:
+    def clip_by_norm(x: Any, max_norm: float, name: str | None = None) -> object:
         if x.dtype == paddle.float32:
             return usual(x, max_norm, name)
         norm = paddle.linalg.norm(x)
@@ -340,7 +348,7 @@ def any_precision(paddle: Any) -> Iterator[None]:
         clip.clip_by_norm = usual
 
 
-def held_parameters(optimizer: Any) -> list[Any]:
+def held_parameters(optimizer: object) -> list[object]:
     """Return the tensors that a Paddle optimizer updates."""
     found: list[Any] = []
     groups = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None)
@@ -375,7 +383,7 @@ class Opened:
     whole: bool = True
 
 
-def copied(side: LiveSide, model: Any, *, double: bool = True) -> Any:
+def copied(side: LiveSide, model: object, *, double: bool = True) -> Any:
     """Return a copy whose parameters have the names that the model's have: rules of optimizers read them."""
     made = side.copied(model, double=double)
     if side.name == "paddle":
@@ -383,7 +391,7 @@ def copied(side: LiveSide, model: Any, *, double: bool = True) -> Any:
     return made
 
 
-def slots_of(reference: Any, port: Any, names: Mapping[str, str] | None) -> tuple[dict[str, TensorSlot], list[str]]:
+def slots_of(reference: Any, port: object, names: Mapping[str, str] | None) -> tuple[dict[str, TensorSlot], list[str]]:
     """Return where the port keeps each of the reference's parameters, by torch's name; and those it is not known of.
 
     Where the models as a whole cannot be matched, the layers that can be are.
@@ -402,7 +410,7 @@ def slots_of(reference: Any, port: Any, names: Mapping[str, str] | None) -> tupl
 
 def open_both(
     sides: tuple[LiveSide, LiveSide],
-    models: tuple[Any, Any],
+    models: tuple[object, object],
     builders: tuple[Builder, Builder],
     schedulers: tuple[Builder | None, Builder | None] | None,
     names: Mapping[str, str] | None,
@@ -473,11 +481,11 @@ def build_both(
     return ours, *_build_paddle(sides[1], builders[1], models[1], scheduler, rate)
 
 
-def _a(made: Any) -> str:
+def _a(made: object) -> str:
     return f"a {type(made).__module__.partition('.')[0]} {type(made).__name__}"
 
 
-def clipping(clip: Builder | None, model: Any, optimizer: Any) -> Callable[[], Any] | None:
+def clipping(clip: Builder | None, model: Model, optimizer: Optimizer) -> Callable[[], object] | None:
     """Return what clips the gradients of a model's parameters, None without any.
 
     ``clip`` is called as builders are: with the parameters, or ``model`` or ``optimizer`` where it asks for them.
@@ -493,13 +501,13 @@ def _must_have_rate(builder: Builder) -> bool:
     return asked is not None and asked.default is asked.empty
 
 
-def _build_torch(builder: Builder, model: Any, rate: float) -> Any:
+def _build_torch(builder: Builder, model: Model, rate: float) -> Any:
     offers = {"parameters": list(model.parameters()), "model": model}
     return call_builder(builder, {**offers, **_rate(builder, rate, always=False)}, ("parameters", "model", "rate"))
 
 
 def _build_paddle(
-    side: LiveSide, builder: Builder, model: Any, scheduler: Builder | None, rate: float
+    side: LiveSide, builder: Builder, model: Model, scheduler: Builder | None, rate: float
 ) -> tuple[Any, Any]:
     """Return Paddle's optimizer over a layer, and the schedule that it follows, None without one.
 
@@ -521,7 +529,7 @@ def _build_paddle(
     return optimizer, schedule or (optimizer._learning_rate if _scheduled(optimizer) else None)  # noqa: SLF001
 
 
-def build_torch_schedule(builder: Builder | None, optimizer: Any) -> Any:
+def build_torch_schedule(builder: Builder | None, optimizer: Optimizer) -> object:
     """Return torch's schedule over an optimizer, None without a builder."""
     if builder is None:
         return None
@@ -529,7 +537,7 @@ def build_torch_schedule(builder: Builder | None, optimizer: Any) -> Any:
     return call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
 
 
-def _schedule(side: LiveSide, builder: Builder, optimizer: Any, rate: float) -> Any:
+def _schedule(side: LiveSide, builder: Builder, optimizer: Optimizer, rate: float) -> Any:
     lr: Any = side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
     made = call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
     if made is None and optimizer is not None and _scheduled(optimizer):
@@ -539,7 +547,7 @@ def _schedule(side: LiveSide, builder: Builder, optimizer: Any, rate: float) -> 
     return made
 
 
-def _rate(builder: Builder, rate: Any, *, always: bool) -> dict[str, Any]:
+def _rate(builder: Builder, rate: object, *, always: bool) -> dict[str, Any]:
     """Return the learning rate if the builder must have one; a default of its own is left alone."""
     asked = roles(builder).get("rate")
     if asked is None:
@@ -547,11 +555,11 @@ def _rate(builder: Builder, rate: Any, *, always: bool) -> dict[str, Any]:
     return {"rate": rate} if always or asked.default is asked.empty else {}
 
 
-def _scheduled(optimizer: Any) -> bool:
+def _scheduled(optimizer: object) -> bool:
     return not isinstance(getattr(optimizer, "_learning_rate", 0.0), float)
 
 
-def _check_held(ours: Any, theirs: Any, reference: Any, slots: Mapping[str, TensorSlot]) -> None:
+def _check_held(ours: Any, theirs: object, reference: Any, slots: Mapping[str, TensorSlot]) -> None:
     parameters = {id(one) for one in reference.parameters()}
     ids = {id(part.tensor) for slot in slots.values() for part in slot.parts}
     held: Sequence[tuple[str, list[Any], set[int]]] = (

@@ -16,6 +16,7 @@ from tipchain.explain.causes.update_formulas import Course, Formula, KnobCause, 
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.sides import LiveSide
+from tipchain.framework_types import Optimizer, Tensor
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.rounding import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 from tipchain.outcome import Outcome
@@ -88,7 +89,7 @@ def paddle_formula(trained: TrainedParameters, name: str) -> Formula | None:
     groups = (one for one in optimizer._param_groups if isinstance(one, dict))  # noqa: SLF001
     group = next((one for one in groups if any(other is tensor for other in one["params"])), {})
 
-    def said(key: str, otherwise: Any) -> Any:
+    def said(key: str, otherwise: object) -> Any:
         return group.get(key, getattr(optimizer, f"_{key}", otherwise))
 
     decay, form = _decay(kind, optimizer, group, tensor)
@@ -118,7 +119,7 @@ def _known(kind: type, names: Mapping[str, str]) -> str | None:
     return next((base.__name__ for base in kind.__mro__ if base.__name__ in names), None)
 
 
-def _decay(kind: str, optimizer: Any, group: Mapping[str, Any], tensor: Any) -> tuple[float, str]:
+def _decay(kind: str, optimizer: Optimizer, group: Mapping[str, Any], tensor: Tensor) -> tuple[float, str]:
     if kind == "AdamW":
         chooses = group.get("apply_decay_param_fun", optimizer._apply_decay_param_fun)  # noqa: SLF001
         decays = chooses is None or chooses(tensor.name)
@@ -143,7 +144,7 @@ def groups_of(trained: TrainedParameters, names: Iterable[str]) -> dict[str, int
     return {name: numbers.get(id(trained.tensor(name)), 0) for name in names}
 
 
-def _clip(grouped: bool, clip: Any) -> tuple[str, float]:
+def _clip(grouped: bool, clip: object) -> tuple[str, float]:
     kind = next((CLIP_KINDS[one.__name__] for one in type(clip).__mro__ if one.__name__ in CLIP_KINDS), "")
     if not kind:
         return "", 0.0
@@ -406,7 +407,7 @@ def _knobs(cause: KnobCause) -> list[str]:
     return differ
 
 
-def _value(formula: Formula, knob: str) -> Any:
+def _value(formula: Formula, knob: str) -> object:
     if knob in ("clip", "limit"):
         return f"{CLIPS[formula.clip]}{f', limit {formula.limit:.6g}' if formula.clip else ''}"
     value = getattr(formula, knob)
@@ -575,8 +576,8 @@ class _Ran:
 
 def check_optimizers(
     sides: tuple[LiveSide, LiveSide],
-    reference: Any,
-    port: Any,
+    reference: object,
+    port: object,
     builders: tuple[Builder, Builder],
     iterations: int = 5,
     names: Mapping[str, str] | None = None,

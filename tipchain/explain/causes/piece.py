@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, sqrt
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, put_back, take_out
+from tipchain.framework_types import Model, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.rounding import EXPLAINED
 from tipchain.weights.sides import torch_view
@@ -93,7 +95,7 @@ class RecordedTensor:
 class CallRecord:
     """A record of the calls that torch code makes; made by `over`."""
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: ModuleType) -> None:
         self.torch = torch
         self.names: list[str] = []
         self.sketches: list[Sketch] = []
@@ -123,7 +125,7 @@ class CallRecord:
             """Hands each call on, and tells the watch about it."""
 
             def __torch_function__(
-                self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+                self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
             ) -> Any:
                 del types
                 watch.enter(func, args, kwargs or {})
@@ -227,7 +229,7 @@ class CallRecord:
                 )
             )
 
-    def _hold(self, tensor: Any) -> int:
+    def _hold(self, tensor: Tensor) -> int:
         """Keep a tensor as it is now; return its number, -1 where it is empty or too large."""
         if not 0 < tensor.numel() <= MOST_ELEMENTS:
             return -1
@@ -264,7 +266,7 @@ def _name_of(function: Any) -> str:
     return held if name == "get" and held in ("T", "mT", "H", "mH") else name
 
 
-def _array(tensor: Any) -> Array:
+def _array(tensor: Tensor) -> Array:
     return np.asarray(tensor.detach().resolve_conj().resolve_neg().numpy())
 
 
@@ -547,7 +549,9 @@ class Piece:
     def _gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
         return self._gradients_of(1, self.port, outputs, leaves)
 
-    def _gradients_of(self, number: int, layer: Any, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
+    def _gradients_of(
+        self, number: int, layer: Model, outputs: Sequence[Any], leaves: Sequence[Any]
+    ) -> dict[str, Array]:
         """Return the gradients of one side's inputs, called as the port's are, and of its parameters."""
         side = self.sides[number]
         side.clear_gradients(layer)

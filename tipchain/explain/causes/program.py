@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tipchain.explain.locate.trace import take_out
+from tipchain.framework_types import Model, Tensor
 
 # Paddle's operators, functions and methods that a model's code may call, and one name for each.
 
@@ -252,7 +253,7 @@ class Recorder:
         original: Original,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        layer: Any = None,
+        layer: Model = None,
         path: str = "",
         *,
         writes: bool = False,
@@ -311,7 +312,7 @@ class HopelessError(Exception):
 class Tap:
     """Stands between a model's code and Paddle's functions while its context is open."""
 
-    def __init__(self, paddle: Any) -> None:
+    def __init__(self, paddle: ModuleType) -> None:
         self.paddle = paddle
         self.recorder: Recorder | None = None
         self._undo: list[tuple[Any, str, Any]] = []
@@ -388,10 +389,10 @@ class Tap:
                 self._undo.append((table, name, value))
                 table[name] = self._wrapped[id(value)]
 
-    def _wrap_layer(self, layer: Any, path: str) -> None:
+    def _wrap_layer(self, layer: Model, path: str) -> None:
         original = layer.forward
 
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def forward(*args: object, **kwargs: object) -> Any:
             recorder = self.recorder
             if recorder is None or recorder.depth:
                 return original(*args, **kwargs)
@@ -400,11 +401,11 @@ class Tap:
         object.__setattr__(layer, "forward", forward)
         self._undo.append((layer, "forward", None))
 
-    def _wrap_code(self, layer: Any, path: str) -> None:
+    def _wrap_code(self, layer: Model, path: str) -> None:
         """Note while the own code of a layer runs, so that calls can be told by where they stand."""
         original = layer.forward
 
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def forward(*args: object, **kwargs: object) -> Any:
             recorder = self.recorder
             if recorder is None or recorder.depth:
                 return original(*args, **kwargs)
@@ -425,7 +426,7 @@ def _within_bounds(getitem: Original) -> Original:
     What it reads then is whatever is there; far away there is nothing, and the process dies.
     """
 
-    def checked(tensor: Any, index: Any) -> Any:
+    def checked(tensor: Tensor, index: Any) -> Any:
         parts = [one for one in (index if isinstance(index, tuple) else (index,)) if one is not None]
         axis = 0
         for number, one in enumerate(parts):
@@ -488,7 +489,7 @@ def floats_of(value: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:
     return [one for one in tensors_of(value, is_tensor) if "float" in str(one.dtype)]
 
 
-def numpy_of(tensor: Any) -> Array:
+def numpy_of(tensor: Tensor) -> Array:
     """Return a tensor's values in float64, or as they are if they are no floats."""
     array = np.asarray(tensor.detach().numpy())
     return array.astype(np.float64) if array.dtype.kind == "f" else array

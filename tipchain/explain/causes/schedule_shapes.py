@@ -188,7 +188,10 @@ def _polynomial(curve: Array) -> Shape | None:
 
 
 def _fitted(
-    curve: Array, family: str, knobs: Callable[[int], dict[str, Any]], form: Callable[[Mapping[str, Any], Array], Array]
+    curve: Array,
+    family: str,
+    knobs: Callable[[int], dict[str, object]],
+    form: Callable[[Mapping[str, object], Array], Array],
 ) -> Shape | None:
     """Return the shape ``end + (first - end) * form`` that a curve has, its length and end fitted."""
     if len(curve) < 4:
@@ -287,7 +290,7 @@ def _draw_restarts(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
     return np.asarray(knobs["end"] + (rate - knobs["end"]) * wave)
 
 
-def _draw_steps(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
+def _draw_steps(knobs: Mapping[str, object], at: Array, rate: float) -> Array:
     if "step_size" in knobs:
         passed = at // knobs["step_size"]
     else:

@@ -28,6 +28,7 @@ from tipchain.explain.causes.optimizer_builders import (
 from tipchain.explain.causes.schedule_shapes import Shape, as_pieces, close, draw, first_apart, same, shape_of
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
+from tipchain.framework_types import Schedule
 from tipchain.numbers.rounding import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 from tipchain.outcome import Outcome
 
@@ -96,7 +97,7 @@ class Tried:
         held: whether it had just these values already.
     """
 
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, object]
     curve: Array
     held: bool
 
@@ -126,7 +127,7 @@ def schedule_causes(expected: Array, actual: Array, trial: Trial = lambda _: Non
 
 
 def _proved(
-    told: tuple[Diagnosis, ...], knobs: Mapping[str, Any], shape: Shape | None, expected: Array, trial: Trial
+    told: tuple[Diagnosis, ...], knobs: Mapping[str, object], shape: Shape | None, expected: Array, trial: Trial
 ) -> tuple[Diagnosis, ...]:
     """Return diagnoses whose fixes were tried on the port's own schedule: told as its arguments, or not to be passed."""
     tried = trial(knobs) if knobs else None
@@ -366,7 +367,7 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
     return tuple(found)
 
 
-def _fix(name: str, value: Any) -> str:
+def _fix(name: str, value: object) -> str:
     if name == "start":
         return f"pass a divide_factor with which the first rate is {_short(value)}"
     return f"pass {KNOBS[name].argument}={_short(value)}"
@@ -411,11 +412,11 @@ def _named(shape: Shape) -> str:
     return f"{shape.family} ({settings})"
 
 
-def _words(name: str, expected: Any, actual: Any) -> str:
+def _words(name: str, expected: object, actual: object) -> str:
     return f"the port's {KNOBS[name].words} is {_short(actual)}, the reference's {_short(expected)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(str(one) for one in value)}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -443,8 +444,8 @@ class _Curves:
 
 def check_schedulers(
     sides: tuple[LiveSide, LiveSide],
-    reference: Any,
-    port: Any,
+    reference: object,
+    port: object,
     builders: tuple[Builder, Builder],
     schedulers: tuple[Builder | None, Builder | None],
     iterations: int = 5,
@@ -490,12 +491,12 @@ def check_schedulers(
 
 def _open(
     sides: tuple[LiveSide, LiveSide],
-    reference: Any,
-    port: Any,
+    reference: object,
+    port: object,
     builders: tuple[Builder, Builder],
     schedulers: tuple[Builder | None, Builder | None],
     names: Mapping[str, str] | None,
-) -> tuple[tuple[TrainedParameters, Any], tuple[TrainedParameters, Any]]:
+) -> tuple[tuple[TrainedParameters, object], tuple[TrainedParameters, object]]:
     """Return both sides' parameters under their optimizers, and the schedules."""
     models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
     slots, _ = slots_of(models[0], models[1], names)
@@ -506,7 +507,7 @@ def _open(
     return (TorchTrained(sides[0], models[0], optimizer), schedule), (PaddleTrained(sides[1], other, slots), paddles)
 
 
-def _count(schedules: tuple[Any, Any], iterations: int) -> int:
+def _count(schedules: tuple[object, object], iterations: int) -> int:
     found = [_length(one) for one in schedules if one is not None]
     ends = [length for length, repeats in found if length and not repeats]
     if ends and not any(repeats for _, repeats in found):
@@ -516,7 +517,7 @@ def _count(schedules: tuple[Any, Any], iterations: int) -> int:
     )
 
 
-def _length(schedule: Any) -> tuple[int, bool]:
+def _length(schedule: object) -> tuple[int, bool]:
     """Return how long a schedule says it is, 0 if it does not, and whether it goes on after that."""
     parts = getattr(schedule, "_schedulers", None)
     if parts:
@@ -538,7 +539,7 @@ def _length(schedule: Any) -> tuple[int, bool]:
     return 0, False
 
 
-def _walk(trained: TrainedParameters, schedule: Any, count: int) -> _Curves:
+def _walk(trained: TrainedParameters, schedule: object, count: int) -> _Curves:
     """Step a schedule and keep every parameter's rate; what raises later than the first step ends the curve."""
     advance = stepper(schedule)
     rows: list[dict[str, float]] = [trained.rates()]
@@ -557,7 +558,7 @@ def _walk(trained: TrainedParameters, schedule: Any, count: int) -> _Curves:
     return _Curves(rates=rates, momentum=np.array(momentum), steps=len(rows), stopped=stopped)
 
 
-def stepper(schedule: Any) -> Callable[[int], Any]:
+def stepper(schedule: Schedule) -> Callable[[int], Any]:
     """Return what moves a schedule on, called with the number of the step; one that asks for a metric is given one."""
     if schedule is None:
         return lambda _: None
@@ -583,7 +584,7 @@ def _pairs(one: _Curves, other: _Curves, count: int) -> Iterator[tuple[str, Arra
 def _trial(fresh: Any, actual: Array) -> Trial:
     """Return what tries other knobs on a copy of the port's schedule; its rates are scaled as the parameter's are."""
 
-    def attempt(schedule: Any, knobs: Mapping[str, Any]) -> Tried | None:
+    def attempt(schedule: Schedule, knobs: Mapping[str, Any]) -> Tried | None:
         found: dict[str, Any] = {}
         held = True
         for knob, value in knobs.items():
@@ -608,7 +609,7 @@ def _trial(fresh: Any, actual: Array) -> Trial:
             rates.append(float(schedule()))
         return Tried(attributes=found, curve=np.array(rates), held=held)
 
-    def trial(knobs: Mapping[str, Any]) -> Tried | None:
+    def trial(knobs: Mapping[str, object]) -> Tried | None:
         if fresh is None:
             return None
         try:
@@ -623,7 +624,7 @@ def _trial(fresh: Any, actual: Array) -> Trial:
     return trial
 
 
-def _nested(schedule: Any) -> Iterator[Any]:
+def _nested(schedule: object) -> Iterator[Any]:
     """Yield a schedule of Paddle's and those that it wraps."""
     yield schedule
     for name in ("lr_after_warmup", "learning_rate"):
@@ -633,7 +634,7 @@ def _nested(schedule: Any) -> Iterator[Any]:
             return
 
 
-def _judge(ours: _Curves, theirs: _Curves, fresh: Any, scheduled: bool) -> PieceCheck:
+def _judge(ours: _Curves, theirs: _Curves, fresh: object, scheduled: bool) -> PieceCheck:
     count = min(ours.steps, theirs.steps)
     pairs = list(_pairs(ours, theirs, count))
     if not pairs:

@@ -78,6 +78,7 @@ from tipchain.explain.locate.matching import CallPair, hands_on
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.framework_types import Model
 from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
 from tipchain.progress import Pace
 from tipchain.weights.paddle_files import view_of
@@ -93,7 +94,7 @@ def pieces(
     verdict: LayerVerdict,
     sides: tuple[LiveSide, LiveSide],
     store: Store,
-    models: tuple[Any, Any],
+    models: tuple[object, object],
     seed: int,
 ) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told.
@@ -116,7 +117,7 @@ def _build(
     verdict: LayerVerdict,
     sides: tuple[LiveSide, LiveSide],
     store: Store,
-    models: tuple[Any, Any],
+    models: tuple[object, object],
     seed: int,
 ) -> Piece:
     calls = pair.reference, pair.port
@@ -279,14 +280,14 @@ def _below(call: Call, around: Call) -> bool:
     return call.path != around.path and (not around.path or call.path.startswith(f"{around.path}."))
 
 
-def _innermost(layer: Any, side: LiveSide) -> frozenset[str]:
+def _innermost(layer: Model, side: LiveSide) -> frozenset[str]:
     """Return Paddle's own layers without layers inside, the piece itself too if it is one."""
     return frozenset(
         path for path, one in side.layers(layer) if not any(True for _ in one.children()) and _is_paddles(one)
     )
 
 
-def _is_paddles(layer: Any) -> bool:
+def _is_paddles(layer: Model) -> bool:
     """Tell whether a layer's forward is Paddle's own."""
     bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
     own = type(layer).forward.__module__.partition(".")[0] == "paddle"
@@ -359,7 +360,7 @@ def diagnose(
     sides: tuple[LiveSide, LiveSide],
     store: Store,
     *,
-    models: tuple[Any, Any],
+    models: tuple[object, object],
     seed: int = 0,
     most: int = MOST_RUNS,
     findings: Sequence[Finding] = (),
@@ -414,7 +415,7 @@ def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagn
 def _diagnose(
     piece: Piece,
     verdict: LayerVerdict,
-    models: tuple[Any, Any],
+    models: tuple[object, object],
     most: int,
     findings: Sequence[Finding],
     like: Sequence[Diagnosis],
@@ -537,7 +538,7 @@ def unsearched(verdict: LayerVerdict) -> Diagnosis:
     return replace(left, message=f"{shown}: cause not searched: out of time")
 
 
-def _try_like(piece: Piece, trials: Trials, models: tuple[Any, Any], like: Sequence[Diagnosis]) -> None:
+def _try_like(piece: Piece, trials: Trials, models: tuple[object, object], like: Sequence[Diagnosis]) -> None:
     """Try the causes of other layers of the same type; they are few among all that could be tried."""
     wanted = {said_alike(one.message, one.port_path) for one in like}
     most = trials.most
@@ -590,7 +591,7 @@ def made_by(ops: Sequence[Op], side: LiveSide) -> int:
     return sum(int(np.prod(one.shape)) for op in ops for one in floats_of(op.result, side.is_tensor))
 
 
-def _try(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> None:
+def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
     """Try causes, from those that the reference's construction tells to those that are searched for."""
     for group in _groups(piece, trials, models):
         trials.run(group)
@@ -722,14 +723,14 @@ def below(path: str, around: str) -> str | None:
     return path.removeprefix(f"{around}.") if path.startswith(f"{around}.") else None
 
 
-def _of_layer(op: Op, piece: Piece, reference: Any) -> Iterator[Hypothesis]:
+def _of_layer(op: Op, piece: Piece, reference: object) -> Iterator[Hypothesis]:
     path = ".".join(part for part in (piece.paths[1], op.path) if part) or "the model"
     paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
     for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, paddle, path)):
         yield replace(one, place=op.path)
 
 
-def _state(model: Any) -> Mapping[str, Array]:
+def _state(model: Model) -> Mapping[str, Array]:
     return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
 
 
@@ -761,7 +762,7 @@ def _fix(one: Hypothesis, piece: Piece) -> str:
     return f"{one.fix} (forward at {place})" if place else one.fix
 
 
-def forward_place(layer: Any) -> str:
+def forward_place(layer: Model) -> str:
     """Return ``file:line`` of the forward of a user's class; empty where it is Paddle's own or has no source."""
     if type(layer).__module__.partition(".")[0] == "paddle":
         return ""

@@ -43,6 +43,7 @@ from tipchain.explain.causes.program import (
 )
 from tipchain.explain.causes.program import exchanged as exchanged_arguments
 from tipchain.explain.locate.differences import relative
+from tipchain.framework_types import Model, Tensor
 from tipchain.numbers.rounding import SAME_DOUBLE
 
 # Two steps of a layer's code as the cause, and layers that are called elsewhere or not at all.
@@ -131,7 +132,7 @@ def at_input(piece: Piece) -> Iterator[Hypothesis]:
             )
 
 
-def _exchanged(given: list[Any], i: int, j: int) -> list[Any]:
+def _exchanged(given: list[object], i: int, j: int) -> list[object]:
     changed = list(given)
     changed[i], changed[j] = changed[j], changed[i]
     return changed
@@ -213,7 +214,7 @@ def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
         )
 
 
-def _rescaled(number: int, factor: float, shift: float, outputs: Sequence[Any]) -> list[Any]:
+def _rescaled(number: int, factor: float, shift: float, outputs: Sequence[Any]) -> list[object]:
     return [one * factor + shift if at == number else one for at, one in enumerate(outputs)]
 
 
@@ -235,7 +236,7 @@ def by_own_forward(piece: Piece) -> Iterator[Hypothesis]:
 
 
 @contextmanager
-def _with_forward(layer: Any, base: Any) -> Iterator[None]:
+def _with_forward(layer: Model, base: Any) -> Iterator[None]:
     held = vars(layer).get("forward")
     object.__setattr__(layer, "forward", MethodType(base.forward, layer))
     try:
@@ -379,7 +380,7 @@ def _moved(op: Op, other: Op) -> Mapping[int, Act]:
     return {op.number: argument(0), other.number: later}
 
 
-def _again(op: Op, tensor: Any) -> Any:
+def _again(op: Op, tensor: object) -> Any:
     function = getattr(tensor, op.name, None)
     if function is None:
         import paddle
@@ -400,7 +401,7 @@ def _fits(op: Op, other: Op, is_tensor: Any) -> bool:
     return len(made) == 1 and list(made[0].shape) == list(op.args[0].shape)
 
 
-def _detached(tensor: Any) -> Any:
+def _detached(tensor: Tensor) -> object:
     return tensor.detach()
 
 
@@ -461,7 +462,7 @@ POOLS = frozenset(
 )
 
 
-def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
+def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, object]]) -> Iterator[Hypothesis]:
     """Yield what may be wrong with one call and what is done with it.
 
     Args:
@@ -653,7 +654,7 @@ def by_kept(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         )
 
 
-def _mean_of_kept(tensor: Any, axis: Any = None, keepdim: bool = False) -> Any:
+def _mean_of_kept(tensor: Tensor, axis: Any = None, keepdim: bool = False) -> object:
     count = (tensor != 0).astype(tensor.dtype).sum(axis=axis, keepdim=keepdim)
     return tensor.sum(axis=axis, keepdim=keepdim) / count.clip(min=1)
 
@@ -690,7 +691,9 @@ def _other_pool(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         )
 
 
-def _pooled(function: Callable[..., Any], sizes: Sequence[Any], more: Mapping[str, Any], tensor: Any) -> Any:
+def _pooled(
+    function: Callable[..., object], sizes: Sequence[object], more: Mapping[str, object], tensor: object
+) -> object:
     return function(tensor, *sizes, **more)
 
 
@@ -768,5 +771,5 @@ def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             )
 
 
-def _takes(op: Op, changes: Mapping[int, Any], telling: Callable[[Any], bool]) -> bool:
+def _takes(op: Op, changes: Mapping[int, object], telling: Callable[[object], bool]) -> bool:
     return any(id(one) in changes for one in tensors_of(op.args, telling))

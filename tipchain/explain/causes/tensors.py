@@ -19,6 +19,7 @@ from tipchain.explain.causes.hypotheses import Hypothesis, common_path, name_num
 from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, paddle_of
 from tipchain.explain.causes.program import LAYER, Act, Op, argument, floats_of, on_input, tensors_of, then, then_first
 from tipchain.explain.locate.differences import equal
+from tipchain.framework_types import Model, Tensor
 from tipchain.numbers.rounding import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 from tipchain.weights.layouts import TensorSlot, divide, stack
 from tipchain.weights.paddle_files import view_of
@@ -677,7 +678,7 @@ def by_terms(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
 
 
 def _applied(
-    found: Sequence[Op], piece: Piece, held: tuple[str, Any], shape: Sequence[int], *, behind: bool
+    found: Sequence[Op], piece: Piece, held: tuple[str, object], shape: Sequence[int], *, behind: bool
 ) -> Iterator[Hypothesis]:
     """Yield a tensor applied to what a call returns, or to what calls are given."""
     (name, tensor), op = held, found[0]
@@ -693,11 +694,11 @@ def _applied(
             )
 
 
-def _done(way: str, tensor: Any, value: Any) -> Any:
+def _done(way: str, tensor: object, value: object) -> Any:
     return getattr(value, way)(tensor)
 
 
-def fitted(tensor: Any, shape: Sequence[int]) -> Iterator[Any]:
+def fitted(tensor: Tensor, shape: Sequence[int]) -> Iterator[Any]:
     """Yield a tensor as it can be broadcast to a shape: as it is, and a vector along the channels."""
     sizes = list(tensor.shape)
     if len(sizes) <= len(shape) and all(a in (1, b) for a, b in zip(reversed(sizes), reversed(shape), strict=False)):
@@ -768,7 +769,7 @@ def rolls(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 )
 
 
-def _rolled(shifts: Any, axis: Any, tensor: Any) -> Any:
+def _rolled(shifts: Any, axis: Any, tensor: Tensor) -> object:
     return tensor.roll(shifts, axis)
 
 
@@ -797,11 +798,11 @@ def missing_arguments(piece: Piece) -> Iterator[Hypothesis]:
 
 
 @contextmanager
-def _with_argument(layer: Any, names: Sequence[str], name: str, tensor: Any) -> Iterator[None]:
+def _with_argument(layer: Model, names: Sequence[str], name: str, tensor: object) -> Iterator[None]:
     """Let a layer be called with one more argument for a while."""
     original = layer.forward
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
+    def forward(*args: object, **kwargs: object) -> Any:
         place = names.index(name)
         if place < len(args):
             return original(*args[:place], tensor, *args[place + 1 :], **kwargs)

@@ -135,7 +135,7 @@ class Walk:
                     self.healed[key] = found[1]
                     self.shared.add(found[0])
 
-    def _key(self, tensor: Any, number: int, *, after: bool = False) -> Key:
+    def _key(self, tensor: object, number: int, *, after: bool = False) -> Key:
         """Return what tells a tensor, and how often it was written to, before a call or after it."""
         written = self.writes.get(id(tensor), ())
         return id(tensor), sum(one.number < number or (after and one.number == number) for one in written)
@@ -163,7 +163,7 @@ class Walk:
             )
         return found
 
-    def _match(self, key: Key, tensor: Any) -> None:
+    def _match(self, key: Key, tensor: object) -> None:
         self.matched[key] = self.find(numpy_of(tensor))
         self.shared.update(self.matched[key])
 
@@ -293,7 +293,7 @@ class Walk:
         own = {number for step in steps for number in step.made}
         return taken, {number for step in steps for number in step.given if number not in own}
 
-    def redone(self, op: Op, more: Mapping[Key, Any] | None = None) -> list[Any] | None:
+    def redone(self, op: Op, more: Mapping[Key, object] | None = None) -> list[object] | None:
         """Return what a call gives if it is given what was put right; None if it cannot be done so."""
         healed = {**self.healed, **(more or {})}
         swaps = {key[0]: healed[key] for key in self.given(op) if key in healed}
@@ -309,7 +309,9 @@ class Walk:
             return None
         return [args[0]] if op.written is not None else tensors_of(result, is_tensor(self.piece))
 
-    def _counterpart(self, op: Op, key: Key, old: Any, array: Array, *, leaf: bool = False) -> tuple[int, Any] | None:
+    def _counterpart(
+        self, op: Op, key: Key, old: Any, array: Array, *, leaf: bool = False
+    ) -> tuple[int, object] | None:
         """Return the reference's tensor that makes what comes after a call right, and the tensor in the call's shape."""
         known = self._of_partner(op, key)
         masked = self._mask_for(key, old, array, op.number - leaf) if known is None else None
@@ -346,7 +348,7 @@ class Walk:
             left += new
         return True
 
-    def _mask_for(self, key: Key, old: Any, array: Array, since: int) -> tuple[int, Any] | None:
+    def _mask_for(self, key: Key, old: Any, array: Array, since: int) -> tuple[int, object] | None:
         """Return the mask of the reference's that makes what comes after right, in the form that the port's has."""
         ours = hidden_by(array)
         for number in self.masks if ours is not None else ():
@@ -559,7 +561,7 @@ def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Itera
         yield array.reshape(shape)
 
 
-def exchanged(value: Any, tensors: Mapping[int, Any]) -> Any:
+def exchanged(value: object, tensors: Mapping[int, object]) -> Any:
     """Return nested arguments with some tensors replaced, by identity."""
     if id(value) in tensors:
         return tensors[id(value)]
@@ -580,12 +582,12 @@ def acts_of(partings: Sequence[Parting], assign: Callable[[Any, Any], Any]) -> d
     return {number: _handing(found, assign) for number, found in by_op.items()}
 
 
-def _handing(partings: Sequence[Parting], assign: Callable[[Any, Any], Any]) -> Act:
+def _handing(partings: Sequence[Parting], assign: Callable[[object, object], object]) -> Act:
     op = partings[0].op
     if op.written is not None:
         new = partings[0].new
 
-        def write(_original: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
+        def write(_original: object, args: tuple[object, ...], _kwargs: dict[str, object]) -> Any:
             assign(new, args[0])
             return args[0] if op.name != "setitem" else None
 

@@ -21,6 +21,7 @@ from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, Rep
 from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify
+from tipchain.framework_types import Tensor
 from tipchain.numbers.rounding import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
 
 # Which code between the layers made a tensor, and how far rounding takes it.
@@ -199,7 +200,7 @@ class CodeRounding:
             self._found.clear()
         return self._found
 
-    def _before(self, layer: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    def _before(self, layer: object, args: object, kwargs: Mapping[str, object]) -> None:
         path = self._paths[id(layer)]
         call = self._calls.get((path, self._turns[path]))
         self._turns[path] += 1
@@ -207,7 +208,7 @@ class CodeRounding:
         if call is not None and call.number in self._judged:
             self._note(call.inputs, take_out((args, dict(kwargs)), self._side.is_tensor)[1])
 
-    def _after(self, _: Any, result: Any) -> Any:
+    def _after(self, _: object, result: object) -> object:
         """Return what the layer gave in float64, in place of its result, if that is a tensor or a sequence of tensors."""
         call = self._begun.pop()
         plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
@@ -332,10 +333,10 @@ class Steered:
 
     @cached_property
     def _errors(self) -> Mapping[int, float]:
-        def after(_: Any, path: str, turn: int, result: Any) -> Any:
+        def after(_: object, path: str, turn: int, result: object) -> Any:
             return self._steered(self._given.get((path, turn), ()), result)
 
-        def starts(made: Sequence[Any]) -> list[tuple[Any, Any]]:
+        def starts(made: Sequence[object]) -> list[tuple[Any, Any]]:
             return [
                 (made[link.theirs], self._tensor(link.layout.apply_gradient(given)))
                 for given, link in self._ends
@@ -350,7 +351,7 @@ class Steered:
             self._found.clear()
         return self._found
 
-    def _steered(self, given: Iterable[tuple[CallPair, TensorLink]], result: Any) -> Any:
+    def _steered(self, given: Iterable[tuple[CallPair, TensorLink]], result: object) -> object:
         """Return a layer's result with the reference's values in it; None to leave it as it is."""
         structure, made, _ = take_out(result, self._side.is_tensor)
         plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
@@ -365,7 +366,7 @@ class Steered:
             made[link.theirs] = one
         return put_back(structure, made)
 
-    def _take(self, ours: TracedValue, theirs: TracedValue, link: TensorLink, gradient: Any) -> Any:
+    def _take(self, ours: TracedValue, theirs: TracedValue, link: TensorLink, gradient: object) -> Any:
         """Note how far a gradient is off, and hand on the reference's in its place."""
         assert ours.gradient is not None
         expected = self._store.get(ours.gradient)
@@ -417,10 +418,10 @@ class NudgedLayers:
         """The gradients of the reference's tensors, by their ids, in its layout; empty where the model does not run so."""
         found: dict[int, Array] = {}
 
-        def after(_: Any, path: str, turn: int, result: Any) -> Any:
+        def after(_: object, path: str, turn: int, result: object) -> Any:
             return self._replaced(self._given.get((path, turn), ()), result, found)
 
-        def starts(made: Sequence[Any]) -> list[tuple[Any, Any]]:
+        def starts(made: Sequence[object]) -> list[tuple[Any, Any]]:
             links = [(given, link, made[(link.ours, link.theirs)[self._number]]) for given, link in self._ends]
             return [
                 (end, self._tensor(link.layout.apply_gradient(given) if self._number else given))
@@ -436,7 +437,9 @@ class NudgedLayers:
             return {}
         return found
 
-    def _replaced(self, given: Iterable[tuple[TracedValue, TensorLink]], result: Any, found: dict[int, Array]) -> Any:
+    def _replaced(
+        self, given: Iterable[tuple[TracedValue, TensorLink]], result: object, found: dict[int, Array]
+    ) -> object:
         structure, made, _ = take_out(result, self._side.is_tensor)
         plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
         if not given or not plain:
@@ -457,7 +460,7 @@ class NudgedLayers:
         generator = np.random.default_rng([self._seed, *array.shape, self._numbers[id(value)]])
         return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
 
-    def _note(self, value: TracedValue, link: TensorLink, found: dict[int, Array], gradient: Any) -> None:
+    def _note(self, value: TracedValue, link: TensorLink, found: dict[int, Array], gradient: Tensor) -> None:
         array = self._side.view(gradient)
         found[id(value)] = np.array(link.layout.back_shared(array) if self._number else link.layout.shared(array))
 

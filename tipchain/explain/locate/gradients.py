@@ -45,7 +45,7 @@ class ParameterGradient:
     gradient: Array | None
 
 
-def parameters_of(side: LiveSide, model: Any) -> list[ParameterGradient]:
+def parameters_of(side: LiveSide, model: object) -> list[ParameterGradient]:
     """Return the parameters of a model that take gradients, each once."""
     found = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
     return [

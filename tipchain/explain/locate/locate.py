@@ -25,6 +25,7 @@ from tipchain.explain.locate.runs import Loss, ModelInputs, Start, TracedRun, ra
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
+from tipchain.framework_types import Model
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.machine import keep_memory
 from tipchain.numbers.rounding import ROUGH, SAME_SINGLE
@@ -163,8 +164,8 @@ class Locator:
 
     def locate(
         self,
-        reference: Any,
-        port: Any,
+        reference: object,
+        port: object,
         inputs: ModelInputs,
         losses: Losses = (None, None),
         names: Mapping[str, str] | None = None,
@@ -443,7 +444,7 @@ class Locator:
     def _run(
         self,
         side: LiveSide,
-        model: Any,
+        model: object,
         inputs: ModelInputs,
         loss: Loss | None,
         draws: Draws,
@@ -561,7 +562,7 @@ def _events(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Dr
     return [*found, *places[len(run.draws.made)]]
 
 
-def bytes_of(model: Any) -> int:
+def bytes_of(model: Model) -> int:
     """Return how many bytes a model's parameters take."""
     return sum(prod(one.shape) * int(one.element_size()) for one in model.parameters())
 

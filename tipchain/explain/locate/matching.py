@@ -43,7 +43,7 @@ class LayerPair:
     evidence: str
 
 
-def pair_layers(reference: Any, port: Any, names: Mapping[str, str] | None = None) -> list[LayerPair]:
+def pair_layers(reference: Any, port: object, names: Mapping[str, str] | None = None) -> list[LayerPair]:
     """Pair the layers that hold parameters or buffers, in the reference's order of declaration.
 
     What agrees by name (or by ``names``, Paddle's by torch's) and type is paired first; then layers whose parameters
@@ -70,7 +70,7 @@ def pair_layers(reference: Any, port: Any, names: Mapping[str, str] | None = Non
     return sorted(rest.found, key=lambda pair: order[pair.reference])
 
 
-def pair_packed(reference: Any, port: Any, known: Sequence[LayerPair]) -> list[LayerPair]:
+def pair_packed(reference: Any, port: object, known: Sequence[LayerPair]) -> list[LayerPair]:
     """Return the pairs of one side's layer and the other's container of several that hold the same numbers together.
 
     Torch's ``MultiheadAttention`` is one layer; a port may have a layer of its own with a ``qkv`` and a projection inside.
@@ -179,7 +179,7 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
             yield path, port
 
 
-def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield layers that structure pairs and whose parameters are equal and not all constant."""
     for one, other in _by_structure(rest, names, named=False):
         slots = [_parameters(layers[path]) for layers, path in ((rest.ours, one), (rest.theirs, other))]
@@ -203,7 +203,7 @@ def _whole(slot: TensorSlot) -> Array:
     return assemble([view_of(part.tensor) for part in slot.parts], slot)
 
 
-def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _by_values(rest: _Rest, state: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield layers of one kind whose parameters hold the same numbers, where no other layer's do."""
     prints: list[dict[Hashable, list[str]]] = []
     for side, layers in enumerate((rest.ours, rest.theirs)):
@@ -219,7 +219,7 @@ def _by_values(rest: _Rest, state: Mapping[str, Any]) -> Iterator[tuple[str, str
             yield paths[0], prints[1][key][0]
 
 
-def _slot_print(slot: TensorSlot, state: Mapping[str, Any] | None = None) -> Print:
+def _slot_print(slot: TensorSlot, state: Mapping[str, object] | None = None) -> Print:
     arrays = [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
     return _sum(map(print_of, arrays))
 

@@ -19,6 +19,7 @@ from tipchain.explain.locate.matching import CallPair, LayoutStep
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, StoredArray, Trace, TracedValue, put_back, take_out
+from tipchain.framework_types import Model, Tensor
 from tipchain.frameworks.randomness import Draws
 
 # One layer run again on given tensors, forward and backward, apart from its model.
@@ -48,7 +49,7 @@ class Replayed:
 
 def replay(
     side: LiveSide,
-    layer: Any,
+    layer: Model,
     call: Call,
     inputs: Sequence[Array],
     cotangents: Sequence[Array | None] = (),
@@ -80,7 +81,7 @@ def replay(
 
 def _replayed(
     side: LiveSide,
-    layer: Any,
+    layer: Model,
     call: Call,
     inputs: Sequence[Array],
     cotangents: Sequence[Array | None],
@@ -350,7 +351,7 @@ def run_again(
     model = (models.double or models.single)[""]
     paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
 
-    def replaced(layer: Any, result: Any) -> Any:
+    def replaced(layer: Model, result: Any) -> Any:
         path = paths[id(layer)]
         turns[path] += 1
         return after(layer, path, turns[path] - 1, result)
@@ -398,13 +399,13 @@ class Corrections:
             self._given[first.path, first.turn][first.inputs.index(value)] = found
 
     @contextmanager
-    def applied(self, model: Any) -> Iterator[None]:
+    def applied(self, model: Model) -> Iterator[None]:
         """Apply them to one run of the model, which records nothing for backward."""
         side = self._side
         paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
         begun: list[tuple[str, int]] = []
 
-        def enter(layer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        def enter(layer: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
             path = paths[id(layer)]
             begun.append((path, turns[path]))
             turns[path] += 1
@@ -412,7 +413,7 @@ class Corrections:
             for number, found in self._given.get(begun[-1], {}).items():
                 self._write(tensors[number], *found)  # what else takes this tensor is given the reference's, too
 
-        def leave(layer: Any, result: Any) -> Any:
+        def leave(layer: Model, result: Any) -> Any:
             while begun[-1][0] != paths[id(layer)]:  # a call inside that raised, and was caught
                 begun.pop()
             wanted = self._made.get(begun.pop(), {})
@@ -429,7 +430,7 @@ class Corrections:
                 stack.callback(side.watch(layer, enter, leave))
             yield
 
-    def _write(self, tensor: Any, layout: PortLayout, stored: StoredArray) -> None:
+    def _write(self, tensor: Tensor, layout: PortLayout, stored: StoredArray) -> None:
         self._side.assign(tensor, layout.apply(self._store.get(stored)))
 
 
@@ -443,7 +444,7 @@ class Copies(Mapping[str, Any]):
         double: whether they are in float64, else in float32.
     """
 
-    def __init__(self, side: LiveSide, model: Any, training: bool | None, *, double: bool = False) -> None:
+    def __init__(self, side: LiveSide, model: Model, training: bool | None, *, double: bool = False) -> None:
         self._side, self._layers, self._training = side, dict(side.layers(model)), training
         self._switch, self._double = training is not None and model.training != training, double
         self._model = model
@@ -478,7 +479,7 @@ class Doubles(Mapping[str, Any]):
         model: the model.
     """
 
-    def __init__(self, side: LiveSide, made: Any, model: Any) -> None:
+    def __init__(self, side: LiveSide, made: Any, model: Model) -> None:
         self._side, self._made, self._model = side, made, model
         self._layers = dict(side.layers(made))
         self._versions = self._written()

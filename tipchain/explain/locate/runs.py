@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tipchain.errors import UsageError
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Known, Store, Trace, TracedValue, Tracer, put_back, take_out
+from tipchain.framework_types import Model, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.progress import Pace
 
@@ -43,7 +44,7 @@ class Precise:
         self._side, self._loss, self._wide = side, loss, in_double(side, loss)
         self.single = False
 
-    def __call__(self, output: Any, labels: Any) -> Any:
+    def __call__(self, output: object, labels: object) -> object:
         """Return the loss."""
         try:
             return self._wide(output, labels)
@@ -62,12 +63,12 @@ def in_double(side: LiveSide, loss: Loss) -> Loss:
     return widened
 
 
-def _single(side: LiveSide, value: Any) -> Any:
+def _single(side: LiveSide, value: object) -> Any:
     structure, tensors, _ = take_out(value, side.is_tensor)
     return put_back(structure, [_cast(one, "float32") for one in tensors])
 
 
-def _cast(tensor: Any, kind: str) -> Any:
+def _cast(tensor: Tensor, kind: str) -> Any:
     """Return a tensor of floats in another precision; gradients flow through."""
     if "float" not in str(tensor.dtype):
         return tensor
@@ -109,20 +110,20 @@ class _Widening:
         }
         return makers.get(type(value), self._object)(value, depth)
 
-    def _method(self, value: types.MethodType, depth: int) -> Any:
+    def _method(self, value: types.MethodType, depth: int) -> object:
         holder = self.of(value.__self__, depth)
         return value if holder is value.__self__ else types.MethodType(value.__func__, holder)
 
-    def _partial(self, value: Any, depth: int) -> Any:
+    def _partial(self, value: Any, depth: int) -> object:
         parts = value.func, value.args, value.keywords
         made = [self.of(one, depth) for one in parts]
         return value if _same(parts, made) else partial(made[0], *made[1], **made[2])
 
-    def _items(self, value: Any, depth: int) -> Any:
+    def _items(self, value: Any, depth: int) -> object:
         items = [self.of(one, depth) for one in value]
         return value if _same(value, items) else type(value)(items)
 
-    def _mapping(self, value: dict[Any, Any], depth: int) -> Any:
+    def _mapping(self, value: dict[Any, Any], depth: int) -> object:
         changed = self._changed(value, depth)
         return {**value, **changed} if changed else value
 
@@ -134,7 +135,7 @@ class _Widening:
             made = self._side.tensor(self._side.array(made), gradient=True)
         return made
 
-    def _layer(self, value: Any, depth: int) -> Any:
+    def _layer(self, value: object, depth: int) -> object:
         """Return a copy of a layer in float64, with the tensors that it keeps as plain attributes."""
         made = self._side.copied(value, double=True)
         for _, layer in self._side.layers(made):
@@ -145,7 +146,7 @@ class _Widening:
                         object.__setattr__(layer, name, other)
         return made
 
-    def _function(self, value: types.FunctionType, depth: int) -> Any:
+    def _function(self, value: types.FunctionType, depth: int) -> object:
         if _of_library(value):
             return value
         cells = [one.cell_contents if _filled(one) else None for one in value.__closure__ or ()]
@@ -166,7 +167,7 @@ class _Widening:
         made.__kwdefaults__ = named
         return made
 
-    def _object(self, value: Any, depth: int) -> Any:
+    def _object(self, value: object, depth: int) -> object:
         """Return a copy of an object of a user's class, if it holds something that is cast."""
         if _of_library(type(value)) or not hasattr(value, "__dict__"):
             return value
@@ -177,12 +178,12 @@ class _Widening:
         vars(made).update(changed)
         return made
 
-    def _changed(self, held: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def _changed(self, held: Mapping[str, object], depth: int) -> dict[str, Any]:
         made = {name: self.of(one, depth) for name, one in held.items()}
         return {name: one for name, one in made.items() if one is not held[name]}
 
 
-def _of_library(value: Any) -> bool:
+def _of_library(value: object) -> bool:
     return str(getattr(value, "__module__", "") or "builtins").partition(".")[0] in LIBRARIES
 
 
@@ -232,7 +233,7 @@ class ModelInputs:
     outputs: tuple[Any, Any] = (None, None)
 
 
-def read_inputs(inputs: Mapping[str, Any]) -> ModelInputs:
+def read_inputs(inputs: Mapping[str, object]) -> ModelInputs:
     """Return the inputs of a mapping: arrays by the name of forward's argument, ``"args"`` and ``"labels"``.
 
     Labels may be several: a tuple, list or mapping of arrays, which a loss is given as it is.
@@ -256,7 +257,7 @@ def read_inputs(inputs: Mapping[str, Any]) -> ModelInputs:
     )
 
 
-def _read_labels(labels: Any, name: str) -> Any:
+def _read_labels(labels: object, name: str) -> object:
     """Return labels with an array in place of whatever makes one; nested numbers are one array."""
     if labels is None:
         return None
@@ -271,14 +272,14 @@ def _read_labels(labels: Any, name: str) -> Any:
     return array
 
 
-def _is_numbers(value: Any) -> bool:
+def _is_numbers(value: object) -> bool:
     if isinstance(value, tuple | list):
         sizes = {len(one) if isinstance(one, tuple | list) else -1 for one in value}
         return bool(value) and len(sizes) == 1 and all(map(_is_numbers, value))
     return isinstance(value, int | float | np.generic)
 
 
-def bind(model: Any, inputs: ModelInputs) -> ModelInputs:
+def bind(model: Model, inputs: ModelInputs) -> ModelInputs:
     """Return the inputs as this model's forward takes them: by name, or by position where it calls them otherwise."""
     parameters = inspect.signature(model.forward).parameters
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
@@ -317,7 +318,7 @@ class TracedRun:
 
 def run_model(
     side: LiveSide,
-    model: Any,
+    model: object,
     inputs: ModelInputs,
     store: Store,
     *,
@@ -402,7 +403,7 @@ NORMS = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm", "paddle.
 """Where the frameworks' norms are defined: what they do to their statistics is told by their momentum."""
 
 
-def buffers_of(side: LiveSide, model: Any) -> dict[str, Array]:
+def buffers_of(side: LiveSide, model: object) -> dict[str, Array]:
     """Return copies of a model's buffers by name, but for those of the frameworks' norms and of classes made of them."""
     found: dict[str, Array] = {}
     for path, layer in side.layers(model):
@@ -418,7 +419,7 @@ def _changed(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[s
     return tuple(name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes())
 
 
-def call_model(side: LiveSide, model: Any, inputs: ModelInputs, *, double: bool) -> Any:
+def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool) -> object:
     """Return what a model gives for inputs that are bound to it (see `bind`), floats in float64 or float32."""
 
     def tensor(array: Array) -> Any:
@@ -429,7 +430,7 @@ def call_model(side: LiveSide, model: Any, inputs: ModelInputs, *, double: bool)
     return select(made, inputs.outputs[number], side.is_tensor, ("the reference", "the port")[number])
 
 
-def select(output: Any, chosen: Any, is_tensor: Callable[[Any], bool], whose: str) -> Any:
+def select(output: Any, chosen: object, is_tensor: Callable[[object], bool], whose: str) -> Any:
     """Return what of a model's output counts.
 
     Args:
@@ -462,12 +463,12 @@ def select(output: Any, chosen: Any, is_tensor: Callable[[Any], bool], whose: st
     return found[chosen]
 
 
-def _numbered(values: Sequence[Any]) -> dict[Any, Any]:
+def _numbered(values: Sequence[object]) -> dict[object, object]:
     """Return values by their indices, from the end too."""
     return {place: one for n, one in enumerate(values) for place in (n, n - len(values))}
 
 
-def labels_of(side: LiveSide, inputs: ModelInputs, *, double: bool) -> Any:
+def labels_of(side: LiveSide, inputs: ModelInputs, *, double: bool) -> object:
     """Return the labels with tensors in place of arrays, None without any."""
     structure, arrays, _ = take_out(inputs.labels, lambda one: isinstance(one, np.ndarray))
     return put_back(structure, [side.tensor(as_float(one, double=double), gradient=False) for one in arrays])

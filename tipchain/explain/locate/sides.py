@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
+from types import ModuleType
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.trace import After, Before, TraceFramework
+from tipchain.framework_types import Model, Optimizer, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.randomness import Draws
@@ -37,7 +39,7 @@ class LiveSide(TraceFramework, Protocol):
     def framework(self) -> Framework:
         """The framework as stages use it."""
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: object, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the model with the same weights, in float64 if ``double``.
 
         A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
@@ -52,7 +54,7 @@ class LiveSide(TraceFramework, Protocol):
     way: Widening
     """The way that is taken."""
 
-    def only_reads(self, layer: Any) -> bool:
+    def only_reads(self, layer: Model) -> bool:
         """Tell whether forward changes nothing of a layer, so that it needs no copy: one of the framework's own."""
 
     def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
@@ -65,31 +67,31 @@ class LiveSide(TraceFramework, Protocol):
     def tensor(self, array: Array, *, gradient: bool) -> Any:
         """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
 
-    def parameters(self, layer: Any) -> list[tuple[str, Any]]:
+    def parameters(self, layer: Model) -> list[tuple[str, Any]]:
         """Return the layer's own and inner parameters that take gradients, each once, with their names in it."""
 
     def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
         """Return a context in which what runs is recorded for backward, or not."""
 
-    def clear_gradients(self, layer: Any) -> None:
+    def clear_gradients(self, layer: object) -> None:
         """Forget the gradients of a layer's parameters."""
 
-    def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
+    def parameter_gradients(self, layer: object) -> dict[str, Array] | None:
         """Return the gradients of a layer's parameters under torch's names and in torch's layout.
 
         None where it is not known how torch would keep them.
         """
 
-    def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
+    def products(self, outputs: Sequence[object], cotangents: Sequence[object]) -> None:
         """Run backward from several tensors, each with what its gradient is."""
 
-    def backward(self, loss: Any) -> None:
+    def backward(self, loss: object) -> None:
         """Run backward from a scalar, keeping what is recorded."""
 
-    def takes_gradient(self, tensor: Any) -> bool:
+    def takes_gradient(self, tensor: object) -> bool:
         """Tell whether something of the tensor can be differentiated."""
 
-    def lay_aside(self, made: Any, model: Any) -> Callable[[Any], None]:
+    def lay_aside(self, made: object, model: object) -> Callable[[object], None]:
         """Give up the values of a float64 copy's parameters, which are the model's; gradients stay.
 
         Returns:
@@ -102,19 +104,19 @@ class LiveSide(TraceFramework, Protocol):
     def randomness(self, draws: Draws) -> AbstractContextManager[None]:
         """Return a context in which random numbers are ``draws``."""
 
-    def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
+    def children(self, layer: object) -> Iterator[tuple[str, Any]]:
         """Yield the layers directly inside, with their names."""
 
-    def assign(self, parameter: Any, values: Array) -> None:
+    def assign(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter other values of its shape."""
 
-    def learning_rate(self, optimizer: Any) -> float:
+    def learning_rate(self, optimizer: object) -> float:
         """Return the rate that the optimizer's next update uses; the first group's."""
 
     def function(self, name: str) -> Callable[[Any], Any]:
         """Return a function of ``nn.functional``."""
 
-    def norm_scale(self, layer: Any) -> Array | None:
+    def norm_scale(self, layer: object) -> Array | None:
         """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
 
 
@@ -129,11 +131,11 @@ class TorchSide:
         self.ways: Sequence[Widening] = ("casts", "claims", "plain")
         self.way: Widening = "casts"
 
-    def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
+    def layers(self, model: Model) -> Iterator[tuple[str, Any]]:
         """Yield every module with its path, the model itself first; one used twice comes once."""
         yield from model.named_modules()
 
-    def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
+    def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
         """Call the two around each forward of the module."""
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_hook(lambda module, _, output: after(module, output))
@@ -143,27 +145,27 @@ class TorchSide:
         """Tell whether ``value`` is a torch tensor."""
         return self.framework.is_tensor(value)
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values."""
         return self.framework.array(tensor)
 
-    def version(self, tensor: Any) -> int:
+    def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter."""
         return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001
 
-    def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
+    def on_gradient(self, tensor: Tensor, take: Callable[[Any], None]) -> None:
         """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
         if tensor.requires_grad:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the module, in float64 if ``double``."""
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
         return made.double() if double else made
 
-    def _copied_ahead(self, model: Any, *, double: bool) -> dict[int, Any]:
+    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, Any]:
         """Return copies of a module's empty containers and large parameters by what they are copies of; see `_copied`."""
         torch = self.torch
         if not isinstance(model, torch.nn.Module):
@@ -176,7 +178,7 @@ class TorchSide:
                 found[id(one)] = torch.nn.Parameter(values, requires_grad=one.requires_grad)
         return found
 
-    def only_reads(self, layer: Any) -> bool:
+    def only_reads(self, layer: Model) -> bool:
         """Tell whether forward changes nothing of a module; an embedding with ``max_norm`` scales its rows."""
         return all(
             _reads(self, one, "torch.nn.modules.")
@@ -198,11 +200,11 @@ class TorchSide:
         made = self.framework.tensor(array)
         return made.requires_grad_() if gradient and made.is_floating_point() else made
 
-    def parameters(self, layer: Any) -> list[tuple[str, Any]]:
+    def parameters(self, layer: Model) -> list[tuple[str, Any]]:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if one.requires_grad]
 
-    def lay_aside(self, made: Any, model: Any) -> Callable[[Any], None]:
+    def lay_aside(self, made: Any, model: Model) -> Callable[[object], None]:
         """Let the copy's parameters be the model's own tensors for a while."""
         lent: dict[int, Any] = {}
         for one, own in zip(made.parameters(), model.parameters(), strict=True):
@@ -210,7 +212,7 @@ class TorchSide:
                 lent[id(one)] = one.dtype
                 one.data = own.data
 
-        def take_up(layer: Any) -> None:
+        def take_up(layer: Model) -> None:
             for one in layer.parameters():
                 if id(one) in lent:
                     one.data = one.data.to(lent.pop(id(one)), copy=True)
@@ -222,16 +224,16 @@ class TorchSide:
         context: AbstractContextManager[Any] = self.torch.set_grad_enabled(gradient)
         return context
 
-    def clear_gradients(self, layer: Any) -> None:
+    def clear_gradients(self, layer: Model) -> None:
         """Set the parameters' ``grad`` to None."""
         layer.zero_grad(set_to_none=True)
 
-    def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
+    def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
         """Return the gradients that there are, not copied."""
         found = ((name, self.framework.gradient(one)) for name, one in layer.named_parameters())
         return {name: self.view(gradient) for name, gradient in found if gradient is not None}
 
-    def view(self, tensor: Any) -> Array:
+    def view(self, tensor: Tensor) -> Array:
         """Return a tensor's values without copying them; bfloat16 becomes float32."""
         tensor = tensor.detach().cpu()
         values: Array = (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
@@ -249,7 +251,7 @@ class TorchSide:
         """Run backward from a scalar."""
         loss.backward()
 
-    def takes_gradient(self, tensor: Any) -> bool:
+    def takes_gradient(self, tensor: Tensor) -> bool:
         """Tell whether the tensor requires a gradient."""
         return bool(tensor.requires_grad)
 
@@ -261,16 +263,16 @@ class TorchSide:
         """Return a context in which random numbers are ``draws``."""
         return self.framework.randomness(draws)
 
-    def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
+    def children(self, layer: Model) -> Iterator[tuple[str, Any]]:
         """Yield the modules directly inside."""
         yield from layer.named_children()
 
-    def assign(self, parameter: Any, values: Array) -> None:
+    def assign(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter other values of its shape."""
         with self.torch.no_grad():
             parameter.copy_(self.framework.tensor(values))
 
-    def learning_rate(self, optimizer: Any) -> float:
+    def learning_rate(self, optimizer: Optimizer) -> float:
         """Return the first group's rate."""
         return float(optimizer.param_groups[0]["lr"])
 
@@ -279,7 +281,7 @@ class TorchSide:
         found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
         return found
 
-    def norm_scale(self, layer: Any) -> Array | None:
+    def norm_scale(self, layer: object) -> Array | None:
         """Return ``weight / sqrt(running_var + eps)``."""
         kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
         if not isinstance(layer, kind) or layer.training or layer.running_var is None:
@@ -299,11 +301,11 @@ class PaddleSide:
         self.ways: Sequence[Widening] = ("casts", "plain")
         self.way: Widening = "casts"
 
-    def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
+    def layers(self, model: Model) -> Iterator[tuple[str, Any]]:
         """Yield every layer with its path, the model itself first; one used twice comes once."""
         yield from model.named_sublayers(include_self=True)
 
-    def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
+    def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
         """Call the two around each forward of the layer."""
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_post_hook(lambda one, _, output: after(one, output))
@@ -313,22 +315,22 @@ class PaddleSide:
         """Tell whether ``value`` is a Paddle tensor."""
         return self.framework.is_tensor(value)
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
         tensor = tensor.detach()
         values: Array = (tensor.astype("float32") if tensor.dtype == self.paddle.bfloat16 else tensor).numpy()
         return values
 
-    def version(self, tensor: Any) -> int:
+    def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter."""
         return int(tensor.inplace_version)
 
-    def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
+    def on_gradient(self, tensor: Tensor, take: Callable[[Any], None]) -> None:
         """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
         if not tensor.stop_gradient:
             tensor.register_hook(take)
 
-    def copied(self, model: Any, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Any:
         """Return a copy of the layer, in float64 if ``double``.
 
         Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU. In eval mode they
@@ -342,7 +344,7 @@ class PaddleSide:
                 layer.training, layer.dropout = True, layer.dropout if layer.training else 0.0
         return _doubled(made) if double else made
 
-    def _copied_ahead(self, model: Any, *, double: bool) -> dict[int, Any]:
+    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, Any]:
         """Return copies of a layer's empty containers and large parameters by what they are copies of; see `_copied`."""
         paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
         if not isinstance(model, paddle.nn.Layer):
@@ -361,7 +363,7 @@ class PaddleSide:
                 found[id(one)] = made
         return found
 
-    def only_reads(self, layer: Any) -> bool:
+    def only_reads(self, layer: Model) -> bool:
         """Tell whether forward changes nothing of a layer; spectral norm iterates on its vectors."""
         writes = self.paddle.nn.layer.rnn.RNNBase, self.paddle.nn.SpectralNorm
         every = layer.sublayers(include_self=True)
@@ -380,11 +382,11 @@ class PaddleSide:
         floating = np.issubdtype(array.dtype, np.inexact)
         return self.framework.leaf(array) if gradient and floating else self.framework.tensor(array)
 
-    def parameters(self, layer: Any) -> list[tuple[str, Any]]:
+    def parameters(self, layer: Model) -> list[tuple[str, Any]]:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if not one.stop_gradient]
 
-    def lay_aside(self, made: Any, model: Any) -> Callable[[Any], None]:  # noqa: ARG002
+    def lay_aside(self, made: object, model: object) -> Callable[[object], None]:  # noqa: ARG002
         """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
         return lambda _: None
 
@@ -392,12 +394,12 @@ class PaddleSide:
         """Return ``paddle.set_grad_enabled``; sampling of images is done so that its backward does not end the process."""
         return _recorded(self.paddle, gradient=gradient)
 
-    def clear_gradients(self, layer: Any) -> None:
+    def clear_gradients(self, layer: Model) -> None:
         """Set the parameters' ``grad`` to None."""
         for one in layer.parameters():
             one.clear_gradient(set_to_zero=False)
 
-    def parameter_gradients(self, layer: Any) -> dict[str, Array] | None:
+    def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
         """Return the gradients that there are, as torch has them, not copied."""
         if all(one.grad is None for one in layer.parameters()):
             return {}
@@ -406,11 +408,11 @@ class PaddleSide:
         except WeightsError:
             return None
 
-    def view(self, tensor: Any) -> Array:
+    def view(self, tensor: object) -> Array:
         """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
         return self.framework.view(tensor)
 
-    def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
+    def products(self, outputs: Sequence[object], cotangents: Sequence[object]) -> None:
         """Run ``paddle.autograd.backward``."""
         self.paddle.autograd.backward(list(outputs), list(cotangents))
 
@@ -418,7 +420,7 @@ class PaddleSide:
         """Run backward from a scalar."""
         loss.backward()
 
-    def takes_gradient(self, tensor: Any) -> bool:
+    def takes_gradient(self, tensor: Tensor) -> bool:
         """Tell whether the tensor does not stop gradients."""
         return not tensor.stop_gradient
 
@@ -430,15 +432,15 @@ class PaddleSide:
         """Return a context in which random numbers are ``draws``."""
         return self.framework.randomness(draws)
 
-    def children(self, layer: Any) -> Iterator[tuple[str, Any]]:
+    def children(self, layer: Model) -> Iterator[tuple[str, Any]]:
         """Yield the layers directly inside."""
         yield from layer.named_children()
 
-    def assign(self, parameter: Any, values: Array) -> None:
+    def assign(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter other values of its shape."""
         parameter.set_value(self.framework.tensor(values).astype(parameter.dtype))
 
-    def learning_rate(self, optimizer: Any) -> float:
+    def learning_rate(self, optimizer: Optimizer) -> float:
         """Return the optimizer's present rate."""
         return float(optimizer.get_lr())
 
@@ -447,7 +449,7 @@ class PaddleSide:
         found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
         return found
 
-    def norm_scale(self, layer: Any) -> Array | None:
+    def norm_scale(self, layer: object) -> Array | None:
         """Return ``weight / sqrt(_variance + _epsilon)``."""
         kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
         if not isinstance(layer, kinds) or layer.training:
@@ -474,7 +476,7 @@ def _empties(layers: Iterable[Any]) -> dict[int, Any]:
     return {id(one): type(one)() for one in held if type(one) in (dict, set, OrderedDict) and not one}
 
 
-def _reads(side: LiveSide, layer: Any, own: str) -> bool:
+def _reads(side: LiveSide, layer: Model, own: str) -> bool:
     """Tell whether a layer is the framework's, and has no statistics to update and no hooks.
 
     Paddle keeps the statistics of norms as parameters that take no gradient.
@@ -486,13 +488,13 @@ def _reads(side: LiveSide, layer: Any, own: str) -> bool:
     return plain and not any(getattr(layer, name, None) for name in hooks)
 
 
-def name_alike(layer: Any, made: Any) -> None:
+def name_alike(layer: Model, made: Any) -> None:
     """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
     for one, other in zip(layer.parameters(), made.parameters(), strict=True):
         other.name = one.name
 
 
-def _doubled(layer: Any) -> Any:
+def _doubled(layer: Model) -> Any:
     """Cast a Paddle layer to float64, but no whole numbers and flags, which `Layer.to` casts too."""
     kept = [
         (one, name, tensor.clone())
@@ -523,7 +525,7 @@ def _both(one: AbstractContextManager[None], other: AbstractContextManager[None]
 
 
 @contextmanager
-def _recorded(paddle: Any, *, gradient: bool) -> Iterator[None]:
+def _recorded(paddle: ModuleType, *, gradient: bool) -> Iterator[None]:
     """Record for backward or not, with a gradient of every image that is sampled where a grid takes one.
 
     Without one Paddle's kernel writes to no tensor, and the process dies (3.3.1).
@@ -531,7 +533,7 @@ def _recorded(paddle: Any, *, gradient: bool) -> Iterator[None]:
     operators = paddle._C_ops  # noqa: SLF001
     original = operators.grid_sample
 
-    def grid_sample(x: Any, grid: Any, *args: Any, **kwargs: Any) -> Any:
+    def grid_sample(x: Any, grid: Any, *args: object, **kwargs: object) -> object:
         if x.stop_gradient and not grid.stop_gradient:
             x = x.detach()
             x.stop_gradient = False

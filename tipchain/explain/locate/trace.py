@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.explain.locate.differences import relative
+from tipchain.framework_types import Model, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.rounding import CONSTANT, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
@@ -301,10 +302,12 @@ def take_out(structure: Any, is_tensor: Callable[[Any], bool]) -> tuple[Any, lis
     return _walk(structure, "", is_tensor, tensors, names), tensors, names
 
 
-def _walk(value: Any, path: str, is_tensor: Callable[[Any], bool], tensors: list[Any], names: list[str]) -> Any:
+def _walk(
+    value: object, path: str, is_tensor: Callable[[object], bool], tensors: list[object], names: list[str]
+) -> object:
     # A function inside the other that calls itself would keep the tensors, and all that they were computed from,
     # until Python next looks for cycles.
-    def walk(one: Any, key: object) -> Any:
+    def walk(one: object, key: object) -> Any:
         return _walk(one, f"{path}.{key}" if path else str(key), is_tensor, tensors, names)
 
     if is_tensor(value):
@@ -320,7 +323,7 @@ def _walk(value: Any, path: str, is_tensor: Callable[[Any], bool], tensors: list
     return value
 
 
-def put_back(structure: Any, tensors: Sequence[Any]) -> Any:
+def put_back(structure: object, tensors: Sequence[object]) -> Any:
     """Return the structure with the tensors in its holes; the inverse of `take_out` for arguments."""
     if isinstance(structure, Hole):
         return tensors[structure.number]
@@ -331,12 +334,12 @@ def put_back(structure: Any, tensors: Sequence[Any]) -> Any:
     return structure
 
 
-def _numbered(values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def _numbered(values: Sequence[object]) -> Iterator[tuple[str, object]]:
     names = getattr(values, "_fields", range(len(values)))
     return ((str(name), value) for name, value in zip(names, values, strict=True))
 
 
-def _like(sequence: Any, values: list[Any]) -> Any:
+def _like(sequence: object, values: list[object]) -> object:
     kind: Any = type(sequence)
     if hasattr(kind, "_fields"):  # a constructor of its own, as torch's PackedSequence has, takes no holes
         return tuple.__new__(kind, values)
@@ -355,10 +358,10 @@ class TraceFramework(Protocol):
 
     name: str
 
-    def layers(self, model: Any) -> Iterator[tuple[str, Any]]:
+    def layers(self, model: Model) -> Iterator[tuple[str, Any]]:
         """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
 
-    def watch(self, layer: Any, before: Before, after: After) -> Callable[[], None]:
+    def watch(self, layer: object, before: Before, after: After) -> Callable[[], None]:
         """Call the two around each forward of ``layer``; return what ends this.
 
         What the second returns, if that is anything, stands in place of the layer's result.
@@ -367,16 +370,16 @@ class TraceFramework(Protocol):
     def is_tensor(self, value: Any) -> bool:
         """Tell whether ``value`` is a tensor."""
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values."""
 
-    def view(self, tensor: Any) -> Array:
+    def view(self, tensor: object) -> Array:
         """Return a tensor's values, which may change when the tensor is written to."""
 
-    def version(self, tensor: Any) -> int:
+    def version(self, tensor: Tensor) -> int:
         """Return a number that changes whenever the tensor is written to."""
 
-    def on_gradient(self, tensor: Any, take: Callable[[Any], None]) -> None:
+    def on_gradient(self, tensor: object, take: Callable[[object], None]) -> None:
         """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
 
 
@@ -488,7 +491,7 @@ class Tracer:
     def __init__(
         self,
         side: TraceFramework,
-        model: Any,
+        model: Model,
         store: Store,
         known: Known | None = None,
         draws: Draws | None = None,
@@ -517,7 +520,7 @@ class Tracer:
         """Return what was recorded so far."""
         return Trace(calls=tuple(self._calls))
 
-    def _before(self, layer: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _before(self, layer: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         if self._pace is not None and self._pace.over:
             raise OutOfTime(None)
         arguments, tensors, names = take_out((args, dict(kwargs)), self._side.is_tensor)
@@ -542,7 +545,7 @@ class Tracer:
         self._calls.append(call)
         self._open.append(call)
 
-    def _after(self, layer: Any, result: Any) -> None:
+    def _after(self, layer: object, result: object) -> None:
         while self._open[-1].layer is not layer:  # a call inside that raised, and was caught
             self._open.pop()
         call = self._open.pop()
@@ -559,7 +562,7 @@ class Tracer:
     def _drawn(self) -> int:
         return 0 if self._draws is None else self._draws.number
 
-    def value(self, tensor: Any) -> TracedValue:
+    def value(self, tensor: Tensor) -> TracedValue:
         """Return the tensor's value; the same one as before if it is the same tensor and was not written to."""
         version = self._side.version(tensor)
         known = self._known.get(id(tensor))
@@ -572,7 +575,7 @@ class Tracer:
         self._side.on_gradient(tensor, lambda gradient: self._keep(value, gradient))
         return value
 
-    def _keep(self, value: TracedValue, gradient: Any) -> None:
+    def _keep(self, value: TracedValue, gradient: object) -> None:
         array, found = self._side.view(gradient), None
         if self._other is not None and value.twin is not None:
             found = self._other.gradient(value.twin, array)

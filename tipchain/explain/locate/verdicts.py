@@ -513,7 +513,7 @@ class Agreeing:
         return type(layer), repr(layer), layer.training, shapes, repr(call.arguments)
 
 
-def frameworks_own(layer: Any) -> bool:
+def frameworks_own(layer: object) -> bool:
     """Tell whether a layer is of a class of the framework's."""
     return type(layer).__module__.startswith(OWN)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any, Literal
 
 from tipchain.explain.findings import Effect, Finding
@@ -25,6 +26,7 @@ from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers, 
 from tipchain.explain.preflight.parameters import check_ties, compare_tensors
 from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
 from tipchain.explain.preflight.tensors import Tensors, is_floating, port_name
+from tipchain.framework_types import Model
 from tipchain.numbers.rounding import SAME_SINGLE
 
 # How the two frameworks are set to compute in this process.
@@ -58,7 +60,7 @@ def _environment_finding(code: str, ours: str, theirs: str, what: str, fix: str,
     )
 
 
-def _gpu(torch: Any, paddle: Any) -> Iterator[Finding]:
+def _gpu(torch: ModuleType, paddle: ModuleType) -> Iterator[Finding]:
     core = paddle.base.core
     for code, what, ours, switch in (
         ("tf32-matmul", "TF32 in matrix products", torch.backends.cuda.matmul, "cublas"),
@@ -87,7 +89,7 @@ def _gpu(torch: Any, paddle: Any) -> Iterator[Finding]:
         )
 
 
-def _defaults(torch: Any, paddle: Any) -> Iterator[Finding]:
+def _defaults(torch: ModuleType, paddle: ModuleType) -> Iterator[Finding]:
     ours, theirs = str(torch.get_default_dtype()).removeprefix("torch."), str(paddle.get_default_dtype())
     if ours != theirs:
         yield _environment_finding(
@@ -149,7 +151,7 @@ def compare_own(pair: PairedLayers) -> Iterator[Finding]:
         )
 
 
-def _attributes(layer: Any) -> dict[str, Any]:
+def _attributes(layer: object) -> dict[str, object]:
     """Return a layer's attributes that are numbers, strings, truth values or tuples of them, without underscores."""
     found = {}
     for name, value in vars(layer).items():
@@ -161,17 +163,17 @@ def _attributes(layer: Any) -> dict[str, Any]:
     return found
 
 
-def _folded(value: Any) -> Any:
+def _folded(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, tuple):
         return all(_is_plain(one) for one in value)
     return isinstance(value, bool | int | float | str)
 
 
-def _common(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _common(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
     """Yield the code and both names of attributes that belong together."""
     grouped = set()
     for code, names in SYNONYMS.items():
@@ -190,7 +192,7 @@ def _same_class(pair: PairedLayers) -> bool:
     return len(names) == 1
 
 
-def _rates(*values: Any) -> bool:
+def _rates(*values: object) -> bool:
     return all(isinstance(one, float | int) and not isinstance(one, bool) and 0 <= one < 1 for one in values)
 
 
@@ -267,13 +269,13 @@ def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Any:
         return UNTOLD
 
 
-def _comparable(pair: PairedLayers, one: Trait, values: tuple[Any, ...]) -> bool:
+def _comparable(pair: PairedLayers, one: Trait, values: tuple[object, ...]) -> bool:
     if one.axis:
         return axes_comparable(pair, *values)
     return not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
 
 
-def _argument_finding(pair: PairedLayers, one: Trait, values: tuple[Any, ...], *, effect: Effect) -> Finding:
+def _argument_finding(pair: PairedLayers, one: Trait, values: tuple[object, ...], *, effect: Effect) -> Finding:
     reference, port = (_spelled(pair, one, side, values[side]) for side in (0, 1))
     looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
     terms = f" ({tidy(values[1])!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
@@ -293,18 +295,18 @@ def _argument_finding(pair: PairedLayers, one: Trait, values: tuple[Any, ...], *
     )
 
 
-def _wanted_text(one: Trait, values: tuple[Any, ...]) -> str:
+def _wanted_text(one: Trait, values: tuple[object, ...]) -> str:
     """Return the arguments that the port needs."""
     value = tidy(one.write(_wanted(one, values)))
     return ", ".join(f"{name}={value!r}" for name in one.arguments[1].split(", "))
 
 
-def _wanted(one: Trait, values: tuple[Any, ...]) -> Any:
+def _wanted(one: Trait, values: tuple[object, ...]) -> object:
     """Return the value that the port needs; batches are first in Paddle exactly if they are not in the port now."""
     return not values[1] if one.code == "time-order" else values[0]
 
 
-def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: Any) -> str:
+def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object) -> str:
     """Return a setting as its framework writes it: what the layer keeps, else what it comes to."""
     layer = (pair.reference, pair.port)[side]
     for name in one.attributes[side]:
@@ -318,7 +320,7 @@ def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: Any) ->
     return f"{names[0]}={tidy(value)!r}"
 
 
-def _class_in_paddle(kind: LayerKind, layer: Any) -> str:
+def _class_in_paddle(kind: LayerKind, layer: object) -> str:
     """Return the class in ``paddle.nn`` for a layer of torch: of a kind's classes the one of as many axes."""
     names = {base.__name__.lower() for base in type(layer).__mro__}
     return next((one for one in kind.classes[1] if one.lower() in names), kind.classes[1][0])
@@ -465,7 +467,7 @@ def check_flags(
     return found
 
 
-def _word(layer: Any) -> str:
+def _word(layer: Model) -> str:
     return "train" if layer.training else "eval"
 
 
@@ -515,7 +517,7 @@ def _modes(pair: PairedLayers) -> Iterator[Finding]:
     )
 
 
-def _minds(layer: Any) -> bool | None:
+def _minds(layer: Model) -> bool | None:
     """Tell whether a layer does what it does in train mode; None where that is the same as in eval mode."""
     if not _drops(layer):
         return None
@@ -526,7 +528,7 @@ def _minds(layer: Any) -> bool | None:
     return bool(layer.training)
 
 
-def _drops(layer: Any) -> bool:
+def _drops(layer: object) -> bool:
     """Tell whether a layer that has a probability of dropping drops anything; of any other layer, that it may."""
     rate = getattr(layer, "p", getattr(layer, "dropout", None))
     if not isinstance(rate, int | float):
@@ -578,12 +580,12 @@ FOLLOWING = frozenset(("shape", "missing-parameter", "bias", "affine", "statisti
 
 def check(
     reference: Any,
-    port: Any,
+    port: object,
     layer_pairs: Iterable[LayerPair],
     call_pairs: Iterable[CallPair] = (),
     *,
-    optimizers: tuple[Any, Any] | None = None,
-    schedulers: tuple[Any, Any] | None = None,
+    optimizers: tuple[object, object] | None = None,
+    schedulers: tuple[object, object] | None = None,
     names: Mapping[str, str] | None = None,
 ) -> list[Finding]:
     """Compare two models, and what trains them, without running either.
@@ -640,14 +642,14 @@ def _paths(one: Finding) -> tuple[str, str]:
     return one.reference_path, one.port_path
 
 
-def _modules(model: Any, method: str) -> dict[str, Any]:
+def _modules(model: Model, method: str) -> dict[str, Any]:
     """Return the layers of a model by path; one that stands at several paths comes at each."""
     if method == "named_modules":
         return dict(model.named_modules(remove_duplicate=False))
     return dict(_sublayers(model, ""))
 
 
-def _sublayers(layer: Any, path: str) -> Iterable[tuple[str, Any]]:
+def _sublayers(layer: Model, path: str) -> Iterable[tuple[str, object]]:
     yield path, layer
     for name, child in layer._sub_layers.items():  # noqa: SLF001
         if child is not None:

@@ -26,6 +26,7 @@ from tipchain.explain.preflight.table import (
     tidy,
     write_presence,
 )
+from tipchain.framework_types import Model
 from tipchain.numbers.rounding import CONSTANT
 from tipchain.weights.sides import cell_tensors, packed_tensors
 
@@ -38,29 +39,29 @@ from tipchain.weights.sides import cell_tensors, packed_tensors
 USUAL, BATCH, RUNNING = "batch in training, running in eval", "batch", "running"
 
 
-def _tracks(layer: Any) -> bool:
+def _tracks(layer: Model) -> bool:
     return layer.running_mean is not None
 
 
-def _torch_momentum(layer: Any, _shape: Shape | None) -> Any:
+def _torch_momentum(layer: Model, _shape: Shape | None) -> object:
     if not _tracks(layer):
         return UNTOLD
     return "cumulative" if layer.momentum is None else plain(layer.momentum)
 
 
-def _paddle_momentum(layer: Any, _shape: Shape | None) -> Any:
+def _paddle_momentum(layer: Model, _shape: Shape | None) -> object:
     return 1 - plain(layer._momentum)  # noqa: SLF001
 
 
-def _write_momentum(momentum: Any) -> Any:
+def _write_momentum(momentum: object) -> object:
     return tidy(1 - momentum) if isinstance(momentum, float | int) else momentum
 
 
-def _torch_statistics(layer: Any, _shape: Shape | None) -> str:
+def _torch_statistics(layer: object, _shape: Shape | None) -> str:
     return USUAL if _tracks(layer) else BATCH
 
 
-def _paddle_statistics(layer: Any, _shape: Shape | None) -> str:
+def _paddle_statistics(layer: object, _shape: Shape | None) -> str:
     """Return whose mean and variance normalize.
 
     ``use_global_stats`` False makes ``F.batch_norm`` take the batch's in eval mode too; in the older ``BatchNorm`` its
@@ -134,31 +135,31 @@ def _instance_norm() -> LayerKind:
     )
 
 
-def _torch_instance(layer: Any, _shape: Shape | None) -> str:
+def _torch_instance(layer: object, _shape: Shape | None) -> str:
     return "running in eval" if _tracks(layer) else "instance"
 
 
-def _padding_index(layer: Any, _shape: Shape | None) -> Any:
+def _padding_index(layer: Model, _shape: Shape | None) -> object:
     index = layer.padding_idx
     rows = layer.num_embeddings if hasattr(layer, "num_embeddings") else layer._num_embeddings  # noqa: SLF001
     return index if index is None or index >= 0 else index + rows
 
 
-def _padding_row(layer: Any, shape: Shape | None) -> Any:
+def _padding_row(layer: Model, shape: Shape | None) -> object:
     """Return what torch gives for the index of padding: the row as it is, where Paddle gives zeros whatever it holds."""
     index = _padding_index(layer, shape)
     return UNTOLD if index is None or not bool(layer.weight[index].any()) else "its row"
 
 
-def _padding_zeros(layer: Any, shape: Shape | None) -> Any:
+def _padding_zeros(layer: object, shape: Shape | None) -> object:
     return UNTOLD if _padding_index(layer, shape) is None else "zeros"
 
 
-def _largest_norm(layer: Any, _shape: Shape | None) -> Any:
+def _largest_norm(layer: Model, _shape: Shape | None) -> object:
     return layer.max_norm if hasattr(layer, "max_norm") else layer._max_norm  # noqa: SLF001
 
 
-def _norm_type(layer: Any, shape: Shape | None) -> Any:
+def _norm_type(layer: Model, shape: Shape | None) -> Any:
     if _largest_norm(layer, shape) is None:
         return UNTOLD
     return layer.norm_type if hasattr(layer, "norm_type") else layer._norm_type  # noqa: SLF001
@@ -211,28 +212,28 @@ SELU = (1.0507009873554805, 1.6732632423543772)
 
 
 def _axis(code: str, torch: str, paddle: str, default: int | None = None) -> Any:
-    def read(layer: Any, shape: Shape | None) -> Any:
+    def read(layer: object, shape: Shape | None) -> Any:
         return axis_of(held(layer, torch, f"_{paddle}", paddle) if default is None else default, shape)
 
     return Trait(code, torch, paddle, read=read, axis=True)
 
 
-def _approximation(layer: Any, _shape: Shape | None) -> str:
+def _approximation(layer: Model, _shape: Shape | None) -> str:
     told = layer.approximate if hasattr(layer, "approximate") else layer._approximate  # noqa: SLF001
     return "tanh" if told in (True, "tanh") else "none"
 
 
-def _named(layer: Any, name: str) -> bool:
+def _named(layer: object, name: str) -> bool:
     return any(one.__name__ == name for one in type(layer).__mro__)
 
 
-def _limits(layer: Any, number: int) -> Any:
+def _limits(layer: object, number: int) -> object:
     if _named(layer, "ReLU6"):
         return (0.0, 6.0)[number]
     return plain(held(layer, ("min_val", "max_val")[number], ("_min", "_max")[number]))
 
 
-def _softmax_axis(layer: Any, shape: Shape | None) -> Any:
+def _softmax_axis(layer: object, shape: Shape | None) -> object:
     if _named(layer, "Softmax2d") or _named(layer, "Softmax2D"):
         return axis_of(-3, shape)
     axis = held(layer, "dim", "_axis")
@@ -245,7 +246,7 @@ def _selu(number: int, name: str) -> Reader:
     return lambda layer, _shape: plain(getattr(layer, name, SELU[number]))
 
 
-def _dropped(layer: Any, _shape: Shape | None) -> Any:
+def _dropped(layer: object, _shape: Shape | None) -> object:
     """Return what a dropout drops as a whole: single elements or channels."""
     if not _named(layer, "Dropout"):
         return "channels"
@@ -255,24 +256,24 @@ def _dropped(layer: Any, _shape: Shape | None) -> Any:
     return "channels" if axis == (0, 1) else f"what shares axes {axis}"
 
 
-def _write_dropped(what: Any) -> Any:
+def _write_dropped(what: object) -> object:
     return None if what == "elements" else [0, 1]
 
 
-def _dropout_mode(layer: Any, _shape: Shape | None) -> str:
+def _dropout_mode(layer: object, _shape: Shape | None) -> str:
     return str(getattr(layer, "mode", "upscale_in_train"))
 
 
-def _slopes(layer: Any, _shape: Shape | None) -> int:
+def _slopes(layer: Model, _shape: Shape | None) -> int:
     weight = layer.weight if hasattr(layer, "weight") else layer._weight  # noqa: SLF001
     return int(weight.shape[0])
 
 
-def _stop(layer: Any, shape: Shape | None) -> Any:
+def _stop(layer: object, shape: Shape | None) -> object:
     return axis_of(held(layer, "end_dim", "stop_axis"), shape)
 
 
-def _unflattened(layer: Any, _shape: Shape | None) -> Any:
+def _unflattened(layer: Model, _shape: Shape | None) -> Any:
     return tuple(plain(held(layer, "unflattened_size", "shape")))
 
 
@@ -386,13 +387,13 @@ def inner_pairs(pair: PairedLayers, name: str) -> Iterator[PairedLayers]:
             yield PairedLayers(next(paths), reference, next(paths), port)
 
 
-def paddle_recurrent(layer: Any) -> str | None:
+def paddle_recurrent(layer: object) -> str | None:
     """Return the kind of a Paddle ``RNN`` or ``BiRNN`` over a cell that torch has whole, else None."""
     packed = packed_tensors(layer)
     return None if packed is None or packed[0] == "MultiheadAttention" else packed[0]
 
 
-def _cells(layer: Any) -> list[Any]:
+def _cells(layer: Model) -> list[Any]:
     """Return a Paddle layer's cells; the layer itself if it is one."""
     if hasattr(layer, "num_layers"):
         return [one for number in range(layer.num_layers) for one in _cells(layer[number])]
@@ -400,36 +401,36 @@ def _cells(layer: Any) -> list[Any]:
     return found or [layer]
 
 
-def _paddle_biases(layer: Any, _shape: Shape | None) -> tuple[bool, bool]:
+def _paddle_biases(layer: object, _shape: Shape | None) -> tuple[bool, bool]:
     packed = packed_tensors(layer)
     tensors = packed[1] if packed is not None else list(cell_tensors(layer))
     there = [one.leaf for one in tensors if not one.fixed]
     return any(leaf.startswith("bias_ih") for leaf in there), any(leaf.startswith("bias_hh") for leaf in there)
 
 
-def _torch_direction(layer: Any, _shape: Shape | None) -> str:
+def _torch_direction(layer: Model, _shape: Shape | None) -> str:
     return "bidirectional" if layer.bidirectional else "forward"
 
 
-def _paddle_direction(layer: Any, _shape: Shape | None) -> str:
+def _paddle_direction(layer: object, _shape: Shape | None) -> str:
     if getattr(layer, "num_directions", 1) == 2 or hasattr(layer, "cell_bw"):
         return "bidirectional"
     return "backward" if getattr(layer, "is_reverse", False) else "forward"
 
 
-def _torch_activation(layer: Any, _shape: Shape | None) -> str:
+def _torch_activation(layer: Model, _shape: Shape | None) -> str:
     return str(layer.nonlinearity)
 
 
-def _paddle_activation(layer: Any, _shape: Shape | None) -> str:
+def _paddle_activation(layer: Model, _shape: Shape | None) -> str:
     return str(_cells(layer)[0].activation)
 
 
-def _torch_dropout(layer: Any, _shape: Shape | None) -> Any:
+def _torch_dropout(layer: Model, _shape: Shape | None) -> object:
     return plain(layer.dropout) if layer.num_layers > 1 else 0.0
 
 
-def _paddle_dropout(layer: Any, _shape: Shape | None) -> Any:
+def _paddle_dropout(layer: Model, _shape: Shape | None) -> object:
     return plain(layer.dropout) if getattr(layer, "num_layers", 1) > 1 else 0.0
 
 
@@ -484,11 +485,11 @@ def _time_order() -> Trait:
     )
 
 
-def _time_first(layer: Any, _shape: Shape | None) -> bool:
+def _time_first(layer: Model, _shape: Shape | None) -> bool:
     return not layer.batch_first
 
 
-def _paddle_time_first(layer: Any, _shape: Shape | None) -> bool:
+def _paddle_time_first(layer: object, _shape: Shape | None) -> bool:
     return bool(getattr(layer, "time_major", False))
 
 
@@ -502,16 +503,16 @@ def orders_comparable(pair: PairedLayers) -> bool | None:
     return False if ours == (theirs[1], theirs[0], theirs[2]) else None
 
 
-def _attention_bias(layer: Any, _shape: Shape | None) -> bool:
+def _attention_bias(layer: Model, _shape: Shape | None) -> bool:
     bias = layer.in_proj_bias if hasattr(layer, "in_proj_bias") else layer.q_proj.bias
     return bias is not None
 
 
-def _added_bias(layer: Any, _shape: Shape | None) -> bool:
+def _added_bias(layer: object, _shape: Shape | None) -> bool:
     return getattr(layer, "bias_k", None) is not None
 
 
-def _transformer_activation(layer: Any, _shape: Shape | None) -> Any:
+def _transformer_activation(layer: Model, _shape: Shape | None) -> object:
     given = layer.activation
     name = str(getattr(given, "__name__", type(given).__name__)).lower().lstrip("_")
     return name if name in ACTIVATIONS else UNTOLD
@@ -569,7 +570,7 @@ DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
 
 
-def kind_of(layer: Any, side: Literal[0, 1]) -> LayerKind | None:
+def kind_of(layer: object, side: Literal[0, 1]) -> LayerKind | None:
     """Return the kind of a torch module (side 0) or Paddle layer (side 1); None of a user's own class."""
     found = _own_class(layer, side)
     if found is not None:
@@ -580,13 +581,13 @@ def kind_of(layer: Any, side: Literal[0, 1]) -> LayerKind | None:
     return None
 
 
-def runs_as_built(layer: Any, side: Literal[0, 1]) -> bool:
+def runs_as_built(layer: Model, side: Literal[0, 1]) -> bool:
     """Tell whether a layer's forward is that of the framework's class, and not a subclass's own."""
     found = _own_class(layer, side)
     return found is None or type(layer).forward is found.forward
 
 
-def _own_class(layer: Any, side: Literal[0, 1]) -> Any:
+def _own_class(layer: object, side: Literal[0, 1]) -> Any:
     known = _BY_CLASS[side]
     of_framework = (one for one in type(layer).__mro__ if one.__module__.startswith(_OWN_MODULES))
     return next((one for one in of_framework if one.__name__ in known), None)
@@ -616,7 +617,7 @@ def computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) ->
     return None not in windows and windows[0] == windows[1]
 
 
-def _function(layer: Any, kind: LayerKind) -> tuple[Any, ...] | None:
+def _function(layer: Model, kind: LayerKind) -> tuple[object, ...] | None:
     """Return what an activation or dropout computes, in words that several kinds share."""
     name = kind.name
     if name in ("ELU", "CELU"):
@@ -631,7 +632,7 @@ def _function(layer: Any, kind: LayerKind) -> tuple[Any, ...] | None:
     return None
 
 
-def _window(layer: Any, kind: LayerKind, shape: tuple[int, ...] | None) -> Any:
+def _window(layer: Model, kind: LayerKind, shape: tuple[int, ...] | None) -> object:
     """Return the windows of a pool that divides its input evenly; an adaptive pool has them if its sizes are known."""
     inputs = space(shape, getattr(layer, "data_format", getattr(layer, "_data_format", None)))
     if inputs is None or "Pool" not in kind.name or kind.name[:2] == "LP":

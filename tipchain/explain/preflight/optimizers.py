@@ -13,6 +13,7 @@ from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.preflight.table import plain, same, tidy
 from tipchain.explain.preflight.tensors import Tensors, port_name, port_trained
+from tipchain.framework_types import Optimizer, Schedule, Tensor
 from tipchain.frameworks.builders import rate_factor
 
 # What optimizers do to each parameter, in torch's terms.
@@ -100,22 +101,22 @@ class UpdateTreatment:
     settings: Mapping[str, Any]
 
 
-def torch_name(optimizer: Any) -> str | None:
+def torch_name(optimizer: object) -> str | None:
     """Return the common name of a torch optimizer; None of a user's own."""
     return _name(optimizer, "torch.optim", TORCH_NAMES)
 
 
-def paddle_name(optimizer: Any) -> str | None:
+def paddle_name(optimizer: object) -> str | None:
     """Return the common name of a Paddle optimizer; None of a user's own."""
     return _name(optimizer, "paddle.optimizer", PADDLE_NAMES)
 
 
-def _name(optimizer: Any, package: str, names: Mapping[str, str]) -> str | None:
+def _name(optimizer: object, package: str, names: Mapping[str, str]) -> str | None:
     found = (one for one in type(optimizer).__mro__ if one.__module__.startswith(package))
     return next((names[one.__name__] for one in found if one.__name__ in names), None)
 
 
-def torch_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
+def torch_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTreatment]]:
     """Yield each parameter of a torch optimizer with what is done to it."""
     name = torch_name(optimizer)
     for group in optimizer.param_groups:
@@ -131,7 +132,7 @@ def torch_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
             yield one, treatment
 
 
-def _torch_decay(optimizer: Any, group: Mapping[str, Any]) -> Decay:
+def _torch_decay(optimizer: object, group: Mapping[str, object]) -> Decay:
     named = type(optimizer).__name__ == "AdamW" or any(one.__name__ == "AdamW" for one in type(optimizer).__mro__)
     decoupled = bool(group.get("decoupled_weight_decay", named))
     terms = (("decoupled" if decoupled else "l2", group.get("weight_decay")), ("l1", group.get("l1_decay")))
@@ -142,7 +143,7 @@ def _decay(terms: Any) -> Decay:
     return tuple((form, float(plain(coefficient))) for form, coefficient in terms if coefficient)
 
 
-def paddle_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
+def paddle_treatments(optimizer: object) -> Iterator[tuple[object, UpdateTreatment]]:
     """Yield each parameter of a Paddle optimizer with what is done to it."""
     name = paddle_name(optimizer)
     for group, parameters in _paddle_groups(optimizer):
@@ -154,7 +155,7 @@ def paddle_treatments(optimizer: Any) -> Iterator[tuple[Any, UpdateTreatment]]:
             yield one, treatment
 
 
-def _paddle_groups(optimizer: Any) -> Iterator[tuple[Mapping[str, Any], list[Any]]]:
+def _paddle_groups(optimizer: Optimizer) -> Iterator[tuple[Mapping[str, object], list[object]]]:
     groups = optimizer._param_groups or []
     if groups and isinstance(groups[0], dict):
         yield from ((group, list(group["params"])) for group in groups)
@@ -162,7 +163,7 @@ def _paddle_groups(optimizer: Any) -> Iterator[tuple[Mapping[str, Any], list[Any
         yield {}, list(groups)
 
 
-def _paddle_settings(optimizer: Any, group: Mapping[str, Any], name: str | None) -> Iterator[tuple[str, Any]]:
+def _paddle_settings(optimizer: Optimizer, group: Mapping[str, Any], name: str | None) -> Iterator[tuple[str, Any]]:
     keys = [(code, attribute) for code, _, attribute in SETTINGS.get(name or "", ())]
     keys += [(beta, f"_{beta}") for beta in ("beta1", "beta2") if name in ADAMS]
     found = {code: _kept(optimizer, group, attribute, ABSENT.get(code)) for code, attribute in keys}
@@ -177,17 +178,17 @@ def _paddle_settings(optimizer: Any, group: Mapping[str, Any], name: str | None)
     yield from found.items()
 
 
-def _kept(optimizer: Any, group: Mapping[str, Any], attribute: str, absent: Any) -> Any:
+def _kept(optimizer: object, group: Mapping[str, object], attribute: str, absent: object) -> Any:
     """Return a setting of a group, else of the optimizer, else what holds where there is none."""
     key = attribute.lstrip("_")
     return plain(group[key]) if key and key in group else plain(getattr(optimizer, attribute or "-", absent))
 
 
-def _paddle_rate(optimizer: Any, parameter: Any) -> float:
+def _paddle_rate(optimizer: Optimizer, parameter: Tensor) -> float:
     return float(optimizer.get_lr()) * rate_factor(optimizer, parameter)
 
 
-def _paddle_decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> Decay:
+def _paddle_decay(optimizer: Optimizer, group: Mapping[str, Any], parameter: Tensor) -> Decay:
     """Return what decays a parameter: its own regularizer before the optimizer's; AdamW's decay stands beside it."""
     own = getattr(parameter, "regularizer", None)
     terms: list[tuple[str, Any]] = []
@@ -202,7 +203,7 @@ def _paddle_decay(optimizer: Any, group: Mapping[str, Any], parameter: Any) -> D
     return _decay([("l2", fused), *_regularizer(getattr(optimizer, "regularization", None))])
 
 
-def _regularizer(regularizer: Any) -> Iterator[tuple[str, Any]]:
+def _regularizer(regularizer: object) -> Iterator[tuple[str, object]]:
     if regularizer is not None:
         yield "l1" if "L1" in type(regularizer).__name__ else "l2", getattr(regularizer, "_coeff", None)
 
@@ -235,10 +236,10 @@ Matched = list[tuple[str, UpdateTreatment, UpdateTreatment]]
 
 
 def check_optimizers(
-    torch_optimizer: Any,
-    paddle_optimizer: Any,
-    reference: Any,
-    port: Any,
+    torch_optimizer: object,
+    paddle_optimizer: object,
+    reference: object,
+    port: object,
     pairs: Iterable[LayerPair],
     names: Mapping[str, str] | None = None,
     *,
@@ -280,7 +281,7 @@ def _optimizer_finding(
     return Finding(code=code, kind="optimizer", reference=reference, port=port, message=message, fix=fix, effect=effect)
 
 
-def _other_type(ours: Any, theirs: Any, name: str) -> Finding:
+def _other_type(ours: Any, theirs: object, name: str) -> Finding:
     wanted = CLASSES.get(name, (name,))
     decoupled = any(one.__name__ == "AdamW" for one in type(ours).__mro__)
     momentum = any(group.get("momentum") for group in ours.param_groups)
@@ -295,7 +296,7 @@ def _other_type(ours: Any, theirs: Any, name: str) -> Finding:
     )
 
 
-def _match(ours: Any, theirs: Any, tensors: Tensors) -> tuple[Matched, list[Finding]]:
+def _match(ours: object, theirs: object, tensors: Tensors) -> tuple[Matched, list[Finding]]:
     """Return what both do to each matched parameter, and the parameters that one of them does not have."""
     done = {id(one): treatment for one, treatment in torch_treatments(ours)}
     port_done = {id(one): treatment for one, treatment in paddle_treatments(theirs)}
@@ -365,7 +366,7 @@ def _of(matched: Matched, names: list[str]) -> str:
     return "" if len(names) == len(matched) else f" for {_list(names)}"
 
 
-def _rates(matched: Matched, optimizer: Any) -> Iterator[Finding]:
+def _rates(matched: Matched, optimizer: object) -> Iterator[Finding]:
     """Yield the rates that differ; one that a schedule gives to every parameter is the schedule's."""
     scheduled = not isinstance(getattr(optimizer, "_learning_rate", 0.0), int | float)
     for one, other, names in _grouped(matched, lambda treatment: treatment.rate):
@@ -428,7 +429,7 @@ def _codes(name: str | None, matched: Matched) -> list[str]:
     return [*listed, "maximize", *(["rescale"] if rescaled else [])]
 
 
-def _settings(code: str, matched: Matched, name: str, optimizer: Any) -> Iterator[Finding]:
+def _settings(code: str, matched: Matched, name: str, optimizer: object) -> Iterator[Finding]:
     there = [one for one in matched if code == "rescale" or (code in one[1].settings and code in one[2].settings)]
     keys = {listed: key for listed, key, _ in SETTINGS.get(name, ())}
     ours, theirs = ARGUMENTS.get(code, (keys.get(code, code), code))
@@ -446,7 +447,7 @@ def _settings(code: str, matched: Matched, name: str, optimizer: Any) -> Iterato
         )
 
 
-def _formulas(theirs: Any) -> Iterator[Finding]:
+def _formulas(theirs: object) -> Iterator[Finding]:
     """Yield what equal numbers mean differently.
 
     Sources: ``torch/optim/rmsprop.py`` (``avg = square_avg.sqrt().add_(eps)``) and ``paddle/phi/kernels/impl/
@@ -474,7 +475,7 @@ def _formulas(theirs: Any) -> Iterator[Finding]:
         )
 
 
-def _clipping(ours: Any, theirs: Any) -> Iterator[Finding]:
+def _clipping(ours: object, theirs: object) -> Iterator[Finding]:
     clip = getattr(theirs, "_grad_clip", None)
     hooks = getattr(ours, "_optimizer_step_pre_hooks", None)
     if clip is None or hooks:
@@ -529,13 +530,13 @@ class _Arg:
         return self.ours or one, self.theirs or other
 
 
-def _milestones(schedule: Any) -> tuple[int, ...]:
+def _milestones(schedule: Schedule) -> tuple[int, ...]:
     """Return the milestones; torch keeps a Counter of them."""
     held = schedule.milestones
     return tuple(sorted(held.elements() if hasattr(held, "elements") else held))
 
 
-def _group(schedule: Any, key: str) -> Any:
+def _group(schedule: Schedule, key: str) -> Any:
     """Return what torch's OneCycleLR keeps in the optimizer."""
     return schedule.optimizer.param_groups[0][key]
 
@@ -662,7 +663,7 @@ TWINS: dict[str, tuple[str, tuple[_Arg, ...]]] = {
 """Paddle's class and the arguments by torch's class."""
 
 
-def check_schedulers(torch_scheduler: Any, paddle_scheduler: Any) -> list[Finding]:
+def check_schedulers(torch_scheduler: object, paddle_scheduler: object) -> list[Finding]:
     """Compare the arguments of two schedules of types that are each other's; of others nothing is said.
 
     A warm-up is compared as torch's ``SequentialLR`` of two with Paddle's ``LinearWarmup``: its length, its first rate
@@ -691,20 +692,20 @@ def _compare(ours: Any, theirs: Any, *, whole: bool) -> Iterator[Finding]:
             yield _scheduler_finding(one.code, *one.names, *values)
 
 
-def _read(get: Get, schedule: Any) -> Any:
+def _read(get: Get, schedule: object) -> Any:
     try:
         return plain(get(schedule))
     except (AttributeError, KeyError, IndexError):  # another version of the framework keeps it otherwise
         return None
 
 
-def _only(values: Any) -> Any:
+def _only(values: Any) -> object:
     """Return the value that all groups share, else None: rates by group are compared with the optimizer."""
     kept = {plain(one) for one in values}
     return kept.pop() if len(kept) == 1 else None
 
 
-def _scheduler_finding(code: str, ours: str, theirs: str, expected: Any, actual: Any) -> Finding:
+def _scheduler_finding(code: str, ours: str, theirs: str, expected: object, actual: object) -> Finding:
     reference, port = f"{ours}={tidy(expected)!r}", f"{theirs}={tidy(actual)!r}"
     wanted = list(expected) if isinstance(expected, tuple) else tidy(expected)
     return Finding(
@@ -717,7 +718,7 @@ def _scheduler_finding(code: str, ours: str, theirs: str, expected: Any, actual:
     )
 
 
-def _warmups(ours: Any, theirs: Any) -> Iterator[Finding]:
+def _warmups(ours: object, theirs: Any) -> Iterator[Finding]:
     schedules, ends = getattr(ours, "_schedulers", []), getattr(ours, "_milestones", [])
     if len(schedules) != 2 or len(ends) != 1:
         return

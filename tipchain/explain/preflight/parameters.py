@@ -226,7 +226,7 @@ NEUTRAL = {"bias": 0.0, "weight": 1.0}
 
 
 def check_parameters(
-    reference: Any, port: Any, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
+    reference: object, port: object, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
 ) -> list[Finding]:
     """Compare the parameters and buffers of matched layers: which there are, shapes, values, which are trained.
 
@@ -654,7 +654,7 @@ def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print
 Key = tuple[int, float, float]
 
 
-def check_ties(reference: Any, port: Any) -> list[Finding]:
+def check_ties(reference: Any, port: object) -> list[Finding]:
     """Return a finding for every weight that one model has once and the other several times.
 
     Equal values, in whatever order of elements, tell: copies of one tensor are equal, initial values hardly ever.
@@ -678,7 +678,7 @@ def check_ties(reference: Any, port: Any) -> list[Finding]:
     ]
 
 
-def _once(port: Any) -> Iterator[tuple[str, Any]]:
+def _once(port: Any) -> Iterator[tuple[str, object]]:
     """Yield the port's parameters, each under its first name."""
     seen: set[int] = set()
     for name, one in port.named_parameters():

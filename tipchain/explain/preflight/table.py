@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tipchain.framework_types import Model, Tensor
 from tipchain.numbers.rounding import SAME_SINGLE
 
 # What a kind of layer is made with, and how both frameworks write it.
@@ -48,7 +49,7 @@ Reader = Callable[[Any, Shape | None], Any]
 """Gives a layer's setting as torch means it, for an input of a shape (None: not known), or `UNTOLD`."""
 
 
-def _as_is(value: Any) -> Any:
+def _as_is(value: object) -> object:
     return value
 
 
@@ -130,7 +131,7 @@ def kind(name: str, paddle: str | Sequence[str] = "", *properties: Trait, torch:
     )
 
 
-def held(layer: Any, *names: str) -> Any:
+def held(layer: object, *names: str) -> Any:
     """Return the first of these attributes that a layer has.
 
     Raises:
@@ -157,7 +158,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def same(one: Any, other: Any, slack: float = 0.0) -> bool:
+def same(one: object, other: object, slack: float = 0.0) -> bool:
     """Tell whether two settings are the same, numbers up to float32's precision."""
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(same(a, b, slack) for a, b in zip(one, other, strict=True))
@@ -166,7 +167,7 @@ def same(one: Any, other: Any, slack: float = 0.0) -> bool:
     return bool(one == other)
 
 
-def tidy(value: Any) -> Any:
+def tidy(value: object) -> object:
     """Return a number without the noise of a subtraction: 0.9 for ``1 - 0.1``."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
@@ -188,7 +189,7 @@ Pads = tuple[tuple[int, int], ...]
 SAME = "same"
 
 
-def ntuple(value: Any, axes: int) -> Any:
+def ntuple(value: object, axes: int) -> Any:
     """Return a number for each axis of space, given one for all or one for each."""
     value = plain(value)
     if isinstance(value, tuple):
@@ -196,14 +197,14 @@ def ntuple(value: Any, axes: int) -> Any:
     return (value,) * axes
 
 
-def space(shape: Shape | None, layout: Any) -> Shape | None:
+def space(shape: Shape | None, layout: object) -> Shape | None:
     """Return the sizes of an input without batch and channels, given Paddle's data_format."""
     if shape is None or len(shape) < 3:
         return None
     return shape[1:-1] if channels_last(layout) else shape[2:]
 
 
-def channels_last(layout: Any) -> bool:
+def channels_last(layout: object) -> bool:
     """Tell whether a data_format of Paddle has the channels last."""
     return isinstance(layout, str) and len(layout) > 2 and layout.endswith("C")
 
@@ -235,7 +236,7 @@ def paddle_pads(padding: Any, kernel: Shape, stride: Shape, sizes: Shape | None,
     return tuple((one, one) for one in ntuple(padding, axes))
 
 
-def write_pads(pads: Any) -> Any:
+def write_pads(pads: object) -> object:
     """Return a padding as Paddle is best given it."""
     if not isinstance(pads, tuple) or not all(isinstance(one, tuple) for one in pads):
         return pads
@@ -244,21 +245,21 @@ def write_pads(pads: Any) -> Any:
     return [one for pair in pads for one in pair]
 
 
-def write_sizes(sizes: Any) -> Any:
+def write_sizes(sizes: object) -> Any:
     """Return a tuple of sizes as one number where all are equal, else as a list."""
     if not isinstance(sizes, tuple):
         return sizes
     return sizes[0] if len(set(sizes)) == 1 else list(sizes)
 
 
-def axis_of(axis: Any, shape: Shape | None) -> Any:
+def axis_of(axis: object, shape: Shape | None) -> object:
     """Return an axis counted from the front, where the rank is known."""
     if shape is None or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         return axis
     return axis % len(shape)
 
 
-def axes_comparable(pair: PairedLayers, one: Any, other: Any) -> bool:
+def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:
     """Tell whether two axes may be compared: the layouts are the same, and both count from the same end."""
     if pair.shapes is not None:
         return pair.shapes[0] == pair.shapes[1]
@@ -274,14 +275,14 @@ def given(value: Any) -> Any:
 # Whether a layer has a bias, or scales what it normalizes: what is fixed at 0 or 1 is as good as absent.
 
 
-def is_trained(tensor: Any) -> bool:
+def is_trained(tensor: Tensor) -> bool:
     """Tell whether a parameter of either framework takes gradients."""
     if hasattr(tensor, "stop_gradient"):
         return not tensor.stop_gradient
     return bool(tensor.requires_grad)
 
 
-def is_fixed(tensor: Any, value: float) -> bool:
+def is_fixed(tensor: Tensor, value: float) -> bool:
     """Tell whether a parameter takes no gradients and is ``value`` everywhere."""
     if is_trained(tensor):
         return False
@@ -301,24 +302,24 @@ def affine_properties(torch: str = "affine") -> tuple[Trait, ...]:
     )
 
 
-def _has_own_bias(layer: Any, shape: Shape | None) -> Any:
+def _has_own_bias(layer: object, shape: Shape | None) -> object:
     """Tell whether a normalization that scales also shifts."""
     return has_bias(layer, shape) if has_weight(layer, shape) else UNTOLD
 
 
-def has_bias(layer: Any, _shape: Shape | None) -> bool:
+def has_bias(layer: object, _shape: Shape | None) -> bool:
     """Tell whether a layer adds a bias that is not fixed at 0."""
     bias = getattr(layer, "bias", None)
     return bias is not None and not is_fixed(bias, 0.0)
 
 
-def has_weight(layer: Any, _shape: Shape | None) -> bool:
+def has_weight(layer: object, _shape: Shape | None) -> bool:
     """Tell whether a layer scales by a weight that is not fixed at 1."""
     weight = getattr(layer, "scale" if hasattr(layer, "scale") else "weight", None)
     return weight is not None and not is_fixed(weight, 1.0)
 
 
-def write_presence(present: Any) -> Any:
+def write_presence(present: object) -> object:
     """Return what Paddle's ``*_attr`` must be: None makes a parameter, False makes none."""
     return None if (all(present) if isinstance(present, tuple) else present) else False
 
@@ -372,7 +373,7 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
     return kind(name, paddle, *properties)
 
 
-def _torch_pads(layer: Any, _shape: Shape | None) -> Any:
+def _torch_pads(layer: Model, _shape: Shape | None) -> Any:
     kernel, dilation = layer.kernel_size, layer.dilation
     if layer.padding == "valid":
         return ((0, 0),) * len(kernel)
@@ -382,22 +383,22 @@ def _torch_pads(layer: Any, _shape: Shape | None) -> Any:
     return tuple((one, one) for one in ntuple(layer.padding, len(kernel)))
 
 
-def _torch_transposed_pads(layer: Any, _shape: Shape | None) -> Any:
+def _torch_transposed_pads(layer: Model, _shape: Shape | None) -> object:
     return tuple((one, one) for one in ntuple(layer.padding, len(layer.kernel_size)))
 
 
-def _paddle_conv_pads(layer: Any, shape: Shape | None) -> Any:
+def _paddle_conv_pads(layer: Model, shape: Shape | None) -> Any:
     layout = layer._data_format  # noqa: SLF001
     kernel, stride = (tuple(plain(held(layer, name))) for name in ("_kernel_size", "_stride"))
     padding = layer._padding  # noqa: SLF001
     return paddle_pads(padding, kernel, stride, space(shape, layout), last=channels_last(layout))
 
 
-def _torch_dilation(layer: Any, _shape: Shape | None) -> Any:
+def _torch_dilation(layer: Model, _shape: Shape | None) -> object:
     return _reaching(ntuple(layer.dilation, len(layer.kernel_size)), layer.kernel_size)
 
 
-def _paddle_dilation(layer: Any, _shape: Shape | None) -> Any:
+def _paddle_dilation(layer: Model, _shape: Shape | None) -> object:
     kernel = tuple(layer._kernel_size)  # noqa: SLF001
     padding = layer._padding  # noqa: SLF001
     same = isinstance(padding, str) and padding.upper() == "SAME"
@@ -409,12 +410,12 @@ def _reaching(dilation: Any, kernel: Any) -> Any:
     return tuple(1 if length == 1 else step for step, length in zip(dilation, kernel, strict=True))
 
 
-def _torch_mode(layer: Any, shape: Shape | None) -> Any:
+def _torch_mode(layer: Model, shape: Shape | None) -> object:
     padded = any(one for pair in _torch_pads(layer, shape) for one in pair)
     return layer.padding_mode if padded else UNTOLD
 
 
-def _paddle_mode(layer: Any, shape: Shape | None) -> Any:
+def _paddle_mode(layer: Model, shape: Shape | None) -> Any:
     pads = _paddle_conv_pads(layer, shape)
     padded = isinstance(pads, str) or any(one for pair in pads for one in pair)
     return layer._padding_mode if padded else UNTOLD  # noqa: SLF001
@@ -471,13 +472,13 @@ def _pools(axes: int) -> Iterator[LayerKind]:
         yield kind(f"Adaptive{name}Pool{axes}d", f"Adaptive{name}Pool{axes}D", output)
 
 
-def _pool_stride(layer: Any, _shape: Shape | None) -> Any:
+def _pool_stride(layer: Model, _shape: Shape | None) -> object:
     kernel = plain(held(layer, "ksize", "kernel_size"))
     axes = len(kernel) if isinstance(kernel, tuple) else _axes_of_pool(layer)
     return ntuple(kernel if layer.stride is None else layer.stride, axes)
 
 
-def _axes_of_pool(layer: Any) -> int:
+def _axes_of_pool(layer: object) -> int:
     """Return over how many axes a pool runs: the number in the name of the framework's class."""
     for one in type(layer).__mro__:
         name = one.__name__.rstrip("dD")
@@ -486,37 +487,37 @@ def _axes_of_pool(layer: Any) -> int:
     raise AttributeError(f"{type(layer).__name__} is no pool")
 
 
-def _torch_pool_pads(layer: Any, _shape: Shape | None) -> Any:
+def _torch_pool_pads(layer: Model, _shape: Shape | None) -> Any:
     return tuple((one, one) for one in ntuple(layer.padding, _axes_of_pool(layer)))
 
 
-def _paddle_pool_pads(layer: Any, shape: Shape | None) -> Any:
+def _paddle_pool_pads(layer: Model, shape: Shape | None) -> Any:
     axes, layout = _axes_of_pool(layer), getattr(layer, "data_format", None)
     kernel = ntuple(held(layer, "ksize", "kernel_size"), axes)
     stride = kernel if layer.stride is None else ntuple(layer.stride, axes)
     return paddle_pads(layer.padding, kernel, stride, space(shape, layout), last=channels_last(layout))
 
 
-def _torch_counts(layer: Any, shape: Shape | None) -> Any:
+def _torch_counts(layer: Model, shape: Shape | None) -> object:
     """Tell whether padding counts in the average; with a divisor of its own torch does not count at all."""
     if not any(one for pair in _torch_pool_pads(layer, shape) for one in pair):
         return UNTOLD
     return bool(layer.count_include_pad) or bool(getattr(layer, "divisor_override", None))
 
 
-def _paddle_counts(layer: Any, shape: Shape | None) -> Any:
+def _paddle_counts(layer: Model, shape: Shape | None) -> Any:
     pads = _paddle_pool_pads(layer, shape)
     padded = isinstance(pads, str) or any(one for pair in pads for one in pair)
     return not layer.exclusive if padded else UNTOLD
 
 
-def _divisor(layer: Any) -> Any:
+def _divisor(layer: object) -> object:
     found = held(layer, "divisor_override", "divisor")
     return found or None
 
 
 def _adaptive_size(axes: int) -> Reader:
-    def read(layer: Any, shape: Shape | None) -> Any:
+    def read(layer: object, shape: Shape | None) -> Any:
         sizes = ntuple(held(layer, "_output_size", "output_size"), axes)
         inputs = space(shape, getattr(layer, "_data_format", None))
         if inputs is None or len(inputs) != len(sizes):
@@ -526,7 +527,7 @@ def _adaptive_size(axes: int) -> Reader:
     return read
 
 
-def _write_output(sizes: Any) -> Any:
+def _write_output(sizes: Any) -> object:
     return sizes if None in sizes else write_sizes(sizes)
 
 
@@ -544,7 +545,7 @@ def _paddings(axes: int) -> LayerKind:
     )
 
 
-def _torch_edges(layer: Any, _shape: Shape | None) -> Any:
+def _torch_edges(layer: Model, _shape: Shape | None) -> Any:
     return plain(layer.padding)
 
 
@@ -552,13 +553,13 @@ def _paddle_edges(axes: int) -> Reader:
     return lambda layer, _shape: ntuple(layer.padding, 2 * axes)
 
 
-def _pad_mode(layer: Any, _shape: Shape | None) -> str:
+def _pad_mode(layer: object, _shape: Shape | None) -> str:
     modes = {"Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
     names = [one.__name__ for one in type(layer).__mro__]
     return next((mode for name, mode in modes.items() if any(one.startswith(name) for one in names)), "constant")
 
 
-def _pad_value(layer: Any, shape: Shape | None) -> Any:
+def _pad_value(layer: object, shape: Shape | None) -> object:
     mode = layer._mode if hasattr(layer, "_mode") else _pad_mode(layer, shape)  # noqa: SLF001
     return plain(getattr(layer, "value", 0.0)) if mode == "constant" else UNTOLD
 
@@ -579,14 +580,14 @@ def _upsample() -> LayerKind:
     )
 
 
-def _mode(layer: Any) -> str:
+def _mode(layer: Model) -> str:
     by_name = {"Nearest": "nearest", "Bilinear": "bilinear"}
     names = [one.__name__ for one in type(layer).__mro__]
     found = (mode for word, mode in by_name.items() if any(one.startswith(f"Upsampling{word}") for one in names))
     return next(found, None) or str(layer.mode).lower()
 
 
-def _corners(layer: Any) -> Any:
+def _corners(layer: object) -> object:
     mode = _mode(layer)
     if mode not in (*LINEAR_MODES, "bicubic"):
         return UNTOLD
@@ -595,12 +596,12 @@ def _corners(layer: Any) -> Any:
     return True if bilinear else bool(known)
 
 
-def _align_mode(layer: Any) -> Any:
+def _align_mode(layer: object) -> object:
     """Return Paddle's align_mode, which counts only in linear interpolation without aligned corners; torch's is 0."""
     return getattr(layer, "align_mode", 0) if _mode(layer) in LINEAR_MODES and not _corners(layer) else 0
 
 
-def _target(layer: Any, shape: Shape | None) -> Any:
+def _target(layer: Model, shape: Shape | None) -> object:
     """Return the sizes that come out, where they are known."""
     inputs = space(shape, getattr(layer, "data_format", None))
     if layer.size is not None:
@@ -612,12 +613,12 @@ def _target(layer: Any, shape: Shape | None) -> Any:
     return tuple(floor(size * factor) for size, factor in zip(inputs, factors, strict=True))
 
 
-def _scale(layer: Any, shape: Shape | None) -> Any:
+def _scale(layer: Model, shape: Shape | None) -> object:
     """Return the factors by axis, where the sizes are not known and the layer has factors."""
     return UNTOLD if shape is not None else given(_one_for_all(plain(layer.scale_factor)))
 
 
-def _one_for_all(value: Any) -> Any:
+def _one_for_all(value: object) -> Any:
     return value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value
 
 
@@ -640,7 +641,7 @@ def _folds() -> Iterator[LayerKind]:
 
 
 def _fold_sizes(name: str) -> Reader:
-    def read(layer: Any, _shape: Shape | None) -> Any:
+    def read(layer: object, _shape: Shape | None) -> Any:
         sizes = ntuple(getattr(layer, name), 2)  # paddings may be top, left, bottom, right
         return sizes[:2] if len(sizes) == 4 and sizes[:2] == sizes[2:] else sizes
 

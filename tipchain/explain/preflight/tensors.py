@@ -54,7 +54,7 @@ class Tensors:
     """
 
     def __init__(
-        self, reference: Any, port: Any, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
+        self, reference: Any, port: object, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
     ) -> None:
         """Read both models.
 
@@ -80,7 +80,7 @@ class Tensors:
         if any(pair.ours is None or pair.theirs is None for pair in self.pairs):
             self._pair_across_layers(reference, port, names)
 
-    def _pair_across_layers(self, reference: Any, port: Any, names: Mapping[str, str] | None) -> None:
+    def _pair_across_layers(self, reference: object, port: object, names: Mapping[str, str] | None) -> None:
         """Pair what its layer's partner lacks with the tensor of another layer that the weights' match gives to it.
 
         A matrix that one model keeps itself may be a Linear's in the other. Where the whole models do not match, something
@@ -150,7 +150,7 @@ class Tensors:
         )
 
     def _read(
-        self, reference: Any, port: Any, pairs: Sequence[LayerPair], names: Mapping[str, str]
+        self, reference: object, port: object, pairs: Sequence[LayerPair], names: Mapping[str, str]
     ) -> tuple[list[LayerTensors], list[LayerTensors]]:
         ours, theirs = matchable_layers(reference, port, names)
         inside = {

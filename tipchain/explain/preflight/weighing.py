@@ -77,7 +77,7 @@ def weigh(
     return found
 
 
-def _everywhere(side: LiveSide, layer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _everywhere(side: LiveSide, layer: object, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every layer of a model with its path, under all its paths if it is used several times."""
     yield path, layer
     for name, one in side.children(layer):

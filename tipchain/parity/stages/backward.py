@@ -95,7 +95,7 @@ def _start(bench: Bench, mode: str) -> tuple[Any, Any]:
     return model, criterion
 
 
-def _update_rms(bench: Bench, model: Any, tensors: Mapping[str, Array]) -> dict[str, Array]:
+def _update_rms(bench: Bench, model: object, tensors: Mapping[str, Array]) -> dict[str, Array]:
     """Return the root mean square of each parameter's update, which updates are measured by; the weights are loaded anew."""
     bench.restore(model)
     found = {}
@@ -155,7 +155,7 @@ def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Any], Any
             yield images, label
 
 
-def _batches(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Any], Any]]:
+def _batches(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[object], object]]:
     settings = bench.case.backward
     if settings.inputs == "fake":
         for _ in range(settings.iterations):
@@ -364,7 +364,7 @@ def _named(judged: Judged, prefix: str) -> Judged:
     )
 
 
-def _compare_tensors(left: Mapping[str, Any], right: Mapping[str, Any], rules: Rules) -> Judged:
+def _compare_tensors(left: Mapping[str, object], right: Mapping[str, object], rules: Rules) -> Judged:
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
     notes: list[str] = []
@@ -399,14 +399,14 @@ def _compare_tensors(left: Mapping[str, Any], right: Mapping[str, Any], rules: R
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances, notes=tuple(notes))
 
 
-def _one_sided(left: Mapping[str, Any], right: Mapping[str, Any], group: str) -> Iterator[Verdict]:
+def _one_sided(left: Mapping[str, object], right: Mapping[str, object], group: str) -> Iterator[Verdict]:
     for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
         for name in first:
             if name.startswith(f"{group}/") and name not in second:
                 yield Verdict(outcome=Outcome.FAIL, subject=f"backward/{name}", reason=words)
 
 
-def _scale(left: Mapping[str, Any], group: str, names: Iterable[str]) -> tuple[float, list[str]]:
+def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tuple[float, list[str]]:
     """Return what a group's tensors are measured by, and which gradients are zero by structure.
 
     Gradients: the largest RMS gradient in the reference model. Parameters: the largest RMS update.
@@ -442,7 +442,7 @@ def _noise(left: Mapping[str, Any], name: str, scale: float) -> float:
 
 
 def _judge_tensor(
-    name: str, expected: Any, actual: Any, strict: Tolerance, noise: float, base: Tolerance, scale: float
+    name: str, expected: object, actual: object, strict: Tolerance, noise: float, base: Tolerance, scale: float
 ) -> tuple[Verdict, Tolerance]:
     """Return the verdict with the tolerance behind it: the usual one, or that and what rounding itself reaches.
 
@@ -471,6 +471,6 @@ def _judge_tensor(
     return replace(verdict, outcome=Outcome.SKIP, reason=reason), bound
 
 
-def _rms(array: Any) -> float:
+def _rms(array: object) -> float:
     flat = np.asarray(array).ravel()
     return float(np.sqrt(np.dot(flat, flat) / max(flat.size, 1)))

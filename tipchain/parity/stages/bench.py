@@ -13,6 +13,7 @@ import numpy as np
 
 from tipchain.blame import UsersError, placed
 from tipchain.errors import DataError
+from tipchain.framework_types import Model
 from tipchain.frameworks.base import Array, Framework, Trainer, concat_outputs
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
@@ -24,7 +25,7 @@ Batch = tuple[Any, Any]
 """A model's output for one batch, and the labels."""
 
 
-def measure(framework: Framework, metric: Any, batches: Sequence[Batch]) -> dict[str, float]:
+def measure(framework: Framework, metric: object, batches: Sequence[Batch]) -> dict[str, float]:
     """Return what a metric says about all batches together.
 
     Args:
@@ -94,14 +95,14 @@ def _numbers(found: object, metric: Any) -> dict[str, float]:
     return {str(key): _number(str(key), value, metric) for key, value in found.items()}
 
 
-def _number(key: str, value: Any, metric: Any) -> float:
+def _number(key: str, value: Any, metric: object) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsersError(f"{placed(metric)}: the metric's {key!r} is no single number: {value!r:.80}") from error
 
 
-def count_nan(framework: Framework, outputs: Iterable[Any]) -> int:
+def count_nan(framework: Framework, outputs: Iterable[object]) -> int:
     """Return the number of NaN in outputs of any structure."""
     total = 0
     for output in outputs:
@@ -158,7 +159,7 @@ class Bench:
     other_inputs: Mapping[str, Array] = field(default_factory=dict)
     truth: bool = False
     noise: bool = True
-    _built: list[Any] = field(default_factory=list)
+    _built: list[object] = field(default_factory=list)
 
     def builder(self, name: str) -> Callable[..., Any]:
         """Return this side's builder called ``name``; the loss's comes with the case's arguments."""
@@ -189,7 +190,7 @@ class Bench:
         self.framework.set_training(self._built[0], training=False)
         return self._built[0]
 
-    def restore(self, model: Any) -> None:
+    def restore(self, model: object) -> None:
         """Give ``model`` the case's weights again."""
         assert self.weights is not None
         self.framework.load_weights(model, self.weights)
@@ -198,18 +199,18 @@ class Bench:
         """Return the model's fake inputs as tensors, in the case's order."""
         return [self.framework.tensor(array) for name, array in self.inputs.items() if name != "label"]
 
-    def inputs_of_other_shapes(self) -> dict[str, list[Any]]:
+    def inputs_of_other_shapes(self) -> dict[str, list[object]]:
         """Return the model's fake inputs of every shape but the first, as tensors, by a suffix such as ``@1x3x9x9``."""
         sets: dict[str, list[Any]] = {}
         for path, array in self.other_inputs.items():
             sets.setdefault(path.rpartition("/")[0], []).append(self.framework.tensor(array))
         return sets
 
-    def fake_label(self) -> Any:
+    def fake_label(self) -> object:
         """Return the fake label as a tensor."""
         return self.framework.tensor(self.inputs["label"])
 
-    def trainer(self, model: Any, learning_rate: float) -> Trainer:
+    def trainer(self, model: object, learning_rate: float) -> Trainer:
         """Return the optimizer and schedule for ``model``."""
         return self.framework.trainer(
             model,
@@ -307,7 +308,7 @@ class EvaluationOutputs:
     nan: int
 
 
-def run_evaluation(bench: Bench, model: Any) -> EvaluationOutputs:
+def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
     """Run ``model``, which is in eval mode, over the whole evaluation set."""
     framework, dataset = bench.framework, bench.dataset("val")
     batches: list[tuple[Any, Any]] = []
@@ -325,7 +326,7 @@ def run_evaluation(bench: Bench, model: Any) -> EvaluationOutputs:
         )
 
 
-def evaluate(bench: Bench, model: Any) -> tuple[dict[str, Array], dict[str, int]]:
+def evaluate(bench: Bench, model: object) -> tuple[dict[str, Array], dict[str, int]]:
     """Return the metrics over the whole evaluation set, with the numbers of samples and of NaN among the outputs."""
     found = run_evaluation(bench, model)
     return found.metrics, {"samples": found.samples, "nan": found.nan}

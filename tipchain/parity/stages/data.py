@@ -32,7 +32,7 @@ RAW = "raw"
 Step = tuple[str, Callable[[Any], Any]]
 
 
-def trace_transforms(bench: Bench, images: Sequence[Array]) -> tuple[dict[str, Array], dict[str, Any]]:
+def trace_transforms(bench: Bench, images: Sequence[Array]) -> tuple[dict[str, Array], dict[str, object]]:
     """Return ``transform_<sample>/<name>`` for the first samples, and facts for judging.
 
     Args:
@@ -59,7 +59,7 @@ def trace_transforms(bench: Bench, images: Sequence[Array]) -> tuple[dict[str, A
     return arrays, {"transforms": [RAW, *(name for name, _ in steps)], "transforms_gap": gap}
 
 
-def _checked(found: Any) -> tuple[Callable[[int], Any], list[Step]]:
+def _checked(found: object) -> tuple[Callable[[int], object], list[Step]]:
     expected = "expected: `(load, [(name, transform), ...])`"
     if not isinstance(found, tuple) or len(found) != 2 or not callable(found[0]):
         raise UsageError(f"build_transforms gave {found!r:.80}\n  {expected}")
@@ -74,7 +74,7 @@ def _checked(found: Any) -> tuple[Callable[[int], Any], list[Step]]:
     return found[0], steps
 
 
-def _as_array(framework: Framework, value: Any, name: str) -> Array:
+def _as_array(framework: Framework, value: object, name: str) -> Array:
     """Return a sample as an array of its own: a later transform may change it in place."""
     if framework.is_tensor(value):
         return framework.array(value)

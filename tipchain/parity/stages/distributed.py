@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import RecordError, UsageError
+from tipchain.framework_types import Model
 from tipchain.machine import core_count
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
@@ -71,7 +72,7 @@ def _too_few_gpus(bench: Bench, place: str) -> str:
     return f"{processes} processes need {processes} GPUs, one each; visible: {count} (--device cpu runs them there)"
 
 
-def _refuse_statistics(model: Any) -> None:
+def _refuse_statistics(model: Model) -> None:
     """Refuse train mode for layers whose statistics are those of a process's own share of the batch."""
     found = [
         name
@@ -153,7 +154,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     return judged + Judged(verdicts=tuple(_judge_ranks(facts)))
 
 
-def _judge_ranks(facts: Mapping[str, Any]) -> Iterator[Verdict]:
+def _judge_ranks(facts: Mapping[str, object]) -> Iterator[Verdict]:
     """Judge whether all processes held the same tensors, bit by bit, before the first and after the last step."""
     subject, found = f"{STAGE}/ranks", facts.get("diverged")
     if not isinstance(found, Mapping):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tipchain.framework_types import Model
 from tipchain.frameworks.base import Array, flatten_outputs
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import judge
@@ -20,7 +21,7 @@ def record(bench: Bench) -> Recording:
     return Recording(arrays=arrays)
 
 
-def _outputs(bench: Bench, model: Any, inputs: list[Any], suffix: str) -> dict[str, Array]:
+def _outputs(bench: Bench, model: Model, inputs: list[Any], suffix: str) -> dict[str, Array]:
     with bench.framework.inference():
         output = model(*inputs)
     named = flatten_outputs(bench.framework, output, bench.case.outputs)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.devices import parse_device
+from tipchain.framework_types import Model
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
@@ -77,7 +78,7 @@ def _inputs(bench: Bench, size: int) -> dict[str, Array]:
     return {name: array for name, array in fake_batch(bench.case, size).items() if name != LABEL}
 
 
-def _run_model(bench: Bench, model: Any, batches: Batches) -> Expected:
+def _run_model(bench: Bench, model: object, batches: Batches) -> Expected:
     outputs: dict[str, list[Array]] = {}
     names: list[str] = []
     for batch, inputs in batches.items():
@@ -88,7 +89,7 @@ def _run_model(bench: Bench, model: Any, batches: Batches) -> Expected:
     return Expected(outputs=outputs, names=names, repeats=repeats)
 
 
-def _eager(bench: Bench, model: Any, inputs: Mapping[str, Array]) -> tuple[list[str], list[Array]]:
+def _eager(bench: Bench, model: Model, inputs: Mapping[str, Array]) -> tuple[list[str], list[Array]]:
     """Return names and values of the model's outputs, in the exported program's order."""
     framework = bench.framework
     with framework.inference():
@@ -183,7 +184,7 @@ def _other_batches(dumps: Dumps, name: str, batch: str) -> str:
     return f"; it runs at {', '.join(sorted(ran))}: the program is not of any batch size"
 
 
-def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[str, Any]) -> Verdict:
+def _explained(dumps: Dumps, judged: Judged, verdict: Verdict, facts: Mapping[str, object]) -> Verdict:
     """Add to a failure what the other outputs tell about its cause."""
     if verdict.outcome is not Outcome.FAIL or verdict.diff is None:
         return verdict

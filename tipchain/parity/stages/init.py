@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,7 @@ def record(bench: Bench) -> Recording:
     return Recording(arrays=arrays, details=details)
 
 
-def _tensors(bench: Bench, model: Any) -> Iterator[tuple[str, Array]]:
+def _tensors(bench: Bench, model: object) -> Iterator[tuple[str, Array]]:
     names = bench.case.weights.names
     yield from chain(bench.framework.parameters(model, names), bench.framework.buffers(model, names))
 

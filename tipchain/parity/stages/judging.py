@@ -117,7 +117,7 @@ class Rules:
         return tolerance_for(stage, name, self.own.get(stage, {}))
 
 
-def scaled(rule: Tolerance, scale: float, values: Any, extra: float = 0.0) -> Tolerance:
+def scaled(rule: Tolerance, scale: float, values: object, extra: float = 0.0) -> Tolerance:
     """Return ``max|difference| <= rtol * scale + atol + extra`` as a tolerance of its own; a plain threshold stays.
 
     Args:
@@ -234,7 +234,7 @@ def judge_batches(dumps: Dumps) -> Judged:
     return replace(judged, verdicts=tuple(verdicts))
 
 
-def _first_difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> str:
+def _first_difference(left: Mapping[str, object], right: Mapping[str, object]) -> str:
     pairs = [_samples(facts.get("first_batches")) for facts in (left, right)]
     for expected, actual in zip(*pairs, strict=False):
         if expected != actual:
@@ -242,7 +242,7 @@ def _first_difference(left: Mapping[str, Any], right: Mapping[str, Any]) -> str:
     return ""
 
 
-def _samples(batches: Any) -> Iterator[tuple[int, int, str, Any]]:
+def _samples(batches: object) -> Iterator[tuple[int, int, str, object]]:
     """Yield batch, sample, file and label of every sample; labels that are no list stand beside each file."""
     for number, batch in enumerate(batches if isinstance(batches, list) else ()):
         files, labels = batch["files"], batch["labels"]
@@ -251,7 +251,7 @@ def _samples(batches: Any) -> Iterator[tuple[int, int, str, Any]]:
             yield number, index, str(file), labels[index] if alone else labels
 
 
-def _shown(sample: tuple[int, int, str, Any]) -> str:
+def _shown(sample: tuple[int, int, str, object]) -> str:
     _, _, file, label = sample
     return f"{file} with label {label[:12] if isinstance(label, str) else label}"
 

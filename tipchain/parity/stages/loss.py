@@ -42,7 +42,7 @@ def _run(bench: Bench, output: Any, args: Mapping[str, Any]) -> dict[str, Array]
     """Return value and gradients of the loss that ``args`` build."""
     framework = bench.framework
 
-    def leaf(value: Any) -> Any:
+    def leaf(value: object) -> Any:
         array = framework.array(value) if framework.is_tensor(value) else None
         return value if array is None or array.dtype.kind != "f" else framework.leaf(array)
 

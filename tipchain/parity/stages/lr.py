@@ -76,7 +76,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
 
 
-def _bound(rule: Tolerance, curve: Any) -> Tolerance:
+def _bound(rule: Tolerance, curve: object) -> Tolerance:
     if rule.rtol is None or curve is None:
         return rule
     return replace(rule, atol=(rule.atol or 0.0) + SAME_DOUBLE * largest(curve))

@@ -31,7 +31,7 @@ MOST_DRAWN = 100_003
 """Elements of a parameter that are drawn, a prime, so that rows of a matrix do not repeat in step."""
 
 
-def build_subject(bench: Bench) -> Any:
+def build_subject(bench: Bench) -> object:
     """Return what the optimizer is built over: the small model of layers, or the case's own."""
     if bench.case.updates.parameters == MODEL:
         return bench.framework.build(bench.builder("model"), bench.case.model_args)
@@ -49,7 +49,7 @@ def variants(bench: Bench) -> dict[str, Mapping[str, Any]]:
     return {"": bench.case.optimizer_args, **named}
 
 
-def open_variant(bench: Bench, model: Any, prefix: str, args: Mapping[str, Any], rate: float) -> Updates:
+def open_variant(bench: Bench, model: object, prefix: str, args: Mapping[str, object], rate: float) -> Updates:
     """Build an optimizer over ``model``; the model's state is as it was, the optimizer's is fresh.
 
     Raises:

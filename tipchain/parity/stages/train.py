@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import RecordError
+from tipchain.framework_types import Model
 from tipchain.frameworks.base import Array, Batch, scalar
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.two_samples import Answer, Equivalence, grid_step, judge_runs
@@ -57,7 +58,7 @@ def shuffled_batches(bench: Bench, dataset: Any, seed: Sequence[int], count: int
         epoch += 1
 
 
-def train(bench: Bench, model: Any, batches: Iterable[tuple[Any, Any]], per_epoch: int) -> Iterator[float]:
+def train(bench: Bench, model: Model, batches: Iterable[tuple[Any, Any]], per_epoch: int) -> Iterator[float]:
     """Train ``model`` on pairs of images and labels, and yield the loss of each step once it is taken."""
     criterion = bench.builder("loss")()
     trainer = bench.trainer(model, bench.case.train.learning_rate)
@@ -71,7 +72,7 @@ def train(bench: Bench, model: Any, batches: Iterable[tuple[Any, Any]], per_epoc
         yield float(scalar(bench.framework.array(loss))[0])
 
 
-def evaluate_trained(bench: Bench, model: Any) -> tuple[dict[str, Array], dict[str, int]]:
+def evaluate_trained(bench: Bench, model: object) -> tuple[dict[str, Array], dict[str, int]]:
     """Switch to eval mode and return the metrics over the evaluation set, with the facts behind them.
 
     Both sides evaluate with running variances of one definition: torch's own, the unbiased ones, would let a correct port
@@ -156,7 +157,7 @@ class _Paired:
         if self.bench.case.train.dropout == "equal":
             self.bench.framework.wake_dropout(self.model)
 
-    def _loaded(self) -> Iterator[tuple[Any, Any]]:
+    def _loaded(self) -> Iterator[tuple[object, object]]:
         """Yield the batches; those whose losses are compared are kept where the run is repeated."""
         bench, count = self.bench, max(self.steps, self.compared)
         for image, label, files in shuffled_batches(bench, self.dataset, (bench.case.seed,), count):
@@ -165,13 +166,13 @@ class _Paired:
                 self._kept.append((image, label))
             yield image, label
 
-    def _train(self, batches: Iterable[tuple[Any, Any]]) -> Iterator[float]:
+    def _train(self, batches: Iterable[tuple[object, object]]) -> Iterator[float]:
         case = self.bench.case
         with self.bench.framework.randomness(Draws(case.seed) if case.train.dropout == "equal" else None):
             yield from train(self.bench, self.model, batches, self.per_epoch)
 
 
-def _metrics_by_seed(bench: Bench, model: Any, dataset: Any) -> dict[str, Array]:
+def _metrics_by_seed(bench: Bench, model: Model, dataset: object) -> dict[str, Array]:
     """Return each metric of whole trainings from several seeds, ``[seeds]``, where the case asks for them.
 
     A seed decides on the order of the samples, the same on both sides, and on the framework's own random numbers:

@@ -135,7 +135,7 @@ def _digest(array: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
-def _read_orders(bench: Bench, dataset: Any, loader: Callable[..., Any]) -> dict[str, Array]:
+def _read_orders(bench: Bench, dataset: object, loader: Callable[..., Any]) -> dict[str, Array]:
     """Return the order of every epoch as the side's own loader gives it; no image but the first is read."""
     seed, numbered = bench.case.seed, number_samples(dataset)
     arrays: dict[str, Array] = {}
@@ -149,14 +149,14 @@ def _read_orders(bench: Bench, dataset: Any, loader: Callable[..., Any]) -> dict
     return {**arrays, "repeat": np.array(again, dtype=np.int64)}
 
 
-def number_samples(dataset: Any) -> Any:
+def number_samples(dataset: Any) -> object:
     """Return a data set like ``dataset`` whose every sample is its first, with its own number for a file name.
 
     It is of a subclass of its type, so that loaders find all that they may ask of it.
     """
     first = dataset[0]
 
-    def read_item(_: Any, index: int) -> tuple[Any, ...]:
+    def read_item(_: object, index: int) -> tuple[object, ...]:
         return (*first[:2], str(int(index)))
 
     kind = type(dataset)
@@ -210,7 +210,7 @@ def _stack(bench: Bench, name: str, values: list[Array]) -> Array:
     return np.stack(values)
 
 
-def _as_image(framework: Framework, image: Any) -> Array:
+def _as_image(framework: Framework, image: object) -> Array:
     return framework.array(image) if framework.is_tensor(image) else np.asarray(image)
 
 
@@ -288,7 +288,7 @@ def judge_orders(stage: str, reference: Record, port: Record) -> Iterator[Verdic
         yield Verdict(outcome=outcome, subject=f"{stage}/{name}", reason=reason)
 
 
-def _judge_batches(expected: _Orders, actual: _Orders, drop_last: Any) -> tuple[Outcome, str]:
+def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tuple[Outcome, str]:
     if not all(sizes.size for one in (expected, actual) for sizes in one.sizes):
         sides = [
             name for name, one in (("reference", expected), ("port", actual)) if not all(s.size for s in one.sizes)
@@ -349,7 +349,7 @@ def _judge_permutation(expected: _Orders, actual: _Orders) -> tuple[Outcome, str
     return Outcome.PASS, f"each epoch has {seen[0][0]} of {expected.length} samples, none twice"
 
 
-def _judge_manner(expected: _Orders, actual: _Orders, shuffle: Any) -> tuple[Outcome, str]:
+def _judge_manner(expected: _Orders, actual: _Orders, shuffle: object) -> tuple[Outcome, str]:
     manners = expected.manner, actual.manner
     shuffled = [manner != IN_ORDER for manner in manners]
     few = math.lgamma(min(map(len, expected.epochs)) + 1) < -math.log(CHANCE)

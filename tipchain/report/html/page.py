@@ -10,7 +10,6 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from math import inf, isfinite, isnan
-from typing import Any
 
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
 from tipchain.language import clean, language, say
@@ -58,7 +57,7 @@ def _as_it_is(parts: Iterable[Part]) -> Iterator[Part]:
             yield from _as_it_is(part)
 
 
-def element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
+def element(name: str, /, *parts: Part, **attributes: object) -> Markup:
     """Return an element.
 
     Args:
@@ -73,7 +72,7 @@ def element(name: str, /, *parts: Part, **attributes: Any) -> Markup:
     return Markup(f"<{name}{given}>" if name in VOID else f"<{name}{given}>{markup(*parts)}</{name}>")
 
 
-def _attribute(key: str, value: Any) -> str:
+def _attribute(key: str, value: object) -> str:
     if value is None or value is False:
         return ""
     name = key.rstrip("_").replace("_", "-")
@@ -95,7 +94,7 @@ def path(text: str) -> Markup:
     return markup(_escaped(first), (markup(".", Markup("<wbr>"), _escaped(part)) for part in rest))
 
 
-def table(heads: Iterable[str], rows: Iterable[Iterable[str]], **attributes: Any) -> Markup:
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]], **attributes: object) -> Markup:
     """Return a table whose rows begin with a heading of their own; it scrolls where it is too wide."""
     head = element("tr", [element("th", one, scope="col") for one in heads])
     body = [
