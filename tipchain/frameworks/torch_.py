@@ -385,7 +385,7 @@ class _Dynamo(ModuleType):
     Whoever asks for anything else gets the real module, which then takes this one's place.
     """
 
-    def __init__(self, torch: ModuleType) -> None:
+    def __init__(self, torch: Any) -> None:
         super().__init__("torch._dynamo")
         self._torch = torch
 
