@@ -267,7 +267,7 @@ class PairJudge:
             done.loose |= {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
         values, apart = self.runs[0].values, self.outputs_apart()
-        if not max(apart, default=inf) <= (SAME_DOUBLE if self.exact else SAME_SINGLE):
+        if not max(apart, default=inf) <= (CONSTANT if self.exact else SAME_SINGLE):
             return verdicts
         actual = self._influence(values, self.outputs, max(apart))
         return settled(verdicts, done.loose, actual, gradients=self.alike_inside)
@@ -376,6 +376,15 @@ class PairJudge:
                 return None
         at_end = self._judge_outputs()
         return (at_end[0], None) if at_end else None
+
+    def given_alike(self) -> frozenset[int]:
+        """Return the numbers of the port's calls that are given what their counterparts are."""
+        found = ((pair, self.compare.inputs(pair)) for pair in self.matching.pairs)
+        return frozenset(
+            pair.port.number
+            for pair, links in found
+            if links and self.compare.apart(pair.reference.inputs, pair.port.inputs, links) <= self.noise.limit
+        )
 
     def _by_themselves(self, unlike: Sequence[Shared], steered: Steered) -> list[Shared]:
         """Return those parameters whose gradients differ also where layers are given the reference's tensors and gradients."""
@@ -592,7 +601,9 @@ class PairJudge:
     def _in_full(self, fed: ReplayInputs, inherited: float) -> Found:
         """Measure the outputs, and the gradients that the layers give for the reference's cotangents."""
         pair = fed.pair
-        truths = self._truths(pair) if self._turns(pair) == 1 else None
+        # An output that another one is made of has the other's share in its gradient: backward from both counts that twice.
+        several = sum(pair.reference.outputs[link.ours].gradient is not None for link in fed.outputs) > 1
+        truths = None if several or self._turns(pair) > 1 else self._truths(pair)
         replays = PairReplays(self.models, fed, self.seed)
         measured = self._outputs(replays, whole=inherited <= self.noise.limit)
         closer = PairReplays(self.models, replace(fed, pair=replace(pair, whole=False)), self.seed)

@@ -358,6 +358,7 @@ class Locator:
         for pair, links in judge.wrong:
             corrections.at_exit(pair, links)
         told, place, now = {type(double[one.port_path]): one.port_path for one in wrong}, -1, judge
+        alike = judge.given_alike()  # what makes up for a layer's error is no fault once the layer is put right
         for _ in range(MORE):
             found = now.first_code()
             if now is not judge and (found is None or found[0].own == inf):  # of other shapes nothing is told
@@ -365,7 +366,7 @@ class Locator:
             if found is not None:
                 verdict, given = found
                 path = told.setdefault(type(double[verdict.port_path]), verdict.port_path)
-                if now is not judge and path == verdict.port_path:
+                if now is not judge and path == verdict.port_path and (given is None or given.port.number not in alike):
                     yield verdict, given, now
                 if given is None or given.port.number <= place:
                     return
