@@ -100,7 +100,7 @@ def test_a_runs_losses_of_both_sides_share_a_chart(tmp_path, capsys, viewer):
 
 
 def test_a_library_that_is_not_there_is_one_error_with_its_extra(project, capsys, monkeypatch):
-    monkeypatch.setitem(__import__("tipchain.quantities").scalars.WRITERS, "visualdl", ("no_such_library", "LogWriter"))
+    monkeypatch.setitem(__import__("tipchain.quantities").quantities.WRITERS, "visualdl", ("no_such_library", "LogWriter"))
     assert main(["history", "export", "--visualdl", "curves"]) == 2
     error = capsys.readouterr().err
     assert "--visualdl needs no_such_library" in error

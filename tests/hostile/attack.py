@@ -136,7 +136,7 @@ def weights(folder: Path) -> Target:
 
     def read(path: Path) -> int:
         module, name = ("paddle", "paddle_file") if path.suffix == ".pdparams" else ("torch", "torch_state")
-        return function(f"tipchain.{module}_weights", f"read_{name}")(path)
+        return function(f"tipchain.weights.{module}_files", f"read_{name}")(path)
 
     return Target(samples=samples, read=(read,), imports=("torch", "safetensors.torch"))
 

@@ -378,10 +378,11 @@ class RecordingSide:
         """Have something recorded that belongs to a stage, which has not ended until that is."""
         del self.ended[stage]
         self.left.append(stage + what)
-        if self.processes:
-            self._feed(self.processes[0])
-        else:
-            self.start()
+        idle = next((process for process in self.processes if not process.order), None)
+        if idle is not None:
+            self._feed(idle)
+        elif not self.processes:
+            self.start()  # one that is busy takes it next
 
     def release(self) -> None:
         """Let processes end that wait for orders: none will come."""
