@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from history_samples import PASS, judged, night, report, trained
 
+from tipchain import quantities
 from tipchain.cli import main
 from tipchain.history.store import History, place_of
 from tipchain.numbers.dumps import save_record
@@ -100,7 +101,7 @@ def test_a_runs_losses_of_both_sides_share_a_chart(tmp_path, capsys, viewer):
 
 
 def test_a_library_that_is_not_there_is_one_error_with_its_extra(project, capsys, monkeypatch):
-    monkeypatch.setitem(__import__("tipchain.quantities").quantities.WRITERS, "visualdl", ("no_such_library", "LogWriter"))
+    monkeypatch.setitem(quantities.WRITERS, "visualdl", ("no_such_library", "LogWriter"))
     assert main(["history", "export", "--visualdl", "curves"]) == 2
     error = capsys.readouterr().err
     assert "--visualdl needs no_such_library" in error
