@@ -9,11 +9,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain.live.certify import (  # noqa: E402
-    certify,
-    choose,
-    faults_of,
-)
+from tipchain.live.certify import certify, choose, faults_of  # noqa: E402
 
 
 def pair(*, pooled: bool = False):
