@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -290,99 +291,8 @@ def _outside(trace: Trace, call: Call, value: TracedValue) -> Call:
     return call
 
 
-class Steered:
-    """What the port's layers and the code between them make of the reference's gradients, where they are given its tensors.
-
-    In the models' runs a layer's little error in float64 (a constant that a kernel keeps in float32) reaches all that comes later:
-    where it takes an element across a kink, or to a norm of few samples, gradients part that no code changes. Here the port
-    runs once more, in float64. What its layers give, and the gradients of that, are replaced by the reference's.
-
-    Args:
-        models: the port's copies.
-        root: the port's call of the whole model.
-        given: pairs whose outputs agree, with the link of each.
-        ends: what backward starts from at the reference's outputs, each with its link.
-        store: where tensors are.
-        seed: of random numbers.
-    """
-
-    def __init__(
-        self,
-        models: Models,
-        root: Call,
-        given: Iterable[tuple[CallPair, TensorLink]],
-        ends: Sequence[tuple[Array | None, TensorLink]],
-        store: Store,
-        seed: int,
-    ) -> None:
-        self._models, self._side, self._root, self._ends = models, models.side, root, ends
-        self._store, self._seed = store, seed
-        self._given: dict[tuple[str, int], list[tuple[CallPair, TensorLink]]] = {}
-        for pair, link in given:
-            self._given.setdefault((pair.port.path, pair.port.turn), []).append((pair, link))
-        self._found: dict[int, float] = {}
-
-    def apart(self, value: TracedValue) -> float | None:
-        """Return how far the gradient of a layer's output is off by what takes it alone; None where that is not known."""
-        return self._errors.get(id(value))
-
-    @property
-    def ran(self) -> bool:
-        """Whether the port ran so; then its parameters have the gradients of that run."""
-        return bool(self._errors)
-
-    @cached_property
-    def _errors(self) -> Mapping[int, float]:
-        def after(_: object, path: str, turn: int, result: object) -> Any:
-            return self._steered(self._given.get((path, turn), ()), result)
-
-        def starts(made: Sequence[object]) -> list[tuple[Any, Any]]:
-            return [
-                (made[link.theirs], self._tensor(link.layout.apply_gradient(given)))
-                for given, link in self._ends
-                if given is not None and self._side.takes_gradient(made[link.theirs])
-            ]
-
-        try:
-            run_again(self._models, self._root, self._store, self._seed, after, starts)
-        except NotHeld:
-            raise
-        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
-            self._found.clear()
-        return self._found
-
-    def _steered(self, given: Iterable[tuple[CallPair, TensorLink]], result: object) -> object:
-        """Return a layer's result with the reference's values in it; None to leave it as it is."""
-        structure, made, _ = take_out(result, self._side.is_tensor)
-        plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
-        if not given or not plain:
-            return None
-        for pair, link in given:
-            ours, theirs, one = (pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], made[link.theirs])
-            wanted = link.layout.apply(self._store.get(ours.stored))
-            one = one + self._tensor(wanted - self._side.view(one))
-            if self._side.takes_gradient(one) and ours.gradient is not None:
-                one.register_hook(partial(self._take, ours, theirs, link))
-            made[link.theirs] = one
-        return put_back(structure, made)
-
-    def _take(self, ours: TracedValue, theirs: TracedValue, link: TensorLink, gradient: object) -> Any:
-        """Note how far a gradient is off, and hand on the reference's in its place."""
-        assert ours.gradient is not None
-        expected = self._store.get(ours.gradient)
-        actual = link.layout.back_shared(self._side.view(gradient))
-        apart = relative(link.layout.shared(expected), actual)  # of a tensor that several calls give, once for each
-        self._found[id(theirs)] = max(apart, self._found.get(id(theirs), 0.0))
-        return self._tensor(link.layout.apply_gradient(expected))
-
-    def _tensor(self, array: Any) -> Any:
-        return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
-
-
-class NudgedLayers:
-    """What a model's layers are handed back where each gives the reference's values, all moved a little.
-
-    Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
+class GivenLayers(ABC):
+    """A run of a model, in float64, whose layers give tensors of the reference's, and whose backward starts as the reference's.
 
     Args:
         models: the copies of the reference (0) or of the port (1).
@@ -406,20 +316,26 @@ class NudgedLayers:
     ) -> None:
         self._models, self._side, self._root, self._number = models, models.side, root, number
         self._store, self._seed, self._ends = store, seed, ends
-        self._given: dict[tuple[str, int], list[tuple[TracedValue, TensorLink]]] = {}
-        self._numbers: dict[int, int] = {}
+        self._given: dict[tuple[str, int], list[tuple[CallPair, TensorLink]]] = {}
+        self._numbers: dict[int, int] = {}  # of the reference's tensors, by their ids
         for pair, link in given:
             call = (pair.reference, pair.port)[number]
+            self._given.setdefault((call.path, call.turn), []).append((pair, link))
             self._numbers.setdefault(id(pair.reference.outputs[link.ours]), len(self._numbers))
-            self._given.setdefault((call.path, call.turn), []).append((pair.reference.outputs[link.ours], link))
 
-    @cached_property
-    def gradients(self) -> Mapping[int, Array]:
-        """The gradients of the reference's tensors, by their ids, in its layout; empty where the model does not run so."""
-        found: dict[int, Array] = {}
+    @abstractmethod
+    def _wanted(self, value: TracedValue) -> Array:
+        """Return what a layer gives in place of a tensor of the reference's, in the reference's layout."""
+
+    @abstractmethod
+    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], Any] | None:
+        """Return what is handed the gradient of a layer's output, if anything is."""
+
+    def _run(self) -> bool:
+        """Run the model forward and backward so; return whether it takes what it is handed."""
 
         def after(_: object, path: str, turn: int, result: object) -> Any:
-            return self._replaced(self._given.get((path, turn), ()), result, found)
+            return self._replaced(self._given.get((path, turn), ()), result)
 
         def starts(made: Sequence[object]) -> list[tuple[Any, Any]]:
             links = [(given, link, made[(link.ours, link.theirs)[self._number]]) for given, link in self._ends]
@@ -433,39 +349,94 @@ class NudgedLayers:
             run_again(self._models, self._root, self._store, self._seed, after, starts)
         except NotHeld:
             raise
-        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it)
-            return {}
-        return found
+        except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
+            return False
+        return True
 
-    def _replaced(
-        self, given: Iterable[tuple[TracedValue, TensorLink]], result: object, found: dict[int, Array]
-    ) -> object:
+    def _replaced(self, given: Iterable[tuple[CallPair, TensorLink]], result: object) -> object:
+        """Return a layer's result with the wanted values in it; None to leave it as it is."""
         structure, made, _ = take_out(result, self._side.is_tensor)
         plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
         if not given or not plain:
             return None
-        for value, link in given:
+        for pair, link in given:
             place = (link.ours, link.theirs)[self._number]
-            wanted = self._moved(value)
+            wanted = self._wanted(pair.reference.outputs[link.ours])
             one = made[place]
             one = one + self._tensor((link.layout.apply(wanted) if self._number else wanted) - self._side.view(one))
-            if self._side.takes_gradient(one):
-                one.register_hook(partial(self._note, value, link, found))
+            hook = self._hook(pair, link)
+            if hook is not None and self._side.takes_gradient(one):
+                one.register_hook(hook)
             made[place] = one
         return put_back(structure, made)
 
-    def _moved(self, value: TracedValue) -> Array:
+    def _tensor(self, array: Any) -> Any:
+        return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
+
+
+class Steered(GivenLayers):
+    """What the port's layers and the code between them make of the reference's gradients, where they are given its tensors.
+
+    In the models' runs a layer's little error in float64 (a constant that a kernel keeps in float32) reaches all that comes later:
+    where it takes an element across a kink, or to a norm of few samples, gradients part that no code changes. Here the port
+    runs once more. What its layers give, and the gradients of that, are replaced by the reference's.
+    """
+
+    def apart(self, value: TracedValue) -> float | None:
+        """Return how far the gradient of a layer's output is off by what takes it alone; None where that is not known."""
+        return self._errors.get(id(value))
+
+    @property
+    def ran(self) -> bool:
+        """Whether the port ran so; then its parameters have the gradients of that run."""
+        return bool(self._errors)
+
+    @cached_property
+    def _errors(self) -> Mapping[int, float]:
+        self._found: dict[int, float] = {}
+        return self._found if self._run() else {}
+
+    def _wanted(self, value: TracedValue) -> Array:
+        return self._store.get(value.stored)
+
+    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], Any] | None:
+        ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
+        return None if ours.gradient is None else partial(self._take, ours, theirs, link)
+
+    def _take(self, ours: TracedValue, theirs: TracedValue, link: TensorLink, gradient: Tensor) -> Any:
+        """Note how far a gradient is off, and hand on the reference's in its place."""
+        assert ours.gradient is not None
+        expected = self._store.get(ours.gradient)
+        actual = link.layout.back_shared(self._side.view(gradient))
+        apart = relative(link.layout.shared(expected), actual)  # of a tensor that several calls give, once for each
+        self._found[id(theirs)] = max(apart, self._found.get(id(theirs), 0.0))
+        return self._tensor(link.layout.apply_gradient(expected))
+
+
+class NudgedLayers(GivenLayers):
+    """What a model's layers are handed back where each gives the reference's values, all moved a little.
+
+    Where two values are equal, which of them is the largest is up to the framework, and so is which gets the gradient.
+    """
+
+    @cached_property
+    def gradients(self) -> Mapping[int, Array]:
+        """The gradients of the reference's tensors, by their ids, in its layout; empty where the model does not run so."""
+        self._found: dict[int, Array] = {}
+        return self._found if self._run() else {}
+
+    def _wanted(self, value: TracedValue) -> Array:
         """Return a tensor of the reference's, each element moved by a random part of `SHIFT`: the same in both models."""
         array = self._store.get(value.stored)
         generator = np.random.default_rng([self._seed, *array.shape, self._numbers[id(value)]])
         return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
 
-    def _note(self, value: TracedValue, link: TensorLink, found: dict[int, Array], gradient: Tensor) -> None:
-        array = self._side.view(gradient)
-        found[id(value)] = np.array(link.layout.back_shared(array) if self._number else link.layout.shared(array))
+    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], Any] | None:
+        return partial(self._note, pair.reference.outputs[link.ours], link)
 
-    def _tensor(self, array: Any) -> Any:
-        return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
+    def _note(self, value: TracedValue, link: TensorLink, gradient: Tensor) -> None:
+        array = self._side.view(gradient)
+        self._found[id(value)] = np.array(link.layout.back_shared(array) if self._number else link.layout.shared(array))
 
 
 # Code between the layers that is at fault: in forward, or in what it does to gradients.
@@ -599,7 +570,7 @@ class CodeAtFault:
     def steered(self) -> Steered:
         """Return the port's run in which its layers are given, and give, the reference's tensors and gradients."""
         root = self.runs[1].trace.calls[0]
-        return Steered(self.models[1], root, self._agreeing(), self._ends(), self.store, self.seed)
+        return Steered(self.models[1], root, 1, self._agreeing(), self._ends(), self.store, self.seed)
 
     def _begun_alike(self, tolerance: float) -> bool:
         """Tell whether backward starts from the same in both models."""
