@@ -120,13 +120,39 @@ class LiveSide(TraceFramework, Protocol):
         """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
 
 
-class TorchSide:
+class FrameworkSide:
+    """What both frameworks do in the same words."""
+
+    framework: Framework
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether ``value`` is a tensor of the framework's."""
+        return self.framework.is_tensor(value)
+
+    def backward(self, loss: Any) -> None:
+        """Run backward from a scalar."""
+        loss.backward()
+
+    def seed(self, seed: int) -> None:
+        """Seed the framework's, numpy's and Python's generators."""
+        self.framework.seed(seed)
+
+    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
+        """Return a context in which random numbers are ``draws``."""
+        return self.framework.randomness(draws)
+
+    def children(self, layer: Model) -> Iterator[tuple[str, Any]]:
+        """Yield the layers directly inside, with their names."""
+        yield from layer.named_children()
+
+
+class TorchSide(FrameworkSide):
     """torch."""
 
     name = "torch"
 
     def __init__(self) -> None:
-        self.framework = TorchFramework()
+        self.framework: TorchFramework = TorchFramework()
         self.torch = self.framework.torch
         self.ways: Sequence[Widening] = ("casts", "claims", "plain")
         self.way: Widening = "casts"
@@ -140,10 +166,6 @@ class TorchSide:
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_hook(lambda module, _, output: after(module, output))
         return _removing(first, second)
-
-    def is_tensor(self, value: Any) -> bool:
-        """Tell whether ``value`` is a torch tensor."""
-        return self.framework.is_tensor(value)
 
     def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values."""
@@ -247,25 +269,9 @@ class TorchSide:
             dots.append(self.torch.dot(*((real(each) if each.is_complex() else each).reshape(-1) for each in both)))
         sum(dots[1:], dots[0]).backward()
 
-    def backward(self, loss: Any) -> None:
-        """Run backward from a scalar."""
-        loss.backward()
-
     def takes_gradient(self, tensor: Tensor) -> bool:
         """Tell whether the tensor requires a gradient."""
         return bool(tensor.requires_grad)
-
-    def seed(self, seed: int) -> None:
-        """Seed torch's, numpy's and Python's generators."""
-        self.framework.seed(seed)
-
-    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
-        """Return a context in which random numbers are ``draws``."""
-        return self.framework.randomness(draws)
-
-    def children(self, layer: Model) -> Iterator[tuple[str, Any]]:
-        """Yield the modules directly inside."""
-        yield from layer.named_children()
 
     def assign(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter other values of its shape."""
@@ -290,13 +296,13 @@ class TorchSide:
         return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
-class PaddleSide:
+class PaddleSide(FrameworkSide):
     """paddle."""
 
     name = "paddle"
 
     def __init__(self) -> None:
-        self.framework = PaddleFramework()
+        self.framework: PaddleFramework = PaddleFramework()
         self.paddle = self.framework.paddle
         self.ways: Sequence[Widening] = ("casts", "plain")
         self.way: Widening = "casts"
@@ -310,10 +316,6 @@ class PaddleSide:
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_post_hook(lambda one, _, output: after(one, output))
         return _removing(first, second)
-
-    def is_tensor(self, value: Any) -> bool:
-        """Tell whether ``value`` is a Paddle tensor."""
-        return self.framework.is_tensor(value)
 
     def array(self, tensor: Tensor) -> Array:
         """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
@@ -416,25 +418,9 @@ class PaddleSide:
         """Run ``paddle.autograd.backward``."""
         self.paddle.autograd.backward(list(outputs), list(cotangents))
 
-    def backward(self, loss: Any) -> None:
-        """Run backward from a scalar."""
-        loss.backward()
-
     def takes_gradient(self, tensor: Tensor) -> bool:
         """Tell whether the tensor does not stop gradients."""
         return not tensor.stop_gradient
-
-    def seed(self, seed: int) -> None:
-        """Seed paddle's, numpy's and Python's generators."""
-        self.framework.seed(seed)
-
-    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
-        """Return a context in which random numbers are ``draws``."""
-        return self.framework.randomness(draws)
-
-    def children(self, layer: Model) -> Iterator[tuple[str, Any]]:
-        """Yield the layers directly inside."""
-        yield from layer.named_children()
 
     def assign(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter other values of its shape."""
