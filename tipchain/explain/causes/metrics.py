@@ -263,47 +263,56 @@ def _of_one_batch(case: MetricPair, name: str, other: str, ours: Array, theirs: 
     if all(len(probe.batches) < 2 for probe in case.probes):
         return []
     for which, at in (("last", slice(-1, None)), ("first", slice(0, 1))):
-        for side, (key, expected, actual) in enumerate(((name, ours, theirs), (other, theirs, ours))):
-            values = _reruns(case, side, key, itemgetter(at))
-            share = 0.0 if values is None else _explained(expected, actual, values)
-            if share >= EXPLAINED:
-                who, whom = ("port", "reference") if side == 0 else ("reference", "port")
-                return [
-                    Diagnosis(
-                        code=f"{which}-batch",
-                        port_path=METRIC,
-                        message=f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
-                        evidence=f"the {whom}'s metric was given the {which} batch alone: {share:.2%} of the difference is gone",
-                        explained=share,
-                        fix="sum over all batches in update() and divide once at the end"
-                        if side == 0
-                        else f"keep the {which} batch's value, as the reference does",
-                    )
-                ]
+        found = _explained_by_rerun((name, other), (ours, theirs), partial(_reruns, case, change=itemgetter(at)))
+        if found is not None:
+            who, whom, share = found
+            return [
+                Diagnosis(
+                    code=f"{which}-batch",
+                    port_path=METRIC,
+                    message=f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
+                    evidence=f"the {whom}'s metric was given the {which} batch alone: {share:.2%} of the difference is gone",
+                    explained=share,
+                    fix="sum over all batches in update() and divide once at the end"
+                    if who == "port"
+                    else f"keep the {which} batch's value, as the reference does",
+                )
+            ]
     return []
 
 
 def _binned(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
     """Recognize a metric that counts scores in bins: what the other gives for scores that are rounded down to them."""
     for squashed, bins in product((False, True), BINS):
-        for side, (key, expected, actual) in enumerate(((name, ours, theirs), (other, theirs, ours))):
-            values = _rerun(case, key, partial(_into_bins, bins=bins, squashed=squashed), side)
-            share = 0.0 if values is None else _explained(expected, actual, values)
-            if share >= EXPLAINED:
-                who, whom = ("port", "reference") if side == 0 else ("reference", "port")
-                return [
-                    Diagnosis(
-                        code="bins",
-                        port_path=METRIC,
-                        message=f"the {who} counts scores in {bins} bins, the {whom} each score",
-                        evidence=f"the {whom}'s metric was given scores rounded down to 1/{bins}: {share:.2%} of the difference is gone",
-                        explained=share,
-                        fix="compute from sorted scores, or pass num_thresholds=4095 or more"
-                        if side == 0
-                        else f"pass num_thresholds={bins}",
-                    )
-                ]
+        change = partial(_into_bins, bins=bins, squashed=squashed)
+        found = _explained_by_rerun((name, other), (ours, theirs), partial(_rerun, case, change=change))
+        if found is not None:
+            who, whom, share = found
+            return [
+                Diagnosis(
+                    code="bins",
+                    port_path=METRIC,
+                    message=f"the {who} counts scores in {bins} bins, the {whom} each score",
+                    evidence=f"the {whom}'s metric was given scores rounded down to 1/{bins}: {share:.2%} of the difference is gone",
+                    explained=share,
+                    fix="compute from sorted scores, or pass num_thresholds=4095 or more"
+                    if who == "port"
+                    else f"pass num_thresholds={bins}",
+                )
+            ]
     return []
+
+
+def _explained_by_rerun(
+    keys: tuple[str, str], values: tuple[Array, Array], rerun: Callable[..., Array | None]
+) -> tuple[str, str, float] | None:
+    """Return whose metric does what, whose does not, and the share explained, where ``rerun`` of that one gives the other's values."""
+    for side, (who, whom) in enumerate((("port", "reference"), ("reference", "port"))):
+        again = rerun(side=side, name=keys[side])
+        share = 0.0 if again is None else _explained(values[side], values[1 - side], again)
+        if share >= EXPLAINED:
+            return who, whom, share
+    return None
 
 
 def _into_bins(batch: Batch, bins: int, *, squashed: bool) -> Sequence[Batch]:
