@@ -38,9 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare, print, write what was asked for; 0 all passed, 1 not, 4 nothing compared."""
-    if (
-        "numpy" not in sys.modules
-    ):  # nothing is multiplied here, and threads of its own keep a process from being shared
+    if "numpy" not in sys.modules:
+        # Nothing is multiplied here, and a process with threads of its own cannot be doubled.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from tipchain.numbers.diff_log import write_diff_log
     from tipchain.numbers.dumps import load_record

@@ -378,11 +378,12 @@ class RecordingSide:
         """Have something recorded that belongs to a stage, which has not ended until that is."""
         del self.ended[stage]
         self.left.append(stage + what)
+        if not self.processes:
+            self.start()
+            return
         idle = next((process for process in self.processes if not process.order), None)
-        if idle is not None:
+        if idle is not None:  # else one that is busy takes it next
             self._feed(idle)
-        elif not self.processes:
-            self.start()  # one that is busy takes it next
 
     def release(self) -> None:
         """Let processes end that wait for orders: none will come."""

@@ -19,9 +19,9 @@ from tipchain.weights.torch_files import SAFETENSORS, WEIGHTS_HINT, refuse_other
 
 Array = npt.NDArray[Any]
 NAME_TABLE = "StructuredToParameterName@@"
+"""Entry that paddle.save adds: the internal names of parameters."""
 FEW = 2**10
 """Elements up to which a copy takes less time than sharing a tensor's memory does."""
-"""Entry that paddle.save adds: the internal names of parameters."""
 
 
 class _PaddleStream(StreamReader):
