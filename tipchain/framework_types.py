@@ -5,8 +5,13 @@ torch's and Paddle's classes share no base, and neither has to be installed: for
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[Any]"
+"""A NumPy array of any dtype."""
 Model: TypeAlias = Any
 """A ``torch.nn.Module`` or a ``paddle.nn.Layer``: a whole model, or a layer of one."""
 Tensor: TypeAlias = Any

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tipchain.frameworks.base import Array, Batch, Builder
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import Batch, Builder
 from tipchain.frameworks.torch_ import TorchFramework, dispatch_mode
 from tipchain.numbers.rounding import ULPS
 

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, rms
+from tipchain.framework_types import Array
 from tipchain.live.loops import STEP, Loop, Loops, paired
 from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 
-Array = npt.NDArray[Any]
 CLEARING = ("zero_grad", "clear_grad", "clear_gradients")
 """How optimizers and models are told to forget their gradients."""
 UNSCALE = "call scaler.unscale_(optimizer) before clipping, and scaler.step(optimizer) after it"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.causes.optimizer_builders import any_precision, slots_of
@@ -18,14 +17,13 @@ from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import put_back, take_out
-from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
+from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
 from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.outcome import Outcome
 from tipchain.weights.layouts import TensorSlot, assemble
 
-Array = npt.NDArray[Any]
 Step = Callable[..., Any]
 STEP = "step"
 SCHEDULES = ("scheduler", "schedule", "lr_scheduler")

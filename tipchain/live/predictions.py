@@ -11,7 +11,6 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.blame import blame
 from tipchain.errors import UsageError
@@ -26,6 +25,7 @@ from tipchain.explain.findings import Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.framework_types import Array
 from tipchain.live.arguments import check_pair
 from tipchain.live.training import FACTOR, shake
 from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, UNIT
@@ -34,7 +34,6 @@ from tipchain.outcome import Outcome
 # What makes two results of deployment code differ, though both were made of the same model's outputs.
 
 
-Array = npt.NDArray[Any]
 Change = Callable[[Array], Array]
 SHOWN = 4
 """Values that a message shows."""

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import RecordError
 from tipchain.explain.findings import Diagnosis, Finding, diagnosis_json, read_diagnosis
 from tipchain.explain.locate.differences import arrange, rms
 from tipchain.explain.locate.trace import Call, Store, StoredArray
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
+from tipchain.framework_types import Array
 from tipchain.json_text import parse_json
 from tipchain.outcome import ExitCode, Outcome, exit_code
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # How the differences of a tensor's elements are distributed, in a few numbers.
 
 
-Array = npt.NDArray[Any]
 PER_DECADE = 4
 """Bins from one power of ten to the next."""
 SMALLEST = -24

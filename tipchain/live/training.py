@@ -9,7 +9,6 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.causes.optimizer_builders import Clips, any_precision, clipping
 from tipchain.explain.causes.schedules import stepper
@@ -17,13 +16,12 @@ from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.runs import Loss, ModelInputs, Precise, bind, call_model, labels_of
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.framework_types import Optimizer
+from tipchain.framework_types import Array, Optimizer
 from tipchain.frameworks.randomness import Draws
 from tipchain.machine import collect, keep_memory
 from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 from tipchain.outcome import Outcome
 
-Array = npt.NDArray[Any]
 Built = tuple[Any, Any]
 FACTOR = 30.0
 """How many times as far as the reference from itself, moved a little, the port may be: two equal noises of a single number are further

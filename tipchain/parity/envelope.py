@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tipchain.frameworks.base import Array
+from tipchain.framework_types import Array
 from tipchain.modes import DATA_FOLDER
 from tipchain.runs import atomic_write
 

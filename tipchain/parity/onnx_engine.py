@@ -23,10 +23,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from tipchain.framework_types import Array
 from tipchain.language import clean
 from tipchain.machine import kept_import
 from tipchain.numbers.dumps import load_record, save_record
-from tipchain.paddle_export import Array, EngineError, program_files
+from tipchain.paddle_export import EngineError, program_files
 from tipchain.runs import atomic_write
 
 PACKAGES = ("paddle2onnx", "onnxruntime")

@@ -22,8 +22,9 @@ from tipchain import __version__
 from tipchain.blame import blame, users_fault
 from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
+from tipchain.framework_types import Array
 from tipchain.frameworks import load_framework
-from tipchain.frameworks.base import Array, Framework
+from tipchain.frameworks.base import Framework
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
 from tipchain.parity.envelope import ENVELOPES

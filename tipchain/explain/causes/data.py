@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.causes.data_images import explain_images
@@ -37,12 +36,12 @@ from tipchain.explain.causes.data_sources import (
 )
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
+from tipchain.framework_types import Array
 from tipchain.outcome import Outcome
 
 # From samples that differ to causes: labels over all samples, images over some, raw images where they are at hand.
 
 
-Array = npt.NDArray[Any]
 TRIED = 6
 """Samples on which hypotheses are tried."""
 RAW = 8

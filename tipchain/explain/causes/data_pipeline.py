@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.explain.causes.data_sources import Array, DataCause, apart, channel_axis, fit, rounding, size_of
+from tipchain.explain.causes.data_sources import DataCause, apart, channel_axis, fit, rounding, size_of
+from tipchain.framework_types import Array
 from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_SINGLE
 
 # The constants that images are usually normalized with, and which of them two sides use.

@@ -8,17 +8,15 @@ from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.findings import Diagnosis
-from tipchain.framework_types import Tensor
+from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.rounding import NOISE, SAME_ENLARGED
 
 # What hypotheses about samples are made of: axes, sizes of differences, straight lines through them, shifts.
 
 
-Array = npt.NDArray[Any]
 Arrays = Sequence[Array]
 DATA = "data"
 REACH = 3

@@ -8,15 +8,12 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.framework_types import Array
 from tipchain.numbers.rounding import NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE, TINY
 
 # Two losses that differ, and what hypotheses about them are held against.
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -9,15 +9,14 @@ from math import exp, log
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, Recognized, log_softmax, recognize
+from tipchain.framework_types import Array
 from tipchain.numbers.rounding import CONSTANT, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 # Hypotheses about two losses by arithmetic alone: a factor, a term too much or too few.
 
 
-Array = npt.NDArray[Any]
 BASES = {"2": log(2), "10": log(10)}
 """Logarithms to these bases instead of e."""
 

@@ -10,7 +10,6 @@ from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import TipchainError, UsageError
 from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, families
@@ -23,6 +22,7 @@ from tipchain.explain.locate.runs import as_float, in_double
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify
+from tipchain.framework_types import Array
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.rounding import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
 from tipchain.outcome import Outcome
@@ -30,7 +30,6 @@ from tipchain.outcome import Outcome
 # Two losses as programs: where the code of one parts from the other's, line by line.
 
 
-Array = npt.NDArray[Any]
 Loss = Callable[[Any, Any], Any]
 LOSS = "loss"
 

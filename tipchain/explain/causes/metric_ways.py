@@ -8,17 +8,16 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.blame import placed
 from tipchain.errors import UsageError
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.framework_types import Array
 
 # Ways of counting, each with what sets it apart from the others, and the probe on which a metric's code is tried alone.
 
 
-Array = npt.NDArray[Any]
 Batches = Sequence[tuple[Array, Array]]
 MOST = 10
 """Top-k accuracies are told apart up to this k."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tipchain.errors import UsageError, WeightsError
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.locate.sides import LiveSide, name_alike
-from tipchain.framework_types import Model, Optimizer, Tensor
+from tipchain.framework_types import Array, Model, Optimizer, Tensor
 from tipchain.frameworks.builders import rate_factor
 from tipchain.weights.layouts import TensorSlot, assemble, divide
 from tipchain.weights.matching import match_models
@@ -201,9 +201,6 @@ def _place(tensor: Tensor, paddle: ModuleType) -> Any:
 
 
 # Parameters of live models under their optimizers, with gradients from outside.
-
-
-Array = npt.NDArray[Any]
 
 
 class TorchTrained:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, TrainedParameters, open_both
@@ -16,7 +15,7 @@ from tipchain.explain.causes.update_formulas import Course, Formula, KnobCause, 
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.framework_types import Optimizer, Tensor
+from tipchain.framework_types import Array, Optimizer, Tensor
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.rounding import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 from tipchain.outcome import Outcome
@@ -518,7 +517,6 @@ def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:
     )
 
 
-Array = npt.NDArray[Any]
 SIZES = (1e-6, 1e-3, 1.0, 30.0, 0.1, 1.0, 300.0, 1.0)
 """Sizes of the gradients, update by update: so small that epsilon counts, so large that any usual clipping acts."""
 SHARES = (1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 2.0, 1.0)

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.program import (
@@ -34,7 +33,7 @@ from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, put_back, take_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.rounding import EXPLAINED
 from tipchain.weights.sides import torch_view
@@ -42,7 +41,6 @@ from tipchain.weights.sides import torch_view
 # What the reference's code calls while it runs: functions, their settings, and what they are given and return.
 
 
-Array = npt.NDArray[Any]
 MOST_ELEMENTS = 1 << 22
 """Elements of a tensor beyond which it is not looked at."""
 KEPT = 1 << 23

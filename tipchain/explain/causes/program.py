@@ -13,10 +13,9 @@ from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.trace import take_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 
 # Paddle's operators, functions and methods that a model's code may call, and one name for each.
 
@@ -164,7 +163,6 @@ OF_TORCH = {
 # What a layer of a Paddle model calls while it runs, and the same run with some of these calls replaced.
 
 
-Array = npt.NDArray[Any]
 Original = Callable[..., Any]
 Act = Callable[[Original, tuple[Any, ...], dict[str, Any]], Any]
 """What is done in place of a call: it is given the function, and its arguments."""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.framework_types import Array
 from tipchain.numbers.rounding import CONSTANT, NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
-Array = npt.NDArray[Any]
 MOST_PIECES = 12
 """Jumps that a schedule of single values has at most."""
 POINTS = 400

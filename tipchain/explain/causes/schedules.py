@@ -11,7 +11,6 @@ from math import log
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.blame import one_line
 from tipchain.errors import TipchainError
@@ -28,14 +27,13 @@ from tipchain.explain.causes.optimizer_builders import (
 from tipchain.explain.causes.schedule_shapes import Shape, as_pieces, close, draw, first_apart, same, shape_of
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.framework_types import Schedule
+from tipchain.framework_types import Array, Schedule
 from tipchain.numbers.rounding import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 from tipchain.outcome import Outcome
 
 # Why two schedules differ.
 
 
-Array = npt.NDArray[Any]
 SCHEDULER = "scheduler"
 
 

@@ -11,7 +11,6 @@ from itertools import permutations, product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.functions import called, place_of
@@ -19,16 +18,13 @@ from tipchain.explain.causes.hypotheses import Hypothesis, common_path, name_num
 from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, paddle_of
 from tipchain.explain.causes.program import LAYER, Act, Op, argument, floats_of, on_input, tensors_of, then, then_first
 from tipchain.explain.locate.differences import equal
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.rounding import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 from tipchain.weights.layouts import TensorSlot, divide, stack
 from tipchain.weights.paddle_files import view_of
 from tipchain.weights.sides import torch_view
 
 # Tensors that both layers of a piece hold, and how the port's are replaced for a while.
-
-
-Array = npt.NDArray[Any]
 
 
 STATISTICS = ("running_mean", "running_var")

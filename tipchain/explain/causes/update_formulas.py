@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tipchain.framework_types import Array
 from tipchain.numbers.rounding import EXPLAINED, REMAINDER, SAME_SINGLE, TINY, WHOLE
 
 # The formulas of optimizers with every knob, in float64.
@@ -18,9 +18,6 @@ from tipchain.numbers.rounding import EXPLAINED, REMAINDER, SAME_SINGLE, TINY, W
 # Sources: ``torch/optim/*.py``; ``paddle/optimizer/*.py`` and the kernels they name. Kingma & Ba, Adam, arXiv:1412.6980;
 # Loshchilov & Hutter, Decoupled weight decay, arXiv:1711.05101; Reddi et al., AMSGrad, arXiv:1904.09237; Duchi et al.,
 # Adagrad, JMLR 12 (2011); Zeiler, Adadelta, arXiv:1212.5701; Hinton, RMSProp, Coursera lecture 6e.
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from math import inf, prod
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import distance, relative, rms, same_mask
@@ -22,7 +21,7 @@ from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, Rep
 from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify
-from tipchain.framework_types import Tensor
+from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.rounding import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
 
 # Which code between the layers made a tensor, and how far rounding takes it.
@@ -233,7 +232,6 @@ class CodeRounding:
 # Code between the layers that changes a gradient without changing a tensor: detaching, hooks, scaled gradients.
 
 
-Array = npt.NDArray[Any]
 Apart = Callable[[TracedValue, TracedValue], float]
 """Returns how far the gradients of two values are apart, relative; inf where one alone has a gradient."""
 

@@ -12,7 +12,6 @@ from math import inf, prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.between_layers import Noise
@@ -25,13 +24,12 @@ from tipchain.explain.locate.runs import Loss, ModelInputs, Start, TracedRun, ra
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.machine import keep_memory
 from tipchain.numbers.rounding import ROUGH, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
 
-Array = npt.NDArray[Any]
 Pair = tuple[Any, Any]
 Losses = tuple[Loss | None, Loss | None]
 BESIDE = 0.5

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.trace import Call, Trace, TracedValue
+from tipchain.framework_types import Array
 from tipchain.weights.given_names import expand_names
 from tipchain.weights.layouts import LayerTensors, Target, TensorSlot, assemble
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
@@ -22,7 +22,6 @@ from tipchain.weights.torch_files import array_of
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
 
 
-Array = npt.NDArray[Any]
 Print = tuple[int, int, int]
 BLOCK = 2**14
 """Elements whose bits are mixed at a time: few enough for a cache."""

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import class_and_line
 from tipchain.explain.locate.comparing import TensorLink
@@ -19,13 +18,10 @@ from tipchain.explain.locate.matching import CallPair, LayoutStep
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, StoredArray, Trace, TracedValue, put_back, take_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.randomness import Draws
 
 # One layer run again on given tensors, forward and backward, apart from its model.
-
-
-Array = npt.NDArray[Any]
 
 
 class NotReplayed(Exception):  # noqa: N818  (it is no error: the layer cannot be compared by itself)

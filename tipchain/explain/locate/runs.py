@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Known, Store, Trace, TracedValue, Tracer, put_back, take_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.progress import Pace
 
@@ -210,8 +209,7 @@ def _same(ours: Any, theirs: Any) -> bool:
 # One forward and backward of a whole model, traced.
 
 
-Array = npt.NDArray[Any]
-Start = Callable[[Sequence[TracedValue], Sequence[str]], Sequence[Array | None]]
+Start = Callable[[Sequence[TracedValue], Sequence[str]], Sequence["Array | None"]]
 """Returns what the gradient of each output is, given the outputs and their names; None: backward does not start there."""
 ARGS, LABELS = "args", "labels"
 

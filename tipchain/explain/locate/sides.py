@@ -11,18 +11,16 @@ from types import ModuleType
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.trace import After, Before, TraceFramework
-from tipchain.framework_types import Model, Optimizer, Tensor
+from tipchain.framework_types import Array, Model, Optimizer, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.randomness import Draws
 from tipchain.frameworks.torch_ import TorchFramework
 from tipchain.frameworks.torch_float64 import widening
 
-Array = npt.NDArray[Any]
 LARGE = 2**18
 """Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""
 

@@ -13,10 +13,9 @@ from math import inf, isfinite, prod, sqrt
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.differences import relative
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.rounding import CONSTANT, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
@@ -31,7 +30,6 @@ from tipchain.progress import OutOfTime, Pace
 # of the array; so is that of the difference of two arrays.
 
 
-Array = npt.NDArray[Any]
 ROW = 1021
 """Elements of a row: a prime, so that patterns of channels and pixels fall differently in every row."""
 
@@ -135,7 +133,7 @@ class StoredArray:
     """
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     kept: Array | None = None
     offset: int = 0
     axis: int | None = None
@@ -415,7 +413,7 @@ class TracedValue:
         return self.stored.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.generic]:
         """Its dtype as numpy has it; bfloat16 is float32 here."""
         return self.stored.dtype
 

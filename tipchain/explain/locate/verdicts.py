@@ -9,7 +9,6 @@ from math import inf, log2, prod, sqrt
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.comparing import Comparer, TensorLink
@@ -18,12 +17,12 @@ from tipchain.explain.locate.matching import CallPair, LayoutStep, Matching
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread
+from tipchain.framework_types import Array
 from tipchain.numbers.rounding import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
 
 # What is said about a layer: how far it is off by itself, how far what it was given was off already.
 
 
-Array = npt.NDArray[Any]
 Direction = Literal["forward", "backward", "construction"]
 LIMIT = 4.0
 """A layer's error above this multiple of the reference's own float32 error is not rounding. In 253 correct layers of three nets the multiple

@@ -10,12 +10,12 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import equal, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, print_of
 from tipchain.explain.preflight.tensors import TensorPair, Tensors, is_floating, port_array, port_name, port_trained
+from tipchain.framework_types import Array
 from tipchain.numbers.rounding import REMAINDER, ROUGH, SAME_SINGLE
 from tipchain.weights.layouts import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf
 from tipchain.weights.paddle_files import view_of
@@ -24,7 +24,6 @@ from tipchain.weights.torch_files import array_of
 # How the values of a parameter differ from those it should have.
 
 
-Array = npt.NDArray[Any]
 GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
 """The gates of recurrent layers, in the order in which both frameworks stack their weights."""
 ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, "float16": 2.0**-10}

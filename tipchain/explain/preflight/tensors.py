@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.matching import LayerPair, print_of
+from tipchain.framework_types import Array
 from tipchain.layer_types import OWN_KIND
 from tipchain.weights.layouts import LayerTensors, TensorSlot, stack
 from tipchain.weights.matching import match_models, matchable_layers
 from tipchain.weights.paddle_files import view_of
 from tipchain.weights.torch_files import array_of
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

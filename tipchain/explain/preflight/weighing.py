@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.findings import Finding
 from tipchain.explain.locate.differences import arrange, relative
@@ -23,11 +22,11 @@ from tipchain.explain.locate.trace import NotHeld, Store
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
 from tipchain.explain.preflight.construction import alike, place_of
 from tipchain.explain.preflight.table import PairedLayers
+from tipchain.framework_types import Array
 from tipchain.layer_types import join
 from tipchain.numbers.rounding import ROUGH
 from tipchain.progress import OutOfTime, Pace
 
-Array = npt.NDArray[Any]
 LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")
 """Codes of a parameter that holds the reference's numbers in another arrangement."""
 PADDING = ("padding-idx", "padding-row")

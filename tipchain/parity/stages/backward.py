@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tipchain.errors import RecordError
-from tipchain.frameworks.base import Array, scalar
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import scalar
 from tipchain.numbers.compare import PIECE
 from tipchain.numbers.rounding import SAME_SINGLE, ULPS
 from tipchain.numbers.tolerance import Tolerance

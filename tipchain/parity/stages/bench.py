@@ -13,8 +13,8 @@ import numpy as np
 
 from tipchain.blame import UsersError, placed
 from tipchain.errors import DataError
-from tipchain.framework_types import Model
-from tipchain.frameworks.base import Array, Framework, Trainer, concat_outputs
+from tipchain.framework_types import Array, Model
+from tipchain.frameworks.base import Framework, Trainer, concat_outputs
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
 

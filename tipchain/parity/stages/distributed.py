@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import RecordError, UsageError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model
 from tipchain.machine import core_count
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.paddle_export import Array
 from tipchain.parity.data_parallel import STATE, Steps, WorkerGroup, WorkerJob, state, train, update_rms
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch

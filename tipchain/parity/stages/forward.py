@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tipchain.framework_types import Model
-from tipchain.frameworks.base import Array, flatten_outputs
+from tipchain.framework_types import Array, Model
+from tipchain.frameworks.base import flatten_outputs
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import judge
 

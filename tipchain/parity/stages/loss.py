@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.frameworks.base import Array, flatten_outputs, map_outputs, scalar
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import flatten_outputs, map_outputs, scalar
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.rounding import LOGIT_FLOOR, REMAINDER, ROUGH
 from tipchain.numbers.verdicts import Verdict, compare

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.frameworks.base import Array, updates_module
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import updates_module
 from tipchain.numbers.compare import largest
 from tipchain.numbers.rounding import SAME_DOUBLE
 from tipchain.numbers.tolerance import Tolerance

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tipchain.explain.causes.metric_ways import ClassifierProbe, make_probe, recognize
-from tipchain.frameworks.base import Array
+from tipchain.framework_types import Array
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.stages import judging

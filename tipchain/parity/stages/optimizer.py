@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import CaseError
-from tipchain.frameworks.base import Array, Updates, updates_module
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import Updates, updates_module
 from tipchain.numbers.compare import common_factor, largest
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.frameworks.base import Array, Updates
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import Updates
 from tipchain.numbers.compare import diff_arrays
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict

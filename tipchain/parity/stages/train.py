@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import RecordError
-from tipchain.framework_types import Model
-from tipchain.frameworks.base import Array, Batch, scalar
+from tipchain.framework_types import Array, Model
+from tipchain.frameworks.base import Batch, scalar
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.two_samples import Answer, Equivalence, grid_step, judge_runs
 from tipchain.numbers.verdicts import Verdict

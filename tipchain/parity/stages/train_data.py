@@ -15,7 +15,8 @@ import numpy.typing as npt
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.explain.causes.data_order import some
 from tipchain.explain.causes.data_sources import channel_axis
-from tipchain.frameworks.base import Array, Framework
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import Framework
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
 from tipchain.numbers.verdicts import Verdict
@@ -28,7 +29,7 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 # A few numbers that tell how an image was augmented, whatever did it.
 
 
-def describe_image(image: npt.NDArray[Any]) -> dict[str, float]:
+def describe_image(image: Array) -> dict[str, float]:
     """Return statistics of one image by name.
 
     ``mean`` and ``std``, ``mean[c]`` for each channel; ``left_minus_right`` and ``top_minus_bottom``, the difference
