@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -341,7 +340,7 @@ SHOWN_TOKENS = 8
 
 
 def explain_frames(
-    runs: tuple[Run, Run], raws: Sequence[Any], expected: Sequence[Array], actual: Sequence[Array]
+    runs: tuple[Run, Run], raws: Sequence[Array], expected: Sequence[Array], actual: Sequence[Array]
 ) -> DataCause | None:
     """Return which frames the sides take, where these differ; None of what is no video, or where they do not.
 

@@ -30,7 +30,7 @@ from tipchain.explain.causes.metric_ways import (
 )
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.framework_types import Array
+from tipchain.framework_types import Array, Nested
 from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
 from tipchain.outcome import Outcome
 
@@ -626,7 +626,7 @@ def check_metrics(
     return _judge(case)
 
 
-def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: object, labels: object) -> MetricPair | PieceCheck:
+def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
     """Return what both metrics say about every probe that both take, or the ERROR of those that take none."""
     probes: list[Probe] = []
     found: list[tuple[Values, Values]] = []

@@ -10,7 +10,6 @@ from functools import partial
 from itertools import chain
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -599,7 +598,7 @@ def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
     trials.run(trials.reserve)
 
 
-def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[Iterable[Hypothesis]]:
+def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterator[Iterable[Hypothesis]]:
     ops = trials.base.ops
     if piece.backward:
         yield gradients(piece, ops)
