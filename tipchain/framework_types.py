@@ -45,3 +45,10 @@ class Dataset(Protocol):
 
     def __getitem__(self, index: int, /) -> Nested:
         """Return one sample."""
+
+
+class Hook(Protocol):
+    """What takes a hook off again."""
+
+    def remove(self) -> None:
+        """Take the hook off."""
