@@ -16,8 +16,8 @@ import numpy as np
 
 from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
-from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
-from tipchain.frameworks.base import Array, Batch, Builder
+from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
+from tipchain.frameworks.base import Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
 from tipchain.machine import kept_import

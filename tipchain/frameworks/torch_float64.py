@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tipchain.frameworks.base import Array, Batch, Builder
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import Batch, Builder
 from tipchain.frameworks.torch_ import TorchFramework, dispatch_mode
 from tipchain.numbers.rounding import ULPS
 
@@ -63,12 +64,12 @@ def widening(torch: ModuleType, *, claims: bool = False) -> Iterator[None]:
         torch: the module.
         claims: tensors in float64 say that they are in float32, for models that insist on it.
     """
-    with _mode(torch)(), _claiming(torch)() if claims else nullcontext():
+    with _widening(torch)(), _claiming(torch)() if claims else nullcontext():
         yield
 
 
 @cache
-def _mode(torch: ModuleType) -> Any:
+def _widening(torch: ModuleType) -> Any:
     wider = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
     class Widening(dispatch_mode()):  # type: ignore[misc]

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, rms
+from tipchain.framework_types import Array, Function, Nested, Tensor
 from tipchain.live.loops import STEP, Loop, Loops, paired
 from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 
-Array = npt.NDArray[Any]
 CLEARING = ("zero_grad", "clear_grad", "clear_gradients")
 """How optimizers and models are told to forget their gradients."""
 UNSCALE = "call scaler.unscale_(optimizer) before clipping, and scaler.step(optimizer) after it"
@@ -72,7 +70,7 @@ class _Watched:
     def _state(self) -> dict[str, dict[str, Array]]:
         return {"model": self.loop.state(), **self.loop.extras()}
 
-    def gradients(self) -> Iterator[tuple[str, Any]]:
+    def gradients(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the parameters that have gradients."""
         for name, one in self.loop.side.parameters(self.loop.model):
             if one.grad is not None:
@@ -94,7 +92,7 @@ class _Watched:
         optimizer, model = self.loop.optimizer, self.loop.model
         own = optimizer.step
 
-        def step(*args: Any, **kwargs: Any) -> Any:
+        def step(*args: Nested, **kwargs: Nested) -> Nested:
             side = self.loop.side
             norms = {name: float(np.linalg.norm(side.array(one.grad))) for name, one in self.gradients()}
             self.updates.append(
@@ -107,8 +105,8 @@ class _Watched:
                 one.grad = None
             return found
 
-        def clearing(usual: Callable[..., Any]) -> Callable[..., Any]:
-            def cleared(*args: Any, **kwargs: Any) -> Any:
+        def clearing(usual: Function) -> Function:
+            def cleared(*args: Nested, **kwargs: Nested) -> Nested:
                 self.cleared += 1
                 return usual(*args, **kwargs) if self.clears else None
 
@@ -123,7 +121,7 @@ class _Watched:
         if first is not None:
             first[1].register_hook(self._count)
 
-    def _count(self, _: Any) -> None:
+    def _count(self, _: object) -> None:
         self.backwards += 1
 
 

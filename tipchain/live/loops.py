@@ -7,10 +7,8 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.causes.optimizer_builders import any_precision, slots_of
@@ -18,15 +16,14 @@ from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import put_back, take_out
-from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
+from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Schedule, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
 from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.outcome import Outcome
 from tipchain.weights.layouts import TensorSlot, assemble
 
-Array = npt.NDArray[Any]
-Step = Callable[..., Any]
+Step = Function
 STEP = "step"
 SCHEDULES = ("scheduler", "schedule", "lr_scheduler")
 """What the parameter of a loop is called that is given the schedule."""
@@ -82,7 +79,7 @@ class Loop:
         self.loops, self.number, self.model, self.optimizer, self.slots = (loops, number, model, optimizer, slots)
         self.side: LiveSide = loops.recipe.sides[number]
         self.side.framework.watch_variances(model)
-        self.kept: Any = None
+        self.kept: Nested = None
         with self._context(0, gradient=True):
             self.call = self._open(loops.steps[number], schedule)
         self.losses: dict[str, Array] = {}
@@ -131,16 +128,16 @@ class Loop:
     def _batch(self) -> dict[str, object]:
         """Return the inputs as they were given, with tensors in place of arrays."""
         inputs = bind(self.model, self.loops.recipe.inputs)
-        args: Any = inputs.args[0] if len(inputs.args) == 1 else inputs.args
-        given: dict[str, Any] = {**({ARGS: args} if inputs.args else {}), **inputs.kwargs}
+        args: Nested = inputs.args[0] if len(inputs.args) == 1 else inputs.args
+        given: dict[str, Nested] = {**({ARGS: args} if inputs.args else {}), **inputs.kwargs}
         if inputs.labels is not None:
             given[LABELS] = inputs.labels
         structure, arrays, _ = take_out(given, lambda one: isinstance(one, np.ndarray))
         made = [self.side.tensor(as_float(one, double=True), gradient=False) for one in arrays]
-        batch: dict[str, Any] = put_back(structure, made)
+        batch: dict[str, Nested] = put_back(structure, made)
         return batch
 
-    def _context(self, number: int, *, gradient: bool) -> Any:
+    def _context(self, number: int, *, gradient: bool) -> ExitStack:
         """Return the context of a step: float64, its own seed and random numbers, gradients recorded."""
         recipe, stack = self.loops.recipe, ExitStack()
         stack.enter_context(self.side.precision(double=True, casts=True))
@@ -211,7 +208,7 @@ def _held(value: object) -> Iterator[tuple[str, object]]:
     yield from list(getattr(value, "__dict__", {}).items())
 
 
-def _numbers(side: LiveSide, value: Any, name: str) -> Iterator[tuple[str, Array]]:
+def _numbers(side: LiveSide, value: Nested, name: str) -> Iterator[tuple[str, Array]]:
     """Yield the numbers and tensors that a step returned, by name."""
     if isinstance(value, Mapping):
         for key, one in value.items():
@@ -225,7 +222,7 @@ def _numbers(side: LiveSide, value: Any, name: str) -> Iterator[tuple[str, Array
         yield name, np.asarray(value, np.float64)
 
 
-def _multiply(built: tuple[Any, Any], factor: float) -> None:
+def _multiply(built: tuple[Optimizer, Schedule], factor: float) -> None:
     """Multiply the learning rates of torch's optimizer, and those that its schedule starts from."""
     optimizer, schedule = built
     for group in optimizer.param_groups if factor != 1 else ():

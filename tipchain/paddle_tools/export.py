@@ -16,10 +16,10 @@ import numpy as np
 import yaml
 
 from tipchain.errors import CaseError, DataError, UsageError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model
 from tipchain.language import say
 from tipchain.outcome import ExitCode
-from tipchain.paddle_export import PROGRAMS, STEM, Array, Predictor, output_tensors, save_program
+from tipchain.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
 from tipchain.paddle_tools.program import (
     PaddleBench,
     ProgramError,

@@ -48,9 +48,9 @@ def curves_of(report: RunReport, folder: Path) -> Iterator[Scalar]:
             for place in (folder, folder / LATEST):
                 yield from _of_dump(place / f"{info.prefix}_{side}.npy", stage)
                 yield from _of_tensors(place / f"{info.prefix}_{_tensor_side(stage, side)}.safetensors", stage)
-    for number, result in enumerate(report.results):
+    for step, result in enumerate(report.results):
         for name, value in result.figures.items():
-            yield Scalar(run="chain", tag=f"{result.command.id}/{name}", step=number, value=value)
+            yield Scalar(run="chain", tag=f"{result.command.id}/{name}", step=step, value=value)
 
 
 def _tensor_side(stage: str, side: str) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.framework_types import Model
-from tipchain.weights.layouts import Array, TensorSlot, assemble, divide, dtype_name
+from tipchain.framework_types import Array, Model
+from tipchain.weights.layouts import TensorSlot, assemble, divide, dtype_name
 from tipchain.weights.matching import Match, match_models
 from tipchain.weights.paddle_files import misfits, read_paddle_file, write_paddle_file
 from tipchain.weights.report import UnmatchedError

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model
 from tipchain.layer_types import OWN_KIND, RULES, join
 from tipchain.weights.given_names import with_ignored
 from tipchain.weights.layouts import (
@@ -32,7 +31,6 @@ from tipchain.weights.structure import Leaf, LeafPair, Structure, joins, match_b
 
 
 Way = Literal["out, in", "in, out"]
-Array = npt.NDArray[Any]
 
 
 class OwnMatrices:

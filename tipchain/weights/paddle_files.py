@@ -9,15 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.pickle_stream import DAMAGED, Refused, StreamReader, map_file
 from tipchain.runs import replacing_path
 from tipchain.weights.torch_files import SAFETENSORS, WEIGHTS_HINT, refuse_other_layout
 
-Array = npt.NDArray[Any]
 NAME_TABLE = "StructuredToParameterName@@"
 """Entry that paddle.save adds: the internal names of parameters."""
 FEW = 2**10

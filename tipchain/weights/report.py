@@ -6,7 +6,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,7 +61,7 @@ class UnmatchedError(WeightsError):
 
     def in_language(self, said: Callable[[str], str]) -> str:
         """Return the refusal with each problem said whole."""
-        again = copy(self)
+        again = copy.copy(self)
         again.found = "\n".join(["", *_rows(map(said, self._shown))])
         return again._render()  # noqa: SLF001
 

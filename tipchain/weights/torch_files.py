@@ -10,10 +10,9 @@ from typing import Any, Literal
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
     SHARED,
@@ -27,7 +26,6 @@ from tipchain.numbers.pickle_stream import (
 )
 from tipchain.runs import replacing_path
 
-Array = npt.NDArray[Any]
 WEIGHTS_HINT = "bash prepare.sh PARAMS MODE makes the weights of a case"
 SAFETENSORS = ".safetensors"
 

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import inf, isfinite, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -123,7 +122,7 @@ class Trial:
     number: int
 
     @property
-    def rank(self) -> tuple[Any, ...]:
+    def rank(self) -> tuple[bool, float, bool, bool, int, int]:
         """Return what sorts trials.
 
         What leaves only rounding comes first, then what explains most; of equal ones what mends the end, what the

@@ -7,15 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from math import sqrt
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import equal, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, print_of
 from tipchain.explain.preflight.tensors import TensorPair, Tensors, is_floating, port_array, port_name, port_trained
+from tipchain.framework_types import Array, Model, Nested
 from tipchain.numbers.rounding import REMAINDER, ROUGH, SAME_SINGLE
 from tipchain.weights.layouts import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf
 from tipchain.weights.paddle_files import view_of
@@ -24,7 +23,6 @@ from tipchain.weights.torch_files import array_of
 # How the values of a parameter differ from those it should have.
 
 
-Array = npt.NDArray[Any]
 GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
 """The gates of recurrent layers, in the order in which both frameworks stack their weights."""
 ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, "float16": 2.0**-10}
@@ -332,7 +330,7 @@ def two_initializations(tensors: Tensors) -> Strange | None:
     return Strange(differing=differing + unclear, compared=copied + differing + unclear)
 
 
-def _are_related(expected: Any, actual: Any) -> bool | None:
+def _are_related(expected: Array, actual: Array) -> bool | None:
     """Tell whether values that differ have to do with each other; None where there are too few to tell.
 
     The correlation of two independent draws of n numbers has a standard deviation of 1 / sqrt(n - 1).
@@ -357,7 +355,7 @@ def _are_related(expected: Any, actual: Any) -> bool | None:
     return bool(not np.isfinite(size) or abs(product) > bound * size)
 
 
-def is_constant(array: Any) -> bool:
+def is_constant(array: Array) -> bool:
     """Tell whether all elements of an array are equal."""
     return not array.size or bool((array == array[(0,) * array.ndim]).all())
 
@@ -378,7 +376,7 @@ class _Lazy(defaultdict[Print, list[str]]):
         super().__init__(list)
         self._tensors: Tensors | None = tensors
 
-    def get(self, key: Print, default: Any = None) -> Any:
+    def get(self, key: Print, default: Nested = None) -> Nested:
         """Return the names of the tensors with these values."""
         if self._tensors is not None:
             for layer in self._tensors.layers[0]:
@@ -444,7 +442,7 @@ def _code_of(pair: TensorPair) -> str:
     return "affine" if pair.kind.endswith("Norm") else "missing-parameter"
 
 
-def _idle(leaf: str, array: Any) -> bool:
+def _idle(leaf: str, array: Array) -> bool:
     neutral = NEUTRAL.get("bias" if "bias" in leaf else leaf)
     return neutral is not None and bool((array == neutral).all())
 
@@ -540,7 +538,7 @@ def _values(
     )
 
 
-def _of_part(pair: TensorPair, expected: Any, actual: Any, theirs: TensorSlot) -> ParameterDifference | None:
+def _of_part(pair: TensorPair, expected: Array, actual: Array, theirs: TensorSlot) -> ParameterDifference | None:
     """Say how the one tensor is wrong among those in which the port divides a tensor of torch's."""
     ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
     found = [
@@ -565,7 +563,7 @@ def _of_part(pair: TensorPair, expected: Any, actual: Any, theirs: TensorSlot) -
     return replace(one, text=f"{one.text}, in {part.names[0]}")
 
 
-def _like_rows(expected: Any, actual: Any) -> Any:
+def _like_rows(expected: Array, actual: Array) -> Array:
     """Return an array of a user's own layout in torch's: as it is or transposed, whichever has the same numbers."""
     if actual.ndim == 2 and np.array_equal(expected.reshape(-1), actual.T.reshape(-1)):
         actual = actual.T
@@ -654,7 +652,7 @@ def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print
 Key = tuple[int, float, float]
 
 
-def check_ties(reference: Any, port: object) -> list[Finding]:
+def check_ties(reference: Model, port: object) -> list[Finding]:
     """Return a finding for every weight that one model has once and the other several times.
 
     Equal values, in whatever order of elements, tell: copies of one tensor are equal, initial values hardly ever.
@@ -678,7 +676,7 @@ def check_ties(reference: Any, port: object) -> list[Finding]:
     ]
 
 
-def _once(port: Any) -> Iterator[tuple[str, object]]:
+def _once(port: Model) -> Iterator[tuple[str, object]]:
     """Yield the port's parameters, each under its first name."""
     seen: set[int] = set()
     for name, one in port.named_parameters():

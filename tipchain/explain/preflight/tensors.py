@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.matching import LayerPair, print_of
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.layer_types import OWN_KIND
 from tipchain.weights.layouts import LayerTensors, TensorSlot, stack
 from tipchain.weights.matching import match_models, matchable_layers
 from tipchain.weights.paddle_files import view_of
 from tipchain.weights.torch_files import array_of
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +51,7 @@ class Tensors:
     """
 
     def __init__(
-        self, reference: Any, port: object, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
+        self, reference: Model, port: object, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
     ) -> None:
         """Read both models.
 
@@ -68,7 +65,7 @@ class Tensors:
             WeightsError: a lazy layer of torch's has no shape yet.
         """
         known = list(pairs)
-        self.live: dict[str, Any] = reference.state_dict(keep_vars=True)
+        self.live: dict[str, Tensor] = reference.state_dict(keep_vars=True)
         self.layers = self._read(reference, port, known, names or {})
         by_path = [{layer.path: layer for layer in side} for side in self.layers]
         self.pairs: list[TensorPair] = []
