@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import chromium
+import forking
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -123,7 +124,7 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], some: list[pytes
 def pytest_runtest_makereport() -> Iterator[None]:
     """Note in every report what this process and its ended children have computed since the one before, in seconds."""
     report = yield
-    report.cpu_s = sum(os.times()[:4]) - _computed.total()
+    report.cpu_s = sum(os.times()[:4]) + forking.computed() - _computed.total()
     _computed["all"] += report.cpu_s
     return report
 
@@ -147,6 +148,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         if took >= WORTH_TELLING_S:
             terminalreporter.line(f"{took:7.1f}  computing {computed[file]:6.1f}  {file}")
     terminalreporter.line(f"{seconds.total():7.1f}  computing {computed.total():6.1f}  all {len(seconds)} files")
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what needs torch or Paddle be forked from a process that has imported it (tests/forked)."""
+    for name, value in forking.environment().items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(scope="session")

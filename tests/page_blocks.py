@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import forking
+
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -50,7 +52,7 @@ def run_line(line: str, folder: Path, variables: Mapping[str, str] | None = None
     expected = re.search(r"# exit code (\d+)", line)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", line], cwd=folder, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), **(variables or {})},
+        ["bash", "-c", line], cwd=folder, env={**forking.environment(ROOT), "PATH": path, **(variables or {})},
         capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == int(expected[1] if expected else 0), f"{line}\n{done.stdout}\n{done.stderr}"

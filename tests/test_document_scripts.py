@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import forking
 import pytest
 from tiny_project import make_tiny_project
 
@@ -29,7 +29,7 @@ def script(project, tmp_path):
     def run(name: str, *args: str, program: str = sys.executable, code: int = 0) -> str:
         done = subprocess.run(
             [program, str(ROOT / "alignment" / name), "--case", str(project.case), *args], cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "TIPCHAIN_PYTHON": sys.executable},
+            env={**forking.environment(ROOT), "TIPCHAIN_PYTHON": sys.executable},
             capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forking
 import numpy as np
 import pytest
 from page_blocks import ROOT, blocks_of
@@ -63,7 +64,7 @@ def test_the_chinese_readme_has_the_same_headings_blocks_and_pages():
 def test_the_commands_work(added):
     assert set(added) <= set(commands())
     (ROOT / "output" / "my_net.yaml").unlink(missing_ok=True)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {**forking.environment(), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     environment["TIPCHAIN_PYTHON"] = sys.executable
     for line in commands():
         done = subprocess.run(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import forking
 
 HERE = Path(__file__).resolve().parent
 
@@ -44,7 +45,7 @@ class TinyProject:
     def run(self, command: list[str], env: dict[str, str] | None = None, timeout=300):
         """Run a command in the project's folder."""
         return subprocess.run(
-            command, cwd=self.root, env={**os.environ, "PYTHONPATH": str(HERE.parent), **(env or {})},
+            command, cwd=self.root, env={**forking.environment(HERE.parent), **(env or {})},
             capture_output=True, text=True, timeout=timeout, check=False,
         )  # fmt: skip
 

@@ -110,10 +110,11 @@ write_state() {
     die "$STATE cannot be written" "is the disk full?"
 }
 
-# Compiles all packages at once where Python is told to keep no bytecode, so that not every process compiles them anew.
-# Elsewhere Python compiles what it imports, which is a fifth of them, and keeps it.
+# Compiles all packages where Python is told to keep no bytecode, so that not every process compiles them anew, while the
+# set-up goes on. Elsewhere Python compiles what it imports, which is a fifth of them, and keeps it.
 compile_packages() {
-  [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] || "$VENV/bin/python" -m compileall -qq -j 0 "$VENV/lib" || true # some are templates
+  [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] ||
+    nice "$VENV/bin/python" -m compileall -qq -j 0 "$VENV/lib" </dev/null >/dev/null 2>&1 9>&- &
 }
 
 # Runs pip install in .venv under the constraints; on a terminal one sees it work, elsewhere only its errors.

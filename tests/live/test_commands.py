@@ -62,7 +62,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def here(folder, monkeypatch):
+def here(folder, monkeypatch, forked):
     monkeypatch.chdir(folder)
     return folder
 

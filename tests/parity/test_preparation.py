@@ -40,3 +40,18 @@ def test_another_model_of_one_stage_leaves_the_digests_of_the_others(tmp_path, m
     assert together["backward"] == digests(case, "backward")["backward"], "it is recorded alone on the other side"
     assert together["backward"] == digests(plain, "backward")["backward"]
     assert together["loss"] == digests(case, "loss")["loss"] != together["backward"]
+
+
+def test_stages_with_equal_overrides_share_what_is_prepared(tmp_path):
+    (tmp_path / "pyproject.toml").touch()
+    equal = "{model_args: {width: 2}}"
+    overrides = f"overrides: {{forward: {{model_args: {{width: 3}}}}, loss: {equal}, backward: {equal}}}\n"
+    (tmp_path / "net.yaml").write_text(CASE.replace("[loss,", "[forward, loss,") + overrides)
+    case = load_case(tmp_path / "net.yaml")
+    assert case.for_stage("backward") == case.for_stage("loss")
+    assert [case.for_stage(stage).variant for stage in ("forward", "loss", "backward", "data")] == [
+        "forward",
+        "loss",
+        "loss",
+        "",
+    ]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_project import TinyProject, make_tiny_project
 
+from tipchain.errors import WeightsError
 from tipchain.modes import Mode
 from tipchain.parity.case import load_case
 from tipchain.parity.weights import prepare_weights
@@ -32,6 +33,20 @@ def test_weights_are_made_anew_when_a_module_behind_the_builders_changes(tmp_pat
     made = prepare_weights(case, mode).paths
     assert read_torch_state(made["torch"])["head.weight"].shape == (10, 64)
     assert read_paddle_file(made["paddle"])["head.weight"].shape == (64, 10)
+
+
+def test_torchs_weights_stay_where_the_port_does_not_take_them(tmp_path, forked):
+    project = make_tiny_project(tmp_path)
+    project.edit("tiny_paddle.py", "nn.BatchNorm2D(8), ", "")
+    case, mode = load_case(project.case), Mode.LITE_TRAIN_LITE_INFER
+    with pytest.raises(WeightsError):
+        prepare_weights(case, mode)
+    torch = next(tmp_path.rglob("torch.pth"))
+    made = torch.stat().st_mtime_ns
+    with pytest.raises(WeightsError):
+        prepare_weights(case, mode)
+    assert torch.stat().st_mtime_ns == made
+    assert not list(tmp_path.rglob("paddle.pdparams"))
 
 
 def test_ones_own_weight_file_serves_on_a_machine_without_torch(tmp_path):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forking
 import pytest
 from tiny_project import make_tiny_project
 from updates_bench import STAGES, align, failed
@@ -53,7 +53,7 @@ def test_the_documents_script_compares_both_curves_and_ends_by_result(tmp_path):
     project.edit("tiny_paddle.py", "gamma=gamma", "gamma=0.9")
     done = subprocess.run(
         [sys.executable, str(ROOT / "alignment" / "test_lr.py"), "--case", str(project.case), "--threads", "1", "--no-locate"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
+        cwd=tmp_path, env=forking.environment(ROOT), capture_output=True, text=True, timeout=300,
         check=False,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr

@@ -191,7 +191,7 @@ class Case:
         training_data: settings of the stage ``train_data``.
         updates: settings of the stages ``optimizer`` and ``regularization``.
         lr: settings of the stage ``lr``.
-        variant: the stage whose overrides are applied, or "".
+        variant: the first stage that has the overrides which are applied, or "".
         reseed: what was added to the seeds that the file names.
     """
 
@@ -246,7 +246,7 @@ class Case:
         )
 
     def for_stage(self, stage: str) -> Case:
-        """Return the case as ``stage`` sees it: itself, or with the stage's overrides applied."""
+        """Return the case as ``stage`` sees it: itself, or with overrides applied, the same one for all stages that have equal ones."""
         override = self.overrides.get(stage)
         if override is None or self.variant:
             return self
@@ -255,7 +255,8 @@ class Case:
             for name in ("model_args", "weights", "inputs", "outputs")
             if (value := getattr(override, name)) is not None
         }
-        return replace(self, variant=stage, **named)
+        first = next(one for one, other in self.overrides.items() if other == override)
+        return replace(self, variant=first, **named)
 
     def mode_settings(self, mode: Mode) -> ModeSettings:
         """Return what the case says about ``mode``."""

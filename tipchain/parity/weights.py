@@ -409,6 +409,7 @@ def make(job: _Job) -> None:
         ),
     }
     if "paddle" in job.sides:
+        atomic_write(folder / "manifest.json", json.dumps(result))  # torch's stay where the port does not take them
         names = _convert(case, model, torch_path, folder / "paddle.pdparams")
         result["paddle"] = {
             **_entry(folder / "paddle.pdparams", folder, job.recipe["paddle"], imported_sources(case.root)),

@@ -1,0 +1,42 @@
+"""The environment in which what needs torch or Paddle is forked from a process that has imported it (tests/forked)."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+@cache
+def _keeper() -> tuple[subprocess.Popen[str], tempfile.TemporaryDirectory[str]]:
+    folder = tempfile.TemporaryDirectory(prefix="tipchain-forked-")
+    command = [sys.executable, str(HERE / "forked" / "sitecustomize.py"), folder.name]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    atexit.register(process.communicate)
+    return process, folder
+
+
+def environment(*paths: Path) -> dict[str, str]:
+    """Return this process's variables with those of forking, and ``paths`` to import from; the forks end with this process."""
+    path = os.pathsep.join(map(str, (HERE / "forked", *paths)))
+    return {**os.environ, "TIPCHAIN_FORKED": _keeper()[1].name, "PYTHONPATH": path}
+
+
+def computed() -> float:
+    """Return what the forks that have ended, and the processes that they come from, have computed, in seconds."""
+    if not _keeper.cache_info().currsize:
+        return 0.0
+    keeper = _keeper()[0].pid
+    parents = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+    stats = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in parents)
+    return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")
