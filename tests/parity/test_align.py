@@ -296,7 +296,7 @@ def test_dumps_without_torchs_noise_fail_no_gradient_where_torch_cannot_be_asked
     port.edit("tiny_torch.py", "return self.head(", "return 1.0 * self.head(")
     found, notes = verdicts()
     assert unjudged.items() <= found.items()
-    assert "of other inputs or other code" in notes
+    assert "is of other sources" in notes
 
 
 def test_a_published_number_is_the_benchmark(port):

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from math import isfinite
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from tipchain.errors import RecordError
-from tipchain.frameworks.base import Array, scalar
+from tipchain.framework_types import Array, Loss, Model, Tensor
+from tipchain.frameworks.base import scalar
 from tipchain.numbers.compare import PIECE
-from tipchain.numbers.rounding import SAME_SINGLE, ULPS
-from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.tolerance import SAME_SINGLE, ULPS, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.parity.settings import DOUBLE, MODES, TRAIN
@@ -86,7 +86,7 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
     return {**losses, **rates}, tensors
 
 
-def _start(bench: Bench, mode: str) -> tuple[Any, Any]:
+def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
     """Return the model in a mode and the loss, in the stage's precision."""
     model, criterion = bench.model(training=mode == TRAIN), bench.builder("loss")()
     if bench.case.backward.dtype == DOUBLE:
@@ -147,7 +147,7 @@ def _surroundings(bench: Bench) -> Iterator[None]:
         yield
 
 
-def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Any], Any]]:
+def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], Tensor]]:
     """Yield the inputs and the label of each iteration in the stage's precision; ``log`` hears of the samples."""
     for images, label in _batches(bench, log):
         if bench.case.backward.dtype == DOUBLE:
@@ -365,7 +365,7 @@ def _named(judged: Judged, prefix: str) -> Judged:
     )
 
 
-def _compare_tensors(left: Mapping[str, object], right: Mapping[str, object], rules: Rules) -> Judged:
+def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rules: Rules) -> Judged:
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
     notes: list[str] = []
@@ -428,7 +428,7 @@ def lacks_noise(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.ERROR and NOT_JUDGED in verdict.reason
 
 
-def _noise(left: Mapping[str, Any], name: str, scale: float) -> float | None:
+def _noise(left: Mapping[str, Array], name: str, scale: float) -> float | None:
     """Return by which share of the largest RMS rounding moves a gradient, and with it its parameter; None if not recorded."""
     key = f"gradient_noise/{name.partition('/')[2]}"
     if key not in left or not scale > 0:
@@ -459,7 +459,7 @@ def _judge_tensor(
     if noise is None and isfinite(verdict.diff.max_abs):
         reason = f"{share}; {NOT_JUDGED}; record with `tipchain align CASE --record torch`"
         return replace(verdict, outcome=Outcome.ERROR, reason=reason), strict
-    more = (strict.threshold or 0.0) + NOISE_FACTOR * noise * scale
+    more = (strict.threshold or 0.0) + NOISE_FACTOR * (noise or 0.0) * scale
     bound = Tolerance(method="max", threshold=more, reason=ROUNDING)
     if not noise or compare({name: expected}, {name: actual}, bound)[0].outcome is not Outcome.PASS:
         return replace(verdict, reason=f"{verdict.reason}; {share}"), strict
