@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.devices import Device
 from tipchain.errors import UsageError
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Dataset, Model, Tensor
 from tipchain.frameworks.randomness import Draws
 
 # What a side can do, whatever its framework.
@@ -133,7 +133,7 @@ class Framework(Protocol):
     def buffers(self, model: object, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield buffers under torch's names; variances as Paddle's BatchNorm defines them (biased)."""
 
-    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples through the framework's own data loader."""
 
 

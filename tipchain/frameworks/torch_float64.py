@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tipchain.framework_types import Array
+from tipchain.framework_types import Array, Dataset
 from tipchain.frameworks.base import Batch, Builder
 from tipchain.frameworks.torch_ import TorchFramework, dispatch_mode
 from tipchain.numbers.rounding import ULPS
@@ -48,7 +48,7 @@ class TorchFloat64(TorchFramework):
         """Return ``array`` as a tensor on the device, floats in float64."""
         return self.widened(super().tensor(array))
 
-    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with torch's DataLoader, floats in float64."""
         for image, label, files in super().batches(dataset, indices):
             yield self.widened(image), self.widened(label), files

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from tipchain.errors import DataError, UsageError
 from tipchain.images import LAYOUT, class_names, read_split, split_file
+from tipchain.json_text import Json
 from tipchain.modes import DIGITS, MINI_UCF, data_folder
 from tipchain.prepare.sets import KINDS, DataRecipe, recipe_of, way_out
 from tipchain.progress import Pace, Progress
@@ -219,7 +219,7 @@ def _problem(folder: Path) -> str | None:
     return None
 
 
-def _read_manifest(folder: Path) -> dict[str, Any] | None:
+def _read_manifest(folder: Path) -> dict[str, Json] | None:
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -284,7 +284,7 @@ def _fill(folder: Path, recipe: DataRecipe, name: str) -> None:
     _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
 
-def _write(path: Path, data: bytes) -> dict[str, Any]:
+def _write(path: Path, data: bytes) -> dict[str, Json]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}

@@ -9,14 +9,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tipchain.errors import DataError, UsageError
+from tipchain.json_text import JsonObject
 from tipchain.modes import DATA_SETS, DIGITS, MINI_UCF
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from PIL.Image import Image as PillowImage
 
 
 # The shipped images: scikit-learn's handwritten digits, real scans of 8x8 pixels.
@@ -249,7 +252,7 @@ def background(group: int, clip: int) -> NDArray[np.uint8]:
     return np.asarray(clouds.resize((SIDE, SIDE), _pillow().Resampling.BICUBIC)) // 3
 
 
-def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place) -> object:
+def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place) -> PillowImage:
     """Return ``picture`` with the digit at ``place``, as a Pillow image.
 
     Args:
@@ -264,10 +267,11 @@ def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: Vi
     cover[:DIGIT, :DIGIT, 0] = digit
     cover = np.roll(cover, (round(place[1]), round(place[0])), axis=(0, 1))
     pixels = picture * (1 - cover) + np.array(start.colour, np.float32) * cover
-    return _pillow().fromarray(np.rint(pixels).astype(np.uint8))
+    drawn: PillowImage = _pillow().fromarray(np.rint(pixels).astype(np.uint8))
+    return drawn
 
 
-def render(motion: str, group: int, clip: int, scans: NDArray[np.float64]) -> Iterator[Any]:
+def render(motion: str, group: int, clip: int, scans: NDArray[np.float64]) -> Iterator[PillowImage]:
     """Yield the frames of a video as Pillow images of `SIDE` x `SIDE` pixels.
 
     Args:
@@ -288,7 +292,7 @@ def render(motion: str, group: int, clip: int, scans: NDArray[np.float64]) -> It
         yield draw_frame(picture, digit, start, (start.place[0] + right, start.place[1] + down))
 
 
-def _pillow() -> Any:
+def _pillow() -> ModuleType:
     try:
         from PIL import Image
     except ImportError as error:
@@ -377,7 +381,7 @@ class DataRecipe:
         packed: whether an archive is kept beside the folder.
     """
 
-    facts: Mapping[str, Any]
+    facts: JsonObject
     names: frozenset[str]
     make: Callable[[], Iterator[tuple[str, bytes]]]
     said: str

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.weights.layouts import TensorSlot, assemble, divide, dtype_name
 from tipchain.weights.matching import Match, match_models
 from tipchain.weights.paddle_files import misfits, read_paddle_file, write_paddle_file
@@ -31,14 +30,14 @@ class Converted:
             way to Paddle, and on the way back as the torch model has it.
     """
 
-    state: Mapping[str, Any]
+    state: Mapping[str, Array]
     match: Match
     kept: tuple[str, ...]
 
 
 def convert_state(
     torch_model: Model,
-    state: Mapping[str, Any],
+    state: Mapping[str, Tensor],
     paddle_model: Model,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
@@ -49,7 +48,7 @@ def convert_state(
 
 def to_paddle(
     torch_model: object,
-    state: Mapping[str, Any],
+    state: Mapping[str, Tensor],
     paddle_model: Model,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),

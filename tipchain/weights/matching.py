@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class OwnMatrices:
         leaf = next((one.rpartition(".")[2] for one in name), "")
         return None if found is None else _applied(found, leaf, side)
 
-    def _owner(self, side: int, path: str) -> Any:
+    def _owner(self, side: int, path: str) -> Model:
         """Return the layer at a path, if it holds nothing but tensors."""
         model = self.models[side]
         layers = dict(model.named_modules() if side == 0 else model.named_sublayers(include_self=True))
@@ -202,8 +202,8 @@ def match_models(
 class _Matching:
     """One pair of models on the way to a match."""
 
-    torch_model: Any
-    paddle_model: Any
+    torch_model: Model
+    paddle_model: Model
     given: Mapping[str, str]
     ignore: tuple[str, ...]
     names: dict[str, str] = field(init=False)
@@ -390,7 +390,7 @@ class _Matching:
         )
 
 
-def _without(layers: Sequence[LayerTensors], drop: Any) -> list[LayerTensors]:
+def _without(layers: Sequence[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
     """Return layers without some of their tensors; those that lose all are left out."""
     kept = []
     for layer in layers:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.pickle_stream import DAMAGED, Refused, StreamReader, map_file
 from tipchain.runs import replacing_path
 from tipchain.weights.torch_files import SAFETENSORS, WEIGHTS_HINT, refuse_other_layout
@@ -47,7 +46,7 @@ _SAFE_DTYPES = {
 """numpy's dtype of a tensor in a .safetensors file, as far as Paddle has it; bfloat16 as its bits."""
 
 
-def read_paddle_file(path: Path) -> dict[str, Any]:
+def read_paddle_file(path: Path) -> dict[str, Nested]:
     """Return the dict that ``paddle.save`` wrote to ``path``, arrays as numpy arrays (bfloat16 as its bits, uint16).
 
     A ``.safetensors`` file with Paddle's layout is read likewise.
@@ -119,7 +118,7 @@ def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
         tensor.set_value(state[name])
 
 
-def misfits(state: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
     """Say how the arrays of ``state`` differ from ``wanted``, a Paddle model's state dict."""
     found = [f"missing: {name} {list(wanted[name].shape)}" for name in wanted if name not in state]
     for name, array in state.items():
