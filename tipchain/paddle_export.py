@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tipchain.devices import Device
 from tipchain.errors import InputError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
+from tipchain.modes import Device
 
 STEM = "inference"
 PROGRAMS = (f"{STEM}.json", f"{STEM}.pdmodel")

@@ -115,7 +115,7 @@ def open_executor(options: JsonObject, root: Path, nights: Path) -> Executor:
                 own_python=has_own_python(root),
             )
         )
-    from tipchain.nightly.local import LocalExecutor
+    from tipchain.nightly.executor import LocalExecutor
 
     return LocalExecutor(options.get("jobs"))
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tipchain.devices import Device
 from tipchain.errors import UsageError
 from tipchain.framework_types import Array, Dataset, Model, Tensor
 from tipchain.frameworks.randomness import Draws
+from tipchain.modes import Device
 
 # What a side can do, whatever its framework.
 #

@@ -29,8 +29,7 @@ from tipchain.explain.locate.sides import LiveSide, PaddleSide, TorchSide, name_
 from tipchain.explain.locate.trace import Call, Store, put_back
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import check as check_construction
-from tipchain.explain.preflight.parameters import MANY, two_initializations
-from tipchain.explain.preflight.tensors import Tensors
+from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
 from tipchain.explain.preflight.weighing import weigh
 from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
 from tipchain.frameworks.randomness import Draws
@@ -45,13 +44,12 @@ from tipchain.live.causes import (
     placed,
     with_construction,
 )
-from tipchain.live.loop_causes import loop_causes
-from tipchain.live.loops import STEP, Loops, Step, compare_loops
+from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, train_both
 from tipchain.machine import collect
-from tipchain.numbers.rounding import SAME_SINGLE
+from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.outcome import Outcome
 from tipchain.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.runs import commit

@@ -10,7 +10,7 @@ import numpy as np
 from tipchain.errors import UsageError
 from tipchain.explain.locate.runs import ARGS, LABELS
 from tipchain.numbers.dumps import read_npz
-from tipchain.weights.torch_files import array_of
+from tipchain.weights.files import array_of
 
 FRAMEWORKS = "torch", "paddle"
 WHOSE = "the reference's", "the port's"

@@ -15,7 +15,7 @@ from tipchain.explain.locate.runs import ModelInputs, TracedRun, bind, buffers_o
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array
-from tipchain.numbers.rounding import SAME_SINGLE, TINY
+from tipchain.numbers.tolerance import SAME_SINGLE, TINY
 from tipchain.weights.matching import match_models
 
 

@@ -23,7 +23,7 @@ from tipchain.explain.preflight.kinds import KINDS
 from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.explain.preflight.weighing import PADDING
 from tipchain.framework_types import Model
-from tipchain.numbers.rounding import EXPLAINED
+from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.progress import Pace
 
 # Where in the user's code a cause stands: the line of the port to change, and the reference's that it is held against.

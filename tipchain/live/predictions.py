@@ -27,7 +27,7 @@ from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Loader, Model, Nested, Options
 from tipchain.live.arguments import check_pair
 from tipchain.live.training import FACTOR, shake
-from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, UNIT
+from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, UNIT
 from tipchain.outcome import Outcome
 
 # What makes two results of deployment code differ, though both were made of the same model's outputs.

@@ -13,8 +13,7 @@ from tipchain.errors import CaseError, UsageError, WeightsError
 from tipchain.explain.causes.metric_ways import OfTensors
 from tipchain.explain.findings import PIECES
 from tipchain.explain.locate.matching import pair_layers
-from tipchain.explain.preflight.parameters import two_initializations
-from tipchain.explain.preflight.tensors import Tensors
+from tipchain.explain.preflight.parameters import Tensors, two_initializations
 from tipchain.framework_types import Array, Function, Model, Nested, Setting, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.builders import checking, make_optimizer, resolve

@@ -18,7 +18,7 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Loss, Model, Nested, Optimizer, Schedule
 from tipchain.frameworks.randomness import Draws
 from tipchain.machine import collect, keep_memory
-from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
+from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 from tipchain.outcome import Outcome
 
 Built = tuple[Optimizer, Schedule]

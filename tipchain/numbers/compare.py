@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tipchain.framework_types import Array
-from tipchain.numbers.rounding import ROUGH
+from tipchain.numbers.tolerance import ROUGH
 
 PIECE = 1 << 16
 """Elements per piece: the buffers of one piece fit into a core's cache."""

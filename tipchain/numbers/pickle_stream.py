@@ -1,7 +1,7 @@
 """Pickle streams of arrays, interpreted without importing or calling anything that the stream names.
 
 The opcodes and names are those that a dict of arrays needs: NumPy's dumps, Paddle's weight files, torch's with
-a few names more (`tipchain.weights.torch_files`). Pickle protocols 2 to 5, arrays as NumPy 1 and 2 write them. Source of the
+a few names more (`tipchain.weights.files`). Pickle protocols 2 to 5, arrays as NumPy 1 and 2 write them. Source of the
 opcodes: the comments in Python's ``pickletools``; of the array layout: ``numpy.ndarray.__reduce__`` and
 ``numpy.dtype.__reduce__``.
 

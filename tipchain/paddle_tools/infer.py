@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tipchain.devices import parse_device
 from tipchain.errors import DataError, UsageError
 from tipchain.framework_types import Array, Dataset
+from tipchain.modes import parse_device
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import Predictor
 from tipchain.paddle_tools.program import (

@@ -16,12 +16,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 from tipchain.blame import serving
-from tipchain.devices import Device, parse_device
 from tipchain.errors import TipchainError, UsageError
 from tipchain.framework_types import Dataset, Function, Model
 from tipchain.frameworks.base import Framework
 from tipchain.machine import core_count
-from tipchain.modes import data_folder
+from tipchain.modes import Device, data_folder, parse_device
 from tipchain.parity.case import Case, load_case, open_builder
 from tipchain.runs import DATA_VARIABLE
 

@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from tipchain.blame import blame
-from tipchain.devices import parse_device
 from tipchain.errors import TipchainError
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import scalar
 from tipchain.json_text import JsonObject
+from tipchain.modes import parse_device
 from tipchain.numbers.dumps import load_record
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.launch import end_with_parent

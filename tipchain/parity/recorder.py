@@ -20,12 +20,12 @@ import numpy as np
 
 from tipchain import __version__
 from tipchain.blame import blame, users_fault
-from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
 from tipchain.framework_types import Array
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import Framework
 from tipchain.json_text import JsonObject
+from tipchain.modes import parse_device
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
 from tipchain.parity.envelope import ENVELOPES
@@ -39,7 +39,7 @@ from tipchain.runs import replacing_path, sha256_of
 from tipchain.stage_table import INFO
 
 if TYPE_CHECKING:
-    from tipchain.frameworks.torch_float64 import TorchFloat64
+    from tipchain.frameworks.torch_ import TorchFloat64
 
 
 # Stages of the reference in float64: what they would give without rounding, and how sure that is.

@@ -11,7 +11,7 @@ from typing import TypeVar
 from tipchain.errors import did_you_mean
 from tipchain.framework_types import Options, Setting
 from tipchain.modes import DATA_SETS, DIGITS
-from tipchain.numbers.rounding import ULPS
+from tipchain.numbers.tolerance import ULPS
 from tipchain.parity.envelope import FACTOR
 from tipchain.yaml_lines import Reader
 

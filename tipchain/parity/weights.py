@@ -429,8 +429,8 @@ def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapp
 
 
 def _torch_model(case: Case) -> object:
-    from tipchain.devices import Device
     from tipchain.frameworks import load_framework
+    from tipchain.modes import Device
 
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
@@ -445,7 +445,7 @@ def _save_torch(model: Model, path: Path) -> None:
 
 
 def _load_torch(model: Model, path: Path) -> Mapping[str, object]:
-    from tipchain.weights.torch_files import read_torch_state
+    from tipchain.weights.files import read_torch_state
 
     state = read_torch_state(path)
     try:
@@ -469,7 +469,7 @@ def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Pat
 
 def state_digest(state: Mapping[str, object]) -> str:
     """Return a SHA-256 over names, shapes and values of a torch state dict."""
-    from tipchain.weights.torch_files import array_of
+    from tipchain.weights.files import array_of
 
     digest = hashlib.sha256()
     for name in sorted(state):

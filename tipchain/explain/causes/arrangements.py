@@ -29,7 +29,7 @@ from tipchain.explain.causes.program import in_order as reordered
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Function, Nested, Options, Tensor
-from tipchain.numbers.rounding import SAME_DOUBLE
+from tipchain.numbers.tolerance import SAME_DOUBLE
 
 # The order of things as the cause: axes and lists; and factors that are missing.
 

@@ -26,7 +26,7 @@ from tipchain.explain.causes.data_sources import (
     size_of,
 )
 from tipchain.framework_types import Array
-from tipchain.numbers.rounding import EXPLAINED, FEW, NOISE, REMAINDER, ROUGH, SAME_ENLARGED, TINY
+from tipchain.numbers.tolerance import EXPLAINED, FEW, NOISE, REMAINDER, ROUGH, SAME_ENLARGED, TINY
 
 # What makes images of different shapes differ: layout, an axis of size 1, another crop, another size.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tipchain.explain.causes.data_sources import DataCause, channel_axis, same_array
 from tipchain.framework_types import Array
-from tipchain.numbers.rounding import SAME_ENLARGED
+from tipchain.numbers.tolerance import SAME_ENLARGED
 
 # What makes the order or the number of samples differ: reversed, shifted, sorted, shuffled, missing, repeated.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.explain.causes.data_sources import DataCause, apart, channel_axis, fit, rounding, size_of
 from tipchain.framework_types import Array, Dataset, Nested, Options
-from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_SINGLE
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_SINGLE
 
 # The constants that images are usually normalized with, and which of them two sides use.
 #

@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.errors import UsageError
 from tipchain.explain.findings import Diagnosis
 from tipchain.framework_types import Array, Dataset, Loader, Tensor
-from tipchain.numbers.rounding import NOISE, SAME_ENLARGED
+from tipchain.numbers.tolerance import NOISE, SAME_ENLARGED
 
 # What hypotheses about samples are made of: axes, sizes of differences, straight lines through them, shifts.
 

@@ -15,7 +15,7 @@ from tipchain.explain.causes.program import Act, Op
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import arrange, relative, rms
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
-from tipchain.numbers.rounding import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import Pace
 
 # Causes as they are tried, and what is told about those that explain an error.

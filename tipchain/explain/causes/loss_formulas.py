@@ -10,7 +10,7 @@ import numpy as np
 
 from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
-from tipchain.numbers.rounding import NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE, TINY
+from tipchain.numbers.tolerance import NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE, TINY
 
 # Two losses that differ, and what hypotheses about them are held against.
 

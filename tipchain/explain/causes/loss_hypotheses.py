@@ -11,7 +11,7 @@ import numpy as np
 
 from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, Recognized, log_softmax, recognize
 from tipchain.framework_types import Array, Setting
-from tipchain.numbers.rounding import CONSTANT, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import CONSTANT, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 # Hypotheses about two losses by arithmetic alone: a factor, a term too much or too few.
 

@@ -24,7 +24,7 @@ from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify
 from tipchain.framework_types import Array, Loss, Nested, Tensor
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.rounding import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
+from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
 from tipchain.outcome import Outcome
 
 # Two losses as programs: where the code of one parts from the other's, line by line.

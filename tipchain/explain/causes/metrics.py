@@ -31,7 +31,7 @@ from tipchain.explain.causes.metric_ways import (
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Nested
-from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
+from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
 from tipchain.outcome import Outcome
 
 # Why two metrics differ: what way of counting each is, and what the reference gives when it is called otherwise.

@@ -17,7 +17,7 @@ from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Optimizer, Options, Setting, Tensor
 from tipchain.numbers.compare import common_factor
-from tipchain.numbers.rounding import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
+from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 from tipchain.outcome import Outcome
 
 # What an optimizer says about itself, as a formula for each parameter.

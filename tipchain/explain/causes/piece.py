@@ -35,7 +35,7 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.rounding import EXPLAINED
+from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import torch_view
 
 # What the reference's code calls while it runs: functions, their settings, and what they are given and return.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.framework_types import Array, Options
-from tipchain.numbers.rounding import CONSTANT, NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
+from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
 MOST_PIECES = 12
 """Jumps that a schedule of single values has at most."""

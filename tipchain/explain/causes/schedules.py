@@ -27,7 +27,7 @@ from tipchain.explain.causes.schedule_shapes import Shape, as_pieces, close, dra
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Options, Schedule
-from tipchain.numbers.rounding import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 from tipchain.outcome import Outcome
 
 # Why two schedules differ.

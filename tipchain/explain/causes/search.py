@@ -77,9 +77,9 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Model
-from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
 from tipchain.progress import Pace
-from tipchain.weights.paddle_files import view_of
+from tipchain.weights.files import view_of
 
 # From a verdict to the piece that is diagnosed: both layers, and what they are given.
 

@@ -44,7 +44,7 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.causes.program import exchanged as exchanged_arguments
 from tipchain.explain.locate.differences import relative
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
-from tipchain.numbers.rounding import SAME_DOUBLE
+from tipchain.numbers.tolerance import SAME_DOUBLE
 
 # Two steps of a layer's code as the cause, and layers that are called elsewhere or not at all.
 

@@ -19,9 +19,9 @@ from tipchain.explain.causes.program import LAYER, Act, Op, argument, floats_of,
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Model, Nested, Tensor
-from tipchain.numbers.rounding import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
+from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
+from tipchain.weights.files import view_of
 from tipchain.weights.layouts import TensorSlot, divide, stack
-from tipchain.weights.paddle_files import view_of
 from tipchain.weights.sides import torch_view
 
 # Tensors that both layers of a piece hold, and how the port's are replaced for a while.

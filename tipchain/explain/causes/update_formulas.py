@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from tipchain.framework_types import Array, Options
-from tipchain.numbers.rounding import EXPLAINED, REMAINDER, SAME_SINGLE, TINY, WHOLE
+from tipchain.numbers.tolerance import EXPLAINED, REMAINDER, SAME_SINGLE, TINY, WHOLE
 
 # The formulas of optimizers with every knob, in float64.
 #

@@ -11,7 +11,7 @@ from tipchain.explain.causes.piece import Piece, ReferenceCall, is_tensor
 from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of, tensors_of
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
-from tipchain.numbers.rounding import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
+from tipchain.numbers.tolerance import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
 Key = tuple[int, int]
 """A tensor, by its identity and how often it was written to before."""

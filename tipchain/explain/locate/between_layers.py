@@ -22,7 +22,7 @@ from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify
 from tipchain.framework_types import Array, Nested, Tensor
-from tipchain.numbers.rounding import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
 
 # Which code between the layers made a tensor, and how far rounding takes it.
 

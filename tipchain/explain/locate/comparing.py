@@ -9,7 +9,7 @@ from math import inf
 from tipchain.explain.locate.differences import PortLayout, finite_rms, laid_out, layouts, relative
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.trace import NotHeld, Store, StoredArray, TracedValue
-from tipchain.numbers.rounding import SAME_SINGLE
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 
 @dataclass(frozen=True, slots=True)

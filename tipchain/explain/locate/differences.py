@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from tipchain.framework_types import Array
-from tipchain.numbers.rounding import SAME_DOUBLE, TINY
+from tipchain.numbers.tolerance import SAME_DOUBLE, TINY
 
 Axes = tuple[int, ...]
 MOST_AXES = 6

@@ -28,7 +28,7 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
 from tipchain.framework_types import Array
-from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 # The gradients of all parameters of two models, whatever the models call them and in which order they keep elements.
 

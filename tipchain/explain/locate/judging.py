@@ -37,7 +37,7 @@ from tipchain.explain.locate.verdicts import (
     settled,
 )
 from tipchain.framework_types import Array
-from tipchain.numbers.rounding import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import LATE, Pace
 
 STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"

@@ -26,7 +26,7 @@ from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.machine import keep_memory
-from tipchain.numbers.rounding import ROUGH, SAME_SINGLE
+from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
 
 Pair = tuple[Model, Model]

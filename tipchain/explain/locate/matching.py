@@ -11,12 +11,11 @@ import numpy as np
 
 from tipchain.explain.locate.trace import Call, Trace, TracedValue
 from tipchain.framework_types import Array, Model
+from tipchain.weights.files import array_of, view_of
 from tipchain.weights.given_names import expand_names
 from tipchain.weights.layouts import LayerTensors, Target, TensorSlot, assemble
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
-from tipchain.weights.paddle_files import view_of
 from tipchain.weights.structure import match_by_structure
-from tipchain.weights.torch_files import array_of
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
 

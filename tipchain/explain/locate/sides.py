@@ -18,8 +18,7 @@ from tipchain.framework_types import Array, Hook, Model, Optimizer, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.randomness import Draws
-from tipchain.frameworks.torch_ import TorchFramework
-from tipchain.frameworks.torch_float64 import widening
+from tipchain.frameworks.torch_ import TorchFramework, widening
 
 LARGE = 2**18
 """Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""

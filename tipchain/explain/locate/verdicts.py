@@ -18,7 +18,7 @@ from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, Rep
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread
 from tipchain.framework_types import Array, Model
-from tipchain.numbers.rounding import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
+from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
 
 # What is said about a layer: how far it is off by itself, how far what it was given was off already.
 

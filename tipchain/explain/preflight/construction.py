@@ -23,11 +23,10 @@ from tipchain.explain.preflight.kinds import (
     runs_as_built,
 )
 from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers, check_schedulers
-from tipchain.explain.preflight.parameters import check_ties, compare_tensors
+from tipchain.explain.preflight.parameters import Tensors, check_ties, compare_tensors, is_floating, port_name
 from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
-from tipchain.explain.preflight.tensors import Tensors, is_floating, port_name
 from tipchain.framework_types import Model, Setting
-from tipchain.numbers.rounding import SAME_SINGLE
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 # How the two frameworks are set to compute in this process.
 

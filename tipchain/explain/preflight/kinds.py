@@ -27,7 +27,7 @@ from tipchain.explain.preflight.table import (
     write_presence,
 )
 from tipchain.framework_types import Model, Setting
-from tipchain.numbers.rounding import CONSTANT
+from tipchain.numbers.tolerance import CONSTANT
 from tipchain.weights.sides import cell_tensors, packed_tensors
 
 # Layers that hold values: linear maps, embeddings, normalization.

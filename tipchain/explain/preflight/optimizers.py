@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.matching import LayerPair
+from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
 from tipchain.explain.preflight.table import plain, same, tidy
-from tipchain.explain.preflight.tensors import Tensors, port_name, port_trained
 from tipchain.framework_types import Optimizer, Options, Schedule, Setting, Tensor
 from tipchain.frameworks.builders import rate_factor
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tipchain.framework_types import Model, Setting, Tensor
-from tipchain.numbers.rounding import SAME_SINGLE
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 # What a kind of layer is made with, and how both frameworks write it.
 

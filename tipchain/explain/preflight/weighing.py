@@ -23,7 +23,7 @@ from tipchain.explain.preflight.construction import alike, place_of
 from tipchain.explain.preflight.table import PairedLayers
 from tipchain.framework_types import Array, Model
 from tipchain.layer_types import join
-from tipchain.numbers.rounding import ROUGH
+from tipchain.numbers.tolerance import ROUGH
 from tipchain.progress import OutOfTime, Pace
 
 LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")

@@ -15,8 +15,7 @@ from tipchain.errors import RecordError
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
 from tipchain.numbers.compare import PIECE
-from tipchain.numbers.rounding import SAME_SINGLE, ULPS
-from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.tolerance import SAME_SINGLE, ULPS, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.parity.settings import DOUBLE, MODES, TRAIN

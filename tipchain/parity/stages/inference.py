@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tipchain.devices import parse_device
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.json_text import Json, JsonObject
+from tipchain.modes import parse_device
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome

@@ -11,7 +11,7 @@ import numpy as np
 from tipchain.framework_types import Array, Nested, Options
 from tipchain.frameworks.base import flatten_outputs, map_outputs, scalar
 from tipchain.numbers.dumps import Record
-from tipchain.numbers.rounding import LOGIT_FLOOR, REMAINDER, ROUGH
+from tipchain.numbers.tolerance import LOGIT_FLOOR, REMAINDER, ROUGH
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.parity.case import LABEL

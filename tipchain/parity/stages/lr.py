@@ -10,8 +10,7 @@ import numpy as np
 from tipchain.framework_types import Array
 from tipchain.frameworks.base import updates_module
 from tipchain.numbers.compare import largest
-from tipchain.numbers.rounding import SAME_DOUBLE
-from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.tolerance import SAME_DOUBLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.parity.stages.bench import Bench, Recording
