@@ -9,16 +9,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.devices import Device
 from tipchain.errors import InputError, TipchainError, UsageError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model, Tensor
+from tipchain.modes import Device
 
-Array = npt.NDArray[Any]
 STEM = "inference"
 PROGRAMS = (f"{STEM}.json", f"{STEM}.pdmodel")
 """How Paddle 3 and Paddle 2 call the program."""
@@ -70,7 +68,7 @@ def save_program(model: Model, inputs: Iterable[ExportInput], folder: Path) -> N
             model.forward.rollback()
 
 
-def output_tensors(output: object) -> list[Any]:
+def output_tensors(output: object) -> list[Tensor]:
     """Return the tensors of what a model returned, in the order of the exported program's outputs.
 
     Paddle flattens nested outputs, dicts in the order of their sorted keys (``paddle.utils.flatten``).

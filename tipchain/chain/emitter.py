@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import PurePosixPath
-from typing import Any
 
 from tipchain.chain.build import ChainSpec
 from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
@@ -83,7 +82,7 @@ class Filler:
         if "{" not in template:
             return template
         values = _Values({role: slot.value for role, slot in self.slots.items()} if "v[" in template else {})
-        names: dict[str, Any] = {**facts, "v": values}
+        names: dict[str, object] = {**facts, "v": values}
         return template.format_map(names)
 
     def choose(self, choices: Sequence[Choice], facts: Facts) -> str:

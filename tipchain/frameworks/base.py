@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.devices import Device
 from tipchain.errors import UsageError
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Dataset, Model, Tensor
 from tipchain.frameworks.randomness import Draws
+from tipchain.modes import Device
 
 # What a side can do, whatever its framework.
 #
 # Arrays cross this border as numpy arrays, in torch's layout and under torch's names.
 
 
-Array = npt.NDArray[Any]
 Builder = Callable[..., Any]
 Batch = tuple[Any, Any, list[str]]
 """Image tensor, label tensor, file names."""
@@ -135,7 +133,7 @@ class Framework(Protocol):
     def buffers(self, model: object, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield buffers under torch's names; variances as Paddle's BatchNorm defines them (biased)."""
 
-    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples through the framework's own data loader."""
 
 

@@ -8,16 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tipchain.framework_types import Model
-from tipchain.weights.layouts import Array, TensorSlot, assemble, divide, dtype_name
-from tipchain.weights.matching import Match, match_models
-from tipchain.weights.paddle_files import misfits, read_paddle_file, write_paddle_file
-from tipchain.weights.report import UnmatchedError
-from tipchain.weights.torch_files import array_of, read_torch_state, tensor_of, torch_misfits, write_torch_file
+from tipchain.framework_types import Array, Model, Tensor
+from tipchain.weights.files import (
+    array_of,
+    misfits,
+    read_paddle_file,
+    read_torch_state,
+    tensor_of,
+    torch_misfits,
+    write_paddle_file,
+    write_torch_file,
+)
+from tipchain.weights.layouts import TensorSlot, assemble, divide, dtype_name
+from tipchain.weights.matching import Match, UnmatchedError, match_models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +37,14 @@ class Converted:
             way to Paddle, and on the way back as the torch model has it.
     """
 
-    state: Mapping[str, Any]
+    state: Mapping[str, Array]
     match: Match
     kept: tuple[str, ...]
 
 
 def convert_state(
     torch_model: Model,
-    state: Mapping[str, Any],
+    state: Mapping[str, Tensor],
     paddle_model: Model,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
@@ -49,7 +55,7 @@ def convert_state(
 
 def to_paddle(
     torch_model: object,
-    state: Mapping[str, Any],
+    state: Mapping[str, Tensor],
     paddle_model: Model,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 
 # A model's tensors as torch divides, names and lays them out, and where a Paddle model keeps each.
 
 
-Array = npt.NDArray[Any]
 TensorKind = Literal["parameter", "buffer"]
 Shape = tuple[int, ...]
 UNSUPPORTED = "not supported: "
@@ -91,7 +89,7 @@ class PaddlePart:
     """
 
     names: tuple[str, ...]
-    tensor: Any
+    tensor: Tensor
     transpose: bool = False
 
     @property

@@ -9,10 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.between_layers import Noise
@@ -21,18 +19,17 @@ from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
 from tipchain.explain.locate.matching import CallPair, LayerPair, Matching, match_calls, pair_layers, pair_packed
 from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
-from tipchain.explain.locate.runs import Loss, ModelInputs, Start, TracedRun, random_start, run_model
+from tipchain.explain.locate.runs import ModelInputs, Start, TracedRun, random_start, run_model
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.machine import keep_memory
-from tipchain.numbers.rounding import ROUGH, SAME_SINGLE
+from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
 
-Array = npt.NDArray[Any]
-Pair = tuple[Any, Any]
+Pair = tuple[Model, Model]
 Losses = tuple[Loss | None, Loss | None]
 BESIDE = 0.5
 """Bytes of tensors that are held whole, for each of both models' parameters: running the models takes several times that."""
@@ -160,7 +157,7 @@ class Locator:
     pace: Pace = field(default_factory=Pace)
     equal_nan: bool = False
     _sketches: dict[int, Sketch] = field(default_factory=dict)
-    _habits: dict[str, Any] = field(default_factory=dict)
+    _habits: tuple[bool, frozenset[int]] = (False, frozenset())
 
     def locate(
         self,
@@ -246,7 +243,7 @@ class Locator:
         gc.collect()
         return None
 
-    def _judge(self, inputs: ModelInputs, *asked: Any) -> PairJudge:
+    def _judge(self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]) -> PairJudge:
         """Return what judges both; where they differ, perhaps with random numbers that differ by no habit of theirs.
 
         One side may keep where numbers are small, the other where they are large, if one makes masks by hand. What one draws in
@@ -255,15 +252,16 @@ class Locator:
         Raises:
             NotHeld: too little of their tensors is held.
         """
-        judge = self._run_and_match(inputs, *asked)
+        judge = self._run_and_match(inputs, models, losses, layers)
         drawn = judge.runs[1].draws
-        for habit in ({"small": drawn.mixed(range(len(drawn.made)))}, {"even": drawn.unclear()}):
-            apart = max(judge.outputs_apart(), default=0.0)
-            if apart <= ROUGH or not any(habit.values()) or habit.items() <= self._habits.items():
+        for small, even in ((drawn.mixed(range(len(drawn.made))), frozenset[int]()), (False, drawn.unclear())):
+            before, apart = self._habits, max(judge.outputs_apart(), default=0.0)
+            habits = before[0] or small, before[1] | even
+            if habits == before or apart <= ROUGH:
                 continue
-            before, self._habits = self._habits, self._habits | habit
+            self._habits = habits
             self._sketches.clear()
-            other = self._run_and_match(inputs, *asked)
+            other = self._run_and_match(inputs, models, losses, layers)
             if max(other.outputs_apart(), default=0.0) < apart:
                 judge = other
             else:
@@ -414,7 +412,7 @@ class Locator:
     ) -> tuple[tuple[Models, TracedRun], tuple[Models, TracedRun], set[int]]:
         """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
         start = partial(random_start, seed=self.seed, only=only)
-        drawn = Draws(self.seed, **self._habits)
+        drawn = Draws(self.seed, small=self._habits[0], even=self._habits[1])
         ours, reference = self._run(self.sides[0], models[0], inputs, losses[0], drawn, start)
         if ours.double is not None:
             ours.double.lay_aside()
@@ -435,7 +433,8 @@ class Locator:
 
         def run_port(partners: dict[int, int] | None = None) -> tuple[Models, TracedRun]:
             both.clear()
-            draws = Draws(self.seed, follows=reference.draws, partners=partners, **self._habits)
+            small, even = self._habits
+            draws = Draws(self.seed, follows=reference.draws, partners=partners, small=small, even=even)
             return self._run(self.sides[1], models[1], inputs, losses[1], draws, likewise, known, double=double)
 
         theirs, port = run_port()
@@ -460,7 +459,7 @@ class Locator:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         self.pace.tell(f"running the {'reference' if side is self.sides[0] else 'port'} in float64")
         single = Copies(side, model, self.training)
-        options: dict[str, Any] = {
+        options: Options = {
             "loss": loss,
             "seed": self.seed,
             "backward": self.backward,

@@ -1,24 +1,27 @@
-"""Torch weight files, read without running what is in them, and written; tensors as arrays and back."""
+"""Weight files of torch and Paddle, read without running what is in them, and written."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Nested, Tensor
+from tipchain.json_text import Json
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
     SHARED,
+    Bytes,
     Global,
     Refused,
+    Streamed,
     StreamReader,
     brief,
     count_of,
@@ -27,7 +30,9 @@ from tipchain.numbers.pickle_stream import (
 )
 from tipchain.runs import replacing_path
 
-Array = npt.NDArray[Any]
+# Torch weight files, read without running what is in them, and written; tensors as arrays and back.
+
+
 WEIGHTS_HINT = "bash prepare.sh PARAMS MODE makes the weights of a case"
 SAFETENSORS = ".safetensors"
 
@@ -53,7 +58,7 @@ def refuse_other_layout(path: Path, layout: str) -> None:
         )
 
 
-def read_torch_state(path: Path) -> dict[str, Any]:
+def read_torch_state(path: Path) -> dict[str, Tensor]:
     """Return the state dict of a torch or ``.safetensors`` file, on the CPU.
 
     Tensors are views of the mapped file; writing to one changes nothing but this process's memory.
@@ -71,7 +76,7 @@ def read_torch_state(path: Path) -> dict[str, Any]:
             from safetensors.torch import load_file
 
             refuse_other_layout(path, "pt")
-            state: Any = load_file(path)
+            state: Json = load_file(path)
         else:
             state = _read_archive(path)
     except (Refused, SafetensorError, BadZipFile, NotImplementedError, OSError, *DAMAGED) as error:
@@ -136,7 +141,9 @@ class _Tensor:
 
     __slots__ = ("dtype", "metadata", "offset", "shape", "storage", "strides")
 
-    def __init__(self, storage: Any, offset: Any, shape: Any, strides: Any, dtype: str, metadata: Any) -> None:
+    def __init__(
+        self, storage: Streamed, offset: Streamed, shape: Streamed, strides: Streamed, dtype: str, metadata: Streamed
+    ) -> None:
         numbers = (offset, *strides) if isinstance(strides, tuple) else (None,)
         if not isinstance(storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
             raise Refused("a tensor without storage")
@@ -187,13 +194,13 @@ class _TorchStream(StreamReader):
         }
     )
 
-    def __init__(self, data: Any, start: int = 0, byte_order: Literal["<", ">"] = "<") -> None:
+    def __init__(self, data: Bytes, start: int = 0, byte_order: Literal["<", ">"] = "<") -> None:
         super().__init__(data, start)
         self.byte_order = byte_order
         self.storages: dict[str, tuple[int, int]] = {}
         self.mentioned: dict[str, str] = {}
 
-    def persistent(self, key: Any) -> _Storage:
+    def persistent(self, key: Streamed) -> _Storage:
         """Return the storage that a stream mentions: kind, type, key, device, elements, and of old files a view."""
         if not isinstance(key, tuple) or len(key) not in (5, 6) or key[0] != "storage":
             raise Refused(f"something outside the stream, {brief(key)}")
@@ -208,13 +215,13 @@ class _TorchStream(StreamReader):
             raise Refused(f"a storage of {dtype} and {self.mentioned[name]}")
         return _Storage(name, dtype, start)
 
-    def value(self, value: Any, path: str) -> Any:
+    def value(self, value: Streamed, path: str) -> Streamed:
         """Return a tensor, and the name of a dtype as text."""
         if isinstance(value, _Tensor):
             return self._tensor(value)
         return value.name if isinstance(value, Global) else super().value(value, path)
 
-    def _tensor(self, tensor: _Tensor) -> Any:
+    def _tensor(self, tensor: _Tensor) -> Tensor:
         import torch
 
         storage = tensor.storage
@@ -242,7 +249,7 @@ class _TorchStream(StreamReader):
         return made.neg() if metadata.get("neg") else made
 
 
-def _read_archive(path: Path) -> Any:
+def _read_archive(path: Path) -> Streamed:
     """Return what torch.save wrote: a zip archive since torch 1.6, before it pickle streams and bytes in a row."""
     data = map_file(path)
     if data[:4] == b"PK":
@@ -265,7 +272,7 @@ def _read_archive(path: Path) -> Any:
     return finished(root, len(data), stream.value, containers=(dict, list, tuple))
 
 
-def _read_zip(archive: ZipFile, data: Any) -> Any:
+def _read_zip(archive: ZipFile, data: Bytes) -> Streamed:
     entries = {entry.filename: _place(entry, data) for entry in archive.infolist()}
     (pickled,) = [name for name in entries if name.endswith("/data.pkl")] or [""]
     if not pickled or pickled.replace("data.pkl", "constants.pkl") in entries:
@@ -281,7 +288,7 @@ def _read_zip(archive: ZipFile, data: Any) -> Any:
     return finished(root, len(data), stream.value, containers=(dict, list, tuple))
 
 
-def _place(entry: ZipInfo, data: Any) -> tuple[int, int]:
+def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
     """Return where the bytes of an entry lie in the file."""
     if entry.compress_type != ZIP_STORED:
         raise Refused(f"a compressed entry, {brief(entry.filename)}")
@@ -292,7 +299,7 @@ def _place(entry: ZipInfo, data: Any) -> tuple[int, int]:
     return start, start + entry.file_size
 
 
-def torch_misfits(torch_model: Model, state: Mapping[str, Any]) -> list[str]:
+def torch_misfits(torch_model: Model, state: Mapping[str, Tensor]) -> list[str]:
     """Say how ``state`` differs from the torch model's own state dict."""
     wanted = torch_model.state_dict()
     found = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
@@ -326,7 +333,7 @@ def array_of(tensor: Tensor) -> Array:
     return np.asarray(array, order="C")
 
 
-def tensor_of(array: Array, dtype: str) -> Any:
+def tensor_of(array: Array, dtype: str) -> Tensor:
     """Return the torch tensor of ``array``, the inverse of `array_of`; ``dtype`` is such as ``"bfloat16"``."""
     import torch
 
@@ -336,7 +343,7 @@ def tensor_of(array: Array, dtype: str) -> Any:
     return torch.from_numpy(array)
 
 
-def write_torch_file(model: Model, state: Mapping[str, Any], path: Path) -> None:
+def write_torch_file(model: Model, state: Mapping[str, Tensor], path: Path) -> None:
     """Write ``state`` for the torch model, and verify the file by loading it.
 
     The file is written beside ``path`` and renamed once every tensor in it has been found equal: a ``.safetensors``
@@ -364,6 +371,195 @@ def write_torch_file(model: Model, state: Mapping[str, Any], path: Path) -> None
                 for name, tensor in whole.items()
                 if name not in written or array_of(written[name]).tobytes() != array_of(tensor).tobytes()
             ] + torch_misfits(model, written)
+            if wrong:
+                raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))
+    except OSError as error:
+        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error
+
+
+# Paddle weight files: written, and read without running what is in them. None of it needs torch.
+
+
+NAME_TABLE = "StructuredToParameterName@@"
+"""Entry that paddle.save adds: the internal names of parameters."""
+FEW = 2**10
+"""Elements up to which a copy takes less time than sharing a tensor's memory does."""
+
+
+class _PaddleStream(StreamReader):
+    """The names of a dump, and ``tuple``: how paddle.save writes a tensor that stands outside a state dict."""
+
+    names = MappingProxyType(
+        {**StreamReader.names, **{f"{module} tuple": "tuple" for module in ("builtins", "__builtin__")}}
+    )
+    calls = MappingProxyType({**StreamReader.calls, "tuple": StreamReader.as_it_is})
+
+
+_SAFE_DTYPES = {
+    "F64": "f8",
+    "F32": "f4",
+    "F16": "f2",
+    "BF16": "u2",
+    "I64": "i8",
+    "I32": "i4",
+    "I16": "i2",
+    "I8": "i1",
+    "U8": "u1",
+    "BOOL": "?",
+    "C64": "c8",
+}
+"""numpy's dtype of a tensor in a .safetensors file, as far as Paddle has it; bfloat16 as its bits."""
+
+
+def read_paddle_file(path: Path) -> dict[str, Nested]:
+    """Return the dict that ``paddle.save`` wrote to ``path``, arrays as numpy arrays (bfloat16 as its bits, uint16).
+
+    A ``.safetensors`` file with Paddle's layout is read likewise.
+
+    Raises:
+        WeightsError: missing, truncated, no dict, or holding anything but arrays, numbers and text;
+            nothing in the file is run.
+    """
+    try:
+        if path.suffix == SAFETENSORS:
+            return _read_safetensors(path)
+        found = _PaddleStream(map_file(path)).read_whole()
+    except WeightsError:
+        raise
+    except FileNotFoundError as error:
+        raise WeightsError("no such weight file", file=path, hint=WEIGHTS_HINT) from error
+    except OSError as error:
+        raise WeightsError("cannot be read", file=path, found=error.strerror or error) from error
+    except (Refused, *DAMAGED) as error:
+        raise WeightsError(
+            "is no complete Paddle weight file",
+            file=path,
+            found=first_line(error),
+            expected="a file written by paddle.save",
+        ) from error
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise WeightsError("holds no state dict", file=path, found=type(found).__name__, expected="tensors by name")
+    found.pop(NAME_TABLE, None)
+    # Older versions save a tensor as (internal name, array).
+    return {key: value[1] if _is_named_array(value) else value for key, value in found.items()}
+
+
+def _read_safetensors(path: Path) -> dict[str, object]:
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        tensors = dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
+    except SafetensorError as error:
+        raise Refused(first_line(error)) from error
+    refuse_other_layout(path, "pd")
+    for name, tensor in tensors.items():
+        if tensor["dtype"] not in _SAFE_DTYPES:
+            raise WeightsError("holds a dtype that Paddle lacks", file=path, key=name, found=tensor["dtype"])
+    return {
+        name: np.frombuffer(tensor["data"], _SAFE_DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
+        for name, tensor in tensors.items()
+    }
+
+
+def _is_named_array(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)
+
+
+def load_paddle_weights(model: object, path: Path) -> None:
+    """Load the weight file ``path`` into a ``paddle.nn.Layer``; every key, shape and dtype must fit.
+
+    Raises:
+        WeightsError: unreadable, or it does not fit; all misfits are listed.
+    """
+    _set_state(model, read_paddle_file(path), path)
+
+
+def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
+    wanted = model.state_dict()
+    problems = misfits(state, wanted)
+    if problems:
+        raise WeightsError("does not fit the model", file=path, found="".join(f"\n    {one}" for one in problems))
+    for name, tensor in wanted.items():
+        tensor.set_value(state[name])
+
+
+def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
+    """Say how the arrays of ``state`` differ from ``wanted``, a Paddle model's state dict."""
+    found = [f"missing: {name} {list(wanted[name].shape)}" for name in wanted if name not in state]
+    for name, array in state.items():
+        if name not in wanted:
+            hint = did_you_mean(name, wanted)
+            found.append(f"unknown: {name}" + (f", {hint}" if hint else ""))
+        elif not isinstance(array, np.ndarray):
+            found.append(f"no array: {name} is a {type(array).__name__}")
+        else:
+            shape, dtype = tuple(wanted[name].shape), _paddle_dtype(wanted[name])
+            if array.shape != shape:
+                found.append(f"shape: {name} is {list(array.shape)}, the model has {list(shape)}")
+            if str(array.dtype) != dtype:
+                found.append(f"dtype: {name} is {array.dtype}, the model has {dtype}")
+    return found
+
+
+def _paddle_dtype(tensor: Tensor) -> str:
+    name = str(tensor.dtype).rpartition(".")[2]
+    return "uint16" if name == "bfloat16" else name  # numpy has no bfloat16; Paddle uses its bits
+
+
+def view_of(tensor: Tensor) -> Array:
+    """Return a Paddle tensor's values, not copied where they are many and on the CPU; bfloat16 as its bits (uint16)."""
+    large = prod(tensor.shape) > FEW and tensor.place.is_cpu_place()
+    if large and _paddle_dtype(tensor) in ("float32", "float64", "int64", "int32"):
+        shared: Array = np.from_dlpack(tensor.detach())
+        return shared
+    values: Array = tensor.numpy()
+    return values
+
+
+def save_paddle_file(state: Mapping[str, object], path: Path) -> None:
+    """Write ``state`` beside ``path`` and rename it: as ``.safetensors`` if it is called so, else by ``paddle.save``.
+
+    Args:
+        state: Paddle tensors by name.
+        path: the file.
+
+    Raises:
+        WeightsError: the disk is full or the folder cannot be written; ``path`` is then untouched.
+    """
+    try:
+        with replacing_path(path) as beside:
+            _save(state, beside)
+    except OSError as error:
+        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error
+
+
+def _save(state: Mapping[str, object], path: Path) -> None:
+    if path.suffix == SAFETENSORS:
+        from safetensors.paddle import save_file
+
+        save_file(dict(state), str(path), metadata={"format": "pd"})
+    else:
+        import paddle
+
+        paddle.save(dict(state), str(path))
+
+
+def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> None:
+    """Set the Paddle model's tensors to ``state``, write them, and verify the file by loading it.
+
+    The file is written beside ``path`` and renamed once every tensor in it has been found equal, bit by bit.
+
+    Raises:
+        WeightsError: it does not fit, cannot be written, or does not come back as it was; ``path`` is then untouched.
+    """
+    _set_state(model, state, path)
+    try:
+        with replacing_path(path) as beside:
+            _save(model.state_dict(), beside)
+            load_paddle_weights(model, beside)
+            wrong = [
+                name for name, tensor in model.state_dict().items() if tensor.numpy().tobytes() != state[name].tobytes()
+            ]
             if wrong:
                 raise WeightsError("differs from what was written", file=path, found=", ".join(wrong))
     except OSError as error:
