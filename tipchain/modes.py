@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
 from types import MappingProxyType
+from typing import NamedTuple
 
 from tipchain.errors import UsageError, did_you_mean
 
@@ -90,8 +90,7 @@ def data_folder(kind: str, data_set: str = DIGITS) -> PurePosixPath:
     return DATA_FOLDER / DATA_SETS[data_set][kind]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataFolders:
+class DataFolders(NamedTuple):
     """The data folders of a chain, relative to the project's root: of training, and of all other commands."""
 
     train: str
