@@ -58,7 +58,7 @@ def read_clips(videos: Sequence[tuple[str, int, int, Sequence[float] | None]]):
     import torch
 
     from alignment.mvf.torch_side import segment_frames, transform_frame
-    from tipchain.prepare.sets import MOTIONS, load_scans, render
+    from tipchain.prepare.data import MOTIONS, load_scans, render
 
     scans, names, clips = load_scans()[0], list(MOTIONS), []
     for motion, group, number, places in videos:
@@ -74,7 +74,7 @@ def train(training: Training) -> Outcome:
     import torch
 
     from alignment.mvf import torch_side
-    from tipchain.prepare.sets import GROUPS, MOTIONS
+    from tipchain.prepare.data import GROUPS, MOTIONS
 
     torch.set_num_threads(1)
     torch.manual_seed(training.seed)
@@ -113,7 +113,7 @@ def evaluate(model) -> dict[str, float]:
     import torch
 
     from alignment.mvf.torch_side import build_metric
-    from tipchain.prepare.sets import choose_clips
+    from tipchain.prepare.data import choose_clips
 
     model.eval()
     videos = [(one.motion, one.group, one.clip, None) for one in choose_clips("whole") if one.split == "val"]

@@ -50,8 +50,8 @@ def open_both_sides(project: TinyProject, stages: tuple[str, ...]) -> BothSides:
     """Prepare and open both sides; torch is imported first."""
     import torch  # noqa: F401
 
-    from tipchain.devices import parse_device
     from tipchain.frameworks import load_framework
+    from tipchain.modes import parse_device
 
     case, mode = load_case(project.case), Mode.LITE_TRAIN_LITE_INFER
     folder = project.root / "in_process"

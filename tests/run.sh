@@ -37,7 +37,9 @@ main() {
   stage "compile" "$python" -m compileall -q tipchain
   ((${#failed[@]} == 0)) || printf '== failed before the tests: %s\n' "${failed[*]}"
   printf '== pytest\n'
-  # Two files at a time (tests/conftest.py says which belong together); each alignment has two processes of its own.
+  # Two files at a time (tests/conftest.py says which belong together), one core for each: frameworks whose threads wait
+  # for one another on the cores of other processes compute up to five times as long.
+  export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
   "$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" || status=$?
   ((status != 0 || ${#failed[@]} == 0)) || status=1
   exit "$status"

@@ -62,7 +62,7 @@ def test_square_linear_is_transposed_by_type(models):
 
 def test_written_file_makes_the_port_compute_the_same(sides, models, tmp_path):
     from tipchain.weights.convert import convert_file
-    from tipchain.weights.paddle_files import load_paddle_weights
+    from tipchain.weights.files import load_paddle_weights
 
     torch, paddle, _, tiny_paddle = sides
     reference, port = models
@@ -211,7 +211,7 @@ def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_
     import pickle
 
     from tipchain.weights.convert import convert_file
-    from tipchain.weights.paddle_files import load_paddle_weights
+    from tipchain.weights.files import load_paddle_weights
 
     torch, *_ = sides
     reference, port = models
@@ -225,7 +225,7 @@ def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_
 
 
 def test_truncated_paddle_file(sides, models, tmp_path):
-    from tipchain.weights.paddle_files import load_paddle_weights, save_paddle_file
+    from tipchain.weights.files import load_paddle_weights, save_paddle_file
 
     _, port = models
     path = tmp_path / "a.pdparams"

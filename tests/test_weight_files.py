@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from tipchain.errors import WeightsError
-from tipchain.weights.paddle_files import read_paddle_file
-from tipchain.weights.torch_files import read_torch_state
+from tipchain.weights.files import read_paddle_file, read_torch_state
 
 torch = pytest.importorskip("torch")
 TORCH_DTYPES = (

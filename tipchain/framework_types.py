@@ -1,12 +1,18 @@
 """What annotations call objects of the frameworks.
 
-torch's and Paddle's classes share no base, and neither has to be installed: for a type checker each name is `Any`.
+torch's and Paddle's classes share no base, and neither has to be installed: for a type checker most names are `Any`.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[Any]"
+"""A NumPy array of any dtype."""
 Model: TypeAlias = Any
 """A ``torch.nn.Module`` or a ``paddle.nn.Layer``: a whole model, or a layer of one."""
 Tensor: TypeAlias = Any
@@ -15,3 +21,34 @@ Optimizer: TypeAlias = Any
 """An optimizer of ``torch.optim`` or ``paddle.optimizer``."""
 Schedule: TypeAlias = Any
 """A schedule of ``torch.optim.lr_scheduler`` or ``paddle.optimizer.lr``."""
+Nested: TypeAlias = Any
+"""What layers and functions take and return: a tensor, a plain value, or tuples, lists and dicts of them."""
+Function: TypeAlias = Callable[..., Nested]
+"""A function of a framework, or what stands in its place."""
+Setting: TypeAlias = Any
+"""The value of one argument: a number, a flag, a text, or a sequence of such; its name says which."""
+Options: TypeAlias = Mapping[str, Setting]
+"""Arguments by name, as a class or a function of a framework takes them."""
+Loss: TypeAlias = Callable[..., Tensor]
+"""A loss: outputs and labels to a tensor."""
+Loader: TypeAlias = Any
+"""A data loader, a data set, or another iterable of batches or samples."""
+Metric: TypeAlias = Any
+"""A metric: a function of outputs and labels, or an object that is updated with them batch by batch."""
+
+
+class Dataset(Protocol):
+    """A data set of samples by number."""
+
+    def __len__(self) -> int:
+        """Return how many samples there are."""
+
+    def __getitem__(self, index: int, /) -> Nested:
+        """Return one sample."""
+
+
+class Hook(Protocol):
+    """What takes a hook off again."""
+
+    def remove(self) -> None:
+        """Take the hook off."""

@@ -13,14 +13,18 @@ from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
+Json: TypeAlias = Any
+"""A value of JSON or of a YAML file: text, number, flag, None, a list or a dict of such."""
+JsonObject: TypeAlias = Mapping[str, Json]
+"""A JSON object."""
 _T = TypeVar("_T")
 _LARGEST_INTEGER = 2**63 - 1
 """What a column of a database holds."""
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Json:
     """Return what a JSON text holds.
 
     Raises:
@@ -32,7 +36,7 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path) -> Json:
     """Return what a JSON file holds; who put a pipe or a device in its place makes nobody wait.
 
     Raises:

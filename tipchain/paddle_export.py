@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.devices import Device
 from tipchain.errors import InputError, TipchainError, UsageError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model
+from tipchain.modes import Device
 
-Array = npt.NDArray[Any]
 STEM = "inference"
 PROGRAMS = (f"{STEM}.json", f"{STEM}.pdmodel")
 """How Paddle 3 and Paddle 2 call the program."""

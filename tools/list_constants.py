@@ -20,7 +20,7 @@ TITLES = {
 }  # fmt: skip
 INTRODUCTION = (
     "Every number by which tipchain judges, ranks or searches, with what it is and where it comes from. What rounding makes "
-    "of two computations is said once, in `tipchain/numbers/rounding.py`; the other numbers build on it, are sizes of what is "
+    "of two computations is said once, in `tipchain/numbers/tolerance.py`; the other numbers build on it, are sizes of what is "
     "looked at, or are values that models usually have. *A choice* says that nothing derives it."
 )
 

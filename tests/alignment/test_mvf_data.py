@@ -162,10 +162,10 @@ def test_videos_for_inference(sides, folder, tmp_path):
 
 def test_the_shipped_videos_fit_the_shipped_case(sides, tmp_path, monkeypatch):
     from tipchain.parity.case import load_case
-    from tipchain.prepare import sets
+    from tipchain.prepare import data
     from tipchain.prepare.data import prepare_data
 
-    monkeypatch.setattr(sets, "GROUPS", {**sets.GROUPS, "lite": {"val": (1,), "train": (8,)}})
+    monkeypatch.setattr(data, "GROUPS", {**data.GROUPS, "lite": {"val": (1,), "train": (8,)}})
     case = load_case(ROOT / "configs/mvf.yaml")
     data = prepare_data(tmp_path, "lite", case.data.set)
     for side in sides:

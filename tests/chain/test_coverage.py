@@ -11,9 +11,9 @@ from test_kind_deployed import LITE, SERVING
 from test_kind_dy2static import BASE
 from test_kind_ptq import SEG
 
-from tipchain.chain import coverage
-from tipchain.chain.coverage import is_checkout, survey
+from tipchain.chain import lint
 from tipchain.chain.gpus import Gpus
+from tipchain.chain.lint import is_checkout, survey
 from tipchain.cli import main
 
 DRIVERS = (
@@ -32,7 +32,7 @@ FILES = {
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    monkeypatch.setattr(coverage, "find_gpus", lambda: Gpus(numbers=("0",)))
+    monkeypatch.setattr(lint, "find_gpus", lambda: Gpus(numbers=("0",)))
     for name in DRIVERS:
         (tmp_path / "test_tipc").mkdir(exist_ok=True)
         (tmp_path / "test_tipc" / name).write_text("")
@@ -57,7 +57,7 @@ def test_drivers_and_files_of_each_kind(checkout):
 
 
 def test_without_a_gpu_what_needs_one_cannot_be_run_nor_what_needs_that(checkout, monkeypatch):
-    monkeypatch.setattr(coverage, "find_gpus", lambda: Gpus(trouble="no GPU here"))
+    monkeypatch.setattr(lint, "find_gpus", lambda: Gpus(trouble="no GPU here"))
     found = {one.kind: one for one in survey(checkout).kinds}
     assert (found["ptq_infer_python"].run, found["ptq_infer_python"].skipped) == (0, {"no GPU here": 1})
     assert found["dy2static"].run == 1, "it trains on the CPU"

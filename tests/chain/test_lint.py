@@ -12,8 +12,8 @@ from chain_samples import ALIGNMENT, CORPUS, TEMPLATE, TUTORIAL, edit
 from tipchain.chain import slots
 from tipchain.chain.lint import lint_file, named_files
 from tipchain.chain.suites import FIXES
+from tipchain.commands.lint import GENERAL
 from tipchain.modes import Mode
-from tipchain.report.lint import GENERAL
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAS = "PaddleClas/test_tipc/configs/AlexNet/AlexNet_train_infer_python.txt"

@@ -11,9 +11,8 @@ import yaml
 from night_samples import item
 
 from tipchain.nightly.coordinator import Coordinator
-from tipchain.nightly.executor import Ports, Work
+from tipchain.nightly.executor import CpuSlots, LocalExecutor, Ports, Work
 from tipchain.nightly.items import NightPlan
-from tipchain.nightly.local import CpuSlots, LocalExecutor
 from tipchain.nightly.nights import begin_night, item_folder
 
 

@@ -13,7 +13,7 @@ from stub_nights import begin, command, work_of
 
 from tipchain.nightly.cluster import driver
 from tipchain.nightly.cluster.driver import RayDriver, _Task
-from tipchain.nightly.cluster.messages import AttemptPiece, Begun, ClusterTrouble
+from tipchain.nightly.cluster.node import AttemptPiece, Begun, ClusterTrouble
 from tipchain.nightly.executor import Ended
 
 

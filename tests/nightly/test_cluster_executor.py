@@ -13,7 +13,7 @@ from stub_nights import begin, command, run_night, work_of
 
 from tipchain.errors import MissingFrameworkError, UsageError
 from tipchain.nightly.cluster.executor import RayExecutor
-from tipchain.nightly.cluster.messages import ClusterSettings
+from tipchain.nightly.cluster.node import ClusterSettings
 from tipchain.nightly.items import Needs
 from tipchain.outcome import Outcome
 
@@ -21,7 +21,7 @@ HEAD = """\
 import os, pathlib, signal, sys, time
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from tipchain.nightly.cluster.messages import *
+from tipchain.nightly.cluster.node import *
 from tipchain.nightly.executor import Ended
 
 hear = Connection(int(sys.argv[1]))

@@ -17,10 +17,20 @@ from stub_nights import begin, command, tipchain, work_of, write_manifest
 
 from tipchain import __version__
 from tipchain.errors import UsageError
-from tipchain.nightly.cluster import messages
+from tipchain.nightly.cluster import node
 from tipchain.nightly.cluster.executor import cluster_address, cluster_settings
-from tipchain.nightly.cluster.messages import AttemptPiece, Begun, ClusterSettings, NodeJob, OutputLine, pieces, put
-from tipchain.nightly.cluster.node import PREFIX, mover, run_item
+from tipchain.nightly.cluster.node import (
+    PREFIX,
+    AttemptPiece,
+    Begun,
+    ClusterSettings,
+    NodeJob,
+    OutputLine,
+    mover,
+    pieces,
+    put,
+    run_item,
+)
 from tipchain.nightly.executor import Ended
 
 
@@ -222,7 +232,7 @@ def test_what_killed_tasks_left_on_a_node_is_swept(tmp_path):
 
 
 def test_a_folder_comes_back_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(messages, "PIECE", 1000)
+    monkeypatch.setattr(node, "PIECE", 1000)
     one, other = tmp_path / "one", tmp_path / "other"
     (one / "work/deep").mkdir(parents=True)
     (one / "work/empty").touch()

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 import pytest
 from stub_nights import begin, command, local, work_of, write_manifest
 
-from tipchain.nightly.local import CpuSlots
+from tipchain.nightly.executor import CpuSlots
 
 HOLD = """
 import sys
 from pathlib import Path
-from tipchain.nightly.local import CpuSlots
+from tipchain.nightly.executor import CpuSlots
 slots = CpuSlots(2, Path(sys.argv[1]))
 print(slots.take(int(sys.argv[2]), "x"), flush=True)
 sys.stdin.read()
@@ -28,7 +28,7 @@ TAKES = 'echo "$(date +%s%N) $0 +" >> ../log; sleep 0.15; echo "$(date +%s%N) $0
 @pytest.fixture
 def machine(monkeypatch):
     """Return the cores of a machine of two."""
-    monkeypatch.setattr("tipchain.nightly.local.usable_cores", lambda: (0, 1))
+    monkeypatch.setattr("tipchain.nightly.executor.usable_cores", lambda: (0, 1))
     return ("core-0", "core-1")
 
 

@@ -66,7 +66,7 @@ def test_an_item_that_no_memory_is_enough_for_runs_when_nothing_else_does(tmp_pa
 
 
 def test_what_an_item_took_already_is_not_kept_for_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("tipchain.nightly.local.resident_mb", lambda pids: dict.fromkeys(pids, 900.0))
+    monkeypatch.setattr("tipchain.nightly.executor.resident_mb", lambda pids: dict.fromkeys(pids, 900.0))
     items = [command("a", "echo up; sleep 30", needs=Needs(memory_mb=1000)), hold("b", memory_mb=300)]
     night, _ = begin(tmp_path, *items)
     executor = local(tmp_path, 2, memory=lambda: (2000.0, 500.0))

@@ -43,8 +43,8 @@ def side(tmp_path_factory):
     """A project of the tiny case's Paddle side with faulty builders, its framework and weights."""
     if importlib.util.find_spec("paddle") is None:
         pytest.skip("needs paddle")
-    from tipchain.devices import parse_device
     from tipchain.frameworks import load_framework
+    from tipchain.modes import parse_device
 
     framework = load_framework("paddle")
     framework.configure(parse_device("cpu"), 0, 1)

@@ -109,8 +109,8 @@ def side(tmp_path_factory):
     """The Paddle side of the tiny case: its framework, a weight file, and models that go wrong when exported."""
     if importlib.util.find_spec("paddle") is None:
         pytest.skip("needs paddle")
-    from tipchain.devices import parse_device
     from tipchain.frameworks import load_framework
+    from tipchain.modes import parse_device
 
     framework = load_framework("paddle")
     framework.configure(parse_device("cpu"), 0, 1)

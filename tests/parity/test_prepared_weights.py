@@ -11,8 +11,7 @@ from tiny_project import TinyProject, make_tiny_project
 from tipchain.modes import Mode
 from tipchain.parity.case import load_case
 from tipchain.parity.weights import prepare_weights
-from tipchain.weights.paddle_files import read_paddle_file
-from tipchain.weights.torch_files import read_torch_state
+from tipchain.weights.files import read_paddle_file, read_torch_state
 
 pytestmark = pytest.mark.frameworks
 

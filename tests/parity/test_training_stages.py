@@ -16,7 +16,7 @@ from tipchain.parity.publish import tensors_name
 from tipchain.parity.settings import BackwardSettings, TrainSettings
 from tipchain.parity.stages import judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Rules
-from tipchain.weights.torch_files import read_torch_state
+from tipchain.weights.files import read_torch_state
 
 pytestmark = [
     pytest.mark.frameworks,

@@ -265,7 +265,7 @@ import resource, sys
 from pathlib import Path
 from tipchain.cli import guarded
 from tipchain.prepare.data import prepare_data
-from tipchain.prepare.sets import load_scans
+from tipchain.prepare.data import load_scans
 load_scans()
 resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
 sys.exit(guarded(lambda: prepare_data(Path(sys.argv[1]), "lite", force=True) and 0))

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tipchain.prepare.sets import choose_images, encode_png, load_scans, split_whole
+from tipchain.prepare.data import choose_images, encode_png, load_scans, split_whole
 
 
 @pytest.fixture(scope="module")

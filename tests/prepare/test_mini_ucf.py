@@ -16,7 +16,7 @@ from PIL import Image
 
 from tipchain.errors import DataError, UsageError
 from tipchain.modes import data_folder
-from tipchain.prepare import sets
+from tipchain.prepare import data
 from tipchain.prepare.data import archive_of, check_data, checksum_of, pack, prepare_data, read_archive
 
 CLASSES = ["Clockwise", "CounterClockwise", "Down", "Left", "Right", "Up"]
@@ -26,8 +26,8 @@ CLASSES = ["Clockwise", "CounterClockwise", "Down", "Left", "Right", "Up"]
 def _few():
     """Two groups with a video of each class instead of five: making the lite videos takes a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sets, "GROUPS", {**sets.GROUPS, "lite": {"val": (1,), "train": (8,)}})
-        patch.setattr(sets, "CLIPS", {**sets.CLIPS, "lite": {"val": 1, "train": 1}})
+        patch.setattr(data, "GROUPS", {**data.GROUPS, "lite": {"val": (1,), "train": (8,)}})
+        patch.setattr(data, "CLIPS", {**data.CLIPS, "lite": {"val": 1, "train": 1}})
         yield
 
 
@@ -48,13 +48,13 @@ def root(made, tmp_path):
 @pytest.fixture
 def making(monkeypatch):
     """Count how often the videos are made."""
-    calls, real = [], sets.make_files
+    calls, real = [], data.make_files
 
     def counted(*arguments):
         calls.append(arguments[0])
         return real(*arguments)
 
-    monkeypatch.setattr(sets, "make_files", counted)
+    monkeypatch.setattr(data, "make_files", counted)
     return calls
 
 
@@ -99,22 +99,22 @@ def test_every_class_starts_from_the_same_picture_and_ends_elsewhere(made):
         firsts = {(frames / name / f"v_{name}_{group}/img_00001.jpg").read_bytes() for name in CLASSES}
         middles = {(frames / name / f"v_{name}_{group}/img_00008.jpg").read_bytes() for name in CLASSES}
         assert (len(firsts), len(middles)) == (1, 6)
-    assert sets.start_of(8, 1, 1797) != sets.start_of(8, 2, 1797), "the videos of a group differ"
+    assert data.start_of(8, 1, 1797) != data.start_of(8, 2, 1797), "the videos of a group differ"
 
 
 @pytest.mark.parametrize("kind", ["lite", "whole"])
 def test_no_group_and_no_scan_is_in_both_splits(kind):
-    clips = sets.choose_clips(kind)
+    clips = data.choose_clips(kind)
     assert len({clip.name for clip in clips}) == len(clips)
     groups = {split: {clip.group for clip in clips if clip.split == split} for split in ("train", "val")}
-    scans = {split: {sets.start_of(one, 1, 1797).scan for one in numbers} for split, numbers in groups.items()}
+    scans = {split: {data.start_of(one, 1, 1797).scan for one in numbers} for split, numbers in groups.items()}
     assert not groups["train"] & groups["val"]
     assert not scans["train"] & scans["val"]
     assert all(len(scans[split]) == len(groups[split]) for split in groups)
 
 
 def test_the_whole_data_are_split_as_ucf_101_and_hold_the_lite_ones():
-    whole, lite = sets.choose_clips("whole"), sets.choose_clips("lite")
+    whole, lite = data.choose_clips("whole"), data.choose_clips("lite")
     assert {clip.group for clip in whole if clip.split == "val"} == set(range(1, 8))
     assert {clip.group for clip in whole if clip.split == "train"} == set(range(8, 26))
     assert [sum(clip.split == split for clip in whole) for split in ("train", "val")] == [432, 168]
@@ -122,9 +122,9 @@ def test_the_whole_data_are_split_as_ucf_101_and_hold_the_lite_ones():
 
 
 def test_motions_go_where_their_names_say():
-    start = sets.start_of(3, 1, 1797)
+    start = data.start_of(3, 1, 1797)
     signs = {"Down": (0, 1), "Left": (-1, 0), "Right": (1, 0), "Up": (0, -1)}
-    for name, offset in sets.MOTIONS.items():
+    for name, offset in data.MOTIONS.items():
         assert offset(start, 0.0) == (0.0, 0.0)
         if name in signs:
             assert tuple(np.sign(offset(start, 0.3))) == signs[name]
@@ -138,12 +138,12 @@ def test_motions_go_where_their_names_say():
 
 
 def test_a_digit_that_leaves_the_picture_comes_in_again():
-    start, digit = sets.start_of(1, 1, 1797), np.ones((24, 24), np.float32)
+    start, digit = data.start_of(1, 1, 1797), np.ones((24, 24), np.float32)
     black = np.zeros((64, 64, 3), np.uint8)
-    whole = np.asarray(sets.draw_frame(black, digit, start, (10, 20)))
+    whole = np.asarray(data.draw_frame(black, digit, start, (10, 20)))
     assert (whole[20:44, 10:34] == start.colour).all()
     assert whole.any(axis=2).sum() == 24 * 24
-    wrapped = np.asarray(sets.draw_frame(black, digit, start, (10 - 64 + 40, 20 + 128 + 30)))
+    wrapped = np.asarray(data.draw_frame(black, digit, start, (10 - 64 + 40, 20 + 128 + 30)))
     np.testing.assert_array_equal(wrapped, np.roll(whole, (30, 40), axis=(0, 1)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain.prepare.removals import find_removals, follow
+from tipchain.prepare.shell import find_removals, follow
 
 PARAMS = "===train_params===\n\nmodel_name:net_v2\npython:python3\n"
 HEAD = "MODE=$2\nIFS=$'\\n'\nlines=($(cat $1))\nmodel_name=$(func_parser_value \"${lines[1]}\")\n"

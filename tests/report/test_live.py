@@ -10,9 +10,9 @@ import re
 import pytest
 
 from tipchain.chain.plan import Command, Result
+from tipchain.commands.run import LiveView
 from tipchain.outcome import Outcome
 from tipchain.progress import cut, elapsed
-from tipchain.report.live import LiveView
 
 
 def command(name):

@@ -14,9 +14,9 @@ from run_samples import CAUSE, NASTY, aligned, chain, misaligned, verdict
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.outcome import Outcome
 from tipchain.report.ci import annotate_run, junit_xml, summarize_run
-from tipchain.report.html.page import corrected_line
-from tipchain.report.html.run import render_run
 from tipchain.report.model import RunReport
+from tipchain.report.page import corrected_line
+from tipchain.report.write import render_run
 
 VERDICT, COMMAND = "NOT the same model", "tipchain align configs/nets.yaml"
 
@@ -186,5 +186,5 @@ def test_a_causes_place_is_told_once():
 
 
 def test_a_page_needs_neither_numpy_nor_a_framework():
-    code = "from tipchain.report.html.run import render_run; import sys; print(*{'numpy', 'torch', 'paddle'} & set(sys.modules))"
+    code = "from tipchain.report.write import render_run; import sys; print(*{'numpy', 'torch', 'paddle'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""

@@ -12,7 +12,7 @@ import chromium
 import pytest
 from run_samples import NASTY, chain, misaligned
 
-from tipchain.report.html.run import render_run
+from tipchain.report.write import render_run
 
 pytestmark = chromium.needed
 LONG = "模型_对齐_视频分类_" + "features.denseblock3.denselayer24." * 6

@@ -8,9 +8,9 @@ import pytest
 
 from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command, Plan, Result
+from tipchain.commands.run import ResultsLog, as_comment, status_record
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
-from tipchain.report.live import ResultsLog, as_comment, status_record
 
 SCRAPERS = re.compile(r"run\s+(successfully|failed)", re.IGNORECASE)
 COMMAND = Command(id="train[x]", step="train", argv=("python", "a b.py"), log="out/runs/R/train.log")

@@ -56,9 +56,9 @@ def test_no_tolerance_is_written_where_causes_are_looked_for():
 
 
 def test_what_rounding_makes_is_said_once():
-    from tipchain.numbers import rounding
+    from tipchain.numbers import tolerance
 
-    said = {getattr(rounding, name): name for name in dir(rounding) if name.isupper()}
+    said = {getattr(tolerance, name): name for name in dir(tolerance) if name.isupper()}
     again = [
         f"{path}:{line}: {names} is rounding.{said[float(value)]}"
         for path in table.modules()

@@ -96,7 +96,7 @@ def case_with(tmp_path, old, new):
 
 
 def read_state(path):
-    from tipchain.weights.paddle_files import read_paddle_file
+    from tipchain.weights.files import read_paddle_file
 
     return read_paddle_file(path)
 
@@ -272,7 +272,7 @@ def test_the_metric_is_that_of_the_whole_set_not_the_average_of_the_batches(data
     """Were it averaged, a metric such as mean class accuracy would depend on the batch size."""
     from tipchain.paddle_tools.evaluate import evaluate
     from tipchain.paddle_tools.program import open_bench
-    from tipchain.weights.paddle_files import load_paddle_weights
+    from tipchain.weights.files import load_paddle_weights
 
     seen = []
 
@@ -334,7 +334,7 @@ def test_inference_agrees_with_the_training_engine(data, trained, exported, caps
     import paddle
 
     from tests.cases.tiny.tiny_paddle import build_dataset, build_model
-    from tipchain.weights.paddle_files import load_paddle_weights
+    from tipchain.weights.files import load_paddle_weights
 
     model = build_model()
     load_paddle_weights(model, trained / "best_model.pdparams")

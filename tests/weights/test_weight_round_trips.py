@@ -95,7 +95,7 @@ def models(both, nn, dtype="float32"):
 @pytest.mark.parametrize("suffixes", [("pth", "pdparams"), ("safetensors", "safetensors")])
 def test_files_come_back_bit_by_bit(both, nn, tmp_path, dtype, suffixes):
     from tipchain.weights.convert import convert_file, convert_file_back
-    from tipchain.weights.torch_files import read_torch_state, write_torch_file
+    from tipchain.weights.files import read_torch_state, write_torch_file
 
     torch, paddle = models(both, nn, dtype)
     with both.torch.no_grad():  # what a comparison of numbers would not see
@@ -123,7 +123,7 @@ def test_files_come_back_bit_by_bit(both, nn, tmp_path, dtype, suffixes):
 
 def test_frameworks_read_what_was_written(both, nn, tmp_path):
     from tipchain.weights.convert import convert_file, convert_file_back
-    from tipchain.weights.paddle_files import load_paddle_weights
+    from tipchain.weights.files import load_paddle_weights
 
     torch, paddle = models(both, nn)
     both.torch.save(torch.state_dict(), tmp_path / "a.pth")
@@ -141,8 +141,7 @@ def test_frameworks_read_what_was_written(both, nn, tmp_path):
 
 def test_a_file_of_the_other_layout_is_refused(both, nn, tmp_path):
     from tipchain.weights.convert import convert_file
-    from tipchain.weights.paddle_files import read_paddle_file
-    from tipchain.weights.torch_files import read_torch_state, write_torch_file
+    from tipchain.weights.files import read_paddle_file, read_torch_state, write_torch_file
 
     torch, paddle = models(both, nn)
     write_torch_file(torch, torch.state_dict(), tmp_path / "t.safetensors")
@@ -154,7 +153,7 @@ def test_a_file_of_the_other_layout_is_refused(both, nn, tmp_path):
 
 
 def test_damaged_safetensors_are_refused(tmp_path, both):
-    from tipchain.weights.paddle_files import read_paddle_file
+    from tipchain.weights.files import read_paddle_file
 
     (tmp_path / "a.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}")
     with pytest.raises(WeightsError, match="no complete Paddle weight file"):
@@ -189,7 +188,7 @@ def test_names_of_a_shared_tensor_that_differ_in_a_file_are_refused(both, nn):
 def test_a_torch_file_is_written_whole_or_not_at_all(both, nn, tmp_path, monkeypatch, suffix):
     import safetensors.torch
 
-    from tipchain.weights.torch_files import write_torch_file
+    from tipchain.weights.files import write_torch_file
 
     torch, _ = models(both, nn)
     path = tmp_path / f"a.{suffix}"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest
+from tipchain.framework_types import Array
 from tipchain.json_text import read_json
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
@@ -27,7 +27,6 @@ from tipchain.stage_table import SOLO
 
 # Arrays of two references held against each other.
 
-Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 TRUTH_RTOL = 1e-10
 """Share of a tensor's largest value by which two correct float64 runs may differ; ResNet-50's gradients need 2e-11."""

@@ -45,7 +45,7 @@ from tipchain.parity.recorder import TRUTH_STAGES
 from tipchain.parity.weights import GivenInputs, Prepared, WeightFiles, prepare
 from tipchain.runs import atomic_write, commit, sha256_of
 from tipchain.stage_table import SOLO
-from tipchain.weights.torch_files import SAFETENSORS, read_torch_state
+from tipchain.weights.files import SAFETENSORS, read_torch_state
 
 # Put a bundle in another's place, in one step where the system can.
 

@@ -27,7 +27,7 @@ from tipchain.runs import append, atomic_write, git, sha256_of
 #       weights/            torch's weights, and the same converted for the port, by the case's variant
 #
 # Nothing in it is run when it is read: JSON, dumps (`tipchain.numbers.dumps`), safetensors, and Paddle weight files
-# (`tipchain.weights.paddle_files`).
+# (`tipchain.weights.files`).
 
 FORMAT = 1
 KIND = "tipchain reference bundle"

@@ -24,9 +24,8 @@ from tipchain.chain.slots import (
     read_slots,
 )
 from tipchain.chain.suites import ALL, Marks, Suite
-from tipchain.devices import Device, parse_device
 from tipchain.errors import ParamsError, UsageError, did_you_mean
-from tipchain.modes import Mode
+from tipchain.modes import Device, Mode, parse_device
 
 FOLDER_WEIGHT = 4
 # So many marks are no chance: a file that bears them is that suite's, though it fits another's layout.

@@ -32,10 +32,9 @@ from tipchain.commands.options import (
     report_targets,
 )
 from tipchain.commands.prepare import add_prepare_first, prepare_case_first
-from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, OutputError, TipchainError, UsageError
 from tipchain.machine import core_count
-from tipchain.modes import Mode, parse_mode
+from tipchain.modes import Mode, parse_device, parse_mode
 from tipchain.outcome import Outcome
 from tipchain.progress import Progress, Stages
 from tipchain.report.model import Diagnosed, diagnose_run, stage_of
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
     from tipchain.parity.case import Case
     from tipchain.parity.stages.judging import StageJudgement
     from tipchain.parity.weights import GivenInputs
-    from tipchain.report.html.page import Section
     from tipchain.report.model import RunReport
+    from tipchain.report.page import Section
 
 
 NEEDS_TORCH = (

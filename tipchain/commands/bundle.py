@@ -21,10 +21,9 @@ from tipchain.commands.options import (
     add_timeout,
     write_document,
 )
-from tipchain.devices import parse_device
 from tipchain.errors import UsageError
 from tipchain.language import escaped, escaped_lines, padded, say
-from tipchain.modes import Mode, parse_mode
+from tipchain.modes import Mode, parse_device, parse_mode
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         given = read_names(args.names)
         names, ignore = given.names, given.ignore
     from tipchain.weights.convert import convert_file, convert_file_back
-    from tipchain.weights.report import UnmatchedError
+    from tipchain.weights.matching import UnmatchedError
 
     try:
         if args.to == "paddle":

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
 from tipchain.errors import UsageError
+from tipchain.framework_types import Array
 from tipchain.outcome import Outcome, exit_code
 from tipchain.runs import check_writable
 
 if TYPE_CHECKING:
-    from tipchain.numbers.compare import Array
     from tipchain.numbers.tolerance import Tolerance
     from tipchain.numbers.verdicts import Verdict
 

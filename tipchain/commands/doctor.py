@@ -26,7 +26,7 @@ from tipchain.errors import DataError
 from tipchain.language import columns, padded, say
 from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.prepare.sets import KINDS, PARAMS, way_out
+from tipchain.prepare.data import KINDS, PARAMS, way_out
 
 WITHOUT = "diff, judge, report, lint and plan"
 """What a plain installation does."""

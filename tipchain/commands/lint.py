@@ -1,31 +1,250 @@
-"""``tipchain lint``: what parameter files mean, what is wrong in them and in cases, where the originals do something else."""
+"""``tipchain lint``: look at parameter files, and what was found as text for 80 columns, JSON and GitHub's workflow commands."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from tipchain.chain.coverage import is_checkout, survey
-from tipchain.chain.kinds import KINDS
-from tipchain.chain.lint import PATTERN, Disk, Found, Linted, lint_file, named_files
+from tipchain.chain.kinds import KINDS, TRAIN_INFER
+from tipchain.chain.lint import PATTERN, Coverage, Disk, Found, Linted, is_checkout, lint_file, named_files, survey
 from tipchain.chain.slots import refusal
+from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
 from tipchain.errors import CaseError, UsageError
-from tipchain.language import say
+from tipchain.language import aligned, clean, columns, in_rows, padded, say
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.outcome import ExitCode
-from tipchain.report.lint import (
-    coverage_document,
-    document_of,
-    render_coverage,
-    render_github,
-    render_summary,
-    render_text,
-)
+from tipchain.report.ci import workflow_command
 from tipchain.report.terminal import terminal_width, use_color
+
+# What lint found, as text for 80 columns, as JSON, and as workflow commands for GitHub.
+
+
+COLORS: Mapping[str, str] = {"error": "31", "warning": "33", "info": "36"}
+WORKFLOW: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "notice"}
+NOUNS: Mapping[str, tuple[str, str]] = {
+    "error": ("error", "errors"),
+    "warning": ("warning", "warnings"),
+    "info": ("remark", "remarks"),
+}
+# What differs from the originals in every chain, whatever its file says.
+GENERAL: Mapping[str, str] = {
+    "true-exit": "each command is judged by its own exit status and by what it leaves, and a failed step skips "
+    "what needs it; the originals go on and exit 0, some report the status of a `cat` or `echo`",
+    "nothing-planned": "a plan without commands is exit code 4 with the reason, not a silent success",
+    "run-id": "each run has a folder of its own with a record of every command; the originals' logs overwrite "
+    "each other, and the status lines of all runs stand in one log",
+    "closed-modes": "an unknown mode is refused; the originals train with it, with the programs' own settings",
+    "typos": "unknown trainers, modes and booleans are refused unless --lenient is given",
+    "sections": "lines are told by sections and keys; blank and comment lines shift nothing",
+    "no-shell": "values are split into words, and nothing of a file reaches a shell",
+    "cwd": "a missing folder to run in is an error; the originals go on in another folder",
+    "no-sleep": "there are no pauses between steps",
+    "timeouts": "no training is ended after 5 minutes; --timeout sets a limit, and lite data has one of an hour",
+}
+INDENT = "    "
+
+
+def render_text(files: Sequence[Linted], *, color: bool = False, width: int = 80, strict: bool = False) -> str:
+    """Return the findings of ``files``, each line's meaning where it was asked for, and what concerns all."""
+    lines: list[str] = []
+    for one in files:
+        lines += _wrapped(f"{one.file}{say(f': {_of(one)}')}", width) if one.lines else []
+        lines += [
+            row for line in one.lines for row in _line_rows(line.number, line.text, line.meaning, line.use, width)
+        ]
+        lines += [""] if one.lines else []
+        lines += [row for found in one.found for row in _finding_rows(one, found, color, width)]
+        lines += [""] if one.found else []
+    if any(one.suite for one in files):
+        lines.append(say("In every chain, other than in the original drivers:"))
+        lines += [row for code, text in GENERAL.items() for row in _wrapped(f"{INDENT}{say(text)} [{code}]", width)]
+        lines.append("")
+    return "\n".join([*lines, say(summary_line(files, strict=strict))])
+
+
+def render_summary(files: Sequence[Linted], *, width: int = 80, strict: bool = False) -> str:
+    """Return how often each kind of finding occurs, with one example, and the summary line."""
+    groups: dict[tuple[str, str], list[tuple[Linted, Found]]] = {}
+    for one in files:
+        for found in one.found:
+            groups.setdefault((found.finding.severity, found.finding.code), []).append((one, found))
+    lines = []
+    order = sorted(groups, key=lambda key: (SEVERITIES.index(key[0]), -len(groups[key]), key[1]))
+    for severity, code in order:
+        own = groups[severity, code]
+        in_files = len({one.file for one, _ in own})
+        where = say(f"in {_counted(in_files, 'file', 'files')}")
+        lines.append(f"{len(own):>6}  {padded(say(severity), 7)}  {code}{say(', ')}{where}")
+        one, found = own[0]
+        example = say(f"such as {_place(one, found)}")
+        lines += _wrapped(f"{'':<17}{example}{say(': ')}{_said(one, found)}", width, " " * 17)
+    return "\n".join([*lines, *([""] if lines else []), say(summary_line(files, strict=strict))])
+
+
+def document_of(files: Sequence[Linted]) -> list[dict[str, object]]:
+    """Return a list for JSON with one object for each file."""
+    return [_as_json(one) for one in files]
+
+
+def render_github(files: Sequence[Linted]) -> str:
+    """Return GitHub's workflow commands, which annotate the lines of a pull request."""
+    lines = []
+    for one in files:
+        for found in one.found:
+            finding = found.finding
+            place = {"file": one.file, "line": str(finding.line)} if finding.line else {"file": one.file}
+            properties = place | {"title": finding.code}
+            lines.append(workflow_command(WORKFLOW[finding.severity], _said(one, found), properties))
+    return "\n".join([*lines, say(summary_line(files))])
+
+
+def summary_line(files: Sequence[Linted], *, strict: bool = False) -> str:
+    """Return ``3 errors, 2 warnings, 0 remarks in 205 files``."""
+    counts = Counter(found.finding.severity for one in files for found in one.found)
+    text = ", ".join(_counted(counts[name], *NOUNS[name]) for name in SEVERITIES)
+    tail = "; warnings count as errors" if strict else ""
+    return f"{text} in {_counted(len(files), 'file', 'files')}{tail}"
+
+
+def render_coverage(coverage: Coverage, *, width: int = 80) -> str:
+    """Return a table of the kinds of chains in a checkout, and what is not run here, with the reasons."""
+    kinds = coverage.kinds
+    head = f"{_counted(coverage.files, 'parameter file', 'parameter files')} of {_counted(len(kinds), 'kind', 'kinds')}"
+    lines = [f"{coverage.root}{say(f': {head} of chains, {coverage.run} can be run here')}"]
+    size = max((len(one.kind) for one in kinds), default=0)
+    heads = [say(one) for one in ("files", "run", "skip", "refused")]
+    wide = [max(columns(one), least) for one, least in zip(heads, (5, 3, 4, 7), strict=True)]
+    row = "  ".join(map(aligned, heads, wide))
+    lines.append(f"  {padded(say('kind'), size)}  {row}  {say('driver')}")
+    for one in kinds:
+        skipped, refused = sum(one.skipped.values()), sum(one.refused.values())
+        driver = one.drivers[0].rpartition("/")[2] if one.drivers else say("none")
+        more = f" and {len(one.drivers) - 1} more" if len(one.drivers) > 1 else ""
+        row = "  ".join(map(aligned, map(str, (one.files, one.run, skipped, refused)), wide))
+        lines.append(f"  {one.kind:<{size}}  {row}  {driver}{say(more)}")
+    for one in kinds:
+        for word, reasons in (("skipped", one.skipped), ("refused", one.refused)):
+            for reason, count in sorted(reasons.items(), key=lambda pair: -pair[1]):
+                lines += _wrapped(f"  {one.kind}{say(f': {count} {word}: {reason}')}", width, INDENT)
+    if coverage.others:
+        lines += _wrapped(say(f"  drivers of no kind: {', '.join(coverage.others)}"), width, INDENT)
+    return "\n".join(lines)
+
+
+def coverage_document(found: Sequence[Coverage]) -> list[dict[str, object]]:
+    """Return a list for JSON with one object for each checkout."""
+    return [
+        {
+            "root": one.root,
+            "files": one.files,
+            "run": one.run,
+            "kinds": {
+                kind.kind: {
+                    "drivers": list(kind.drivers),
+                    "files": kind.files,
+                    "run": kind.run,
+                    "skipped": dict(kind.skipped),
+                    "refused": dict(kind.refused),
+                }
+                for kind in one.kinds
+            },
+            "other_drivers": list(one.others),
+        }
+        for one in found
+    ]
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def _of(one: Linted) -> str:
+    kind = "" if one.chain == TRAIN_INFER else f"{one.chain}, "
+    return f"{kind}suite {one.suite}, {one.title}: {one.reason}"
+
+
+def _wrapped(text: str, width: int, indent: str = INDENT * 2) -> list[str]:
+    if len(text) <= width and text.isascii() and text.isprintable():
+        return [text.rstrip()]  # most rows of a long file: textwrap takes many times as long to say so
+    text = clean(text)
+    return in_rows(text.lstrip(), width, " " * (len(text) - len(text.lstrip())), indent)
+
+
+def _line_rows(number: int, text: str, meaning: str, use: str, width: int) -> Iterator[str]:
+    head = f"{number:>5}  {clean(text)}"
+    yield head if len(head) <= width else f"{head[: width - 3]}..."
+    yield from _wrapped(f"{'':<9}{say(meaning)}" + (say("; ") + say(use) if use else ""), width, " " * 9)
+
+
+def _place(one: Linted, found: Found) -> str:
+    return f"{one.file}:{found.finding.line}" if found.finding.line else one.file
+
+
+def _said(one: Linted, found: Found) -> str:
+    """Return a finding in the reader's language."""
+    finding = found.finding
+    key = f"{finding.key}: " if finding.key and finding.line else ""
+    said = len(found.modes) == 1 and found.modes[0] in finding.message
+    return f"{key}{say(finding.message)}{'' if said else say(_modes_text(found.modes, one.modes))}"
+
+
+def _modes_text(modes: Sequence[str], looked_at: Sequence[str]) -> str:
+    """Return in which modes something holds, "" for all."""
+    if not modes:
+        return ""
+    trained = [name for name in looked_at if Mode(name).trains]
+    if set(modes) == set(trained):
+        return " (in the modes that train)"
+    if set(modes) == set(looked_at) - set(trained):
+        return " (in the modes that do not train)"
+    return f" (in {', '.join(modes)})"
+
+
+def _finding_rows(one: Linted, found: Found, color: bool, width: int) -> list[str]:
+    finding = found.finding
+    word, colon = say(finding.severity), say(": ")
+    rows = _wrapped(f"{_place(one, found)}: {word}{colon}{_said(one, found)} [{finding.code}]", width, INDENT)
+    if not color:
+        return rows
+    severity = f"{word}{colon.rstrip()}"
+    paint = f"\x1b[{COLORS[finding.severity]}m{word}\x1b[0m{colon.rstrip()}"
+    return [row.replace(severity, paint, 1) if severity in row else row for row in rows[:2]] + rows[2:]
+
+
+def _as_json(one: Linted) -> dict[str, object]:
+    data: dict[str, object] = {
+        "file": one.file,
+        "suite": one.suite,
+        "chain": one.chain,
+        "reason": one.reason,
+        "modes": list(one.modes),
+        "findings": [
+            {
+                "code": found.finding.code,
+                "severity": found.finding.severity,
+                "line": found.finding.line,
+                "key": found.finding.key,
+                "message": found.finding.message,
+                "modes": list(found.modes or one.modes),
+            }
+            for found in one.found
+        ],
+    }
+    if one.lines:
+        data["lines"] = [
+            {"line": line.number, "text": line.text, "role": line.role, "meaning": line.meaning, "use": line.use}
+            for line in one.lines
+        ]
+    return data
+
+
+# ``tipchain lint``: what parameter files mean, what is wrong in them and in cases, where the originals do something else.
+
 
 CASES = (".yaml", ".yml")
 """How the names of alignment cases end."""

@@ -114,7 +114,7 @@ def open_executor(options: Mapping[str, Any], root: Path, nights: Path) -> Execu
                 own_python=has_own_python(root),
             )
         )
-    from tipchain.nightly.local import LocalExecutor
+    from tipchain.nightly.executor import LocalExecutor
 
     return LocalExecutor(options.get("jobs"))
 

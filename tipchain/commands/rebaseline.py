@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, write_document
-from tipchain.devices import parse_device
 from tipchain.errors import BundleError, OutputError, UsageError, first_line
 from tipchain.language import say
-from tipchain.modes import Mode, parse_mode
+from tipchain.modes import Mode, parse_device, parse_mode
 from tipchain.outcome import ExitCode
 from tipchain.runs import check_writable
 

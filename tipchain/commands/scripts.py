@@ -18,7 +18,7 @@ from tipchain.commands.align import add_run_arguments, align_case, from_root, ma
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
 from tipchain.language import escaped, say
 from tipchain.modes import parse_mode
-from tipchain.numbers.rounding import SAME_DOUBLE
+from tipchain.numbers.tolerance import SAME_DOUBLE
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.report.terminal import coloring
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tipchain.blame import one_line
 from tipchain.errors import TipchainError
+from tipchain.json_text import JsonObject
 from tipchain.outcome import Outcome
 
 Effect = Literal["here", "elsewhere", "none"]
@@ -130,7 +131,7 @@ def diagnosis_json(cause: Diagnosis) -> dict[str, object]:
     return {**asdict(cause), "explained": share if share is None or isfinite(share) else str(share)}
 
 
-def read_diagnosis(document: Mapping[str, Any]) -> Diagnosis:
+def read_diagnosis(document: JsonObject) -> Diagnosis:
     """Return the cause that a report's JSON has; what earlier reports do not tell of it is empty.
 
     Raises:

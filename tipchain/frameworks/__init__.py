@@ -12,7 +12,7 @@ def load_framework(name: str, *, wide: bool = False) -> Framework:
         MissingFrameworkError: it cannot be imported.
     """
     if wide:
-        from tipchain.frameworks.torch_float64 import TorchFloat64
+        from tipchain.frameworks.torch_ import TorchFloat64
 
         return TorchFloat64()
     if name == "torch":

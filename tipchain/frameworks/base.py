@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.devices import Device
 from tipchain.errors import UsageError
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.randomness import Draws
+from tipchain.modes import Device
 
 # What a side can do, whatever its framework.
 #
 # Arrays cross this border as numpy arrays, in torch's layout and under torch's names.
 
 
-Array = npt.NDArray[Any]
 Builder = Callable[..., Any]
 Batch = tuple[Any, Any, list[str]]
 """Image tensor, label tensor, file names."""

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.devices import Device
 from tipchain.errors import MissingFrameworkError
-from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
-from tipchain.frameworks.base import Array, Batch, Builder
+from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
+from tipchain.frameworks.base import Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
 from tipchain.machine import kept_import
+from tipchain.modes import Device
 from tipchain.paddle_loading import load_batches
+from tipchain.weights.files import view_of
 from tipchain.weights.layouts import TensorSlot, assemble, divide, stack
-from tipchain.weights.paddle_files import view_of
 from tipchain.weights.sides import torch_view
 
 # What Paddle draws at random, taken from a `Draws`: its functions find their operators in ``paddle._C_ops`` when they are called.
@@ -382,7 +382,7 @@ class PaddleFramework:
 
     def load_weights(self, model: object, path: Path) -> None:
         """Load a ``.pdparams`` file; every key and shape must fit."""
-        from tipchain.weights.paddle_files import load_paddle_weights
+        from tipchain.weights.files import load_paddle_weights
 
         load_paddle_weights(model, path)
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
 from math import prod
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from tipchain.framework_types import Array
+
 Kind = Literal["uniform", "normal", "own"]
 LEVELS = 2.0**16
 """How many different uniform numbers there are. Between two of them lies no probability that a person writes: ``u >= p`` and

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from tipchain.blame import one_line
 from tipchain.errors import UsageError
@@ -25,14 +24,14 @@ from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.locate import Located, Locator, bytes_of
 from tipchain.explain.locate.matching import LayerPair, hands_on, pair_layers
-from tipchain.explain.locate.runs import ARGS, Loss, ModelInputs, as_float, read_inputs
+from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, read_inputs
 from tipchain.explain.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
 from tipchain.explain.locate.trace import Call, Store, put_back
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import check as check_construction
-from tipchain.explain.preflight.parameters import MANY, two_initializations
-from tipchain.explain.preflight.tensors import Tensors
+from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
 from tipchain.explain.preflight.weighing import weigh
+from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
 from tipchain.live.buffers import check_buffers
@@ -45,19 +44,18 @@ from tipchain.live.causes import (
     placed,
     with_construction,
 )
-from tipchain.live.loop_causes import loop_causes
-from tipchain.live.loops import STEP, Loops, Step, compare_loops
+from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, train_both
 from tipchain.machine import collect
-from tipchain.numbers.rounding import SAME_SINGLE
+from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.outcome import Outcome
 from tipchain.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.runs import commit
 from tipchain.weights.given_names import check_names, with_ignored
 
-Builder = Callable[..., Any]
+Builder = Function
 STAGES = tuple(
     """
         data train_data preflight forward metric predict loss backward optimizer schedule train step
@@ -204,7 +202,7 @@ class _Work:
     """One alignment: what it was asked, and what it has found so far."""
 
     sides: tuple[LiveSide, LiveSide]
-    models: tuple[Any, Any]
+    models: tuple[Model, Model]
     inputs: ModelInputs
     loss: tuple[Loss, Loss] | None
     optimizers: tuple[Builder, Builder] | None
@@ -218,7 +216,7 @@ class _Work:
     causes: bool
     equal_nan: bool
     fed: Fed
-    raw: Any
+    raw: object
     pace: Pace = field(default_factory=Pace)
     found: AlignmentReport = field(default_factory=lambda: AlignmentReport(stages={}))
     first: LayerVerdict | None = None
@@ -370,7 +368,7 @@ class _Work:
 
     def _pieces(self) -> dict[str, tuple[object, object]]:
         """Return what surrounds the models, by what causes call it."""
-        given: dict[str, Any] = {
+        given: Options = {
             "loss": self.loss,
             "optimizer": self.optimizers,
             "scheduler": self.schedulers,
@@ -528,8 +526,8 @@ class _Work:
         folded = {pair.port.path for pair in found if pair.folded}
         calls = [pair for pair in found if not pair.folded]
         pairs = [pair for pair in pairs if pair.port not in folded]  # other weights, and a bias, on purpose
-        built: tuple[Any, Any] | None = None
-        schedules: tuple[Any, Any] | None = None
+        built: tuple[Optimizer, Optimizer] | None = None
+        schedules: tuple[Schedule, Schedule] | None = None
         models = self.models
         if self.optimizers is not None:
             with suppress(Exception):  # the stage of the optimizers tells what is wrong with them

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.runs import ARGS, LABELS
 from tipchain.numbers.dumps import read_npz
-from tipchain.weights.torch_files import array_of
+from tipchain.weights.files import array_of
 
 FRAMEWORKS = "torch", "paddle"
 WHOSE = "the reference's", "the port's"
@@ -26,7 +25,7 @@ def check_models(reference: object, port: object) -> None:
     import paddle
     import torch
 
-    kinds: tuple[tuple[Any, str], ...] = ((torch.nn.Module, "torch.nn.Module"), (paddle.nn.Layer, "paddle.nn.Layer"))
+    kinds: tuple[tuple[type, str], ...] = ((torch.nn.Module, "torch.nn.Module"), (paddle.nn.Layer, "paddle.nn.Layer"))
     if isinstance(reference, kinds[1][0]) and isinstance(port, kinds[0][0]):
         raise UsageError(
             "the models are swapped: the reference is a paddle.nn.Layer, the port a torch.nn.Module\n"
@@ -79,7 +78,7 @@ def read_arrays(path: Path) -> dict[str, object]:
         RecordError: it cannot be read, or holds anything but arrays.
         UsageError: one thing stands in it in several forms.
     """
-    found: dict[str, Any] = dict(read_npz(path))
+    found: dict[str, object] = dict(read_npz(path))
     for name in (ARGS, LABELS):
         _gather(found, name, path)
     return found
@@ -136,7 +135,7 @@ def check_pair(name: str, given: object, *, lacking: bool = False) -> None:
         )
 
 
-def check_outputs(chosen: Any) -> None:
+def check_outputs(chosen: tuple[object, ...]) -> None:
     """Refuse what chooses no output.
 
     Raises:

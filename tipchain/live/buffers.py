@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Diagnosis
@@ -16,10 +14,9 @@ from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.runs import ModelInputs, TracedRun, bind, buffers_of, call_model
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.numbers.rounding import SAME_SINGLE, TINY
+from tipchain.framework_types import Array
+from tipchain.numbers.tolerance import SAME_SINGLE, TINY
 from tipchain.weights.matching import match_models
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, below, diagnose, said_alike, unsearched
 from tipchain.explain.findings import PIECES, Diagnosis, Finding, SourceLine
@@ -24,7 +23,7 @@ from tipchain.explain.preflight.kinds import KINDS
 from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.explain.preflight.weighing import PADDING
 from tipchain.framework_types import Model
-from tipchain.numbers.rounding import EXPLAINED
+from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.progress import Pace
 
 # Where in the user's code a cause stands: the line of the port to change, and the reference's that it is held against.
@@ -137,7 +136,7 @@ class _Finder:
     """
 
     def __init__(self, side: LiveSide, model: Model) -> None:
-        self.layers: dict[str, Any] = {"": model, **dict(side.layers(model))}
+        self.layers: dict[str, Model] = {"": model, **dict(side.layers(model))}
         classes = dict.fromkeys(cls for layer in self.layers.values() for cls in _own_classes(layer))
         self.files = list(dict.fromkeys(file for cls in classes if (file := _file(cls))))
 
@@ -310,7 +309,7 @@ def explain_layers(
     faults = _first_faults(verdicts)
     built = _built_otherwise(serious)
     found: list[Diagnosis] = []
-    settled: dict[tuple[Any, ...], Diagnosis] = {}
+    settled: dict[tuple[object, ...], Diagnosis] = {}
     by_type: dict[tuple[str, str], list[Diagnosis]] = {}
     searched = 0
     for number, (path, verdict) in enumerate(faults.items()):
@@ -360,7 +359,7 @@ def explain_layers(
 
 
 def placed(
-    verdict: LayerVerdict | None, places: Mapping[str, str], located: Located, models: tuple[Any, Any]
+    verdict: LayerVerdict | None, places: Mapping[str, str], located: Located, models: tuple[Model, Model]
 ) -> LayerVerdict | None:
     """Return a verdict where its cause says that the code stands; as it is where no cause says so."""
     path = None if verdict is None else places.get(verdict.port_path)
@@ -393,7 +392,7 @@ def _first_faults(verdicts: Sequence[LayerVerdict]) -> dict[str, LayerVerdict]:
 
 def _built_otherwise(findings: Sequence[Finding]) -> dict[str, tuple[object, ...]]:
     """Return what is different in the construction of layers, by path: equal for those that differ in the same way."""
-    found: dict[str, tuple[Any, ...]] = {}
+    found: dict[str, tuple[object, ...]] = {}
     for one in findings:
         if one.kind == "argument":
             found[one.port_path] = (*found.get(one.port_path, ()), (one.code, one.reference, one.port))
@@ -431,7 +430,7 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
         if not (one.code == UNKNOWN and one.port_path in pieces)
         and not (one.code in DESCRIBING and one.port_path in paths)
     ]
-    groups: dict[tuple[Any, ...], list[Finding]] = {}
+    groups: dict[tuple[object, ...], list[Finding]] = {}
     for one in serious:
         said = said_alike(one.message, one.port_path), said_alike(one.fix, one.port_path)
         groups.setdefault((one.code, one.kind, one.reference, one.port, *said), []).append(one)

@@ -6,13 +6,13 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
 from tipchain.explain.causes.optimizer_builders import build_both
 from tipchain.explain.locate.sides import PaddleSide, TorchSide, name_alike
-from tipchain.framework_types import Model, Optimizer, Schedule
+from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Options, Schedule, Setting
+from tipchain.json_text import Json
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
 from tipchain.outcome import ExitCode, Outcome
@@ -23,8 +23,8 @@ from tipchain.progress import interrupted
 # Each is a mistake that ports are known for, as small as it usually is: nothing here makes a model fall over.
 
 
-Plant = Callable[[Any], None]
-Builder = Callable[..., Any]
+Plant = Callable[[Model], None]
+Builder = Function
 LAYER, LOSS, OPTIMIZER, SCHEDULE = "layer", "loss", "optimizer", "schedule"
 
 
@@ -44,10 +44,10 @@ class Fault:
     piece: str
     port_path: str
     what: str
-    plant: Callable[[Any], Any]
+    plant: Callable[[Model], object]
 
 
-def faults_of(port: Any, *, loss: bool = False, optimizer: object = None, schedule: bool = False) -> list[Fault]:
+def faults_of(port: Model, *, loss: bool = False, optimizer: object = None, schedule: bool = False) -> list[Fault]:
     """Return the faults that can be planted into a Paddle layer and what trains it.
 
     Args:
@@ -101,7 +101,7 @@ def _of_layer(layer: object, path: str) -> Iterator[tuple[str, str, Plant]]:
     """Yield code, words and planting of what one layer can have wrong."""
     from paddle import nn
 
-    kinds: tuple[tuple[Any, Callable[[Any, str], Iterator[tuple[str, str, Plant]]]], ...] = (
+    kinds: tuple[tuple[Nested, Callable[[Model, str], Iterator[tuple[str, str, Plant]]]], ...] = (
         ((nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D), _of_batch_norm),
         ((nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1D, nn.InstanceNorm2D, nn.InstanceNorm3D), _of_norm),
         ((nn.Linear, nn.Conv1D, nn.Conv2D, nn.Conv3D), _of_weights),
@@ -117,7 +117,7 @@ def _of_layer(layer: object, path: str) -> Iterator[tuple[str, str, Plant]]:
             yield from faults(layer, path)
 
 
-def _at(path: str, change: Callable[[Any], None]) -> Plant:
+def _at(path: str, change: Callable[[Model], object]) -> Plant:
     """Return what changes the layer at ``path`` of a model."""
 
     def plant(model: Model) -> None:
@@ -142,7 +142,7 @@ def _replace(path: str, made: Callable[[], object]) -> Plant:
     return plant
 
 
-def _write(path: str, name: str, change: Callable[[Any], Any]) -> Plant:
+def _write(path: str, name: str, change: Callable[[Array], object]) -> Plant:
     """Return what changes a tensor of the layer at ``path``."""
 
     def plant(layer: object) -> None:
@@ -186,7 +186,7 @@ def _of_weights(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
     )
 
 
-def _one_element(array: Any) -> object:
+def _one_element(array: Array) -> object:
     changed = np.array(array)
     changed.reshape(-1)[array.size // 2] += np.abs(array).mean()
     return changed
@@ -215,7 +215,7 @@ def _of_pool(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
     largest = isinstance(layer, nn.MaxPool2D)
     made = nn.AvgPool2D if largest else nn.MaxPool2D
 
-    def other() -> Any:
+    def other() -> Model:
         return made(kernel, stride, padding, ceil_mode=layer.ceil_mode)
 
     yield "pooling", f"{made.__name__} instead of {type(layer).__name__}", _replace(path, other)
@@ -234,7 +234,7 @@ def _of_embedding(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]: 
 def _of_recurrent(layer: object, path: str) -> Iterator[tuple[str, str, Plant]]:
     gates = 4 if type(layer).__name__ == "LSTM" else 3
 
-    def swap(one: Any) -> None:
+    def swap(one: Model) -> None:
         for name, tensor in one.named_parameters():
             if "weight" in name or "bias" in name:
                 parts = np.split(tensor.numpy(), gates)
@@ -247,7 +247,7 @@ def _of_attention(layer: Model, path: str) -> Iterator[tuple[str, str, Plant]]:
     if tuple(layer.q_proj.weight.shape) != tuple(layer.k_proj.weight.shape):
         return
 
-    def swap(one: Any) -> None:
+    def swap(one: Model) -> None:
         first, second = one.q_proj.weight.numpy(), one.k_proj.weight.numpy()
         one.q_proj.weight.set_value(second)
         one.k_proj.weight.set_value(first)
@@ -262,7 +262,7 @@ def _of_loss() -> Iterator[Fault]:
     yield Fault(code="scale", piece=LOSS, port_path="", what="the loss is 1 % larger", plant=scaled)
 
 
-def _of_optimizer(built: Any) -> Iterator[Fault]:
+def _of_optimizer(built: Optimizer) -> Iterator[Fault]:
     def faster(optimizer: Optimizer) -> None:
         rate = optimizer._learning_rate  # noqa: SLF001
         if isinstance(rate, float):
@@ -358,7 +358,7 @@ class Certificate:
             return self.report.exit_code if not self.report.passed else ExitCode.NOTHING_CHECKED
         return ExitCode.PASSED if any(one.caught for one in self.planted) else ExitCode.FAILED
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Json]:
         """Return it as values that JSON can hold, without the report's layers."""
         return {
             "passed": self.report.passed,
@@ -391,13 +391,13 @@ class Certificate:
 
 
 def certify(
-    reference: Any,
-    port: Any,
-    inputs: Mapping[str, Any],
+    reference: Model,
+    port: Model,
+    inputs: Mapping[str, Nested],
     *,
     most: int = MOST,
     tell: Callable[[int, int], object] = lambda *_: None,
-    **options: Any,
+    **options: Setting,
 ) -> Certificate:
     """Plant faults into copies of the port, one at a time, and see which of them `tipchain.align` catches.
 
@@ -433,7 +433,7 @@ def certify(
     return Certificate(report=report, planted=tuple(planted), possible=len(faults))
 
 
-def _built(reference: object, port: object, options: Mapping[str, Any]) -> object:
+def _built(reference: object, port: object, options: Options) -> object:
     """Return the port's optimizer over a copy, to see what it has; None without one."""
     if options.get("optimizers") is None:
         return None
@@ -442,9 +442,7 @@ def _built(reference: object, port: object, options: Mapping[str, Any]) -> objec
     return build_both(sides, options["optimizers"], models, options.get("schedulers"))[1]
 
 
-def _plant(
-    reference: Any, port: object, inputs: Mapping[str, Any], options: Mapping[str, Any], fault: Fault
-) -> Planted:
+def _plant(reference: Model, port: object, inputs: Mapping[str, Nested], options: Options, fault: Fault) -> Planted:
     """Plant one fault and align."""
     changed = {**options, "causes": False}
     model = port

@@ -11,10 +11,10 @@ from tipchain.explain.findings import Finding
 from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.language import template
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
-from tipchain.numbers.rounding import SAME_DOUBLE, UNIT
+from tipchain.numbers.tolerance import SAME_DOUBLE, UNIT
 from tipchain.outcome import Outcome
-from tipchain.report.html.chart import Chart, decades, figure, lanes, linear
-from tipchain.report.html.page import (
+from tipchain.report.chart import Chart, decades, figure, lanes, linear
+from tipchain.report.page import (
     Markup,
     Section,
     asset,

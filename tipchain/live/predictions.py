@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import permutations
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.blame import blame
 from tipchain.errors import UsageError
@@ -26,15 +24,15 @@ from tipchain.explain.findings import Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.framework_types import Array, Function, Loader, Model, Nested, Options
 from tipchain.live.arguments import check_pair
 from tipchain.live.training import FACTOR, shake
-from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, UNIT
+from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, UNIT
 from tipchain.outcome import Outcome
 
 # What makes two results of deployment code differ, though both were made of the same model's outputs.
 
 
-Array = npt.NDArray[Any]
 Change = Callable[[Array], Array]
 SHOWN = 4
 """Values that a message shows."""
@@ -235,10 +233,10 @@ def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> DataCause | N
 # after it when the port's code is run once more with the reference's outputs in place of its own model's.
 
 
-Predict = Callable[..., Any]
+Predict = Function
 PREDICT = "predict"
 WHO = ("reference", "port")
-Leaf = Any
+Leaf = Nested
 """An array, a number, a string or None in a result."""
 
 
@@ -258,7 +256,7 @@ class Predicted:
 
     result: dict[str, Leaf]
     given: list[dict[str, Array]]
-    returned: list[tuple[Any, list[Array]]]
+    returned: list[tuple[Nested, list[Array]]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -267,21 +265,21 @@ class _Deployed:
 
     side: LiveSide
     predict: Predict
-    model: Any
+    model: Model
     seed: int
 
     def run(self, raw: object, replaced: Sequence[Sequence[Array]] | None = None, *, halt: bool = False) -> Predicted:
         """Predict for a raw sample; the model's outputs are ``replaced``, call by call, where they are given."""
         given: list[dict[str, Array]] = []
-        returned: list[tuple[Any, list[Array]]] = []
+        returned: list[tuple[Nested, list[Array]]] = []
 
-        def before(_: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        def before(_: Model, args: tuple[Nested, ...], kwargs: Options) -> None:
             _, tensors, names = take_out({"args": list(args), **kwargs}, self.side.is_tensor)
             given.append({name: self.side.array(one) for name, one in zip(names, tensors, strict=True)})
             if halt:
                 raise _Reached
 
-        def after(_: object, output: object) -> Any:
+        def after(_: object, output: object) -> Nested:
             structure, tensors, _names = take_out(output, self.side.is_tensor)
             number = len(returned)
             returned.append((structure, [self.side.array(one) for one in tensors]))
@@ -429,8 +427,8 @@ def _before(
 ) -> list[Diagnosis]:
     """Return the causes of what the models are given: both codes up to the model are transforms of raw samples."""
 
-    def transform(deployed: _Deployed) -> Callable[[Any], Any]:
-        def run(raw: object) -> Any:
+    def transform(deployed: _Deployed) -> Callable[[Nested], Nested]:
+        def run(raw: object) -> Nested:
             arrays = next(iter(deployed.run(raw, halt=True).given), {})
             single = [array[0] if array.ndim > 1 and len(array) == 1 else array for array in arrays.values()]
             return tuple(single) if len(single) != 1 else single[0]
@@ -458,7 +456,7 @@ def _after(
     return results
 
 
-def _leaves(side: LiveSide, value: object, path: str) -> Any:
+def _leaves(side: LiveSide, value: object, path: str) -> Iterator[tuple[str, Leaf]]:
     """Yield the leaves of a result with their paths."""
     if isinstance(value, Mapping):
         for key, one in value.items():
@@ -474,7 +472,7 @@ def _leaves(side: LiveSide, value: object, path: str) -> Any:
         yield path, value if isinstance(value, str) else str(value)
 
 
-def _numbers(value: Sequence[Any]) -> bool:
+def _numbers(value: Sequence[object]) -> bool:
     return bool(value) and all(isinstance(one, int | float | np.generic) for one in value)
 
 
@@ -531,7 +529,7 @@ def _values(one: Array, other: Array) -> str:
 # The stages of `tipchain.align` around the models: data, metrics and deployment code, as a user gives them.
 
 
-DataPair = tuple[Any, Any]
+DataPair = tuple[Loader, Loader]
 DATA_STAGES = ("data", "train_data")
 """The stages that data may be given for; a pair alone is that of ``data``."""
 METRIC_STAGE = "metric"
@@ -549,7 +547,7 @@ class Fed:
     """
 
     data: Mapping[str, DataPair] = field(default_factory=dict)
-    samples: Sequence[Any] | None = None
+    samples: Sequence[Nested] | None = None
     metrics: DataPair | None = None
     predict: DataPair | None = None
 
@@ -557,7 +555,7 @@ class Fed:
     def of(
         cls,
         data: DataPair | Mapping[str, DataPair] | None,
-        samples: Sequence[Any] | None,
+        samples: Sequence[Nested] | None,
         metrics: DataPair | None,
         predict: DataPair | None = None,
     ) -> Fed:
@@ -570,7 +568,7 @@ class Fed:
         for name, pair in (*given.items(), *([(METRIC_STAGE, metrics)] if metrics is not None else [])):
             if name not in (*DATA_STAGES, METRIC_STAGE) or (name == METRIC_STAGE and pair is not metrics):
                 raise UsageError(f"data: {name!r} is no stage\n  expected: {' or '.join(map(repr, DATA_STAGES))}")
-            found: Any = pair
+            found: Nested = pair
             if not isinstance(found, tuple | list) or len(found) != 2:
                 what = "metrics" if name == METRIC_STAGE else "data"
                 raise UsageError(f"{what} is a {type(found).__name__}\n  expected: a pair (reference, port)")
@@ -616,5 +614,5 @@ class Fed:
         if self.predict is None:
             raise UsageError("no deployment code was given")
         own = dict(inputs) if isinstance(inputs, Mapping) else inputs
-        raws: Sequence[Any] = [own] if self.samples is None else self.samples
+        raws: Sequence[Nested] = [own] if self.samples is None else self.samples
         return check_predictions(sides, models, (self.predict[0], self.predict[1]), raws, seed=seed, causes=causes)

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import RecordError
 from tipchain.explain.findings import Diagnosis, Finding, diagnosis_json, read_diagnosis
 from tipchain.explain.locate.differences import arrange, rms
 from tipchain.explain.locate.trace import Call, Store, StoredArray
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.json_text import parse_json
+from tipchain.framework_types import Array
+from tipchain.json_text import Json, JsonObject, parse_json
 from tipchain.outcome import ExitCode, Outcome, exit_code
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # How the differences of a tensor's elements are distributed, in a few numbers.
 
 
-Array = npt.NDArray[Any]
 PER_DECADE = 4
 """Bins from one power of ten to the next."""
 SMALLEST = -24
@@ -314,7 +313,7 @@ def _layer(verdict: LayerVerdict) -> Mapping[str, object]:
     return {**asdict(verdict), "closeness": verdict.closeness.value}
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> Json:
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -328,7 +327,7 @@ def _cut(line: str) -> str:
     return line if len(line) <= WIDTH * 2 else f"{line[: WIDTH * 2 - 1]}…"
 
 
-def _read(document: Mapping[str, Any]) -> AlignmentReport:
+def _read(document: JsonObject) -> AlignmentReport:
     first = document["first_divergence"]
     return AlignmentReport(
         stages={name: Outcome(value) for name, value in document["stages"].items()},
@@ -358,7 +357,7 @@ def _finding(document: Mapping[str, object]) -> Finding:
     return replace(found, effect="none") if document.get("harmless") else found
 
 
-def _made(kind: type[T], document: Mapping[str, Any], **read: Callable[[Any], Any]) -> T:
+def _made(kind: type[T], document: JsonObject, **read: Callable[[Json], object]) -> T:
     """Return an object of a dataclass, those of its fields that JSON has otherwise read by the given callables."""
     names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
     given = {name: value for name, value in document.items() if name in names}

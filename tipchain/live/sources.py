@@ -7,19 +7,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tipchain.blame import serving
 from tipchain.errors import CaseError, UsageError, WeightsError
 from tipchain.explain.causes.metric_ways import OfTensors
 from tipchain.explain.findings import PIECES
 from tipchain.explain.locate.matching import pair_layers
-from tipchain.explain.preflight.parameters import two_initializations
-from tipchain.explain.preflight.tensors import Tensors
+from tipchain.explain.preflight.parameters import Tensors, two_initializations
+from tipchain.framework_types import Array, Function, Model, Nested, Setting, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.builders import checking, make_optimizer, resolve
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.torch_ import TorchFramework
+from tipchain.json_text import JsonObject
 from tipchain.live.arguments import read_arrays
 from tipchain.live.predictions import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 def copy_weights(
-    reference: Any, port: Any, names: Mapping[str, str] | None = None, ignore: Iterable[str] = ()
+    reference: Model, port: Model, names: Mapping[str, str] | None = None, ignore: Iterable[str] = ()
 ) -> Match:
     """Give the port the reference's parameters and buffers, matched by name, then by structure.
 
@@ -111,7 +111,7 @@ def _give_paired(tensors: Tensors) -> int:
 # Where the data and metrics beside live models come from: an alignment case, or names on the command line.
 
 
-Arguments = dict[str, Any]
+Arguments = dict[str, Setting]
 
 
 def feed_case(
@@ -143,7 +143,7 @@ def feed_case(
     return found
 
 
-def feed_callables(asked: Mapping[str, Any]) -> Arguments:
+def feed_callables(asked: JsonObject) -> Arguments:
     """Return ``data``, ``samples``, ``metrics`` and ``predict`` of `tipchain.align` for what the command line names.
 
     Args:
@@ -159,7 +159,7 @@ def feed_callables(asked: Mapping[str, Any]) -> Arguments:
     samples = read_samples(Path(asked["samples"])) if asked.get("samples") else None
     for name in ("data", "metrics", "predict"):
         if asked.get(name):
-            pair: list[Any] = [resolve(spec, root) for spec in asked[name]]
+            pair: list[Nested] = [resolve(spec, root) for spec in asked[name]]
             if name == "data" and samples is not None:
                 pair = [one() if isinstance(one, type) else one for one in pair]
             found[name] = tuple(pair)
@@ -168,14 +168,14 @@ def feed_callables(asked: Mapping[str, Any]) -> Arguments:
     return found
 
 
-def read_samples(path: Path) -> list[Any]:
+def read_samples(path: Path) -> list[Array]:
     """Return the arrays of a ``.npz`` file in its order; one of four axes or named ``samples`` holds many.
 
     Raises:
         RecordError: it cannot be read, or holds anything but arrays.
         UsageError: it holds none.
     """
-    found: list[Any] = []
+    found: list[Array] = []
     for name, array in read_npz(path).items():
         found.extend(array if array.ndim and (array.ndim > 3 or name == "samples") else [array])
     if not found:
@@ -238,7 +238,7 @@ def open_case(
     return found
 
 
-def builders_of(asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def builders_of(asked: JsonObject) -> dict[str, tuple[Function, Function]]:
     """Return the user's own callables behind the pieces of a request (see `tipchain.live.worker`), by what causes call them.
 
     A pair of which one cannot be imported is left out: it ran nothing, and is no cause.
@@ -261,7 +261,7 @@ def builders_of(asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def _convert(case: Case, models: Sequence[Any], given: NameMap) -> dict[str, str]:
+def _convert(case: Case, models: Sequence[Model], given: NameMap) -> dict[str, str]:
     """Give the port the reference's weights by the case's names and those given; return all names that were found."""
     given.check(*models)
     reference, port = models
@@ -271,7 +271,7 @@ def _convert(case: Case, models: Sequence[Any], given: NameMap) -> dict[str, str
     return dict(converted.match.names)
 
 
-def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[Any, ...], Any]:
+def _inputs(case: Case, framework: Framework, train_data: Path) -> tuple[tuple[Tensor, ...], Tensor]:
     """Return what the case's backward stage feeds first: fake inputs, or the first batch of the training data."""
     if case.backward.inputs == "fake":
         inputs = make_inputs(case)
@@ -346,14 +346,14 @@ def open_callables(
     return found
 
 
-def read_outputs(words: Sequence[str]) -> tuple[Any, Any]:
+def read_outputs(words: Sequence[str]) -> tuple[object, object]:
     """Return ``outputs`` of `tipchain.align` for one or two words: names, indices or ``module:callable``, with commas.
 
     Raises:
         CaseError: a callable cannot be imported.
     """
 
-    def read(word: str) -> Any:
+    def read(word: str) -> object:
         if ":" in word:
             return resolve(word, root_of_callables())
         return int(word) if word.lstrip("-").isdigit() else word
@@ -363,7 +363,7 @@ def read_outputs(words: Sequence[str]) -> tuple[Any, Any]:
     return chosen[0], chosen[-1]
 
 
-def _builder(case: Case, framework: Framework, name: str) -> Callable[..., Any]:
+def _builder(case: Case, framework: Framework, name: str) -> Function:
     return open_builder(case, framework.name, name, plain=True)
 
 

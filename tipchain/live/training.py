@@ -6,25 +6,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.causes.optimizer_builders import Clips, any_precision, clipping
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.matching import LayerPair
-from tipchain.explain.locate.runs import Loss, ModelInputs, Precise, bind, call_model, labels_of
+from tipchain.explain.locate.runs import ModelInputs, Precise, bind, call_model, labels_of
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.framework_types import Optimizer
+from tipchain.framework_types import Array, Loss, Model, Nested, Optimizer, Schedule
 from tipchain.frameworks.randomness import Draws
 from tipchain.machine import collect, keep_memory
-from tipchain.numbers.rounding import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
+from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 from tipchain.outcome import Outcome
 
-Array = npt.NDArray[Any]
-Built = tuple[Any, Any]
+Built = tuple[Optimizer, Schedule]
 FACTOR = 30.0
 """How many times as far as the reference from itself, moved a little, the port may be: two equal noises of a single number are further
 apart once in 47 times (2/pi arctan 1/30), those of whole tensors never."""
@@ -91,10 +88,10 @@ class Recipe:
     """
 
     sides: tuple[LiveSide, LiveSide]
-    copied: Callable[[int], Any]
+    copied: Callable[[int], Model]
     inputs: ModelInputs
     losses: tuple[Loss, Loss] | None
-    build: Callable[[tuple[Any, Any]], tuple[Built, Built]]
+    build: Callable[[tuple[Model, Model]], tuple[Built, Built]]
     pairs: Sequence[LayerPair]
     iterations: int
     seed: int
@@ -119,7 +116,7 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: 
     with recipe.sides[0].precision(double=True), recipe.sides[1].precision(double=True):
         models = recipe.copies()
         size = sum(recipe.sides[0].view(one).nbytes for _, one in recipe.sides[0].parameters(models[0]))
-        built: list[Any] = list(recipe.build(models))
+        built: list[Nested] = list(recipe.build(models))
         reference = _train(recipe, 0, models[0], built[0], watched=True)
         built[0] = None
         collect(size)  # what an optimizer keeps of each parameter
@@ -308,7 +305,7 @@ def state_of(recipe: Recipe, number: int, model: object, *, shared: bool = False
     layers = dict(side.layers(model))  # a name of Paddle's may have dots
     for pair in recipe.pairs:
         path = pair.port if number else pair.reference
-        layer: Any = layers.get(path)
+        layer: Model = layers.get(path)
         if layer is None:  # one that stands at several paths comes once
             layer = reduce(getattr, path.split("."), model)
         if id(layer) in seen:  # a layer that stands at several paths

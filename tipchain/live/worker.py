@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tipchain.blame import UsersError
 from tipchain.errors import UsageError
 from tipchain.guard import guarded
+from tipchain.json_text import JsonObject
 from tipchain.machine import kept_import
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.progress import Pace, Progress, interrupted
@@ -45,7 +45,7 @@ class Launched:
 
     text: str
     exit_code: int
-    document: Mapping[str, Any] | None
+    document: JsonObject | None
     interrupted: bool = False
 
 
@@ -167,13 +167,13 @@ def _kill(process: subprocess.Popen[str]) -> None:
 # The command line that asks for what a process of live models was asked for.
 
 
-def command_line(asked: Mapping[str, Any]) -> str:
+def command_line(asked: JsonObject) -> str:
     """Return the ``tipchain`` command of a request (see `tipchain.live.worker`), as a shell takes it."""
     options = asked.get("options", {})
     return shlex.join(["tipchain", "locate", *_arguments(asked), *_options(asked, options)])
 
 
-def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
+def _arguments(asked: JsonObject) -> Iterator[str]:
     if asked.get("case"):
         yield from (asked["case"], "--mode", asked["mode"])
         return
@@ -188,7 +188,7 @@ def _arguments(asked: Mapping[str, Any]) -> Iterator[str]:
         yield from ("--samples", asked["samples"])
 
 
-def _options(asked: Mapping[str, Any], options: Mapping[str, object]) -> Iterator[str]:
+def _options(asked: JsonObject, options: Mapping[str, object]) -> Iterator[str]:
     if asked.get("names"):
         yield from ("--names", asked["names"])
     if not options.get("causes", True):
@@ -225,7 +225,7 @@ def main(request: str) -> int:
         return _work(asked, progress)
 
 
-def _work(asked: Mapping[str, Any], progress: Progress) -> int:
+def _work(asked: JsonObject, progress: Progress) -> int:
     progress.stage("importing torch and Paddle")
     with kept_import("torch"):  # torch must be imported before paddle.
         import torch  # noqa: F401
@@ -254,7 +254,7 @@ def _work(asked: Mapping[str, Any], progress: Progress) -> int:
                 only=asked.get("only"),
             )
     else:
-        pairs: dict[str, Any] = {
+        pairs: JsonObject = {
             name: tuple(asked[name]) if asked.get(name) else None
             for name in ("loss", "optimizers", "schedulers", "clip", "step")
         }

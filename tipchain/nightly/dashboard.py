@@ -12,16 +12,16 @@ from math import isfinite
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tipchain.chain.coverage import files_by_kind, is_checkout
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
+from tipchain.chain.lint import files_by_kind, is_checkout
 from tipchain.language import clean, say, template
 from tipchain.nightly.items import Item
 from tipchain.nightly.origin import commits_of_file
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
 from tipchain.outcome import BAD, Outcome, worst
 from tipchain.quantities import duration
-from tipchain.report.html.chart import Scale, linear
-from tipchain.report.html.page import Markup, asset, banner, element, many, markup, outcome, page, prose
+from tipchain.report.chart import Scale, linear
+from tipchain.report.page import Markup, asset, banner, element, many, markup, outcome, page, prose
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
 OUTCOME_CLASSES = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}

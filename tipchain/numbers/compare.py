@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import inf, isfinite, isnan, nan, nextafter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tipchain.numbers.rounding import ROUGH
+from tipchain.framework_types import Array
+from tipchain.numbers.tolerance import ROUGH
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 PIECE = 1 << 16
 """Elements per piece: the buffers of one piece fit into a core's cache."""
 TINY = 128
@@ -126,7 +126,7 @@ def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dic
     Left out are arrays for which more than the usual is to be found: layouts and dtypes that are turned or converted,
     NaN, Inf, and differences from 0.
     """
-    alike: dict[tuple[np.dtype[Any], int], list[str]] = {}
+    alike: dict[tuple[np.dtype[np.generic], int], list[str]] = {}
     for name, e in expected.items():
         a = actual.get(name)
         if (
@@ -264,23 +264,23 @@ def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)  # NumPy builds the name anew each time, which tiny tensors feel
-def _name(dtype: np.dtype[Any]) -> str:
+def _name(dtype: np.dtype[np.generic]) -> str:
     return dtype.name
 
 
-def _work_type(expected: np.dtype[Any], actual: np.dtype[Any]) -> np.dtype[Any]:
+def _work_type(expected: np.dtype[np.generic], actual: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """Return the float type in which two real dtypes are subtracted; two 64-bit integers go their own way."""
     if expected.kind == actual.kind == "f" and max(expected.itemsize, actual.itemsize) <= 4:
         return np.dtype(np.float32)
     return np.dtype(np.longdouble if _needs_long(expected) or _needs_long(actual) else np.float64)
 
 
-def _needs_long(dtype: np.dtype[Any]) -> bool:
+def _needs_long(dtype: np.dtype[np.generic]) -> bool:
     """Tell whether float64 does not hold every value of a dtype."""
     return dtype.char in "gG" or (dtype.kind in "iu" and dtype.itemsize > 4)
 
 
-def _is_wide(expected: np.dtype[Any], actual: np.dtype[Any]) -> bool:
+def _is_wide(expected: np.dtype[np.generic], actual: np.dtype[np.generic]) -> bool:
     """Tell whether both are integers of which float64 cannot hold every value."""
     return expected.kind in "iub" and actual.kind in "iub" and max(expected.itemsize, actual.itemsize) > 4
 

@@ -19,12 +19,13 @@ import numpy as np
 from numpy.lib import format as npy
 
 from tipchain.errors import RecordError
+from tipchain.framework_types import Array
 from tipchain.json_text import parse_json
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
-    Array,
     Refused,
     Span,
+    StreamedArray,
     StreamReader,
     brief,
     checked,
@@ -61,7 +62,7 @@ _INFLATED, _SPARED = 100, 1 << 27
 a thousand times as much of bytes that say nothing."""
 
 
-def load_tree(path: str | PathLike[str]) -> Tree | np.ndarray[Any, Any]:
+def load_tree(path: str | PathLike[str]) -> Tree | Array:
     """Return the dict that a dump holds, nested as it was saved, or the array of a plain ``.npy`` file.
 
     Arrays are views of the file, mapped privately: writing to one changes neither the file nor other readers.
@@ -91,7 +92,7 @@ def load_tree(path: str | PathLike[str]) -> Tree | np.ndarray[Any, Any]:
         ) from None
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+def read_npz(path: Path) -> dict[str, Array]:
     """Return the arrays of a ``.npz`` file by name, in its order.
 
     Raises:
@@ -109,11 +110,11 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         ) from None
 
 
-def _unpacked(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+def _unpacked(path: Path) -> dict[str, Array]:
     status = path.stat()
     if not S_ISREG(status.st_mode):
         raise Refused("no regular file")
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, Array] = {}
     with ZipFile(path) as archive:
         entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
         size, limit = sum(entry.file_size for entry in entries), _INFLATED * status.st_size + _SPARED
@@ -127,18 +128,18 @@ def _unpacked(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     return arrays
 
 
-def _parse(data: Any) -> Tree | np.ndarray[Any, Any]:
+def _parse(data: Any) -> Tree | Array:
     header, start = _header(data)
     if header["descr"] not in ("|O", "O"):
         return _plain(data, header, start)
     if header["shape"] != ():
         raise Refused(f"an object array of shape {brief(header['shape'])}")
     outer = StreamReader(data, start).read()
-    if not isinstance(outer, Array) or not isinstance(outer.value, list) or len(outer.value) != 1:
+    if not isinstance(outer, StreamedArray) or not isinstance(outer.value, list) or len(outer.value) != 1:
         raise Refused("a pickled object that is no 0-d object array")
     root = outer.value[0]
     if not isinstance(root, dict):
-        raise Refused(f"a pickled {'array' if isinstance(root, Array) else _kind(root)}")
+        raise Refused(f"a pickled {'array' if isinstance(root, StreamedArray) else _kind(root)}")
     tree: Tree = finished(root, len(data), _leaf)
     return tree
 
@@ -182,7 +183,7 @@ def _header_items(text: str) -> dict[str, Any]:
     return header
 
 
-def _plain(data: Any, header: dict[str, Any], start: int) -> np.ndarray[Any, Any]:
+def _plain(data: Any, header: dict[str, Any], start: int) -> Array:
     """Return the array of a ``.npy`` file without a pickle stream."""
     if not isinstance(header["descr"], str):
         raise Refused("an array of a structured dtype")
@@ -192,7 +193,7 @@ def _plain(data: Any, header: dict[str, Any], start: int) -> np.ndarray[Any, Any
 
 def _leaf(value: object, path: str) -> Any:
     """Return an array or a number of a dump; refuse everything else."""
-    if isinstance(value, Array):
+    if isinstance(value, StreamedArray):
         if not isinstance(value.value, np.ndarray):
             raise Refused(f"an unfinished or object array at {brief(path)}")
         return value.value
@@ -254,14 +255,14 @@ class _Writer:
                 self.array(as_array(value, where))
         self.file.write(b"u")
 
-    def dtype(self, dtype: np.dtype[Any]) -> bytes:
+    def dtype(self, dtype: np.dtype[np.generic]) -> bytes:
         """Return the opcodes that put ``dtype`` on the stack; its second mention is a look into the memo."""
         if dtype.str in self.dtypes:
             return b"h" + bytes([self.dtypes[dtype.str]])
         self.dtypes[dtype.str] = slot = 2 + len(self.dtypes)
         return _dtype(dtype) + b"q" + bytes([slot])
 
-    def array(self, array: np.ndarray[Any, Any]) -> None:
+    def array(self, array: Array) -> None:
         fortran = array.flags.f_contiguous and not array.flags.c_contiguous
         flat = np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8)
         shape = b"(" + b"".join(_length(n) for n in array.shape) + b"t"
@@ -274,7 +275,7 @@ class _Writer:
         self.file.write(b"tb")
 
 
-def as_array(value: Any, where: str) -> np.ndarray[Any, Any]:
+def as_array(value: Any, where: str) -> Array:
     """Return ``value`` as a plain array of numbers or text; a scalar becomes a 0-d array.
 
     Raises:
@@ -299,7 +300,7 @@ def _key(key: object, where: str) -> bytes:
     raise RecordError("cannot be stored", key=where, found=f"a key of type {type(key).__name__}", expected="text")
 
 
-def _dtype(dtype: np.dtype[Any]) -> bytes:
+def _dtype(dtype: np.dtype[np.generic]) -> bytes:
     code, order = dtype.str[1:].encode(), dtype.str[:1].encode()
     width, align, flags = b"J\xff\xff\xff\xff", b"J\xff\xff\xff\xff", 0
     if dtype.kind == "O":
@@ -332,7 +333,7 @@ class Record:
 
     side: str
     meta: Mapping[str, object]
-    arrays: Mapping[str, np.ndarray[Any, Any]]
+    arrays: Mapping[str, Array]
 
 
 def dump_path(path: str | PathLike[str]) -> Path:
@@ -358,7 +359,7 @@ def load_record(path: str | PathLike[str]) -> Record:
     file = Path(path)
     tree = load_tree(file)
     if isinstance(tree, dict):
-        arrays: dict[str, np.ndarray[Any, Any]] = {}
+        arrays: dict[str, Array] = {}
         for key, array in flatten(tree):
             if key in arrays:
                 raise RecordError("the same name twice", file=file, key=key, expected="unique names")
@@ -369,7 +370,7 @@ def load_record(path: str | PathLike[str]) -> Record:
     return Record(side=str(meta.get("side", "")), meta=meta, arrays=arrays)
 
 
-def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Array]]:
     """Yield every array of a nested dict with its ``/``-joined path; scalars as 0-d arrays.
 
     An empty dict inside stands as an empty array, so that it cannot go unseen: no comparison passes one.

@@ -1,7 +1,7 @@
 """Pickle streams of arrays, interpreted without importing or calling anything that the stream names.
 
 The opcodes and names are those that a dict of arrays needs: NumPy's dumps, Paddle's weight files, torch's with
-a few names more (`tipchain.weights.torch_files`). Pickle protocols 2 to 5, arrays as NumPy 1 and 2 write them. Source of the
+a few names more (`tipchain.weights.files`). Pickle protocols 2 to 5, arrays as NumPy 1 and 2 write them. Source of the
 opcodes: the comments in Python's ``pickletools``; of the array layout: ``numpy.ndarray.__reduce__`` and
 ``numpy.dtype.__reduce__``.
 
@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model
 
 _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
 _DTYPE = re.compile(r"[<>=|]?[biufcUSO][0-9]{0,10}")
@@ -85,11 +85,11 @@ class _Dtype:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: np.dtype[Any]) -> None:
+    def __init__(self, value: np.dtype[np.generic]) -> None:
         self.value = value
 
 
-class Array:
+class StreamedArray:
     """An array whose contents may still follow; ``value`` is a list for a dump's own 0-d object array."""
 
     __slots__ = ("value",)
@@ -131,21 +131,21 @@ def brief(value: object) -> str:
     return reprlib.repr(value)
 
 
-def dtype_of(code: Any) -> np.dtype[Any]:
+def dtype_of(code: Any) -> np.dtype[np.generic]:
     """Return the dtype of a code such as ``<f4``; refuse structured ones and those without a width."""
     if not isinstance(code, str) or not _DTYPE.fullmatch(code):
         raise Refused(f"an array of dtype {brief(code)}" if isinstance(code, str) else "a structured dtype")
     return np.dtype(code)
 
 
-def checked(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def checked(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     """Return ``dtype``, or refuse it if it holds neither numbers nor text."""
     if dtype.kind not in _KINDS or not dtype.itemsize:
         raise Refused(f"an array of dtype {dtype}")
     return dtype
 
 
-def view(data: Any, span: Any, dtype: np.dtype[Any], shape: Any, *, fortran: Any) -> np.ndarray[Any, Any]:
+def view(data: Any, span: Any, dtype: np.dtype[np.generic], shape: Any, *, fortran: Any) -> Array:
     """Return the array of ``shape`` whose bytes are ``span`` of ``data`` (or bytes of their own)."""
     count = count_of(shape)
     length = span.stop - span.start if isinstance(span, Span) else len(span)
@@ -252,7 +252,7 @@ class StreamReader:
         self.budget = len(data)  # of bytes that calls may copy: an honest stream mentions each once
 
     def read(self) -> Any:
-        """Return what the stream at ``at`` describes, and go behind it; its arrays are ``Array`` still.
+        """Return what the stream at ``at`` describes, and go behind it; its arrays are ``StreamedArray`` still.
 
         Raises:
             Refused: something that no dict of arrays needs.
@@ -362,7 +362,7 @@ class StreamReader:
 
     def value(self, value: Any, path: str) -> Any:
         """Return what stands for ``value`` in a finished tree."""
-        if isinstance(value, Array) and isinstance(value.value, np.ndarray):
+        if isinstance(value, StreamedArray) and isinstance(value.value, np.ndarray):
             return value.value
         if isinstance(value, Span):
             self.spend(value.stop - value.start)
@@ -470,7 +470,7 @@ class StreamReader:
         state, target = self.stack.pop(), self.stack[-1]
         if isinstance(target, _Dtype):
             _finish_dtype(target, state)
-        elif isinstance(target, Array) and target.value is None:
+        elif isinstance(target, StreamedArray) and target.value is None:
             _version, shape, dtype, fortran, content = state
             target.value = self._array(shape, dtype, fortran, content)
         elif isinstance(target, dict) and isinstance(state, dict):
@@ -498,10 +498,10 @@ class StreamReader:
 
     # The few functions that a dict of arrays names. What NumPy would call, these do.
 
-    def _call_reconstruct(self, kind: Any, _shape: Any, _code: Any) -> Array:
+    def _call_reconstruct(self, kind: Any, _shape: Any, _code: Any) -> StreamedArray:
         if not isinstance(kind, Global) or kind.name != "ndarray":
             raise Refused("a subclass of ndarray")
-        return Array()
+        return StreamedArray()
 
     def _call_dtype(self, code: Any, *_: Any) -> _Dtype:
         dtype = dtype_of(code)
@@ -510,8 +510,8 @@ class StreamReader:
     def _call_scalar(self, dtype: Any, content: Any) -> Any:
         return self._array((), dtype, False, content)[()]
 
-    def _call_frombuffer(self, content: Any, dtype: Any, shape: Any, order: Any) -> Array:
-        result = Array()
+    def _call_frombuffer(self, content: Any, dtype: Any, shape: Any, order: Any) -> StreamedArray:
+        result = StreamedArray()
         result.value = self._array(shape, dtype, order == "F", content)
         if not isinstance(result.value, np.ndarray):
             raise Refused("an object array")

@@ -20,7 +20,7 @@ from tipchain.frameworks.builders import check_batch
 from tipchain.paddle_loading import load_batches
 from tipchain.paddle_tools.program import ProgramError
 from tipchain.runs import atomic_write, replacing_path
-from tipchain.weights.paddle_files import read_paddle_file
+from tipchain.weights.files import read_paddle_file
 
 # Batches for training and evaluation.
 

@@ -25,7 +25,7 @@ from tipchain.paddle_tools.program import (
     quiet,
 )
 from tipchain.parity.stages.bench import measure
-from tipchain.weights.paddle_files import load_paddle_weights
+from tipchain.weights.files import load_paddle_weights
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser

@@ -16,10 +16,10 @@ import numpy as np
 import yaml
 
 from tipchain.errors import CaseError, DataError, UsageError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model
 from tipchain.language import say
 from tipchain.outcome import ExitCode
-from tipchain.paddle_export import PROGRAMS, STEM, Array, Predictor, output_tensors, save_program
+from tipchain.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
 from tipchain.paddle_tools.program import (
     PaddleBench,
     ProgramError,
@@ -29,7 +29,7 @@ from tipchain.paddle_tools.program import (
     quiet,
 )
 from tipchain.paddle_tools.samples import ModelCard, sample_spec
-from tipchain.weights.paddle_files import load_paddle_weights
+from tipchain.weights.files import load_paddle_weights
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tipchain.devices import parse_device
 from tipchain.errors import DataError, UsageError
+from tipchain.framework_types import Array
+from tipchain.modes import parse_device
 from tipchain.outcome import ExitCode
-from tipchain.paddle_export import Array, Predictor
+from tipchain.paddle_export import Predictor
 from tipchain.paddle_tools.program import (
     ProgramError,
     add_case,

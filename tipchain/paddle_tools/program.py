@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tipchain.blame import serving
-from tipchain.devices import Device, parse_device
 from tipchain.errors import TipchainError, UsageError
 from tipchain.machine import core_count
-from tipchain.modes import data_folder
+from tipchain.modes import Device, data_folder, parse_device
 from tipchain.parity.case import Case, load_case, open_builder
 from tipchain.runs import DATA_VARIABLE
 

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from tipchain.blame import serving
 from tipchain.errors import CaseError, InputError, UsageError
+from tipchain.framework_types import Array
 from tipchain.frameworks.builders import resolve
 from tipchain.images import find_images, read_image
-from tipchain.paddle_export import STEM, Array
+from tipchain.paddle_export import STEM
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
 from tipchain.yaml_lines import load_yaml

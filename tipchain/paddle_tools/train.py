@@ -40,7 +40,7 @@ from tipchain.paddle_tools.program import (
 )
 from tipchain.parity.case import Case
 from tipchain.runs import MODE_VARIABLE
-from tipchain.weights.paddle_files import load_paddle_weights
+from tipchain.weights.files import load_paddle_weights
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser

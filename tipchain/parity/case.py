@@ -5,18 +5,19 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from tipchain.blame import UsersError, is_users, placed, serving
 from tipchain.errors import CaseError, UsageError, did_you_mean
+from tipchain.framework_types import Function, Nested
 from tipchain.frameworks.builders import checking, described, imports_start, resolve
+from tipchain.json_text import Json
 from tipchain.modes import CHAIN_MODES, Mode
 from tipchain.numbers.tolerance import METHODS, Tolerance, is_looser, tolerance_for
 from tipchain.parity.settings import (
@@ -357,7 +358,7 @@ def _shapes(one: Reader) -> tuple[tuple[int, ...], ...]:
     return shapes
 
 
-def _shape(one: Reader, key: str, found: Any) -> tuple[int, ...]:
+def _shape(one: Reader, key: str, found: Json) -> tuple[int, ...]:
     good = isinstance(found, list) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in found)
     if not good or not found:
         raise one.error(key, "is not a shape", found=found, expected="whole numbers > 0, such as [4, 3, 224, 224]")
@@ -734,7 +735,7 @@ def _names(body: Iterable[ast.stmt]) -> set[str]:
     return found
 
 
-def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Callable[..., Any]:
+def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Function:
     """Return the builder ``name`` of a side of the case: what it makes is checked, what it raises is of that side.
 
     The loss's comes with the case's arguments, and what the loss returns is checked, too.
@@ -760,11 +761,11 @@ def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Ca
     return wraps(build)(lambda *args, **settings: _checked_loss(build(*args, **settings), side, found))
 
 
-def _checked_loss(loss: Callable[..., Any], side: str, builder: Callable[..., Any]) -> Callable[..., Any]:
+def _checked_loss(loss: Function, side: str, builder: Function) -> Function:
     """Return a loss whose result is checked: a tensor of one element."""
     name = placed(loss) if ":" in placed(loss) else f"{placed(builder)}'s loss"
 
-    def compute(*given: Any) -> Any:
+    def compute(*given: Nested) -> Nested:
         with serving(side=side, stage="the loss"):
             found = loss(*given)
             if not sys.modules[side].is_tensor(found):

@@ -16,16 +16,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tipchain.blame import blame
-from tipchain.devices import parse_device
 from tipchain.errors import TipchainError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model
 from tipchain.frameworks import load_framework
-from tipchain.frameworks.base import Array, scalar
+from tipchain.frameworks.base import scalar
+from tipchain.json_text import JsonObject
+from tipchain.modes import parse_device
 from tipchain.numbers.dumps import load_record
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.launch import end_with_parent
@@ -140,7 +140,7 @@ def report_path(folder: Path, rank: int) -> Path:
     return folder / f"rank_{rank}.json"
 
 
-def run(job: WorkerJob, rank: int, processes: int) -> Mapping[str, Any]:
+def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
     """Do this process's share of the work, and return its report."""
     framework = load_framework("paddle")
     case = load_case(job.case, job.reseed).for_stage(STAGE)
@@ -268,7 +268,7 @@ class WorkerGroup:
             with suppress(OSError):
                 shutil.copyfile(self._worker_log(rank), self._kept_log(rank))
 
-    def reports(self) -> list[Mapping[str, Any]]:
+    def reports(self) -> list[JsonObject]:
         """Wait for the processes, and return what each reports, by rank.
 
         Raises:
@@ -305,7 +305,7 @@ class WorkerGroup:
 
     def _report(self, rank: int) -> Mapping[str, object] | None:
         path = report_path(self.folder, rank)
-        report: Mapping[str, Any] | None = json.loads(path.read_text()) if path.is_file() else None
+        report: JsonObject | None = json.loads(path.read_text()) if path.is_file() else None
         return report
 
     def _waiting(self) -> str:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tipchain.frameworks.base import Array
+from tipchain.framework_types import Array
+from tipchain.json_text import Json
 from tipchain.modes import DATA_FOLDER
 from tipchain.runs import atomic_write
 
@@ -144,7 +145,7 @@ class EnvelopeCache:
     def of(cls, bench: Bench) -> EnvelopeCache:
         """Return the cache of a bench's training."""
         case = bench.case
-        facts: dict[str, Any] = {
+        facts: dict[str, Json] = {
             "format": FORMAT,
             "case": case.digest,
             "seed": case.seed,

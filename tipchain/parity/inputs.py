@@ -12,12 +12,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any
 
 import numpy as np
 
 from tipchain.blame import is_users
 from tipchain.errors import DataError
+from tipchain.framework_types import Array, Options
 from tipchain.images import SPLITS, read_split, split_file
 from tipchain.modes import DIGITS, MINI_UCF, NONE
 from tipchain.parity.case import LABEL, Case, InputSpec
@@ -26,21 +26,21 @@ from tipchain.runs import sha256_of
 # Fake inputs: what both sides are fed where no data are wanted.
 
 
-def make_inputs(case: Case, number: int = 0) -> dict[str, Any]:
+def make_inputs(case: Case, number: int = 0) -> dict[str, Array]:
     """Return the case's fake inputs: standard normal floats, uniform integers, from NumPy's seeded generator.
 
     Args:
         case: the case.
         number: which of the shapes to take, for inputs that have several; the label comes with the first alone.
     """
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, Array] = {}
     for name, spec in case.inputs.items():
         if name != LABEL or number == 0:
             arrays[name] = make_input(spec, number)
     return arrays
 
 
-def make_all_inputs(case: Case) -> dict[str, dict[str, object]]:
+def make_all_inputs(case: Case) -> dict[str, dict[str, Array]]:
     """Return the fake inputs of every set of shapes: the usual ones under ``""``, others under what `suffix` says."""
     count = max((len(spec.shapes) for spec in case.inputs.values()), default=1)
     sets = {"": make_inputs(case)}
@@ -53,7 +53,7 @@ def suffix(case: Case, number: int) -> str:
     return "@" + ",".join("x".join(map(str, shape)) for shape in shapes)
 
 
-def make_input(spec: InputSpec, number: int = 0) -> object:
+def make_input(spec: InputSpec, number: int = 0) -> Array:
     """Return one fake input, of its first shape or of another."""
     shape = spec.shapes[number] if number < len(spec.shapes) else spec.shape
     # The first shape keeps the plain seed; the others must not repeat its values.
@@ -61,16 +61,18 @@ def make_input(spec: InputSpec, number: int = 0) -> object:
     if np.dtype(spec.dtype).kind != "f":
         return generator.integers(spec.low, spec.high, shape).astype(spec.dtype)
     values = generator.standard_normal(shape)
-    return (softmax(values) if spec.values == "probabilities" else values).astype(spec.dtype)
+    made: Array = (softmax(values) if spec.values == "probabilities" else values).astype(spec.dtype)
+    return made
 
 
-def softmax(values: Any, axis: int = -1) -> Any:
+def softmax(values: Array, axis: int = -1) -> Array:
     """Return positive numbers that sum to 1 along ``axis``."""
-    powers = np.exp(values - values.max(axis=axis, keepdims=True))
-    return powers / powers.sum(axis=axis, keepdims=True)
+    powers: Array = np.exp(values - values.max(axis=axis, keepdims=True))
+    powers /= powers.sum(axis=axis, keepdims=True)
+    return powers
 
 
-def make_loss_label(label: Any, args: Mapping[str, Any], shape: tuple[int, ...], seed: int) -> Any:
+def make_loss_label(label: Array, args: Options, shape: tuple[int, ...], seed: int) -> Array:
     """Return the label that a loss built with ``args`` is tried on.
 
     It is the case's own, with two exceptions: for ``soft_label: true`` class numbers give way to seeded
@@ -94,7 +96,7 @@ def make_loss_label(label: Any, args: Mapping[str, Any], shape: tuple[int, ...],
     return label
 
 
-def arrays_digest(arrays: Mapping[str, Any]) -> str:
+def arrays_digest(arrays: Mapping[str, Array]) -> str:
     """Return a SHA-256 of names, dtypes, shapes and values."""
     digest = hashlib.sha256()
     for name, array in arrays.items():
@@ -226,7 +228,7 @@ class Reading:
         self._marks: dict[str, str] = {}
         sys.addaudithook(self._note)
 
-    def _note(self, event: str, args: tuple[Any, ...]) -> None:
+    def _note(self, event: str, args: tuple[object, ...]) -> None:
         if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and not _writes(*args[1:3]):
             self.opened.add(_absolute(os.fsdecode(args[0])))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tipchain.frameworks.base import Array
+from tipchain.framework_types import Array
 from tipchain.parity.envelope import FACTOR, Curve, compare_curves
 
 

@@ -21,12 +21,13 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
+from tipchain.framework_types import Array, Nested
+from tipchain.json_text import Json
 from tipchain.language import clean
 from tipchain.machine import kept_import
 from tipchain.numbers.dumps import load_record, save_record
-from tipchain.paddle_export import Array, EngineError, program_files
+from tipchain.paddle_export import EngineError, program_files
 from tipchain.runs import atomic_write
 
 PACKAGES = ("paddle2onnx", "onnxruntime")
@@ -109,7 +110,7 @@ class OnnxProcess:
     def result(self) -> EngineEnd:
         """Wait for the process, and return how it ended."""
         code = self.process.wait()
-        state: dict[str, Any] = {"doing": "starting", "versions": {}}
+        state: dict[str, Json] = {"doing": "starting", "versions": {}}
         if (self.folder / STATE).is_file():
             state = json.loads((self.folder / STATE).read_text())
         if code == 0 and "errors" in state:
@@ -136,7 +137,7 @@ class _Progress:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.state: dict[str, Any] = {"versions": {}}
+        self.state: dict[str, Json] = {"versions": {}}
 
     def say(self, **facts: object) -> None:
         """Add facts to the state."""
@@ -207,7 +208,7 @@ def _printed_reason(printed: str) -> str:
     return next((found[1] for found in reversed(list(FAILED.finditer(clean(printed))))), "").strip()
 
 
-def _session(model: Path) -> Any:
+def _session(model: Path) -> Nested:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -219,7 +220,7 @@ def _session(model: Path) -> Any:
         raise EngineError(f"onnxruntime cannot load the ONNX model: {_one_line(error)}") from error
 
 
-def _run(session: Any, inputs: Mapping[str, Array]) -> Sequence[Array]:
+def _run(session: Nested, inputs: Mapping[str, Array]) -> Sequence[Array]:
     wanted = [one.name for one in session.get_inputs()]
     unknown = [name for name in wanted if name not in inputs]
     if unknown:

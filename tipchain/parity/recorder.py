@@ -14,16 +14,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from tipchain import __version__
 from tipchain.blame import blame, users_fault
-from tipchain.devices import parse_device
 from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
+from tipchain.framework_types import Array
 from tipchain.frameworks import load_framework
-from tipchain.frameworks.base import Array, Framework
+from tipchain.frameworks.base import Framework
+from tipchain.json_text import JsonObject
+from tipchain.modes import parse_device
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
 from tipchain.parity.envelope import ENVELOPES
@@ -37,7 +39,7 @@ from tipchain.runs import replacing_path, sha256_of
 from tipchain.stage_table import INFO
 
 if TYPE_CHECKING:
-    from tipchain.frameworks.torch_float64 import TorchFloat64
+    from tipchain.frameworks.torch_ import TorchFloat64
 
 
 # Stages of the reference in float64: what they would give without rounding, and how sure that is.
@@ -165,7 +167,7 @@ class RecordingJob:
         return cls(**{**data, "stages": tuple(data["stages"]), "needs": needs})
 
 
-Emit = Callable[[Mapping[str, Any]], None]
+Emit = Callable[[JsonObject], None]
 
 
 def run_job(job: RecordingJob, orders: Iterable[str], emit: Emit) -> None:
@@ -504,7 +506,7 @@ class RecordingProcess:
             os.close(self._orders)
             self._orders = -1
 
-    def read(self) -> list[Mapping[str, Any]] | None:
+    def read(self) -> list[JsonObject] | None:
         """Return the events that have come; None at the end of them."""
         chunk = self.events.read1()
         if not chunk:

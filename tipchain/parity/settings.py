@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tipchain.errors import did_you_mean
+from tipchain.framework_types import Options, Setting
 from tipchain.modes import DATA_SETS, DIGITS
-from tipchain.numbers.rounding import ULPS
+from tipchain.numbers.tolerance import ULPS
 from tipchain.parity.envelope import FACTOR
 from tipchain.yaml_lines import Reader
 
 T = TypeVar("T")
-Args = Mapping[str, Any]
+Args = Options
 EVAL, TRAIN = MODES = ("eval", "train")
 """The modes that a model can run backward in, by the names that they have in a case."""
 SINGLE, DOUBLE = DTYPES = ("float32", "float64")
@@ -42,45 +43,47 @@ def read_settings(kind: type[T], reader: Reader, key: str) -> T:
     return found
 
 
-def _own(read: Callable[[Reader, str], object], default: object = None, *, shown: bool = True) -> Any:
+_T = TypeVar("_T")
+_Choice = TypeVar("_Choice", str, str | None)
+
+
+def _own(read: Callable[[Reader, str], object], default: _T, *, shown: bool = True) -> _T:
     """Return a field with a way of its own to be read; ``shown``: it is part of what dumps depend on."""
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata={"read": read})
     return field(default=default, metadata={"read": read}, repr=shown)
 
 
-def _whole(default: int, least: int = 0) -> Any:
+def _mapping(read: Callable[[Reader, str], Args]) -> Args:
+    return field(default_factory=dict, metadata={"read": read})
+
+
+def _whole(default: int, least: int = 0) -> int:
     return _own(lambda reader, key: reader.integer(key, default, least=least), default)
 
 
-def _positive(default: float, *, shown: bool = True) -> Any:
+def _positive(default: float, *, shown: bool = True) -> float:
     return _own(lambda reader, key: reader.positive(key, default), default, shown=shown)
 
 
-def _flag(default: bool) -> Any:
+def _flag(default: bool) -> bool:
     return _own(lambda reader, key: reader.flag(key, default=default), default)
 
 
-def _choice(options: tuple[str, ...], default: str | None) -> Any:
+def _choice(options: tuple[str, ...], default: _Choice) -> _Choice:
     return _own(lambda reader, key: reader.choice(key, options, default=default), default)
 
 
-def _args() -> Any:
-    return _own(lambda reader, key: reader.args(key), {})
-
-
-def _whole_or_none() -> Any:
+def _whole_or_none() -> int | None:
     def read(reader: Reader, key: str) -> int | None:
         found: int | None = reader.value(key, int, "a whole number >= 1", default=None)
         if found is not None and found < 1:
             raise reader.error(key, "is too small", found=found, expected="a whole number >= 1")
         return found
 
-    return _own(read)
+    return _own(read, None)
 
 
-def _flag_or_none() -> Any:
-    return _own(lambda reader, key: reader.value(key, bool, "true or false", default=None))
+def _flag_or_none() -> bool | None:
+    return _own(lambda reader, key: reader.value(key, bool, "true or false", default=None), None)
 
 
 def _alpha(reader: Reader, key: str) -> float:
@@ -227,10 +230,10 @@ class LossSettings:
             those of the case, except with ``soft_label`` and ``ignore_index``.
     """
 
-    args: Args = _args()
-    variants: Mapping[str, Args] = _own(_loss_variants, {})
+    args: Args = _mapping(Reader.args)
+    variants: Mapping[str, Args] = _mapping(_loss_variants)
 
-    def all(self) -> dict[str, dict[str, Any]]:
+    def all(self) -> dict[str, dict[str, Setting]]:
         """Return the arguments of the case's own loss, under `BASE`, and of every variant."""
         return {BASE: dict(self.args)} | {name: {**self.args, **more} for name, more in self.variants.items()}
 
@@ -253,7 +256,7 @@ class LrSettings:
     """
 
     steps: int = _whole(100, least=2)
-    learning_rate: float | None = _own(_first_rate)
+    learning_rate: float | None = _own(_first_rate, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +324,7 @@ class TrainSettings:
     batch_size: int = _whole(4, least=1)
     learning_rate: float = _positive(1e-4)
     schedule_per: str = _choice(("epoch", "iteration"), "epoch")
-    benchmark: Mapping[str, float] | None = _own(_benchmark)
+    benchmark: Mapping[str, float] | None = _own(_benchmark, None)
     dropout: str = _own(_dropout, "off")
     envelope: EnvelopeSettings = _own(
         lambda reader, key: read_settings(EnvelopeSettings, reader, key), EnvelopeSettings()
@@ -387,7 +390,7 @@ class UpdatesSettings:
     decay_learning_rate: float = _positive(100.0)
     seed: int = _whole(0)
     parameters: str = _choice(PARAMETERS, LAYERS)
-    variants: Mapping[str, Args] = _own(_update_variants, {})
+    variants: Mapping[str, Args] = _mapping(_update_variants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,7 +409,7 @@ class DataSettings:
     max_batches: int = _whole(100, least=1)
     transform_samples: int = _whole(2, least=1)
     set: str = _choice(tuple(DATA_SETS), DIGITS)
-    args: Args = _args()
+    args: Args = _mapping(Reader.args)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 import tipchain
 from tipchain.blame import UsersError, serving, users_fault
 from tipchain.errors import DataError, InputError, MissingFrameworkError, TipchainError, WeightsError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Loader, Model, Nested
 from tipchain.guard import guarded
+from tipchain.json_text import Json, JsonObject
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
 from tipchain.outcome import ExitCode
@@ -89,7 +89,7 @@ def _initialize_module(torch: ModuleType, module: object, generator: object) -> 
                 module.bias.normal_(0.0, 0.1, generator=generator)
 
 
-def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Any:
+def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Loader:
     if case.sides["torch"].dataset is None:
         raise WeightsError(
             "needs the torch side's dataset",
@@ -101,7 +101,7 @@ def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Any:
     return torch.utils.data.DataLoader(dataset, batch_size=16)
 
 
-def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Any], train_data: Path) -> None:
+def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Model], train_data: Path) -> None:
     """Set the running statistics to the average over the training data's batches, or to the fake inputs'."""
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
@@ -120,7 +120,7 @@ def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Any], tr
         norm.momentum = momentum
 
 
-def _calibrating_inputs(case: Case) -> list[Any]:
+def _calibrating_inputs(case: Case) -> list[Array]:
     """Return the fake inputs; of a smaller batch larger ones: a norm behind a global pooling has one value a sample."""
     specs = [spec for spec in case.inputs.values() if spec.name != LABEL]
     batch = specs[0].shape[0] if specs else 0
@@ -158,7 +158,7 @@ def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> 
             head.bias.copy_(torch.from_numpy(bias))
 
 
-def _per_sample(features: Any, samples: int, case: Case) -> Any:
+def _per_sample(features: Array, samples: int, case: Case) -> Array:
     """Return one row for each sample: the mean of its rows, where the model averages what comes after the head."""
     rows, left = divmod(len(features), samples)
     if left or features.ndim != 2:
@@ -169,10 +169,11 @@ def _per_sample(features: Any, samples: int, case: Case) -> Any:
             found=f"inputs of shape {features.shape} for {samples} samples",
             expected="as many rows for every sample",
         )
-    return features.reshape(samples, rows, -1).mean(axis=1)
+    means: Array = features.reshape(samples, rows, -1).mean(axis=1)
+    return means
 
 
-def ridge_head(features: Any, labels: object, classes: int, *, penalty: float) -> tuple[object, object]:
+def ridge_head(features: Array, labels: object, classes: int, *, penalty: float) -> tuple[object, object]:
     """Return weight ``[classes, d]`` and bias ``[classes]`` of a ridge regression onto +2/-2 targets.
 
     Args:
@@ -268,7 +269,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
     """Return, by side, all that the prepared weights depend on."""
     weights = case.weights
     from_data = needs_data(weights)
-    torch_recipe: dict[str, Any] = {
+    torch_recipe: dict[str, Json] = {
         "format": FORMAT,
         "init": weights.init,
         "seed": weights.seed,
@@ -303,7 +304,7 @@ def _identity(path: Path, root: Path) -> list[str]:
         raise WeightsError("cannot be read", file=path, key="weights.torch", found=error.strerror or error) from error
 
 
-def _unchanged(entry: Mapping[str, Any], recipe: Mapping[str, object], root: Path) -> bool:
+def _unchanged(entry: JsonObject, recipe: Mapping[str, object], root: Path) -> bool:
     """Tell whether an entry of the manifest was made by this recipe from sources that are as they were."""
     if entry.get("recipe") != recipe:
         return False
@@ -313,7 +314,7 @@ def _unchanged(entry: Mapping[str, Any], recipe: Mapping[str, object], root: Pat
         return False
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> dict[str, Json]:
     try:
         found = json.loads((folder / "manifest.json").read_text())
     except (OSError, ValueError):
@@ -321,7 +322,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _fresh(folder: Path, recipe: Mapping[str, Any], sides: tuple[str, ...], root: Path) -> bool:
+def _fresh(folder: Path, recipe: JsonObject, sides: tuple[str, ...], root: Path) -> bool:
     manifest = _manifest(folder)
     for side in sides:
         entry = manifest.get(side, {})
@@ -352,7 +353,7 @@ class _Job:
     variant: str
     folder: str
     train_data: str
-    recipe: Mapping[str, Any]
+    recipe: JsonObject
     sides: tuple[str, ...]
 
 
@@ -401,7 +402,7 @@ def make(job: _Job) -> None:
         initialize(case, model, Path(job.train_data))
         _save_torch(model, torch_path)
     state = _load_torch(model, torch_path)
-    result: dict[str, Any] = {
+    result: dict[str, Json] = {
         "digest": state_digest(state),
         "torch": _entry(
             torch_path, folder, job.recipe["torch"], known["sources"] if made else imported_sources(case.root)
@@ -416,7 +417,7 @@ def make(job: _Job) -> None:
     atomic_write(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
 
 
-def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapping[str, str]) -> dict[str, Any]:
+def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapping[str, str]) -> dict[str, Json]:
     name = path.name if path.parent == folder else str(path.resolve())
     return {
         "path": name,
@@ -428,8 +429,8 @@ def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapp
 
 
 def _torch_model(case: Case) -> object:
-    from tipchain.devices import Device
     from tipchain.frameworks import load_framework
+    from tipchain.modes import Device
 
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
@@ -444,7 +445,7 @@ def _save_torch(model: Model, path: Path) -> None:
 
 
 def _load_torch(model: Model, path: Path) -> Mapping[str, object]:
-    from tipchain.weights.torch_files import read_torch_state
+    from tipchain.weights.files import read_torch_state
 
     state = read_torch_state(path)
     try:
@@ -468,7 +469,7 @@ def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Pat
 
 def state_digest(state: Mapping[str, object]) -> str:
     """Return a SHA-256 over names, shapes and values of a torch state dict."""
-    from tipchain.weights.torch_files import array_of
+    from tipchain.weights.files import array_of
 
     digest = hashlib.sha256()
     for name in sorted(state):
@@ -644,7 +645,7 @@ class _Work:
         return _folder_digest(folder, case.data.set), None
 
 
-def fake_arrays(case: Case) -> dict[str, Any]:
+def fake_arrays(case: Case) -> dict[str, Nested]:
     """Return the fake inputs by name; those of further shapes are dicts of their own."""
     sets = make_all_inputs(case)
     return {**sets.pop(""), **sets}

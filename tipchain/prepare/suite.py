@@ -17,8 +17,8 @@ from tipchain.chain.process import Ending
 from tipchain.language import say
 from tipchain.modes import Mode
 from tipchain.outcome import ExitCode
-from tipchain.prepare.removals import Removals, find_removals
 from tipchain.prepare.running import LOGS, REFUSED, SCRIPT, Interpreter, find_interpreter, find_troubles, run_script
+from tipchain.prepare.shell import Removals, find_removals
 
 INPUT = re.compile(r"data|imag|img|video|input|file|label|anno|list|weight|pretrain|model", re.IGNORECASE)
 MODEL = re.compile(r"weight|pretrain|model", re.IGNORECASE)

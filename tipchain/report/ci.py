@@ -127,7 +127,7 @@ def summarize_run(report: RunReport, verdict: str) -> str:
 
 def cause_markdown(cause: Diagnosis) -> Iterator[str]:
     """Yield a cause as lines of Markdown, the line at fault and what it should be in a block of its own."""
-    from tipchain.report.html.page import corrected_line
+    from tipchain.report.page import corrected_line
 
     yield f"**{markdown(say(cause.message))}**"
     if cause.fix:

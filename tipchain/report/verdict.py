@@ -224,7 +224,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
 
 def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
     """Return what to change, and the line as it should be where that is known: ``at`` shows it as it is."""
-    from tipchain.report.html.page import corrected_line, without_line
+    from tipchain.report.page import corrected_line, without_line
 
     wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
     if wanted is None:

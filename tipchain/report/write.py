@@ -1,31 +1,229 @@
-"""Write a report to where the user wants it, and its curves for viewers."""
+"""Write a report to where the user wants it: as a page, JSON, JUnit XML, and its curves for viewers."""
 
 from __future__ import annotations
 
 import io
 import os
 import re
+import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from tipchain.chain.plan import Result
 from tipchain.errors import UsageError
 from tipchain.language import say
-from tipchain.outcome import ExitCode
+from tipchain.outcome import BAD, ExitCode, Outcome, worst
 from tipchain.quantities import Scalar
 from tipchain.report.ci import SUMMARY_VARIABLE, annotate_run, junit_xml, summarize_run, write_summary
-from tipchain.report.html.page import Section
-from tipchain.report.html.run import render_run
 from tipchain.report.model import LATEST, RunReport, dump_report
-from tipchain.report.terminal import render_report, terminal_width, use_color
-from tipchain.report.verdict import command_of, render_ending, verdict_line
+from tipchain.report.page import (
+    Markup,
+    Section,
+    asset,
+    banner,
+    causes,
+    element,
+    facts_line,
+    many,
+    markup,
+    notes,
+    number,
+    origin,
+    outcome,
+    page,
+    path,
+    prose,
+    sections,
+    short_cause,
+    table,
+)
+from tipchain.report.terminal import figures_text, render_report, terminal_width, use_color
+from tipchain.report.verdict import by_stage, command_of, first_cause, percent, render_ending, verdict_line
 from tipchain.runs import atomic_write
 from tipchain.stage_table import INFO
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from tipchain.numbers.verdicts import Verdict
+
+
+# The page of a run: an alignment with its stages, a chain with its steps, what failed first and what only follows.
+
+
+TOLD = 200
+"""Checks of a stage that are listed one by one; the rest is counted, those that did not pass come first."""
+TONES: Mapping[ExitCode, tuple[str, str]] = {
+    ExitCode.PASSED: ("pass", "PASS"),
+    ExitCode.FAILED: ("fail", "FAIL"),
+    ExitCode.INTERRUPTED: ("unknown", "INTERRUPTED"),
+}
+
+
+def render_run(report: RunReport, verdict: str, command: str, more: Iterable[Section] = ()) -> str:
+    """Return a run's report as HTML; the same report gives the same text.
+
+    Args:
+        report: of the run.
+        verdict: the sentence that says what came out.
+        command: what to run to see it again.
+        more: what live models showed of where it fails.
+    """
+    tone, word = TONES.get(report.exit_code, ("unknown", "NOTHING CHECKED"))
+    failed = tone == "fail"
+    # What ran: which models, when, at which commit.
+    day, _, time = report.started.partition("T")
+    commit = str(report.where.get("commit", ""))
+    facts = {
+        "of": f"{report.title} {report.mode}".strip(),
+        "kind of chain": report.chain,
+        "date": f"{day} {time[:5]}".strip(),
+        "commit": commit,
+    }
+    head = banner(
+        tone, word, verdict, facts_line({**report.models, **facts}), _why(report, verdict) if failed else None
+    )
+    body = [head, *sections([*_sections(report), *more, ("origin", "To see it again", _origin(report, command))])]
+    script = asset("page.js") + asset("layers.js")
+    return page(f"{word}: {report.title}", body, style=asset("page.css"), script=script)
+
+
+def _why(report: RunReport, verdict: str) -> Markup | None:
+    """Return the cause that comes first, with what to change; else why none is known."""
+    first = first_cause(report)
+    if first is None:
+        return element("p", prose(report.undiagnosed)) if report.undiagnosed else None
+    follow = f"{many(len(first.explains), 'check')} failed because of it." if first.explains else None
+    left = f"Not explained: {report.undiagnosed}" if report.undiagnosed else None
+    return markup(
+        short_cause(first, verdict),
+        element("p", follow, class_="note") if follow else None,
+        element("p", prose(left), class_="note") if left else None,
+    )
+
+
+def _sections(report: RunReport) -> Iterator[Section]:
+    if report.results:
+        first = next((one for one in report.results if one.outcome in BAD), None)
+        yield (
+            "steps",
+            "Steps",
+            element("div", [_step(one, opened=one is first) for one in report.results], class_="steps"),
+        )
+    if report.verdicts:
+        yield "stages", "Stages", _stages(report)
+    if report.diagnoses:
+        yield "causes", "Causes", causes(report.diagnoses)
+    if report.notes:
+        yield ("notes", "Notes", notes(report.notes))
+
+
+def _step(result: Result, *, opened: bool) -> Markup:
+    command = result.command
+    ran = result.outcome is not Outcome.SKIP or bool(result.started)
+    words = [
+        f"{result.seconds:.1f} s" if ran else "",
+        "passed in an earlier attempt" if result.reused else "",
+        figures_text(result.figures),
+    ]
+    head = element(
+        "summary",
+        outcome(result.outcome),
+        " ",
+        element("b", command.id),
+        " ",
+        element("span", ", ".join(filter(None, words)), class_="note"),
+        element("span", prose(result.reason), class_="because") if result.reason else None,
+    )
+    inside = [element("pre", element("code", f"$ {shlex.join(command.argv)}"), tabindex="0")]
+    inside += [element("p", "missing: ", element("code", one)) for one in result.missing]
+    if result.log:
+        inside.append(element("p", "log: ", element("code", result.log), class_="note"))
+    if result.tail:
+        inside.append(element("pre", element("code", "\n".join(result.tail)), class_="log", tabindex="0"))
+    return element("details", head, element("div", inside, class_="told"), open=opened, class_="step")
+
+
+def _stages(report: RunReport) -> Markup:
+    groups = by_stage(report.verdicts)
+    return element("div", [_stage(name, ones, report) for name, ones in groups.items()], class_="steps")
+
+
+def _stage(name: str, verdicts: Sequence[Verdict], report: RunReport) -> Markup:
+    """Return a stage: how it ended, how close it came, what it follows from; its checks are folded."""
+    ended = worst(one.outcome for one in verdicts)
+    bad = [one for one in verdicts if one.outcome in BAD]
+    checks = many(len(verdicts), "check")
+    counted = f"{len(bad)} of {checks} did not pass" if bad else checks
+    shares = [one.share for one in verdicts if one.share is not None]
+    head = element(
+        "summary",
+        outcome(ended),
+        " ",
+        element("b", name),
+        " ",
+        element("span", counted, class_="note"),
+        _closeness(max(shares)) if shares and not bad else None,
+        element("span", _because(name, bad, report), class_="because") if bad else None,
+    )
+    ordered = sorted(verdicts, key=lambda one: one.outcome not in BAD)
+    rows = [_check(one) for one in ordered[:TOLD]]
+    listed = table(("check", "outcome", "of what is allowed", "largest difference", "reason"), rows, class_="checks")
+    left = len(ordered) - len(rows)
+    rest = element("p", f"{many(left, 'more check')} that passed", class_="note") if left > 0 else None
+    return element("details", head, element("div", listed, rest, class_="told"), class_="step")
+
+
+def _closeness(share: float) -> Markup:
+    """Return how much of what is allowed was used, as a bar and in words."""
+    words = "every number equal" if not share else f"at most {percent(share)} of what is allowed"
+    filled = element("span", style=f"width:{min(share, 1.0):.1%}")
+    bar = element("span", filled, class_="share", aria_hidden="true") if share else None
+    return element("span", bar, " ", words, class_="close")
+
+
+def _because(stage: str, bad: Sequence[Verdict], report: RunReport) -> Markup:
+    """Return which cause a stage's failures follow from, else what failed first."""
+    subjects = {one.subject for one in bad}
+    for at, cause in enumerate(report.diagnoses, 1):
+        if subjects & set(cause.explains):
+            link = element("a", f"cause {at}", href="#causes")
+            return markup("because of " if cause.stage == stage else "follows from ", link, ": ", prose(cause.message))
+    first = bad[0]
+    return markup(element("code", path(first.subject.partition("/")[2])), ": ", prose(first.reason))
+
+
+def _check(one: Verdict) -> tuple[Markup, ...]:
+    diff = one.diff
+    share = "" if one.share is None else percent(one.share) if one.share else "none"
+    return (
+        element("code", path(one.subject.partition("/")[2] or one.subject)),
+        outcome(one.outcome),
+        markup(share),
+        markup(number(diff.max_abs) if diff is not None and diff.size else ""),
+        prose(one.reason),
+    )
+
+
+def _origin(report: RunReport, command: str) -> Markup:
+    facts = {
+        **report.models,
+        "run": report.run,
+        "mode": report.mode,
+        "started": report.started,
+        "seconds": f"{report.seconds:.1f}",
+    }
+    facts |= {
+        name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        for name, value in report.where.items()
+    }
+    return origin(command, {name: value for name, value in {**facts, **report.versions}.items() if value})
+
+
+# Write a report to where the user wants it, and its curves for viewers.
 
 
 NUMBERED = re.compile(r"(?P<name>(?:loss|lr))_(?P<step>\d+)")
@@ -48,9 +246,9 @@ def curves_of(report: RunReport, folder: Path) -> Iterator[Scalar]:
             for place in (folder, folder / LATEST):
                 yield from _of_dump(place / f"{info.prefix}_{side}.npy", stage)
                 yield from _of_tensors(place / f"{info.prefix}_{_tensor_side(stage, side)}.safetensors", stage)
-    for number, result in enumerate(report.results):
+    for step, result in enumerate(report.results):
         for name, value in result.figures.items():
-            yield Scalar(run="chain", tag=f"{result.command.id}/{name}", step=number, value=value)
+            yield Scalar(run="chain", tag=f"{result.command.id}/{name}", step=step, value=value)
 
 
 def _tensor_side(stage: str, side: str) -> str:

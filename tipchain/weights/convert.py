@@ -12,12 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.framework_types import Model
-from tipchain.weights.layouts import Array, TensorSlot, assemble, divide, dtype_name
-from tipchain.weights.matching import Match, match_models
-from tipchain.weights.paddle_files import misfits, read_paddle_file, write_paddle_file
-from tipchain.weights.report import UnmatchedError
-from tipchain.weights.torch_files import array_of, read_torch_state, tensor_of, torch_misfits, write_torch_file
+from tipchain.framework_types import Array, Model
+from tipchain.weights.files import (
+    array_of,
+    misfits,
+    read_paddle_file,
+    read_torch_state,
+    tensor_of,
+    torch_misfits,
+    write_paddle_file,
+    write_torch_file,
+)
+from tipchain.weights.layouts import TensorSlot, assemble, divide, dtype_name
+from tipchain.weights.matching import Match, UnmatchedError, match_models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

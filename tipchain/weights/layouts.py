@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Tensor
 
 # A model's tensors as torch divides, names and lays them out, and where a Paddle model keeps each.
 
 
-Array = npt.NDArray[Any]
 TensorKind = Literal["parameter", "buffer"]
 Shape = tuple[int, ...]
 UNSUPPORTED = "not supported: "

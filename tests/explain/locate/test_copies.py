@@ -83,7 +83,7 @@ def test_an_alignment_loads_no_compiler():
         "tipchain.copy_weights(*pair)\n"
         "assert tipchain.align(*pair, numpy.ones((2, 3), numpy.float32)).passed\n"
         "assert 'torch._dynamo' not in sys.modules\n"
-        "from tipchain.devices import parse_device\n"
+        "from tipchain.modes import parse_device\n"
         "from tipchain.frameworks import load_framework\n"
         "load_framework('torch').configure(parse_device('cpu'), 0, 1)\n"
         "parameter = torch.nn.Parameter(torch.ones(1))\n"

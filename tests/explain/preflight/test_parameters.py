@@ -7,7 +7,7 @@ import pytest
 
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.preflight import check_flags, check_parameters
-from tipchain.explain.preflight.tensors import Tensors
+from tipchain.explain.preflight.parameters import Tensors
 
 
 def findings(reference, port):

@@ -25,8 +25,8 @@ from tipchain.chain.plan import Command, Plan, Speed
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.slots import Slots, checked_slots, has_word, legacy_slots, read_slots
 from tipchain.chain.suites import Suite
-from tipchain.devices import parse_device
 from tipchain.errors import ParamsError, UsageError
+from tipchain.modes import parse_device
 
 SECTION = "train_benchmark_params"
 TO_STATIC = "dynamicTostatic"

@@ -27,8 +27,8 @@ from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.profiles import get_suite, suite_names
 from tipchain.chain.slots import ROLES, Slots
-from tipchain.devices import parse_device
 from tipchain.errors import ParamsError, TipchainError
+from tipchain.modes import parse_device
 
 NAME = "ptq_infer_python"
 TOLERANCE_SECTION = "quantization_tolerance_params"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice, permutations
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,8 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.causes.program import in_order as reordered
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.trace import take_out
-from tipchain.framework_types import Tensor
-from tipchain.numbers.rounding import SAME_DOUBLE
+from tipchain.framework_types import Function, Nested, Options, Tensor
+from tipchain.numbers.tolerance import SAME_DOUBLE
 
 # The order of things as the cause: axes and lists; and factors that are missing.
 
@@ -75,7 +74,7 @@ def by_rounding(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         )
 
 
-def _rounded_up(tensor: Tensor) -> Any:
+def _rounded_up(tensor: Tensor) -> Tensor:
     return (tensor + 0.5).floor()
 
 
@@ -104,11 +103,11 @@ def by_orders(op: Op, piece: Piece, results: Sequence[object]) -> Iterator[Hypot
             )
 
 
-def _picked(order: Sequence[int], results: Any) -> object:
+def _picked(order: Sequence[int], results: Sequence[Tensor]) -> object:
     return [results[number] for number in order]
 
 
-def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
+def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     """Yield another order of axes in front of, inside or after a call that changes shapes."""
     where = place_of(op, piece)
     given = first_tensor(op, piece)
@@ -145,7 +144,7 @@ def by_axes(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
                 )
 
 
-def layout_code(op: Op, given: Any, made: Any) -> str:
+def layout_code(op: Op, given: Tensor, made: Tensor) -> str:
     """Return the slug of a call that arranges numbers otherwise: of heads or windows, of a flattened tensor, of axes."""
     if op.name not in ("reshape", "flatten", "unflatten"):
         return "axis-order"
@@ -156,7 +155,7 @@ def layout_code(op: Op, given: Any, made: Any) -> str:
 def _transposed_before(order: Sequence[int]) -> Act:
     """Return a call of its argument transposed, its result in the shape that it would have had."""
 
-    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         shape = original(*args, **kwargs).shape
         return original(args[0].transpose(list(order)), *args[1:], **kwargs).reshape(shape)
 
@@ -175,7 +174,7 @@ def _times(factor: float, tensor: Tensor) -> object:
     return tensor * factor
 
 
-def by_scales(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
+def by_scales(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     """Yield the result times numbers that models multiply by; of the reference's own code first."""
     where, telling = place_of(op, piece), is_tensor(piece)
     sizes = [int(size) for one in (first, *floats_of((op.args, dict(op.kwargs)), telling)) for size in one.shape]
@@ -223,7 +222,7 @@ class Flow:
         rests: by call, all calls that it rests on.
     """
 
-    def __init__(self, ops: Sequence[Op], is_tensor: Any) -> None:
+    def __init__(self, ops: Sequence[Op], is_tensor: Callable[[object], bool]) -> None:
         self.directs: list[set[int]] = []
         self.rests: list[set[int]] = []
         makers: dict[int, int] = {}
@@ -286,10 +285,10 @@ def _known(tensor: object, piece: Piece) -> bool:
     return any(sketch.close(one, SAME_DOUBLE) for one in piece.truth.sketches)
 
 
-def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str, Any]]:
+def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str, Tensor]]:
     """Return the tensors that there were before a call, the latest first, with names for messages."""
     is_tensor = piece.sides[1].is_tensor
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[str, Tensor]] = []
     seen: set[int] = set()
 
     def take(tensors: Sequence[object], name: str) -> None:
@@ -331,7 +330,7 @@ def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         return
     available = available_before(op, ops, piece)
     paddle, where, shape = paddle_of(piece), place_of(op, piece), list(op.result.shape)
-    masks: list[tuple[str, str, Any]] = []
+    masks: list[tuple[str, str, Tensor]] = []
     if len(shape) >= 2 and shape[-1] == shape[-2]:
         seen = paddle.tril(paddle.ones(shape[-2:], dtype="int32")).astype("bool")
         masks.append(("causal-mask", "what comes later", seen))
@@ -384,17 +383,17 @@ def _later_hidden(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     )
 
 
-def _mask_of(op: Op) -> Any:
+def _mask_of(op: Op) -> Tensor:
     """Return what fused attention is given as its mask."""
     return op.kwargs.get("attn_mask", op.args[MASK] if len(op.args) > MASK else None)
 
 
-def _hidden(paddle: ModuleType, seen: Any, scores: Any) -> Any:
+def _hidden(paddle: ModuleType, seen: Tensor, scores: Tensor) -> Tensor:
     hidden = paddle.full(scores.shape, HIDDEN, dtype=scores.dtype)
     return paddle.where(paddle.broadcast_to(seen, scores.shape), scores, hidden)
 
 
-def _fitted(flags: Any, shape: Sequence[int]) -> Iterator[Any]:
+def _fitted(flags: Tensor, shape: Sequence[int]) -> Iterator[Tensor]:
     """Yield a mask as it fits to scores: by keys where it has one axis for them."""
     sizes = list(flags.shape)
     rank = len(shape)
@@ -469,7 +468,7 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             )
     for place, item in enumerate(items):
         if isinstance(item, int):
-            changed: list[Any] = [one for one in (0, -1, item + 1, item - 1, 1, 2) if one != item]
+            changed: list[object] = [one for one in (0, -1, item + 1, item - 1, 1, 2) if one != item]
         elif isinstance(item, slice) and (item.start is not None or item.stop is not None):
             changed = [_shifted(item, by) for by in (1, -1)]
         elif isinstance(item, slice) and item.step == -1:
@@ -541,7 +540,7 @@ def _one(axis: int, number: int, kept: Sequence[int] | None, tensor: Tensor) -> 
     return taken if kept is None else taken.unsqueeze(axis)
 
 
-def _all(reduce: Any, axis: int, tensor: Tensor) -> object:
+def _all(reduce: Callable[..., Tensor], axis: int, tensor: Tensor) -> object:
     return reduce(tensor, axis=axis)
 
 

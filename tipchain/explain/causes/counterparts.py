@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -34,6 +33,7 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.causes.tensors import own_tensors, told_by_name
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.explain.locate.differences import HIDING
+from tipchain.framework_types import Tensor
 
 NAMES = {
     "dim": "axis",
@@ -173,10 +173,10 @@ def straight_through(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
 
 def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
     """Return the port with the tensors that its code is given, or keeps, as the reference has them."""
-    acts: dict[int, dict[int | str, Any]] = {}
+    acts: dict[int, dict[int | str, object]] = {}
     for key, (_, new) in walk.leaves.items():
         for op in walk.consumers[key]:
-            places: dict[int | str, Any] = {number: new for number, one in enumerate(op.args) if id(one) == key[0]}
+            places: dict[int | str, object] = {number: new for number, one in enumerate(op.args) if id(one) == key[0]}
             acts.setdefault(op.number, {}).update(places)
     key, (old, new) = next(iter(walk.leaves.items()))
     ours, theirs = numpy_of(new), numpy_of(old)
@@ -228,7 +228,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
     """Yield calls with the settings that the reference's calls of the same function have."""
     segments = [walk.layout_before(one.ops) for one in group]
     steps = walk.layout_steps_before(group[0].steps)
-    whole: dict[int, dict[int | str, Any]] = {}
+    whole: dict[int, dict[int | str, object]] = {}
     told = []
     for place, op in enumerate(segments[0]):
         for step in [one for one in steps if one.name == op.name and op.name != LAYER]:
@@ -265,8 +265,8 @@ def _settings_in_turn(
     segments: Sequence[Sequence[Op]], steps: Sequence[ReferenceCall], piece: Piece, walk: Walk
 ) -> Iterator[Hypothesis]:
     """Yield several calls with the reference's settings at once, where both call the same functions as often, in turn."""
-    acts: dict[int, Any] = {}
-    told: list[tuple[Op, str, Any, Any]] = []
+    acts: dict[int, Act] = {}
+    told: list[tuple[Op, str, object, object]] = []
     for name in dict.fromkeys(op.name for op in segments[0] if op.name != LAYER and op.name not in LAYOUT):
         places = [place for place, op in enumerate(segments[0]) if op.name == name]
         counterparts = sorted((one for one in steps if one.name == name), key=lambda one: one.number)
@@ -309,7 +309,7 @@ def _small_numbers(
             continue
         numbers = [one[place].number for one in segments if len(one) == len(segments[0])]
         for value in dict.fromkeys(one for one in small if one != present):
-            change: tuple[int | str, str, Any, Any] = (1, "epsilon", present, value)
+            change: tuple[int | str, str, object, object] = (1, "epsilon", present, value)
             yield _with_settings(op, [change], numbers, {1: value}, piece, walk)
 
 
@@ -355,10 +355,10 @@ def _with_settings(
     )
 
 
-def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[tuple[int | str, str, Any, Any]]:
+def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[tuple[int | str, str, object, object]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
     slots = _slots(op, is_tensor(piece))
-    found: list[tuple[int | str, str, Any, Any]] = []
+    found: list[tuple[int | str, str, object, object]] = []
     for given, value in spelled(step, walk).items():
         named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
         placed = [one for one in slots if str(one[0]) == given]
@@ -382,7 +382,7 @@ def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[t
     return found
 
 
-def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[Any]:
+def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[object]:
     """Return the defaults of a call's settings; a class stands for none."""
     try:
         parameters = inspect.signature(op.function).parameters
@@ -391,7 +391,7 @@ def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[An
     return [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
 
 
-def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, object]]:
+def _slots(op: Op, telling: Callable[[object], bool]) -> list[tuple[int | str, str, object]]:
     """Return where a call has settings: position or name, the name, the value."""
     try:
         parameters = list(inspect.signature(op.function).parameters.values())
@@ -399,7 +399,7 @@ def _slots(op: Op, telling: Any) -> list[tuple[int | str, str, object]]:
         parameters = []
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         parameters = []
-    found: list[tuple[int | str, str, Any]] = []
+    found: list[tuple[int | str, str, object]] = []
     for number, one in enumerate(op.args):
         name = parameters[number].name if number < len(parameters) else str(number)
         if op.name in ("getitem", "setitem") and number == 1:
@@ -468,7 +468,7 @@ def _same(one: object, other: object) -> bool:
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
-def shown(item: Any) -> str:
+def shown(item: object) -> str:
     """Return an index as code writes it."""
     if isinstance(item, tuple):
         return ", ".join(map(shown, item))
@@ -532,7 +532,7 @@ def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
     except (TypeError, ValueError):
         return
     names = list(parameters)
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for name, value in spelled(step, walk).items():
         given = names[int(name)] if name.isdigit() and int(name) < len(names) else name
         if given in parameters and value is not None:
@@ -774,7 +774,7 @@ def _place_of_given(op: Op, step: ReferenceCall, walk: Walk) -> int | None:
     return None
 
 
-def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Any:
+def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
     """Return what Paddle's function makes of the port's tensors as a step does of the reference's; None if it is not that."""
     paddle = paddle_of(piece)
     function = (

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.causes.data_images import explain_images
@@ -37,12 +36,12 @@ from tipchain.explain.causes.data_sources import (
 )
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
+from tipchain.framework_types import Array, Dataset, Nested
 from tipchain.outcome import Outcome
 
 # From samples that differ to causes: labels over all samples, images over some, raw images where they are at hand.
 
 
-Array = npt.NDArray[Any]
 TRIED = 6
 """Samples on which hypotheses are tried."""
 RAW = 8
@@ -75,9 +74,9 @@ class SamplePair:
     theirs: Sequence[Sample]
     off: Sequence[int]
     fields: Mapping[str, str]
-    raws: Sequence[Any] | None
-    transforms: tuple[Any, Any] | None
-    datasets: tuple[Any, Any]
+    raws: Sequence[Nested] | None
+    transforms: tuple[Nested, Nested] | None
+    datasets: tuple[Dataset | None, Dataset | None]
     tensors: Sequence[TensorReader]
     path: str
 
@@ -298,9 +297,9 @@ AGAIN = 8
 
 def check_data(
     sides: Sequence[LiveSide],
-    data: tuple[Any, Any],
+    data: tuple[object, object],
     *,
-    samples: Sequence[Any] | None = None,
+    samples: Sequence[object] | None = None,
     seed: int = 0,
     path: str = DATA,
 ) -> PieceCheck:
@@ -346,8 +345,8 @@ def check_data(
 def _take(
     opened: list[DataSource],
     read: list[ReadSamples],
-    given: Any,
-    samples: Sequence[Any] | None,
+    given: object,
+    samples: Sequence[object] | None,
     sides: Sequence[LiveSide],
     side: str,
     seed: int,
@@ -364,7 +363,7 @@ def _take(
     return None
 
 
-def _open(given: Any, samples: Sequence[Any] | None, sides: Sequence[LiveSide], side: str) -> DataSource:
+def _open(given: object, samples: Sequence[Any] | None, sides: Sequence[LiveSide], side: str) -> DataSource:
     if samples is None:
         return DataSource(given, sides, side)
     if not callable(given):
@@ -400,7 +399,7 @@ def _spread(opened: Sequence[DataSource], count: int) -> list[ReadSamples]:
     return [one.read(len(numbers), numbers) for one in opened]
 
 
-def _inner(opened: Sequence[DataSource]) -> tuple[Any, Any]:
+def _inner(opened: Sequence[DataSource]) -> tuple[Dataset | None, Dataset | None]:
     return opened[0].dataset, opened[1].dataset
 
 
@@ -408,7 +407,11 @@ class _Pairing:
     """What was read of both sides."""
 
     def __init__(
-        self, opened: Sequence[DataSource], read: Sequence[ReadSamples], raws: Sequence[Any] | None, transforms: Any
+        self,
+        opened: Sequence[DataSource],
+        read: Sequence[ReadSamples],
+        raws: Sequence[object] | None,
+        transforms: tuple[Nested, Nested] | None,
     ) -> None:
         self.opened, self.read, self.raws, self.transforms = opened, read, raws, transforms
         self.ours, self.theirs = read[0].samples, read[1].samples
@@ -566,7 +569,7 @@ def _notes(pairing: _Pairing) -> Iterator[str]:
         yield f"batches of {sizes[0]} expected, of {sizes[1]} actual"
 
 
-def _reason(pairing: _Pairing, off: Sequence[int], fields: Any) -> str:
+def _reason(pairing: _Pairing, off: Sequence[int], fields: Mapping[str, str]) -> str:
     ours, theirs = pairing.ours, pairing.theirs
     if not off:
         return f"the first {min(len(ours), len(theirs))} samples are equal, but one side has more"

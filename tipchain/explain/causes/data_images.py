@@ -11,7 +11,6 @@ import numpy as np
 
 from tipchain.explain.causes.data_pipeline import OPPOSITE, constants, name_both
 from tipchain.explain.causes.data_sources import (
-    Array,
     Arrays,
     DataCause,
     apart,
@@ -26,7 +25,8 @@ from tipchain.explain.causes.data_sources import (
     size,
     size_of,
 )
-from tipchain.numbers.rounding import EXPLAINED, FEW, NOISE, REMAINDER, ROUGH, SAME_ENLARGED, TINY
+from tipchain.framework_types import Array
+from tipchain.numbers.tolerance import EXPLAINED, FEW, NOISE, REMAINDER, ROUGH, SAME_ENLARGED, TINY
 
 # What makes images of different shapes differ: layout, an axis of size 1, another crop, another size.
 

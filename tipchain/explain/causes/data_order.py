@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from tipchain.explain.causes.data_sources import Array, DataCause, channel_axis, same_array
-from tipchain.numbers.rounding import SAME_ENLARGED
+from tipchain.explain.causes.data_sources import DataCause, channel_axis, same_array
+from tipchain.framework_types import Array
+from tipchain.numbers.tolerance import SAME_ENLARGED
 
 # What makes the order or the number of samples differ: reversed, shifted, sorted, shuffled, missing, repeated.
 
@@ -340,7 +340,7 @@ SHOWN_TOKENS = 8
 
 
 def explain_frames(
-    runs: tuple[Run, Run], raws: Sequence[Any], expected: Sequence[Array], actual: Sequence[Array]
+    runs: tuple[Run, Run], raws: Sequence[Array], expected: Sequence[Array], actual: Sequence[Array]
 ) -> DataCause | None:
     """Return which frames the sides take, where these differ; None of what is no video, or where they do not.
 

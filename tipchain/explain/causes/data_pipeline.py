@@ -7,12 +7,12 @@ import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
-from tipchain.explain.causes.data_sources import Array, DataCause, apart, channel_axis, fit, rounding, size_of
-from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_SINGLE
+from tipchain.explain.causes.data_sources import DataCause, apart, channel_axis, fit, rounding, size_of
+from tipchain.framework_types import Array, Dataset, Nested, Options
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_SINGLE
 
 # The constants that images are usually normalized with, and which of them two sides use.
 #
@@ -337,7 +337,7 @@ FINE, FINEST = 10, 3
 IMAGES = 3
 """Images on which a pipeline is looked for: what fits one by chance does not fit three."""
 HALVES = ("down", "even", "up")
-CUTS: tuple[dict[str, Any], ...] = (*({"halves": one, "corner": False} for one in HALVES), {"corner": True})
+CUTS: tuple[Options, ...] = (*({"halves": one, "corner": False} for one in HALVES), {"corner": True})
 """Where a crop may begin. A pixel to the side is as far off as several pixels of size, so that each size has its best."""
 GOOD = 0.9
 """Share of the result's spread up to which a coarse guess is followed: nearest neighbours of small images are rough."""
@@ -783,7 +783,7 @@ def explain_reruns(
     return []
 
 
-def spy(dataset: Any, numbers: Sequence[int]) -> list[tuple[Array, Any]] | None:
+def spy(dataset: Dataset, numbers: Sequence[int]) -> list[tuple[Array, Nested]] | None:
     """Return what goes into a data set's ``transform`` and what comes out of it, sample by sample; None without one.
 
     The data set is not changed: a shallow copy of it is given a transform that remembers.
@@ -791,16 +791,16 @@ def spy(dataset: Any, numbers: Sequence[int]) -> list[tuple[Array, Any]] | None:
     inner = getattr(dataset, "transform", None)
     if not callable(inner):
         return None
-    seen: list[tuple[Any, Any]] = []
+    seen: list[tuple[Nested, Nested]] = []
 
-    def remember(raw: object) -> Any:
+    def remember(raw: object) -> Nested:
         before = np.array(raw)
         made = inner(raw)
         seen.append((before, made))
         return made
 
     try:
-        copied = copy.copy(dataset)
+        copied: Nested = copy.copy(dataset)
         copied.transform = remember
         found = []
         for number in numbers:

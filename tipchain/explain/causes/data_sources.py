@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.findings import Diagnosis
-from tipchain.framework_types import Tensor
-from tipchain.numbers.rounding import NOISE, SAME_ENLARGED
+from tipchain.framework_types import Array, Dataset, Loader, Tensor
+from tipchain.numbers.tolerance import NOISE, SAME_ENLARGED
 
 # What hypotheses about samples are made of: axes, sizes of differences, straight lines through them, shifts.
 
 
-Array = npt.NDArray[Any]
 Arrays = Sequence[Array]
 DATA = "data"
 REACH = 3
@@ -190,7 +188,7 @@ LEAST = 8
 class TensorReader(Protocol):
     """What tells a framework's tensors and makes arrays of them."""
 
-    def is_tensor(self, value: Any) -> bool:
+    def is_tensor(self, value: object) -> bool:
         """Tell whether ``value`` is a tensor."""
 
     def array(self, tensor: Tensor) -> Array:
@@ -244,16 +242,16 @@ class DataSource:
         UsageError: it is none of these.
     """
 
-    given: Any
+    given: Loader
     tensors: Sequence[TensorReader]
     side: str
     batched: bool | None = None
-    opened: Any = field(init=False, default=None)
+    opened: Loader = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.opened = self._open()
 
-    def _open(self) -> object:
+    def _open(self) -> Loader:
         found = self.given
         if callable(found) and not _is_source(found):
             found = found()
@@ -271,10 +269,11 @@ class DataSource:
         return indexed and not isinstance(self.opened, Mapping | str | bytes)
 
     @property
-    def dataset(self) -> Any:
+    def dataset(self) -> Dataset | None:
         """The data set of a loader, or the source itself; None where there is none."""
         if self.is_dataset:
-            return self.opened
+            found: Dataset = self.opened
+            return found
         inner = getattr(self.opened, "dataset", None)
         return inner if hasattr(inner, "__getitem__") and hasattr(inner, "__len__") else None
 
@@ -399,7 +398,7 @@ def _is_batches(source: object) -> bool:
     return isinstance(source, list | tuple | np.ndarray)
 
 
-def _indexed(source: Any) -> Iterable[object]:
+def _indexed(source: Dataset) -> Iterable[object]:
     return (source[number] for number in range(len(source)))
 
 

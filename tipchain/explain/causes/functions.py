@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from types import ModuleType
-from typing import Any
 
 from tipchain.explain.causes.hypotheses import Hypothesis, attributes
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then, with_argument
 from tipchain.explain.causes.program import argument as argument_of
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Function, Model, Nested, Options, Tensor
 
 # Constructor arguments of Paddle's layers as causes: set to the reference's values first, then to usual ones.
 
@@ -44,8 +43,8 @@ class Knob:
     attribute: str
     argument: str
     torch: str = ""
-    usual: Sequence[Any] = ()
-    read: Callable[[Any], Any] | None = None
+    usual: Sequence[object] = ()
+    read: Callable[[Model], object] | None = None
 
 
 def _opposite(value: object) -> object:
@@ -283,7 +282,7 @@ def by_arguments(layer: object, reference: object, path: str) -> Iterator[Hypoth
 
 def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[Hypothesis]:
     present = getattr(layer, knob.attribute)
-    told: list[Any] = []
+    told: list[object] = []
     if knob.torch and hasattr(reference, knob.torch):
         given = getattr(reference, knob.torch)
         told.append(given if knob.read is None else knob.read(given))
@@ -354,7 +353,7 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
     convolve = getattr(paddle.nn.functional, f"conv{dims}d" + ("_transpose" if "Transpose" in kind else ""))
     present = _present(layer, kind)
 
-    def variant(code: str, values: Mapping[str, Any], *, confirmed: bool = False) -> Hypothesis:
+    def variant(code: str, values: Options, *, confirmed: bool = False) -> Hypothesis:
         act: Act = lambda _, args, __: convolve(args[0], layer.weight, layer.bias, **{**present, **values})  # noqa: E731
         how = "" if confirmed else "behaves like "
         told = [f"`{name}` is {present[name]!r}, the reference's {how}{value!r}" for name, value in values.items()]
@@ -417,12 +416,12 @@ def _wanted(reference: object, present: Mapping[str, object], dims: int) -> dict
     return found
 
 
-def _convolved(layer: Model, padded: Any, convolve: Any) -> object:
+def _convolved(layer: Model, padded: Tensor, convolve: Function) -> object:
     sizes = {"stride": layer._stride, "dilation": layer._dilation, "groups": layer._groups}  # noqa: SLF001
     return convolve(padded, layer.weight, layer.bias, padding=0, **sizes)
 
 
-def _leading(op: Op, paddle: ModuleType, path: str, convolve: object, sizes: Sequence[int]) -> Iterator[Hypothesis]:
+def _leading(op: Op, paddle: ModuleType, path: str, convolve: Function, sizes: Sequence[int]) -> Iterator[Hypothesis]:
     """Yield the same padding in all, but on one side of each axis."""
     layer = op.layer
     padded = _pairs(layer._padding, len(sizes))  # noqa: SLF001
@@ -432,7 +431,9 @@ def _leading(op: Op, paddle: ModuleType, path: str, convolve: object, sizes: Seq
         amounts = [one for size in reversed(whole) for one in ((size, 0) if side == "before" else (0, size))]
         layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[len(sizes)]
 
-        def act(_: object, args: Any, __: object, amounts: Any = amounts, layout: str = layout) -> Any:
+        def act(
+            _: object, args: tuple[Nested, ...], __: object, amounts: object = amounts, layout: str = layout
+        ) -> Tensor:
             padded = pad(args[0], amounts, mode="constant", value=0.0, data_format=layout)
             return _convolved(layer, padded, convolve)
 
@@ -444,7 +445,7 @@ def _leading(op: Op, paddle: ModuleType, path: str, convolve: object, sizes: Seq
         )
 
 
-def _pairs(padding: object, dims: int) -> list[Any]:
+def _pairs(padding: object, dims: int) -> list[object]:
     if isinstance(padding, str):
         return [padding.upper()] * dims
     if isinstance(padding, int):
@@ -456,7 +457,7 @@ def _pairs(padding: object, dims: int) -> list[Any]:
     return [0] * dims
 
 
-def _padding_modes(op: Op, reference: Any, paddle: ModuleType, path: str, convolve: object) -> Iterator[Hypothesis]:
+def _padding_modes(op: Op, reference: Model, paddle: ModuleType, path: str, convolve: Function) -> Iterator[Hypothesis]:
     """Yield a convolution whose input is padded with other values."""
     layer = op.layer
     dims = len(layer._kernel_size)  # noqa: SLF001
@@ -475,7 +476,7 @@ def _padding_modes(op: Op, reference: Any, paddle: ModuleType, path: str, convol
         if shown == layer._padding_mode:  # noqa: SLF001
             continue
 
-        def act(_: object, args: Any, __: object, mode: str = mode) -> Any:
+        def act(_: object, args: tuple[Nested, ...], __: object, mode: str = mode) -> Tensor:
             padded = pad(args[0], amounts, mode=mode, data_format=layout)
             return _convolved(layer, padded, convolve)
 
@@ -561,7 +562,7 @@ def activations(paddle: ModuleType, *, shape: Sequence[int]) -> Iterator[tuple[s
         yield "normalize", "F.normalize(axis=-1)", partial(f.normalize, axis=-1)
 
 
-def by_activation(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
+def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     """Yield a call followed by an activation, or with another one in its place, or without it.
 
     Args:
@@ -658,7 +659,7 @@ def by_other_direction(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     )
 
 
-def _backwards(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+def _backwards(original: Function, args: tuple[Nested, ...], kwargs: Options) -> object:
     """Return what a function of [samples times steps, ...] makes of the steps in reversed order, in theirs."""
     steps = kwargs.get("seg_num", args[1] if len(args) > 1 else 1)
     turned = [one.reshape([-1, steps, *one.shape[1:]]).flip(1).reshape(one.shape) for one in args[:1]]
@@ -717,7 +718,7 @@ class Argument:
     code: str
     name: str
     place: int
-    usual: Sequence[Any]
+    usual: Sequence[object]
 
 
 _POOL_PLACES = (
@@ -844,7 +845,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             for value in piece.truth.constants.get(name, ())
             if _of_kind(value, argument.usual)
         ]
-        tried: list[Any] = [] if given is None else [given]
+        tried: list[object] = [] if given is None else [given]
         for number, value in enumerate([*told, *argument.usual]):
             if any(type(value) is type(one) and value == one for one in tried):
                 continue

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import inf, isfinite, sqrt
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from tipchain.explain.causes.program import Act, Op
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import arrange, relative, rms
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
-from tipchain.numbers.rounding import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import Pace
 
 # Causes as they are tried, and what is told about those that explain an error.
@@ -123,7 +122,7 @@ class Trial:
     number: int
 
     @property
-    def rank(self) -> tuple[Any, ...]:
+    def rank(self) -> tuple[bool, float, bool, bool, int, int]:
         """Return what sorts trials.
 
         What leaves only rounding comes first, then what explains most; of equal ones what mends the end, what the

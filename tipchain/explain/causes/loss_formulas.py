@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.trace import put_back, take_out
-from tipchain.numbers.rounding import NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE, TINY
+from tipchain.framework_types import Array, Function, Nested, Options, Tensor
+from tipchain.numbers.tolerance import NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE, TINY
 
 # Two losses that differ, and what hypotheses about them are held against.
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,8 +65,8 @@ class Problem:
     expected: Evaluated
     actual: Evaluated
     outputs: tuple[Array, ...]
-    labels: Any
-    run: Callable[[int, Sequence[Array], Any], Evaluated | None]
+    labels: Nested
+    run: Callable[[int, Sequence[Array], Nested], Evaluated | None]
 
     @property
     def targets(self) -> list[Array]:
@@ -141,7 +137,7 @@ class Recognized:
     """
 
     family: str
-    knobs: Mapping[str, Any]
+    knobs: Options
     value: float
     gradient: Array
 
@@ -636,7 +632,7 @@ class Family:
     """
 
     name: str
-    make: Callable[[Sequence[Any], Any, float], Any]
+    make: Callable[[Sequence[Tensor], Tensor, float], Tensor]
     knob: str = ""
     code: str = ""
     usual: tuple[float, ...] = (0.0,)
@@ -788,14 +784,16 @@ def _triplets() -> Iterator[Family]:
     def distance(one: object, other: object) -> object:
         return functional.pairwise_distance(one, other)
 
-    def squared(one: Any, other: Any) -> object:
+    def squared(one: Tensor, other: Tensor) -> object:
         return ((one - other) ** 2).sum(1)
 
     for name, far in (("the triplet margin loss", distance), ("the triplet margin loss of squared distances", squared)):
         for order in permutations(range(3)):
             words = ", ".join(f"output {one}" for one in order)
 
-            def make(given: Any, _: Any, margin: float, far: Any = far, order: Any = order) -> Any:
+            def make(
+                given: Sequence[Tensor], _: object, margin: float, far: Function = far, order: Sequence[int] = order
+            ) -> Tensor:
                 anchor, near, other = (given[one] for one in order)
                 return (far(anchor, near) - far(anchor, other) + margin).relu()
 
@@ -805,11 +803,11 @@ def _triplets() -> Iterator[Family]:
 def _pairs() -> Iterator[Family]:
     from torch.nn import functional
 
-    def cosine(given: Any, labels: Any, margin: float) -> object:
+    def cosine(given: Sequence[Tensor], labels: Tensor, margin: float) -> object:
         one, other = given
         return functional.cosine_embedding_loss(one, other, labels.reshape(-1), margin=margin, reduction="none")
 
-    def ranking(given: Any, labels: Any, margin: float) -> object:
+    def ranking(given: Sequence[Tensor], labels: Tensor, margin: float) -> object:
         signs = labels.reshape(-1)
         one, other = (each.reshape(-1) if each.numel() == signs.numel() else each[:, 0] for each in given)
         return functional.margin_ranking_loss(one, other, signs, margin=margin, reduction="none")
@@ -822,14 +820,14 @@ def _pairs() -> Iterator[Family]:
 def _of_classes(classes: int) -> Iterator[Family]:
     from torch.nn import functional
 
-    def focal(given: Any, labels: Any, gamma: float) -> object:
+    def focal(given: Sequence[Tensor], labels: Tensor, gamma: float) -> object:
         entropy = functional.cross_entropy(given[0], labels.long(), reduction="none")
         return (1 - (-entropy).exp()) ** gamma * entropy if gamma else entropy
 
-    def probability(given: Any, labels: Any, _: float) -> Any:
+    def probability(given: Sequence[Tensor], labels: Tensor, _: float) -> Tensor:
         return functional.nll_loss(given[0].softmax(1), labels.long(), reduction="none")
 
-    def binary(given: Any, labels: Any, _: float) -> object:
+    def binary(given: Sequence[Tensor], labels: Tensor, _: float) -> object:
         hot = functional.one_hot(labels.long(), classes).movedim(-1, 1).double()
         return functional.binary_cross_entropy_with_logits(given[0], hot, reduction="none")
 
@@ -838,7 +836,7 @@ def _of_classes(classes: int) -> Iterator[Family]:
     yield Family(name="the binary cross entropy of each class", make=binary)
     for power in (1, 2):
 
-        def hinge(given: Any, labels: Any, margin: float, power: int = power) -> object:
+        def hinge(given: Sequence[Tensor], labels: Tensor, margin: float, power: int = power) -> object:
             return functional.multi_margin_loss(given[0], labels.long(), p=power, margin=margin, reduction="none")
 
         yield Family(
@@ -851,27 +849,27 @@ def _of_targets(labels: Array) -> Iterator[Family]:
 
     if set(np.unique(labels)[:3]) <= {-1, 1}:
 
-        def hinge(given: Any, signs: Any, margin: float) -> object:
+        def hinge(given: Sequence[Tensor], signs: Tensor, margin: float) -> object:
             return functional.hinge_embedding_loss(given[0], signs, margin=margin, reduction="none")
 
         yield Family(name="the hinge embedding loss", make=hinge, knob="margin", code="margin", usual=_MARGINS)
     if labels.min() < 0 or labels.max() > 1:
         return
 
-    def focused(given: Any, bits: Any, alpha: float, gamma: float) -> object:
+    def focused(given: Sequence[Tensor], bits: Tensor, alpha: float, gamma: float) -> object:
         entropy = functional.binary_cross_entropy_with_logits(given[0], bits.double(), reduction="none")
         chance = given[0].sigmoid()
         right = chance * bits + (1 - chance) * (1 - bits)
         share = alpha * bits + (1 - alpha) * (1 - bits) if alpha >= 0 else 1.0
         return share * ((1 - right) ** gamma if gamma else 1.0) * entropy
 
-    def dice(given: Any, bits: Any, smooth: float) -> object:
+    def dice(given: Sequence[Tensor], bits: Tensor, smooth: float) -> object:
         chance = given[0].sigmoid()
         return 1 - (2 * (chance * bits).sum() + smooth) / (chance.sum() + bits.sum() + smooth)
 
     for alpha in (0.25, 0.5, 0.75, -1.0):
 
-        def of_gamma(given: object, bits: object, gamma: float, alpha: float = alpha) -> object:
+        def of_gamma(given: Sequence[Tensor], bits: Tensor, gamma: float, alpha: float = alpha) -> object:
             return focused(given, bits, alpha, gamma)
 
         yield Family(
@@ -879,7 +877,7 @@ def _of_targets(labels: Array) -> Iterator[Family]:
         )
     for gamma in _FOCI[:-1]:
 
-        def of_alpha(given: object, bits: object, alpha: float, gamma: float = gamma) -> object:
+        def of_alpha(given: Sequence[Tensor], bits: Tensor, alpha: float, gamma: float = gamma) -> object:
             return focused(given, bits, alpha, gamma)
 
         shares = (0.0, 0.25, 0.5, 0.75, 1.0)

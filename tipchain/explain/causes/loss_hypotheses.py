@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import exp, log
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, Recognized, log_softmax, recognize
-from tipchain.numbers.rounding import CONSTANT, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.framework_types import Array, Setting
+from tipchain.numbers.tolerance import CONSTANT, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
 # Hypotheses about two losses by arithmetic alone: a factor, a term too much or too few.
 
 
-Array = npt.NDArray[Any]
 BASES = {"2": log(2), "10": log(10)}
 """Logarithms to these bases instead of e."""
 
@@ -369,7 +367,7 @@ def _other_family(ours: Recognized, theirs: Recognized) -> tuple[str, str, str]:
     return _family_code(ours.family, theirs.family), words, f"use the loss of the reference: {ours.family}"
 
 
-def _setting_fix(knob: str, expected: Any) -> str:
+def _setting_fix(knob: str, expected: Setting) -> str:
     if knob == "ignored":
         return (
             f"pass ignore_index={expected[0]}" if len(expected) == 1 else "ignore the labels that the reference ignores"
@@ -393,7 +391,7 @@ def _differs(one: object, other: object) -> bool:
     return bool(one != other)
 
 
-def _words(knob: str, expected: Any, actual: Any) -> str:
+def _words(knob: str, expected: Setting, actual: Setting) -> str:
     match knob:
         case "axis":
             return f"the port takes softmax over axis {actual}, the reference over axis {expected}"

@@ -10,7 +10,6 @@ from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import TipchainError, UsageError
 from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, families
@@ -23,16 +22,16 @@ from tipchain.explain.locate.runs import as_float, in_double
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify
+from tipchain.framework_types import Array, Loss, Nested, Tensor
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.rounding import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
+from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
 from tipchain.outcome import Outcome
 
 # Two losses as programs: where the code of one parts from the other's, line by line.
 
 
-Array = npt.NDArray[Any]
-Loss = Callable[[Any, Any], Any]
 LOSS = "loss"
+Run = Callable[..., Evaluated]
 
 
 def cause_in_code(
@@ -101,7 +100,7 @@ def _called(output: object, labels: object) -> tuple[Call, tuple[Array, ...]]:
 def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[object], object]) -> object:
     """Return a layer of the side's framework that calls a loss; its class is in the loss's module, whose imports count."""
 
-    def forward(_: object, output: object, labels: object) -> Any:
+    def forward(_: object, output: object, labels: object) -> Tensor:
         value = loss(opened(output), opened(labels))
         return value if not tuple(value.shape) else value.sum()
 
@@ -248,10 +247,10 @@ class Fields(dict[str, Any]):
 def check_loss(
     sides: tuple[LiveSide, LiveSide],
     losses: tuple[Loss, Loss],
-    outputs: Any,
-    labels: Any = None,
+    outputs: Nested,
+    labels: Nested = None,
     seed: int = 0,
-    port_outputs: Any = None,
+    port_outputs: Nested = None,
     *,
     equal_nan: bool = False,
 ) -> PieceCheck:
@@ -290,6 +289,7 @@ def check_loss(
     for number, where in enumerate(("reference", "port")):
         both = doubles[number], singles[number]
         if not any(isinstance(one, Evaluated) for one in both):
+            assert not isinstance(both[1], Evaluated)
             return _raised(where, number, both[1], arrays, labels, run, doubles[0])
     precise = all(isinstance(one, Evaluated) for one in doubles)
     expected, actual = (
@@ -397,7 +397,7 @@ class _Arranged:
         arrays: the port's own; those that the reference does not have are given as they are.
     """
 
-    structure: Any
+    structure: Nested
     places: tuple[tuple[int, tuple[int, ...]] | None, ...]
     arrays: tuple[Array, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -418,7 +418,7 @@ class _Arranged:
         )
 
 
-def _arranged(structure: Any, arrays: Sequence[Array], port: Any) -> _Arranged:
+def _arranged(structure: Nested, arrays: Sequence[Array], port: Nested) -> _Arranged:
     """Return how the reference's outputs stand in the port's output, in the order of both; either may have more.
 
     Raises:
@@ -444,7 +444,7 @@ def _arranged(structure: Any, arrays: Sequence[Array], port: Any) -> _Arranged:
     return _Arranged(theirs, tuple(found), tuple(others), shapes)
 
 
-def _attempt(run: Any, number: int, arrays: Sequence[Array], labels: Any, *, double: bool) -> Evaluated | Exception:
+def _attempt(run: Run, number: int, arrays: Sequence[Array], labels: Nested, *, double: bool) -> Evaluated | Exception:
     try:
         found: Evaluated = run(number, arrays, labels, double=double)
     except Exception as error:  # noqa: BLE001  (user code)
@@ -452,7 +452,7 @@ def _attempt(run: Any, number: int, arrays: Sequence[Array], labels: Any, *, dou
     return found
 
 
-def _again(run: object, number: int, given: Sequence[Array], labels: object, *, precise: bool) -> Evaluated | None:
+def _again(run: Run, number: int, given: Sequence[Array], labels: Nested, *, precise: bool) -> Evaluated | None:
     """Return a loss of other outputs or labels, None where it raises: the hypothesis does not apply."""
     found = _attempt(run, number, given, labels, double=precise)
     return found if isinstance(found, Evaluated) else None
@@ -465,7 +465,7 @@ def _floor(exact: Evaluated, single: Evaluated | Exception) -> list[float]:
     return _errors(exact, single, ())
 
 
-def _noise(run: Any, arrays: Sequence[Array], labels: Any, doubles: Sequence[object]) -> list[float]:
+def _noise(run: Run, arrays: Sequence[Array], labels: Nested, doubles: Sequence[object]) -> list[float]:
     """Return what one rounding of the outputs changes in a loss that runs in float32 only."""
     number = next((at for at, one in enumerate(doubles) if not isinstance(one, Evaluated)), 0)
     base = run(number, arrays, labels, double=False)
@@ -539,7 +539,7 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
 
 
 def _raised(
-    where: str, number: int, error: Any, arrays: Sequence[Array], labels: object, run: object, reference: object
+    where: str, number: int, error: Exception, arrays: Sequence[Array], labels: Nested, run: Run, reference: object
 ) -> PieceCheck:
     """Return the ERROR of a loss that raises, or the FAIL where it takes other labels than the reference's."""
     failed = failed_to_run(f"the {where}'s loss", error)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.blame import placed
 from tipchain.errors import UsageError
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.framework_types import Array, Metric, Nested
 
 # Ways of counting, each with what sets it apart from the others, and the probe on which a metric's code is tried alone.
 
 
-Array = npt.NDArray[Any]
 Batches = Sequence[tuple[Array, Array]]
 MOST = 10
 """Top-k accuracies are told apart up to this k."""
@@ -132,7 +131,10 @@ class Way:
         return _confusion(self.metric, self.average, outputs.argmax(axis=1), labels, count)
 
 
-def in_unit(share: Any, unit: str) -> Any:
+_Share = TypeVar("_Share", float, Array)
+
+
+def in_unit(share: _Share, unit: str) -> _Share:
     """Return a share, or shares, in one of `UNITS`."""
     return {"": share, "percent": 100 * share, "error": 1 - share, "percent error": 100 * (1 - share)}[unit]
 
@@ -311,7 +313,7 @@ def recognize(value: float, classes: int) -> str:
 # What a metric says, whatever it is: a callable, or an object with Paddle's or torchmetrics' protocol.
 
 
-Batch = tuple[Any, Any]
+Batch = tuple[Nested, Nested]
 """Outputs and labels: arrays, or arrays in tuples, lists and mappings."""
 Values = dict[str, float]
 T = TypeVar("T")
@@ -321,7 +323,7 @@ T = TypeVar("T")
 class OfTensors:
     """A metric that takes its framework's tensors, never arrays: an alignment case's."""
 
-    metric: Any
+    metric: Metric
 
 
 @dataclass(slots=True, kw_only=True)
@@ -339,12 +341,12 @@ class MetricMeter:
     """
 
     side: LiveSide
-    metric: Any
+    metric: Metric
     kind: str = ""
     orders: tuple[bool, ...] = ()
 
     @classmethod
-    def of(cls, side: LiveSide, metric: Any) -> MetricMeter:
+    def of(cls, side: LiveSide, metric: Metric) -> MetricMeter:
         """Return the meter of a metric.
 
         Raises:
@@ -401,13 +403,13 @@ class MetricMeter:
             return found
         raise AssertionError("nothing was tried")
 
-    def _fresh(self) -> Any:
+    def _fresh(self) -> Metric:
         try:
             return copy.deepcopy(self.metric)
         except Exception:  # noqa: BLE001  (what cannot be copied is used as it is)
             return self.metric
 
-    def _feed(self, metric: Any, batches: Sequence[Batch], *, tensors: bool) -> Values:
+    def _feed(self, metric: Metric, batches: Sequence[Batch], *, tensors: bool) -> Values:
         with self.side.recording(gradient=False):
             given = [
                 (self._convert(one, tensors=tensors), self._convert(other, tensors=tensors)) for one, other in batches
@@ -427,7 +429,7 @@ class MetricMeter:
                 return self._named(metric.compute(), None)
             return self._named(metric.accumulate(), metric.name() if callable(getattr(metric, "name", None)) else None)
 
-    def _update(self, metric: Any, outputs: Any, labels: Any) -> None:
+    def _update(self, metric: Metric, outputs: Nested, labels: Nested) -> None:
         if self.kind == "torchmetrics" or not hasattr(metric, "compute"):
             metric.update(outputs, labels)
             return
@@ -436,7 +438,7 @@ class MetricMeter:
         values = found if isinstance(found, tuple | list) else [found]
         metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in values))
 
-    def _convert(self, value: object, *, tensors: bool) -> Any:
+    def _convert(self, value: object, *, tensors: bool) -> Nested:
         structure, arrays, _ = take_out(value, lambda one: isinstance(one, np.ndarray))
         made = [self.side.tensor(one.copy(), gradient=False) if tensors else one.copy() for one in arrays]
         return put_back(structure, made)
@@ -456,7 +458,7 @@ class MetricMeter:
             raise UsageError(f"{placed(self.metric)} gave {found!r:.80}\n  expected: a number, or numbers by name")
         return result
 
-    def _numbers(self, found: Any) -> Values:
+    def _numbers(self, found: object) -> Values:
         if isinstance(found, tuple | list):
             return {
                 f"[{number}]{key}": value
@@ -547,7 +549,7 @@ def kinds_of(outputs: object, labels: object) -> tuple[str, ...]:
     return ()
 
 
-def make_probes(kind: str, outputs: Any, labels: Any) -> Iterator[Probe]:
+def make_probes(kind: str, outputs: Array | None, labels: Array | None) -> Iterator[Probe]:
     """Yield synthetic outputs of a kind, alike in shapes and types to those given, if there are any."""
     random = np.random.default_rng(0)
     classes = outputs.shape[1] if outputs is not None and outputs.ndim > 1 else CLASSES
@@ -568,12 +570,12 @@ def make_probes(kind: str, outputs: Any, labels: Any) -> Iterator[Probe]:
             batches = [_scores(random, size, classes, inner, column=False) for size in sizes]
         else:
             kept = tuple(min(one, 16) for one in shape)
-            trail = kept if labels is None or labels.ndim == outputs.ndim else ()
+            trail = kept if labels is None or (outputs is not None and labels.ndim == outputs.ndim) else ()
             batches = [_numbers(random, size, kept, trail, labels, binary=kind == BINARY) for size in sizes]
         yield Probe(name=f"random outputs {number}", batches=batches)
 
 
-def square(outputs: Any, labels: Any) -> Probe | None:
+def square(outputs: Array | None, labels: Array | None) -> Probe | None:
     """Return a batch of as many samples as there are classes, in which axes can be mistaken; None where that is large."""
     classes = outputs.shape[1] if outputs is not None and outputs.ndim > 1 else CLASSES
     if classes > SQUARE or (outputs is not None and outputs.ndim != 2):
@@ -607,7 +609,13 @@ def _scores(random: np.random.Generator, size: int, classes: int, inner: tuple[i
 
 
 def _numbers(
-    random: np.random.Generator, size: int, shape: tuple[int, ...], trail: tuple[int, ...], labels: Any, *, binary: bool
+    random: np.random.Generator,
+    size: int,
+    shape: tuple[int, ...],
+    trail: tuple[int, ...],
+    labels: Array | None,
+    *,
+    binary: bool,
 ) -> Batch:
     values = random.standard_normal((size, *shape)).astype(np.float32)
     values += 0.25 * np.sign(values)  # none lies so near a threshold that rounding moves it

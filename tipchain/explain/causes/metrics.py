@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.causes.metric_ways import (
@@ -32,13 +30,13 @@ from tipchain.explain.causes.metric_ways import (
 )
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.numbers.rounding import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
+from tipchain.framework_types import Array, Nested
+from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
 from tipchain.outcome import Outcome
 
 # Why two metrics differ: what way of counting each is, and what the reference gives when it is called otherwise.
 
 
-Array = npt.NDArray[Any]
 METRIC = "metric"
 CHUNKS = 16
 """Batches of up to so many samples that a callable may have made by itself are tried."""
@@ -628,7 +626,7 @@ def check_metrics(
     return _judge(case)
 
 
-def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: object, labels: object) -> MetricPair | PieceCheck:
+def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
     """Return what both metrics say about every probe that both take, or the ERROR of those that take none."""
     probes: list[Probe] = []
     found: list[tuple[Values, Values]] = []

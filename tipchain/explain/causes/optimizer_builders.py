@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ import numpy.typing as npt
 from tipchain.errors import UsageError, WeightsError
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.locate.sides import LiveSide, name_alike
-from tipchain.framework_types import Model, Optimizer, Tensor
+from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.builders import rate_factor
 from tipchain.weights.layouts import TensorSlot, assemble, divide
 from tipchain.weights.matching import match_models
@@ -26,7 +25,7 @@ from tipchain.weights.sides import paddle_layers, torch_view
 # Calling a user's builder of an optimizer or a schedule, whatever it asks for.
 
 
-Builder = Callable[..., Any]
+Builder = Callable[..., Optimizer]
 NAMES: Mapping[str, tuple[str, ...]] = {
     "parameters": ("parameters", "params", "parameter_list", "parameters_list", "param_list", "ps"),
     "model": ("model", "net", "network", "module", "layer"),
@@ -46,7 +45,7 @@ def roles(builder: Builder) -> dict[str, inspect.Parameter]:
     return found
 
 
-def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[str, ...]) -> Any:
+def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[str, ...]) -> Optimizer:
     """Call a builder with what it asks for.
 
     Args:
@@ -186,7 +185,7 @@ def _shrink_torch(parameter: Tensor, optimizer: Optimizer, picks: Picks) -> None
     state = optimizer.state.get(parameter, {})
     states = {key: value for key, value in state.items() if torch.is_tensor(value) and value.shape == whole}
 
-    def cut(tensor: Tensor) -> Any:
+    def cut(tensor: Tensor) -> Tensor:
         for axis, pick in enumerate(picks):
             tensor = tensor.index_select(axis, torch.as_tensor(pick, device=tensor.device))
         return tensor.contiguous()
@@ -195,15 +194,12 @@ def _shrink_torch(parameter: Tensor, optimizer: Optimizer, picks: Picks) -> None
     state.update((key, cut(value)) for key, value in states.items())
 
 
-def _place(tensor: Tensor, paddle: ModuleType) -> Any:
+def _place(tensor: Tensor, paddle: ModuleType) -> object:
     place = tensor.place
     return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
 
 
 # Parameters of live models under their optimizers, with gradients from outside.
-
-
-Array = npt.NDArray[Any]
 
 
 class TorchTrained:
@@ -248,7 +244,7 @@ class TorchTrained:
         for group, rate in zip(self.optimizer.param_groups, self.first, strict=True):
             group["lr"] = rate * factor
 
-    def tensor(self, name: str) -> Any:
+    def tensor(self, name: str) -> Tensor:
         """Return a parameter."""
         return self.parameters[name]
 
@@ -266,7 +262,7 @@ class PaddleTrained:
         self.side, self.optimizer, self.slots, self.clip = side, optimizer, slots, clip
         self.first = float(optimizer.get_lr())
         self._share = 1.0
-        self._schedule: Any = None
+        self._schedule: Schedule = None
 
     def values(self, name: str) -> Array:
         """Return a copy of a parameter, in torch's layout."""
@@ -308,7 +304,7 @@ class PaddleTrained:
 
     def hold_rate(self, rate: float) -> None:
         """Replace the schedule by one that stays at a rate."""
-        lr: Any = self.side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
+        lr: ModuleType = self.side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
         self._schedule = lr.LambdaDecay(rate, lambda _: self._share)
         self.optimizer.set_lr_scheduler(self._schedule)
 
@@ -320,7 +316,7 @@ class PaddleTrained:
             self._share = factor
             self._schedule.step()
 
-    def tensor(self, name: str) -> Any:
+    def tensor(self, name: str) -> Tensor:
         """Return the first part of a parameter."""
         return self.slots[name].parts[0].tensor
 
@@ -335,7 +331,7 @@ def any_precision(paddle: ModuleType) -> Iterator[None]:
     clip = paddle.nn.clip
     usual = clip.clip_by_norm
 
-    def clip_by_norm(x: Any, max_norm: float, name: str | None = None) -> object:
+    def clip_by_norm(x: Tensor, max_norm: float, name: str | None = None) -> object:
         if x.dtype == paddle.float32:
             return usual(x, max_norm, name)
         norm = paddle.linalg.norm(x)
@@ -350,7 +346,7 @@ def any_precision(paddle: ModuleType) -> Iterator[None]:
 
 def held_parameters(optimizer: object) -> list[object]:
     """Return the tensors that a Paddle optimizer updates."""
-    found: list[Any] = []
+    found: list[Tensor] = []
     groups = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None)
     for one in groups or ():
         found += one["params"] if isinstance(one, dict) else [one]
@@ -383,7 +379,7 @@ class Opened:
     whole: bool = True
 
 
-def copied(side: LiveSide, model: object, *, double: bool = True) -> Any:
+def copied(side: LiveSide, model: object, *, double: bool = True) -> Model:
     """Return a copy whose parameters have the names that the model's have: rules of optimizers read them."""
     made = side.copied(model, double=double)
     if side.name == "paddle":
@@ -391,7 +387,9 @@ def copied(side: LiveSide, model: object, *, double: bool = True) -> Any:
     return made
 
 
-def slots_of(reference: Any, port: object, names: Mapping[str, str] | None) -> tuple[dict[str, TensorSlot], list[str]]:
+def slots_of(
+    reference: Model, port: object, names: Mapping[str, str] | None
+) -> tuple[dict[str, TensorSlot], list[str]]:
     """Return where the port keeps each of the reference's parameters, by torch's name; and those it is not known of.
 
     Where the models as a whole cannot be matched, the layers that can be are.
@@ -460,9 +458,9 @@ def open_both(
 def build_both(
     sides: tuple[LiveSide, LiveSide],
     builders: tuple[Builder, Builder],
-    models: tuple[Any, Any],
+    models: tuple[Model, Model],
     schedulers: tuple[Builder | None, Builder | None] | None,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Optimizer, Optimizer, Schedule]:
     """Return torch's optimizer, Paddle's, and the schedule that Paddle's follows, None without one.
 
     A builder that must have a learning rate is given the other side's, or `RATE` where both must. Paddle's may have made
@@ -501,14 +499,14 @@ def _must_have_rate(builder: Builder) -> bool:
     return asked is not None and asked.default is asked.empty
 
 
-def _build_torch(builder: Builder, model: Model, rate: float) -> Any:
+def _build_torch(builder: Builder, model: Model, rate: float) -> Optimizer:
     offers = {"parameters": list(model.parameters()), "model": model}
     return call_builder(builder, {**offers, **_rate(builder, rate, always=False)}, ("parameters", "model", "rate"))
 
 
 def _build_paddle(
     side: LiveSide, builder: Builder, model: Model, scheduler: Builder | None, rate: float
-) -> tuple[Any, Any]:
+) -> tuple[Optimizer, Schedule]:
     """Return Paddle's optimizer over a layer, and the schedule that it follows, None without one.
 
     A builder that asks for a learning rate is given the schedule.
@@ -537,8 +535,8 @@ def build_torch_schedule(builder: Builder | None, optimizer: Optimizer) -> objec
     return call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
 
 
-def _schedule(side: LiveSide, builder: Builder, optimizer: Optimizer, rate: float) -> Any:
-    lr: Any = side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
+def _schedule(side: LiveSide, builder: Builder, optimizer: Optimizer, rate: float) -> Schedule:
+    lr: ModuleType = side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
     made = call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
     if made is None and optimizer is not None and _scheduled(optimizer):
         return optimizer._learning_rate  # noqa: SLF001
@@ -547,7 +545,7 @@ def _schedule(side: LiveSide, builder: Builder, optimizer: Optimizer, rate: floa
     return made
 
 
-def _rate(builder: Builder, rate: object, *, always: bool) -> dict[str, Any]:
+def _rate(builder: Builder, rate: float, *, always: bool) -> dict[str, float]:
     """Return the learning rate if the builder must have one; a default of its own is left alone."""
     asked = roles(builder).get("rate")
     if asked is None:
@@ -559,10 +557,10 @@ def _scheduled(optimizer: object) -> bool:
     return not isinstance(getattr(optimizer, "_learning_rate", 0.0), float)
 
 
-def _check_held(ours: Any, theirs: object, reference: Any, slots: Mapping[str, TensorSlot]) -> None:
+def _check_held(ours: Optimizer, theirs: object, reference: Model, slots: Mapping[str, TensorSlot]) -> None:
     parameters = {id(one) for one in reference.parameters()}
     ids = {id(part.tensor) for slot in slots.values() for part in slot.parts}
-    held: Sequence[tuple[str, list[Any], set[int]]] = (
+    held: Sequence[tuple[str, list[Tensor], set[int]]] = (
         ("reference", [one for group in ours.param_groups for one in group["params"]], parameters),
         ("port", held_parameters(theirs), ids),
     )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, TrainedParameters, open_both
@@ -16,9 +15,9 @@ from tipchain.explain.causes.update_formulas import Course, Formula, KnobCause, 
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.framework_types import Optimizer, Tensor
+from tipchain.framework_types import Array, Optimizer, Options, Setting, Tensor
 from tipchain.numbers.compare import common_factor
-from tipchain.numbers.rounding import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
+from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 from tipchain.outcome import Outcome
 
 # What an optimizer says about itself, as a formula for each parameter.
@@ -89,7 +88,7 @@ def paddle_formula(trained: TrainedParameters, name: str) -> Formula | None:
     groups = (one for one in optimizer._param_groups if isinstance(one, dict))  # noqa: SLF001
     group = next((one for one in groups if any(other is tensor for other in one["params"])), {})
 
-    def said(key: str, otherwise: object) -> Any:
+    def said(key: str, otherwise: Setting) -> Setting:
         return group.get(key, getattr(optimizer, f"_{key}", otherwise))
 
     decay, form = _decay(kind, optimizer, group, tensor)
@@ -119,7 +118,7 @@ def _known(kind: type, names: Mapping[str, str]) -> str | None:
     return next((base.__name__ for base in kind.__mro__ if base.__name__ in names), None)
 
 
-def _decay(kind: str, optimizer: Optimizer, group: Mapping[str, Any], tensor: Tensor) -> tuple[float, str]:
+def _decay(kind: str, optimizer: Optimizer, group: Options, tensor: Tensor) -> tuple[float, str]:
     if kind == "AdamW":
         chooses = group.get("apply_decay_param_fun", optimizer._apply_decay_param_fun)  # noqa: SLF001
         decays = chooses is None or chooses(tensor.name)
@@ -247,7 +246,7 @@ FIXES: Mapping[str, str] = {
 NAMES = {"initial": "initial accumulator value", "rate_decay": "learning-rate decay"}
 
 
-def message_of(knob: str, expected: Any, actual: Any, form: str) -> str:
+def message_of(knob: str, expected: Setting, actual: Setting, form: str) -> str:
     """Return a sentence about a knob with both values; ``form`` is the port's form of weight decay."""
     knob = "clip" if knob == "limit" else knob
     if knob in SWITCHES:
@@ -324,8 +323,8 @@ class _Told:
     """A knob with both values, and where it was found."""
 
     knob: str
-    expected: Any
-    actual: Any
+    expected: object
+    actual: object
     form: str
 
 
@@ -340,7 +339,7 @@ def causes(
         sides: the reference's parameters and optimizer, and the port's.
     """
     found: dict[str, KnobCause] = {}
-    known: list[Mapping[str, Any]] = []
+    known: list[Options] = []
     missed = 0
     for course in _spread([one for one in courses if one.name in failing]):
         if missed >= GIVE_UP:
@@ -518,7 +517,6 @@ def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:
     )
 
 
-Array = npt.NDArray[Any]
 SIZES = (1e-6, 1e-3, 1.0, 30.0, 0.1, 1.0, 300.0, 1.0)
 """Sizes of the gradients, update by update: so small that epsilon counts, so large that any usual clipping acts."""
 SHARES = (1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 2.0, 1.0)

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.program import (
@@ -34,20 +33,19 @@ from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, put_back, take_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.rounding import EXPLAINED
+from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import torch_view
 
 # What the reference's code calls while it runs: functions, their settings, and what they are given and return.
 
 
-Array = npt.NDArray[Any]
 MOST_ELEMENTS = 1 << 22
 """Elements of a tensor beyond which it is not looked at."""
 KEPT = 1 << 23
 """Elements of all tensors that are kept as they are: 64 MiB of float64; of later ones a sketch remains."""
-Plain = int | float | str | bool | list[Any] | tuple[Any, ...] | None
+Plain = int | float | str | bool | list[object] | tuple[object, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +68,7 @@ class ReferenceCall:
     number: int
     name: str
     said: str
-    settings: Mapping[str, Any]
+    settings: Options
     given: tuple[int, ...]
     made: tuple[int, ...]
     place: str
@@ -99,18 +97,18 @@ class CallRecord:
         self.torch = torch
         self.names: list[str] = []
         self.sketches: list[Sketch] = []
-        self.constants: dict[str, tuple[Any, ...]] = defaultdict(tuple)
+        self.constants: dict[str, tuple[object, ...]] = defaultdict(tuple)
         self.steps: list[ReferenceCall] = []
         self.values: list[RecordedTensor] = []
         self._numbers: dict[int, int] = {}
-        self._alive: list[Any] = []
+        self._alive: list[object] = []
         self._room = KEPT
         self._depth = 0
         self._live = True
 
     @classmethod
     @contextmanager
-    def over(cls, inner: Mapping[str, Any]) -> Iterator[CallRecord]:
+    def over(cls, inner: Mapping[str, Model]) -> Iterator[CallRecord]:
         """Watch everything that torch is called for while the context is open.
 
         Args:
@@ -125,8 +123,8 @@ class CallRecord:
             """Hands each call on, and tells the watch about it."""
 
             def __torch_function__(
-                self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
-            ) -> Any:
+                self, func: Function, types: object, args: tuple[Nested, ...] = (), kwargs: Options | None = None
+            ) -> Nested:
                 del types
                 watch.enter(func, args, kwargs or {})
                 result = func(*args, **(kwargs or {}))
@@ -141,12 +139,12 @@ class CallRecord:
             stack.enter_context(Mode())
             yield watch
 
-    def deeper(self, _: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def deeper(self, _: object, args: tuple[Nested, ...], kwargs: Options) -> None:
         """Note that a module runs that is one step."""
         self._keep_given(args, kwargs)
         self._depth += 1
 
-    def back(self, path: str, _: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
+    def back(self, path: str, _: object, args: tuple[Nested, ...], kwargs: Options, output: Nested) -> None:
         """Note that such a module has returned."""
         self._depth -= 1
         if self._live and not self._depth:
@@ -160,12 +158,12 @@ class CallRecord:
         self._alive.clear()
         self._numbers.clear()
 
-    def enter(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def enter(self, function: Function, args: tuple[Nested, ...], kwargs: Options) -> None:
         """Keep what a call is given that no call before it has made, before the call may write to it."""
         if _name_of(function) not in ("get", "set"):
             self._keep_given(args, kwargs)
 
-    def _keep_given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _keep_given(self, args: tuple[Nested, ...], kwargs: Options) -> None:
         if self._live and not self._depth:
             self._live = False
             for tensor in take_out((args, dict(kwargs)), self.torch.is_tensor)[1]:
@@ -173,7 +171,7 @@ class CallRecord:
                     self._hold(tensor)
             self._live = True
 
-    def take(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
+    def take(self, function: Function, args: tuple[Nested, ...], kwargs: Options, result: Nested) -> None:
         """Note a call and what it returned."""
         name = _name_of(function)
         if not self._live or name in ("get", "set") or result is NotImplemented:
@@ -201,7 +199,7 @@ class CallRecord:
             self._live = True
 
     def _note(
-        self, name: str, said: str, arguments: Mapping[str, Any], given: tuple[Any, Any], tensors: Sequence[Any]
+        self, name: str, said: str, arguments: Options, given: tuple[Nested, Nested], tensors: Sequence[Tensor]
     ) -> None:
         settings = {key: one for key, one in arguments.items() if is_plain(one)}
         named = {key: self._numbers[id(one)] for key, one in arguments.items() if id(one) in self._numbers}
@@ -242,7 +240,7 @@ class CallRecord:
         return len(self.values) - 1
 
 
-def _bound(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def _bound(function: Function, args: tuple[Nested, ...], kwargs: Options) -> Options:
     """Return the arguments by name, those left out too where torch tells its defaults, else by number."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
@@ -252,14 +250,14 @@ def _bound(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> M
         return {**{str(number): one for number, one in enumerate(args)}, **kwargs}
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
     """Tell whether a value is a number, a text, None, or a list of such."""
     if isinstance(value, list | tuple):
         return all(is_plain(one) for one in value)
     return value is None or isinstance(value, int | float | str | slice) or value is Ellipsis
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: object) -> str:
     """Return a function's name without underscores; of a property that gives a tensor the property's."""
     name = getattr(function, "__name__", "").strip("_")
     held = getattr(getattr(function, "__self__", None), "__name__", "")
@@ -331,7 +329,7 @@ class Truth:
     gradients: Mapping[str, Array]
     sketches: tuple[Sketch, ...]
     names: tuple[str, ...]
-    constants: Mapping[str, tuple[Any, ...]]
+    constants: Mapping[str, tuple[object, ...]]
     steps: tuple[ReferenceCall, ...] = ()
     values: tuple[RecordedTensor, ...] = ()
 
@@ -341,7 +339,7 @@ class Truth:
 
 INPUT, OUTPUT = -1, -2
 """Numbers of what is done to the tensors that go into a piece, and to those that come out of it."""
-Edit = Callable[[list[Any]], list[Any]]
+Edit = Callable[[list[Tensor]], list[Tensor]]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -372,7 +370,7 @@ class Piece:
 
     sides: tuple[LiveSide, LiveSide]
     calls: tuple[Call, Call]
-    layers: tuple[Any, Any]
+    layers: tuple[Model, Model]
     inputs: tuple[tuple[Array, ...], tuple[Array, ...]]
     backward: bool
     consumer: Consumer | None
@@ -394,18 +392,18 @@ class Piece:
     _tap: Tap | None = None
     _draws: Draws | None = None
     _cotangents: tuple[Array, ...] = ()
-    _known: tuple[Any, ...] = ()
+    _known: tuple[Tensor, ...] = ()
     _stop: int = -1
     _unmended: float = inf
-    _statistics: tuple[tuple[Any, Array], ...] = ()
+    _statistics: tuple[tuple[Tensor, Array], ...] = ()
 
     @property
-    def port(self) -> Any:
+    def port(self) -> Model:
         """The port's layer."""
         return self.layers[1]
 
     @property
-    def reference(self) -> Any:
+    def reference(self) -> Model:
         """The reference's."""
         return self.layers[0]
 
@@ -504,7 +502,7 @@ class Piece:
         found = [op.number for op in recorder.ops if op.name == LAYER and op.path == self.consumer.path]
         return found[self.consumer.turn] if len(found) > self.consumer.turn else -1
 
-    def _hopeless(self, tensors: Sequence[Any]) -> bool:
+    def _hopeless(self, tensors: Sequence[Tensor]) -> bool:
         """Tell whether the consumer still is given something else; whatever makes the port right must mend that."""
         wanted = self.truth.consumed
         if self.consumer is None or wanted is None or len(tensors) <= self.consumer.number:
@@ -546,11 +544,11 @@ class Piece:
             return None
         return numpy_of(entered[self.consumer.turn][self.consumer.number])
 
-    def _gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
+    def _gradients(self, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> dict[str, Array]:
         return self._gradients_of(1, self.port, outputs, leaves)
 
     def _gradients_of(
-        self, number: int, layer: Model, outputs: Sequence[Any], leaves: Sequence[Any]
+        self, number: int, layer: Model, outputs: Sequence[Tensor], leaves: Sequence[Tensor]
     ) -> dict[str, Array]:
         """Return the gradients of one side's inputs, called as the port's are, and of its parameters."""
         side = self.sides[number]
@@ -602,7 +600,7 @@ class Piece:
             values=tuple(watch.values),
         )
 
-    def _ends(self, number: int, outputs: list[Any]) -> list[Any]:
+    def _ends(self, number: int, outputs: list[Tensor]) -> list[Tensor]:
         """Return the outputs that both sides have, in one order."""
         chosen = self.ends or ()
         fit = chosen and len(outputs) > max(each[number] for each in chosen)
@@ -617,20 +615,20 @@ class Piece:
         kept = {name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names}
         self.truth = replace(self.truth, gradients=kept)
 
-    def _true_gradients(self, outputs: Sequence[Any], leaves: Sequence[Any]) -> dict[str, Array]:
+    def _true_gradients(self, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> dict[str, Array]:
         generator = np.random.default_rng([self.seed, 5])
         self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
         return self._gradients_of(0, self.reference, outputs, leaves)
 
 
 def _note(
-    seen: list[list[Array]], is_tensor: Callable[[Any], bool], _: Any, args: Any, kwargs: Mapping[str, Any]
+    seen: list[list[Array]], is_tensor: Callable[[object], bool], _: object, args: tuple[Nested, ...], kwargs: Options
 ) -> None:
     """Copy the tensors that a layer is given."""
     seen.append([np.array(numpy_of(one)) for one in take_out((args, dict(kwargs)), is_tensor)[1]])
 
 
-def _backward(side: LiveSide, outputs: Sequence[Any], cotangents: Sequence[Array]) -> None:
+def _backward(side: LiveSide, outputs: Sequence[Tensor], cotangents: Sequence[Array]) -> None:
     parts = []
     for one, drawn in zip(outputs, cotangents, strict=False):
         if side.takes_gradient(one):
@@ -663,23 +661,23 @@ def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array])
 # Small things that several groups of causes ask about a piece.
 
 
-def is_tensor(piece: Piece) -> Callable[[Any], bool]:
+def is_tensor(piece: Piece) -> Callable[[object], bool]:
     """Return what tells the port's tensors."""
     return piece.sides[1].is_tensor
 
 
-def paddle_of(piece: Piece) -> Any:
+def paddle_of(piece: Piece) -> ModuleType:
     """Return the port's framework."""
-    return piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    return piece.sides[1].framework.paddle  # type: ignore[attr-defined, no-any-return]
 
 
-def first_tensor(op: Op, piece: Piece) -> Any:
+def first_tensor(op: Op, piece: Piece) -> Tensor:
     """Return the first floating-point tensor that a call was given."""
     found = floats_of((op.args, dict(op.kwargs)), is_tensor(piece))
     return found[0] if found else None
 
 
-def is_mask(value: Any, piece: Piece) -> bool:
+def is_mask(value: Nested, piece: Piece) -> bool:
     """Tell whether a value hides others: booleans, or large negative numbers."""
     if not is_tensor(piece)(value) or not value.size:
         return False

@@ -10,13 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.trace import take_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 
 # Paddle's operators, functions and methods that a model's code may call, and one name for each.
 
@@ -164,9 +162,7 @@ OF_TORCH = {
 # What a layer of a Paddle model calls while it runs, and the same run with some of these calls replaced.
 
 
-Array = npt.NDArray[Any]
-Original = Callable[..., Any]
-Act = Callable[[Original, tuple[Any, ...], dict[str, Any]], Any]
+Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
 """What is done in place of a call: it is given the function, and its arguments."""
 LAYER = "layer"
 _OWN, _HERE, _PYTHON = Path(__file__).parent, Path(__file__).parents[2], Path(os.__file__).parent
@@ -195,18 +191,18 @@ class Op:
 
     number: int
     name: str
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    result: Any
+    args: tuple[Nested, ...]
+    kwargs: Options
+    result: Nested
     place: str
     line: str
     scope: str = ""
-    layer: Any = None
+    layer: Model = None
     path: str = ""
     holder: str = ""
     helpers: tuple[tuple[str, str], ...] = ()
-    function: Any = None
-    written: Any = None
+    function: Nested = None
+    written: Tensor = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -230,34 +226,34 @@ class Recorder:
     """
 
     acts: Mapping[int, Act]
-    is_tensor: Callable[[Any], bool]
+    is_tensor: Callable[[object], bool]
     keep: bool
-    known: Sequence[Any] = ()
+    known: Sequence[Tensor] = ()
     watched: str | None = None
     ops: list[Op] = field(default_factory=list)
     count: int = 0
     depth: int = 0
     writes: bool = False
     stop: int = -1
-    hopeless: Callable[[Sequence[Any]], bool] = bool
-    entered: dict[str, list[Sequence[Any]]] = field(default_factory=dict)
+    hopeless: Callable[[Sequence[Tensor]], bool] = bool
+    entered: dict[str, list[Sequence[Tensor]]] = field(default_factory=dict)
     inside: list[str] = field(default_factory=list)
 
-    def _has_tensor(self, values: Iterable[Any]) -> bool:
+    def _has_tensor(self, values: Iterable[Nested]) -> bool:
         """Tell whether there is a tensor among some values, or in a list or tuple of them."""
         return any(self._has_tensor(one) if isinstance(one, list | tuple) else self.is_tensor(one) for one in values)
 
     def call(
         self,
         name: str,
-        original: Original,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        original: Function,
+        args: tuple[Nested, ...],
+        kwargs: Options,
         layer: Model = None,
         path: str = "",
         *,
         writes: bool = False,
-    ) -> Any:
+    ) -> Nested:
         """Run one call, or what stands in its place; calls inside it are not seen."""
         if name not in CREATORS and not self._has_tensor(args) and not self._has_tensor(kwargs.values()):
             return original(*args, **kwargs)
@@ -315,11 +311,11 @@ class Tap:
     def __init__(self, paddle: ModuleType) -> None:
         self.paddle = paddle
         self.recorder: Recorder | None = None
-        self._undo: list[tuple[Any, str, Any]] = []
-        self._wrapped: dict[int, Any] = {}
+        self._undo: list[tuple[object, str, object]] = []
+        self._wrapped: dict[int, object] = {}
 
     @contextmanager
-    def open(self, layers: Mapping[str, Any], atomic: Callable[[str], bool]) -> Iterator[Tap]:
+    def open(self, layers: Mapping[str, Model], atomic: Callable[[str], bool]) -> Iterator[Tap]:
         """Watch Paddle's functions, its tensors' methods, and the calls of the layers that are ``atomic``."""
         tensor = type(self.paddle.to_tensor(0.0))
         functional = self.paddle.nn.functional
@@ -345,7 +341,7 @@ class Tap:
                     setattr(holder, name, original)
             self._undo.clear()
 
-    def _wrap(self, holder: Any, name: str, told: str) -> None:
+    def _wrap(self, holder: object, name: str, told: str) -> None:
         original = getattr(holder, name, None)
         if original is None or not callable(original) or isinstance(original, type):
             return
@@ -354,13 +350,13 @@ class Tap:
         self._undo.append((holder, name, original))
         setattr(holder, name, self._wrapped[id(original)])
 
-    def _wrapper(self, original: Original, told: str) -> Original:
+    def _wrapper(self, original: Function, told: str) -> Function:
         bare = told.rstrip("_")
         original = _within_bounds(original) if told == "getitem" else original
         shown = ALIASES.get(bare, bare)
         writes = told.endswith("_") or told == "setitem"
 
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Nested, **kwargs: Nested) -> Nested:
             recorder = self.recorder
             if recorder is None or recorder.depth:
                 return original(*args, **kwargs)
@@ -370,7 +366,7 @@ class Tap:
         vars(wrapper)["__wrapped__"] = original  # what inspect.signature follows
         return wrapper
 
-    def _wrap_held(self, layers: Any) -> None:
+    def _wrap_held(self, layers: Iterable[Model]) -> None:
         """Wrap what layers keep (``self.activation = F.relu``) and what their modules imported by name."""
         modules = {type(layer).__module__ for layer in layers}
         users = [sys.modules.get(one) for one in modules if one.partition(".")[0] != "paddle"]
@@ -382,7 +378,7 @@ class Tap:
                 elif isinstance(value, dict) and name != "__builtins__":
                     self._wrap_table(value)
 
-    def _wrap_table(self, table: dict[Any, Any]) -> None:
+    def _wrap_table(self, table: dict[str, object]) -> None:
         """Wrap the functions of a table that user code looks them up in."""
         for name, value in list(table.items()):
             if callable(value) and id(value) in self._wrapped:
@@ -392,7 +388,7 @@ class Tap:
     def _wrap_layer(self, layer: Model, path: str) -> None:
         original = layer.forward
 
-        def forward(*args: object, **kwargs: object) -> Any:
+        def forward(*args: object, **kwargs: object) -> Nested:
             recorder = self.recorder
             if recorder is None or recorder.depth:
                 return original(*args, **kwargs)
@@ -405,7 +401,7 @@ class Tap:
         """Note while the own code of a layer runs, so that calls can be told by where they stand."""
         original = layer.forward
 
-        def forward(*args: object, **kwargs: object) -> Any:
+        def forward(*args: object, **kwargs: object) -> Nested:
             recorder = self.recorder
             if recorder is None or recorder.depth:
                 return original(*args, **kwargs)
@@ -420,13 +416,13 @@ class Tap:
         self._undo.append((layer, "forward", None))
 
 
-def _within_bounds(getitem: Original) -> Original:
+def _within_bounds(getitem: Function) -> Function:
     """Return an indexing that raises where an index is out of bounds: what is tried may make such, and Paddle reads on (3.3.1).
 
     What it reads then is whatever is there; far away there is nothing, and the process dies.
     """
 
-    def checked(tensor: Tensor, index: Any) -> Any:
+    def checked(tensor: Tensor, index: Nested) -> Tensor:
         parts = [one for one in (index if isinstance(index, tuple) else (index,)) if one is not None]
         axis = 0
         for number, one in enumerate(parts):
@@ -479,12 +475,12 @@ def helpers(framework: str = "paddle") -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def tensors_of(value: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:
+def tensors_of(value: object, is_tensor: Callable[[object], bool]) -> list[Tensor]:
     """Return the tensors in a nested value."""
     return take_out(value, is_tensor)[1]
 
 
-def floats_of(value: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:
+def floats_of(value: object, is_tensor: Callable[[object], bool]) -> list[Tensor]:
     """Return the floating-point tensors in a nested value."""
     return [one for one in tensors_of(value, is_tensor) if "float" in str(one.dtype)]
 
@@ -498,7 +494,7 @@ def numpy_of(tensor: Tensor) -> Array:
 # What can stand in the place of a call: another function, the same one and more, its arguments changed.
 
 
-Unary = Callable[[Any], Any]
+Unary = Callable[[Tensor], Tensor]
 
 
 def then(change: Unary) -> Act:
@@ -509,7 +505,7 @@ def then(change: Unary) -> Act:
 def then_first(change: Unary) -> Act:
     """Return what changes the result of a call, or the first of its results."""
 
-    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         result = original(*args, **kwargs)
         many = isinstance(result, tuple | list)
         return type(result)([change(result[0]), *result[1:]]) if many else change(result)
@@ -532,10 +528,10 @@ def on_input(change: Unary) -> Act:
     return lambda original, args, kwargs: original(change(args[0]), *args[1:], **kwargs)
 
 
-def with_argument(number: int, value: Any, name: str = "") -> Act:
+def with_argument(number: int, value: object, name: str = "") -> Act:
     """Return a call with another value for one argument, by its position or else by its name."""
 
-    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         if number < len(args):
             return original(*args[:number], value, *args[number + 1 :], **kwargs)
         return original(*args, **{**kwargs, name: value})
@@ -543,10 +539,10 @@ def with_argument(number: int, value: Any, name: str = "") -> Act:
     return act
 
 
-def with_arguments(values: Mapping[int | str, Any]) -> Act:
+def with_arguments(values: Mapping[int | str, object]) -> Act:
     """Return a call with other values for some arguments, by position or name."""
 
-    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         changed = [values.get(number, one) for number, one in enumerate(args)]
         named = {name: one for name, one in values.items() if isinstance(name, str)}
         return original(*changed, **{**kwargs, **named})
@@ -557,7 +553,7 @@ def with_arguments(values: Mapping[int | str, Any]) -> Act:
 def exchanged(one: int, other: int) -> Act:
     """Return a call with two of its arguments in each other's place."""
 
-    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         changed = list(args)
         changed[one], changed[other] = changed[other], changed[one]
         return original(*changed, **kwargs)
@@ -565,24 +561,24 @@ def exchanged(one: int, other: int) -> Act:
     return act
 
 
-def of_both(function: Callable[[Any, Any], Any]) -> Act:
+def of_both(function: Callable[[Nested, Nested], Nested]) -> Act:
     """Return what does something else with the first two arguments."""
     return lambda _original, args, _kwargs: function(args[0], args[1])
 
 
 def called_as(
-    function: Callable[..., Any], *, most: int | None = None, without: Sequence[str] = (), **more: Any
+    function: Callable[..., Nested], *, most: int | None = None, without: Sequence[str] = (), **more: object
 ) -> Act:
     """Return another function called with the same arguments, at most the first ``most``, and some changed."""
 
-    def act(_original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def act(_original: object, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         kept = {name: value for name, value in kwargs.items() if name not in without}
         return function(*args[:most], **{**kept, **more})
 
     return act
 
 
-def constant(result: Any) -> Act:
+def constant(result: Nested) -> Act:
     """Return what gives back a known result."""
     return lambda _original, _args, _kwargs: result
 
@@ -590,7 +586,7 @@ def constant(result: Any) -> Act:
 def in_order(order: Sequence[int], name: str = "x") -> Act:
     """Return a call whose list of tensors is in another order."""
 
-    def act(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         given = args[0] if args else kwargs[name]
         turned = [given[number] for number in order]
         return original(turned, *args[1:], **kwargs) if args else original(**{**kwargs, name: turned})
@@ -598,7 +594,7 @@ def in_order(order: Sequence[int], name: str = "x") -> Act:
     return act
 
 
-def with_tensor(args: Sequence[Any], old: int, new: Any) -> Act:
+def with_tensor(args: Sequence[Nested], old: int, new: Tensor) -> Act:
     """Return a call with another tensor in the places of one, also in lists among the arguments.
 
     Args:
@@ -609,7 +605,7 @@ def with_tensor(args: Sequence[Any], old: int, new: Any) -> Act:
     return with_tensors(args, {old: new})
 
 
-def with_tensors(args: Sequence[Any], changes: Mapping[int, Any]) -> Act:
+def with_tensors(args: Sequence[Nested], changes: Mapping[int, Tensor]) -> Act:
     """Return a call with other tensors in the places of some, as `with_tensor` does, by the identities of these."""
     places = [
         (number, None, changes[id(one)]) if id(one) in changes else (number, place, changes[id(each)])
@@ -618,7 +614,7 @@ def with_tensors(args: Sequence[Any], changes: Mapping[int, Any]) -> Act:
         if id(each) in changes
     ]
 
-    def act(original: Any, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def act(original: Function, given: tuple[Nested, ...], kwargs: Options) -> Nested:
         changed = list(given)
         for number, place, new in places:
             if place is None:
@@ -638,17 +634,17 @@ def passed_through(taker: int, place: int, maker: int) -> dict[int, Act]:
         place: which of its arguments it is.
         maker: the number of the call that makes the result.
     """
-    seen: list[Any] = []
+    seen: list[Tensor] = []
 
-    def take(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def take(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         seen[:] = [args[place]]
         return original(*args, **kwargs)
 
-    def give(result: Any) -> Any:
+    def give(result: Tensor) -> Tensor:
         kept = seen[0].reshape(result.shape)
         return kept + (result - kept).detach()
 
-    def both(original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def both(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         return give(take(original, args, kwargs))
 
     return {taker: both} if taker == maker else {taker: take, maker: then_first(give)}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.numbers.rounding import CONSTANT, NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
+from tipchain.framework_types import Array, Options
+from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
-Array = npt.NDArray[Any]
 MOST_PIECES = 12
 """Jumps that a schedule of single values has at most."""
 POINTS = 400
@@ -33,7 +32,7 @@ class Shape:
     """
 
     family: str
-    knobs: Mapping[str, Any]
+    knobs: Options
 
 
 def close(expected: Array, actual: Array) -> npt.NDArray[np.bool_]:
@@ -243,41 +242,41 @@ def _one_cycle(curve: Array) -> Shape | None:
     return None
 
 
-def _risen(at: Any, length: float) -> Any:
+def _risen(at: float | Array, length: float) -> Array:
     return np.asarray((1 - np.cos(np.pi * at / length)) / 2)
 
 
-def _draw_one_cycle(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
+def _draw_one_cycle(knobs: Options, at: Array, rate: float) -> Array:
     turn, last = knobs["pct_start"] * knobs["length"] - 1, knobs["length"] - 1
     up = knobs["start"] + (rate - knobs["start"]) * _risen(at, turn)
     down = rate + (knobs["end"] - rate) * _risen(at - turn, last - turn)
     return np.asarray(np.where(at <= turn, up, down))
 
 
-def _wave(knobs: Mapping[str, Any], at: Array) -> Array:
+def _wave(knobs: Options, at: Array) -> Array:
     return np.asarray((1 + np.cos(np.pi * at / knobs["length"])) / 2)
 
 
-def _fall(knobs: Mapping[str, Any], at: Array) -> Array:
+def _fall(knobs: Options, at: Array) -> Array:
     return np.asarray((1 - np.minimum(at, knobs["length"]) / knobs["length"]) ** knobs["power"])
 
 
-def _between(form: Callable[[Mapping[str, Any], Array], Array]) -> Callable[[Mapping[str, Any], Array, float], Array]:
+def _between(form: Callable[[Options, Array], Array]) -> Callable[[Options, Array, float], Array]:
     return lambda knobs, at, rate: knobs["end"] + (rate - knobs["end"]) * form(knobs, at)
 
 
-def _draw_noam(knobs: Mapping[str, Any], at: Array) -> Array:
+def _draw_noam(knobs: Options, at: Array) -> Array:
     with np.errstate(divide="ignore"):
         fall = np.maximum(at, 1) ** -0.5
     return np.asarray(knobs["rate"] * np.minimum(fall, at * float(knobs["warmup_steps"]) ** -1.5))
 
 
-def _draw_pieces(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
+def _draw_pieces(knobs: Options, at: Array, rate: float) -> Array:
     passed = np.searchsorted(np.array(knobs["milestones"]), at, side="right")
     return np.asarray(rate * np.array([1.0, *knobs["values"]])[np.minimum(passed, len(knobs["values"]))])
 
 
-def _draw_restarts(knobs: Mapping[str, Any], at: Array, rate: float) -> Array:
+def _draw_restarts(knobs: Options, at: Array, rate: float) -> Array:
     length, times = float(knobs["length"]), int(knobs["times"])
     left = at.astype(np.float64)
     lengths = np.full(len(at), length)
@@ -298,7 +297,7 @@ def _draw_steps(knobs: Mapping[str, object], at: Array, rate: float) -> Array:
     return np.asarray(rate * knobs["gamma"] ** passed)
 
 
-_DRAWN: Mapping[str, Callable[[Mapping[str, Any], Array, float], Array]] = {
+_DRAWN: Mapping[str, Callable[[Options, Array, float], Array]] = {
     "constant": lambda _, at, rate: np.full(len(at), rate),
     "steps": _draw_steps,
     "exponential": lambda knobs, at, rate: np.asarray(rate * knobs["gamma"] ** at),

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import log
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.blame import one_line
 from tipchain.errors import TipchainError
@@ -28,14 +26,13 @@ from tipchain.explain.causes.optimizer_builders import (
 from tipchain.explain.causes.schedule_shapes import Shape, as_pieces, close, draw, first_apart, same, shape_of
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.framework_types import Schedule
-from tipchain.numbers.rounding import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.framework_types import Array, Options, Schedule
+from tipchain.numbers.tolerance import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 from tipchain.outcome import Outcome
 
 # Why two schedules differ.
 
 
-Array = npt.NDArray[Any]
 SCHEDULER = "scheduler"
 
 
@@ -84,7 +81,7 @@ class _Guess:
     fix: str
     curve: Array
     steps: slice
-    knobs: Mapping[str, Any] = field(default_factory=dict)
+    knobs: Options = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -102,7 +99,7 @@ class Tried:
     held: bool
 
 
-Trial = Callable[[Mapping[str, Any]], Tried | None]
+Trial = Callable[[Options], Tried | None]
 """Sets knobs of the port's own schedule; None where it has no such attributes."""
 
 
@@ -558,7 +555,7 @@ def _walk(trained: TrainedParameters, schedule: object, count: int) -> _Curves:
     return _Curves(rates=rates, momentum=np.array(momentum), steps=len(rows), stopped=stopped)
 
 
-def stepper(schedule: Schedule) -> Callable[[int], Any]:
+def stepper(schedule: Schedule) -> Callable[[int], object]:
     """Return what moves a schedule on, called with the number of the step; one that asks for a metric is given one."""
     if schedule is None:
         return lambda _: None
@@ -581,11 +578,11 @@ def _pairs(one: _Curves, other: _Curves, count: int) -> Iterator[tuple[str, Arra
             yield name, rates[:count], other.rates[name][:count]
 
 
-def _trial(fresh: Any, actual: Array) -> Trial:
+def _trial(fresh: Schedule, actual: Array) -> Trial:
     """Return what tries other knobs on a copy of the port's schedule; its rates are scaled as the parameter's are."""
 
-    def attempt(schedule: Schedule, knobs: Mapping[str, Any]) -> Tried | None:
-        found: dict[str, Any] = {}
+    def attempt(schedule: Schedule, knobs: Options) -> Tried | None:
+        found: dict[str, object] = {}
         held = True
         for knob, value in knobs.items():
             pairs = [
@@ -624,7 +621,7 @@ def _trial(fresh: Any, actual: Array) -> Trial:
     return trial
 
 
-def _nested(schedule: object) -> Iterator[Any]:
+def _nested(schedule: object) -> Iterator[Schedule]:
     """Yield a schedule of Paddle's and those that it wraps."""
     yield schedule
     for name in ("lr_after_warmup", "learning_rate"):

@@ -10,10 +10,8 @@ from functools import partial
 from itertools import chain
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.causes.arrangements import (
     available_before,
@@ -78,15 +76,12 @@ from tipchain.explain.locate.matching import CallPair, hands_on
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.framework_types import Model
-from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
+from tipchain.framework_types import Array, Model
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
 from tipchain.progress import Pace
-from tipchain.weights.paddle_files import view_of
+from tipchain.weights.files import view_of
 
 # From a verdict to the piece that is diagnosed: both layers, and what they are given.
-
-
-Array = npt.NDArray[Any]
 
 
 def pieces(
@@ -603,7 +598,7 @@ def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
     trials.run(trials.reserve)
 
 
-def _groups(piece: Piece, trials: Trials, models: tuple[Any, Any]) -> Iterator[Iterable[Hypothesis]]:
+def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterator[Iterable[Hypothesis]]:
     ops = trials.base.ops
     if piece.backward:
         yield gradients(piece, ops)

@@ -43,8 +43,8 @@ from tipchain.explain.causes.program import (
 )
 from tipchain.explain.causes.program import exchanged as exchanged_arguments
 from tipchain.explain.locate.differences import relative
-from tipchain.framework_types import Model, Tensor
-from tipchain.numbers.rounding import SAME_DOUBLE
+from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
+from tipchain.numbers.tolerance import SAME_DOUBLE
 
 # Two steps of a layer's code as the cause, and layers that are called elsewhere or not at all.
 
@@ -138,7 +138,7 @@ def _exchanged(given: list[object], i: int, j: int) -> list[object]:
     return changed
 
 
-def output_order(piece: Piece, outputs: Sequence[Any], ops: Sequence[Op]) -> Iterator[Hypothesis]:
+def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield the piece with its outputs in the reference's order, or with another of its tensors as one of several outputs."""
     truths = piece.truth.outputs
     if len(outputs) < 2 or len(outputs) != len(truths):
@@ -177,18 +177,18 @@ def output_order(piece: Piece, outputs: Sequence[Any], ops: Sequence[Op]) -> Ite
             )
 
 
-def _made_as(array: Any, ops: Sequence[Op], piece: Piece) -> tuple[Op, Any] | None:
+def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor] | None:
     """Return the last call that made an array, and its tensor; None if none did."""
     made = ((op, one) for op in reversed(ops) for one in floats_of(op.result, is_tensor(piece)))
     alike = (both for both in made if tuple(both[1].shape) == array.shape)
     return next((both for both in alike if relative(array, numpy_of(both[1])) <= SAME_DOUBLE), None)
 
 
-def _with_output(number: int, wanted: Any, given: Sequence[Any]) -> list[Any]:
+def _with_output(number: int, wanted: Tensor, given: Sequence[Tensor]) -> list[Tensor]:
     return [wanted if at == number else one for at, one in enumerate(given)]
 
 
-def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
+def at_output(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypothesis]:
     """Yield the piece with one of its outputs times the number that fits best, or plus it."""
     truths = piece.truth.outputs
     for number, (truth, got) in enumerate(zip(truths, outputs, strict=False)):
@@ -214,14 +214,14 @@ def at_output(piece: Piece, outputs: Sequence[Any]) -> Iterator[Hypothesis]:
         )
 
 
-def _rescaled(number: int, factor: float, shift: float, outputs: Sequence[Any]) -> list[object]:
+def _rescaled(number: int, factor: float, shift: float, outputs: Sequence[Tensor]) -> list[object]:
     return [one * factor + shift if at == number else one for at, one in enumerate(outputs)]
 
 
 def by_own_forward(piece: Piece) -> Iterator[Hypothesis]:
     """Yield a layer whose class is derived from Paddle's with the forward of that class."""
     layer = piece.port
-    base: Any = next(
+    base: Model = next(
         (one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer"),
         None,
     )
@@ -236,7 +236,7 @@ def by_own_forward(piece: Piece) -> Iterator[Hypothesis]:
 
 
 @contextmanager
-def _with_forward(layer: Model, base: Any) -> Iterator[None]:
+def _with_forward(layer: Model, base: Model) -> Iterator[None]:
     held = vars(layer).get("forward")
     object.__setattr__(layer, "forward", MethodType(base.forward, layer))
     try:
@@ -320,7 +320,7 @@ def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         )
 
 
-def _branch(total: Op, ops: Sequence[Op], is_tensor: Any) -> list[int] | None:
+def _branch(total: Op, ops: Sequence[Op], is_tensor: Callable[[object], bool]) -> list[int] | None:
     """Return the layers that are given the tensor that a sum adds to what they make."""
     kept = {id(one) for one in floats_of(total.args, is_tensor)}
     found = [
@@ -373,14 +373,14 @@ def _order_code(op: Op, other: Op, *, norms: bool) -> str:
 def _moved(op: Op, other: Op) -> Mapping[int, Act]:
     """Return what leaves out one call, and does it after another instead."""
 
-    def later(original: Any, args: Any, kwargs: Any) -> Any:
+    def later(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
         result = original(*args, **kwargs)
         return op.layer(result) if op.layer is not None else _again(op, result)
 
     return {op.number: argument(0), other.number: later}
 
 
-def _again(op: Op, tensor: object) -> Any:
+def _again(op: Op, tensor: object) -> Nested:
     function = getattr(tensor, op.name, None)
     if function is None:
         import paddle
@@ -390,13 +390,13 @@ def _again(op: Op, tensor: object) -> Any:
     return function(*op.args[1:], **op.kwargs)
 
 
-def _keeps_shape(op: Op, is_tensor: Any) -> bool:
+def _keeps_shape(op: Op, is_tensor: Callable[[object], bool]) -> bool:
     given = floats_of((op.args, dict(op.kwargs)), is_tensor)
     made = floats_of(op.result, is_tensor)
     return len(given) == 1 and len(made) == 1 and list(given[0].shape) == list(made[0].shape) and bool(op.args)
 
 
-def _fits(op: Op, other: Op, is_tensor: Any) -> bool:
+def _fits(op: Op, other: Op, is_tensor: Callable[[object], bool]) -> bool:
     made = floats_of(other.result, is_tensor)
     return len(made) == 1 and list(made[0].shape) == list(op.args[0].shape)
 
@@ -420,7 +420,7 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         made = floats_of(op.result, side.is_tensor)
         if given and made and all(one.stop_gradient for one in made):
 
-            def act(original: Any, args: Any, kwargs: Any, name: str = op.name) -> Any:
+            def act(original: Function, args: tuple[Nested, ...], kwargs: Options, name: str = op.name) -> Nested:
                 if name == "detach":
                     return args[0]
                 with side.recording(gradient=True):
@@ -486,7 +486,7 @@ def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, object]]) -> It
     yield from by_scales(op, piece, first)
 
 
-def _left_out(op: Op, piece: Piece, first: Any) -> Iterator[Hypothesis]:
+def _left_out(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     """Yield the code without this call."""
     given = first_tensor(op, piece)
     where = place_of(op, piece)
@@ -542,7 +542,7 @@ def _extra_code(op: Op) -> str:
     return "extra-step" if op.layer is None else "extra-layer"
 
 
-def _residual(op: Op, piece: Piece, first: Any, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
+def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str, Tensor]]) -> Iterator[Hypothesis]:
     """Yield the code with a tensor that was there before added to what the call returns, or multiplied with it."""
     where = place_of(op, piece)
     shape = list(first.shape)
@@ -570,7 +570,7 @@ def _residual(op: Op, piece: Piece, first: Any, available: Sequence[tuple[str, A
             )
 
 
-def _operands(op: Op, piece: Piece, available: Sequence[tuple[str, Any]]) -> Iterator[Hypothesis]:
+def _operands(op: Op, piece: Piece, available: Sequence[tuple[str, Tensor]]) -> Iterator[Hypothesis]:
     """Yield the call with one of its tensors replaced by another that was there, or with two of them exchanged."""
     telling, where = is_tensor(piece), place_of(op, piece)
     if op.name not in BINARY and op.name not in ("scaled_dot_product_attention", LAYER):
@@ -654,7 +654,7 @@ def by_kept(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         )
 
 
-def _mean_of_kept(tensor: Tensor, axis: Any = None, keepdim: bool = False) -> object:
+def _mean_of_kept(tensor: Tensor, axis: object = None, keepdim: bool = False) -> object:
     count = (tensor != 0).astype(tensor.dtype).sum(axis=axis, keepdim=keepdim)
     return tensor.sum(axis=axis, keepdim=keepdim) / count.clip(min=1)
 
@@ -754,7 +754,7 @@ def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     telling = is_tensor(piece)
     for (helper, *_), inside in calls.items():
         made = {id(one) for op in inside for one in tensors_of(op.result, telling)}
-        given: dict[int, Any] = {}
+        given: dict[int, Tensor] = {}
         for op in inside:
             given |= {id(one): one for one in floats_of((op.args, dict(op.kwargs)), telling) if id(one) not in made}
         tensors = list(given.values())[:MOST_TENSORS]

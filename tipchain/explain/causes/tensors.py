@@ -11,7 +11,6 @@ from itertools import permutations, product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.functions import called, place_of
@@ -19,16 +18,13 @@ from tipchain.explain.causes.hypotheses import Hypothesis, common_path, name_num
 from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, paddle_of
 from tipchain.explain.causes.program import LAYER, Act, Op, argument, floats_of, on_input, tensors_of, then, then_first
 from tipchain.explain.locate.differences import equal
-from tipchain.framework_types import Model, Tensor
-from tipchain.numbers.rounding import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
+from tipchain.framework_types import Array, Model, Nested, Tensor
+from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
+from tipchain.weights.files import view_of
 from tipchain.weights.layouts import TensorSlot, divide, stack
-from tipchain.weights.paddle_files import view_of
 from tipchain.weights.sides import torch_view
 
 # Tensors that both layers of a piece hold, and how the port's are replaced for a while.
-
-
-Array = npt.NDArray[Any]
 
 
 STATISTICS = ("running_mean", "running_var")
@@ -50,7 +46,7 @@ class SharedTensor:
     ours: Array
     theirs: Array
     slot: TensorSlot | None = None
-    tensor: Any = None
+    tensor: Tensor = None
 
     @property
     def differs(self) -> bool:
@@ -103,7 +99,7 @@ def replaced(held: Sequence[SharedTensor], values: Mapping[str, Array] | None = 
             _set(one, arrays)
 
 
-def _tensors(held: SharedTensor) -> list[Any]:
+def _tensors(held: SharedTensor) -> list[Tensor]:
     return [held.tensor] if held.slot is None else [part.tensor for part in held.slot.parts]
 
 
@@ -548,7 +544,7 @@ def _place(piece: Piece, held: Sequence[SharedTensor]) -> str:
     return common_path(one if one in known else "" for one in paths)
 
 
-def _along_channels(side: Any, array: Array, rank: int, axis: int) -> Any:
+def _along_channels(side: Any, array: Array, rank: int, axis: int) -> Tensor:
     shape = [1] * rank
     shape[axis] = -1
     return side.tensor(array.reshape(shape), gradient=False)
@@ -568,7 +564,7 @@ def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]
     code = "missing-bias" if weight is None else "missing-affine"
     size = next(iter(vectors.values())).size
 
-    def add(outputs: list[Any]) -> list[Any]:
+    def add(outputs: list[Tensor]) -> list[Tensor]:
         first = outputs[0]
         axes = [axis for axis in (1, first.ndim - 1) if first.shape[axis] == size]
         axis = first.ndim - 1 if kind in ("Linear", "LayerNorm") else axes[0]
@@ -646,9 +642,9 @@ UNARY = {
 WAYS = (("multiply", "multiplies by"), ("add", "adds"), ("subtract", "subtracts"))
 
 
-def own_tensors(piece: Piece) -> list[tuple[str, Any]]:
+def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:
     """Return the parameters and buffers of numbers that the piece's own code holds, by name."""
-    found: list[tuple[str, Any]] = []
+    found: list[tuple[str, Tensor]] = []
     for path, layer in piece.sides[1].layers(piece.port):
         if path not in piece.atomic:
             own = {"include_sublayers": False}
@@ -694,11 +690,11 @@ def _applied(
             )
 
 
-def _done(way: str, tensor: object, value: object) -> Any:
+def _done(way: str, tensor: object, value: object) -> Tensor:
     return getattr(value, way)(tensor)
 
 
-def fitted(tensor: Tensor, shape: Sequence[int]) -> Iterator[Any]:
+def fitted(tensor: Tensor, shape: Sequence[int]) -> Iterator[Tensor]:
     """Yield a tensor as it can be broadcast to a shape: as it is, and a vector along the channels."""
     sizes = list(tensor.shape)
     if len(sizes) <= len(shape) and all(a in (1, b) for a, b in zip(reversed(sizes), reversed(shape), strict=False)):
@@ -769,7 +765,7 @@ def rolls(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 )
 
 
-def _rolled(shifts: Any, axis: Any, tensor: Tensor) -> object:
+def _rolled(shifts: object, axis: object, tensor: Tensor) -> object:
     return tensor.roll(shifts, axis)
 
 
@@ -802,7 +798,7 @@ def _with_argument(layer: Model, names: Sequence[str], name: str, tensor: object
     """Let a layer be called with one more argument for a while."""
     original = layer.forward
 
-    def forward(*args: object, **kwargs: object) -> Any:
+    def forward(*args: object, **kwargs: object) -> Nested:
         place = names.index(name)
         if place < len(args):
             return original(*args[:place], tensor, *args[place + 1 :], **kwargs)

@@ -6,21 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.numbers.rounding import EXPLAINED, REMAINDER, SAME_SINGLE, TINY, WHOLE
+from tipchain.framework_types import Array, Options
+from tipchain.numbers.tolerance import EXPLAINED, REMAINDER, SAME_SINGLE, TINY, WHOLE
 
 # The formulas of optimizers with every knob, in float64.
 #
 # Sources: ``torch/optim/*.py``; ``paddle/optimizer/*.py`` and the kernels they name. Kingma & Ba, Adam, arXiv:1412.6980;
 # Loshchilov & Hutter, Decoupled weight decay, arXiv:1711.05101; Reddi et al., AMSGrad, arXiv:1904.09237; Duchi et al.,
 # Adagrad, JMLR 12 (2011); Zeiler, Adadelta, arXiv:1212.5701; Hinton, RMSProp, Coursera lecture 6e.
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +263,6 @@ _RULES: Mapping[str, type[_Moments]] = {
 # Which knobs of an optimizer's formula make it move a parameter as it did.
 
 
-Change = Mapping[str, Any]
 ELEMENTS = 128
 """Elements of a course on which a setting is fitted: far more than settings, so that none fits by chance."""
 FLAGS = ("nesterov", "amsgrad", "centered", "correction", "maximize", "rate_inside", "frozen")
@@ -302,7 +297,7 @@ class KnobCause:
 
     reference: Formula
     port: Formula
-    change: Change
+    change: Options
     explained: float
 
 
@@ -334,7 +329,7 @@ def thin(course: Course) -> Course:
     )
 
 
-def differing(one: Formula, other: Formula) -> dict[str, Any]:
+def differing(one: Formula, other: Formula) -> dict[str, object]:
     """Return the knobs that two formulas of one algorithm have set differently, with the second's values."""
     if one.algorithm != other.algorithm:
         return {"algorithm": other.algorithm}
@@ -353,7 +348,7 @@ def differing(one: Formula, other: Formula) -> dict[str, Any]:
     }
 
 
-def explain(course: Course, reference: Formula, port: Formula | None, known: Sequence[Change]) -> KnobCause | None:
+def explain(course: Course, reference: Formula, port: Formula | None, known: Sequence[Options]) -> KnobCause | None:
     """Return the knobs that explain a parameter's updates, or None.
 
     Args:
@@ -382,7 +377,7 @@ def explain(course: Course, reference: Formula, port: Formula | None, known: Seq
 
 
 def _better(
-    best: KnobCause | None, reference: Formula, change: Change, explained: Callable[[Formula], float]
+    best: KnobCause | None, reference: Formula, change: Options, explained: Callable[[Formula], float]
 ) -> KnobCause | None:
     formula = replace(reference, **change)
     share = explained(formula)
@@ -410,7 +405,7 @@ def _together(
     return None
 
 
-def said_changes(reference: Formula, port: Formula | None) -> Iterator[Change]:
+def said_changes(reference: Formula, port: Formula | None) -> Iterator[Options]:
     """Yield the knobs that the port's optimizer says it has set otherwise, one at a time."""
     if port is None:
         return
@@ -425,7 +420,7 @@ def said_changes(reference: Formula, port: Formula | None) -> Iterator[Change]:
     yield from ({name: value} for name, value in found.items() if name not in ("clip", "limit"))
 
 
-def flag_changes(formula: Formula) -> Iterator[Change]:
+def flag_changes(formula: Formula) -> Iterator[Options]:
     """Yield what may be switched."""
     known = {*KNOBS[formula.algorithm], *COMMON}
     yield from ({name: not getattr(formula, name)} for name in FLAGS if name in known)
@@ -444,7 +439,7 @@ def flag_changes(formula: Formula) -> Iterator[Change]:
         yield {"momentum": 0.0}
 
 
-def fitted_changes(formula: Formula, course: Course, updates: Array) -> Iterator[Change]:
+def fitted_changes(formula: Formula, course: Course, updates: Array) -> Iterator[Options]:
     """Yield the value of each knob with which a formula is closest to ``updates``."""
     known = {*KNOBS[formula.algorithm], *COMMON}
     wanted = [name for name in (*SPANS, *SHARES) if name in known and name != "limit"]
@@ -453,14 +448,14 @@ def fitted_changes(formula: Formula, course: Course, updates: Array) -> Iterator
             continue
         if name == "decay":
             for form in FORMS if not formula.decay else (formula.form,):
-                yield fit("decay", replace(formula, form=form), course, updates) | {"form": form}
+                yield {**fit("decay", replace(formula, form=form), course, updates), "form": form}
         else:
             yield fit(name, formula, course, updates)
     for clip in CLIPS:
-        yield fit("limit", replace(formula, clip=clip), course, updates) | {"clip": clip}
+        yield {**fit("limit", replace(formula, clip=clip), course, updates), "clip": clip}
 
 
-def fit(name: str, formula: Formula, course: Course, updates: Array, *, rate: bool = False) -> dict[str, Any]:
+def fit(name: str, formula: Formula, course: Course, updates: Array, *, rate: bool = False) -> Options:
     """Return the value of one knob with which a formula is closest to ``updates``, rounded where that costs nothing.
 
     Args:
@@ -473,7 +468,7 @@ def fit(name: str, formula: Formula, course: Course, updates: Array, *, rate: bo
     like = (updates,)
 
     def miss(value: float) -> float:
-        change: dict[str, Any] = {name: value}
+        change: Options = {name: value}
         changed = replace(formula, **change)
         if rate:
             return _at_best_rate(changed, course, updates)[1]

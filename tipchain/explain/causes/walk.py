@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_tensor
 from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of, tensors_of
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
-from tipchain.numbers.rounding import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
+from tipchain.framework_types import Array, Function, Nested, Options, Tensor
+from tipchain.numbers.tolerance import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
-Array = npt.NDArray[Any]
 Key = tuple[int, int]
 """A tensor, by its identity and how often it was written to before."""
 LAYOUT = frozenset(
@@ -43,8 +41,8 @@ class Parting:
     """
 
     op: Op
-    old: Any
-    new: Any
+    old: Tensor
+    new: Tensor
     key: Key
     ops: tuple[Op, ...]
     step: ReferenceCall
@@ -74,12 +72,12 @@ class Walk:
         self.shared: set[int] = set()
         self.mended: set[int] = set()
         self.matched: dict[Key, tuple[int, ...]] = {}
-        self.healed: dict[Key, Any] = {}
+        self.healed: dict[Key, Tensor] = {}
         self.open: dict[Key, tuple[Op, ...]] = {}
         self.consumers: dict[Key, list[Op]] = {}
         self.makers_of: dict[Key, Op] = {}
         self.partings: list[Parting] = []
-        self.leaves: dict[Key, tuple[Any, Any]] = {}
+        self.leaves: dict[Key, tuple[Tensor, Tensor]] = {}
         self.called: dict[str, list[ReferenceCall]] = {}
         for step in self.steps:
             if step.name == LAYER:
@@ -140,7 +138,7 @@ class Walk:
         written = self.writes.get(id(tensor), ())
         return id(tensor), sum(one.number < number or (after and one.number == number) for one in written)
 
-    def given(self, op: Op) -> dict[Key, Any]:
+    def given(self, op: Op) -> dict[Key, Tensor]:
         """Return the tensors that a call was given, as they were then."""
         found = {}
         for one in tensors_of((op.args, dict(op.kwargs)), is_tensor(self.piece)):
@@ -151,7 +149,7 @@ class Walk:
             found[self._key(op.written, op.number)] = op.args[0]
         return found
 
-    def made(self, op: Op) -> dict[Key, Any]:
+    def made(self, op: Op) -> dict[Key, Tensor]:
         """Return the tensors that a call made, as they were then."""
         if op.written is not None:
             return {self._key(op.written, op.number, after=True): op.result}
@@ -301,7 +299,7 @@ class Walk:
             swaps.setdefault(key[0], one)
         args, kwargs = exchanged((op.args, dict(op.kwargs)), swaps)
         if op.written is not None:
-            start = healed.get(self._key(op.written, op.number), op.args[0])
+            start: Tensor = healed.get(self._key(op.written, op.number), op.args[0])
             args = (start.clone(), *args[1:])
         try:
             result = op.function(*args, **kwargs)
@@ -310,7 +308,7 @@ class Walk:
         return [args[0]] if op.written is not None else tensors_of(result, is_tensor(self.piece))
 
     def _counterpart(
-        self, op: Op, key: Key, old: Any, array: Array, *, leaf: bool = False
+        self, op: Op, key: Key, old: Tensor, array: Array, *, leaf: bool = False
     ) -> tuple[int, object] | None:
         """Return the reference's tensor that makes what comes after a call right, and the tensor in the call's shape."""
         known = self._of_partner(op, key)
@@ -348,7 +346,7 @@ class Walk:
             left += new
         return True
 
-    def _mask_for(self, key: Key, old: Any, array: Array, since: int) -> tuple[int, object] | None:
+    def _mask_for(self, key: Key, old: Tensor, array: Array, since: int) -> tuple[int, object] | None:
         """Return the mask of the reference's that makes what comes after right, in the form that the port's has."""
         ours = hidden_by(array)
         for number in self.masks if ours is not None else ():
@@ -383,7 +381,7 @@ class Walk:
             return None
         return [step.made[made.index(key)]]
 
-    def _makes_right(self, key: Key, new: Any, since: int, number: int) -> bool:
+    def _makes_right(self, key: Key, new: Tensor, since: int, number: int) -> bool:
         """Tell whether a call after this one gives a tensor of the reference's as soon as it is given this tensor."""
         later = [one for one in self.consumers.get(key, ()) if one.number > since]
         if not later:
@@ -444,11 +442,11 @@ class Walk:
             return known
         return next((key for key, one in self.healed.items() if number in self.find(numpy_of(one))), None)
 
-    def right(self, key: Key) -> Any:
+    def right(self, key: Key) -> Tensor:
         """Return a tensor as it is with what came before it put right."""
         return self.healed[key] if key in self.healed else self.tensor_of(key)
 
-    def tensor_of(self, wanted: Key) -> Any:
+    def tensor_of(self, wanted: Key) -> Tensor:
         """Return a tensor as it was when it was first made or given."""
         return next(
             one for op in self.ops for key, one in (*self.given(op).items(), *self.made(op).items()) if key == wanted
@@ -561,7 +559,7 @@ def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Itera
         yield array.reshape(shape)
 
 
-def exchanged(value: object, tensors: Mapping[int, object]) -> Any:
+def exchanged(value: object, tensors: Mapping[int, object]) -> Nested:
     """Return nested arguments with some tensors replaced, by identity."""
     if id(value) in tensors:
         return tensors[id(value)]
@@ -574,7 +572,7 @@ def exchanged(value: object, tensors: Mapping[int, object]) -> Any:
     return value
 
 
-def acts_of(partings: Sequence[Parting], assign: Callable[[Any, Any], Any]) -> dict[int, Act]:
+def acts_of(partings: Sequence[Parting], assign: Callable[[Tensor, Tensor], Tensor]) -> dict[int, Act]:
     """Return what gives the reference's tensors where the programs part."""
     by_op: dict[int, list[Parting]] = {}
     for one in partings:
@@ -587,7 +585,7 @@ def _handing(partings: Sequence[Parting], assign: Callable[[object, object], obj
     if op.written is not None:
         new = partings[0].new
 
-        def write(_original: object, args: tuple[object, ...], _kwargs: dict[str, object]) -> Any:
+        def write(_original: Function, args: tuple[Nested, ...], _kwargs: Options) -> Nested:
             assign(new, args[0])
             return args[0] if op.name != "setitem" else None
 

@@ -9,10 +9,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import distance, relative, rms, same_mask
@@ -22,8 +21,8 @@ from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, Rep
 from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify
-from tipchain.framework_types import Tensor
-from tipchain.numbers.rounding import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
+from tipchain.framework_types import Array, Nested, Tensor
+from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
 
 # Which code between the layers made a tensor, and how far rounding takes it.
 
@@ -220,10 +219,10 @@ class CodeRounding:
             return None
         return put_back(structure, [self._single(value) for value in call.outputs])
 
-    def _single(self, value: TracedValue) -> Any:
+    def _single(self, value: TracedValue) -> Tensor:
         return self._side.tensor(as_float(self._store.get(value.stored), double=False), gradient=False)
 
-    def _note(self, values: Sequence[TracedValue], tensors: Sequence[Any]) -> None:
+    def _note(self, values: Sequence[TracedValue], tensors: Sequence[Tensor]) -> None:
         for value, tensor in zip(values, tensors, strict=False):
             if value.dtype.kind == "f" and value.shape == tuple(tensor.shape):
                 apart = relative(self._store.get(value.stored), self._side.view(tensor))
@@ -233,7 +232,6 @@ class CodeRounding:
 # Code between the layers that changes a gradient without changing a tensor: detaching, hooks, scaled gradients.
 
 
-Array = npt.NDArray[Any]
 Apart = Callable[[TracedValue, TracedValue], float]
 """Returns how far the gradients of two values are apart, relative; inf where one alone has a gradient."""
 
@@ -328,16 +326,16 @@ class GivenLayers(ABC):
         """Return what a layer gives in place of a tensor of the reference's, in the reference's layout."""
 
     @abstractmethod
-    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], Any] | None:
+    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], object] | None:
         """Return what is handed the gradient of a layer's output, if anything is."""
 
     def _run(self) -> bool:
         """Run the model forward and backward so; return whether it takes what it is handed."""
 
-        def after(_: object, path: str, turn: int, result: object) -> Any:
+        def after(_: object, path: str, turn: int, result: object) -> Nested:
             return self._replaced(self._given.get((path, turn), ()), result)
 
-        def starts(made: Sequence[object]) -> list[tuple[Any, Any]]:
+        def starts(made: Sequence[object]) -> list[tuple[Tensor, Tensor]]:
             links = [(given, link, made[(link.ours, link.theirs)[self._number]]) for given, link in self._ends]
             return [
                 (end, self._tensor(link.layout.apply_gradient(given) if self._number else given))
@@ -370,7 +368,7 @@ class GivenLayers(ABC):
             made[place] = one
         return put_back(structure, made)
 
-    def _tensor(self, array: Any) -> Any:
+    def _tensor(self, array: Array) -> Tensor:
         return self._side.tensor(as_float(array, double=self._models.double is not None), gradient=False)
 
 
@@ -399,11 +397,11 @@ class Steered(GivenLayers):
     def _wanted(self, value: TracedValue) -> Array:
         return self._store.get(value.stored)
 
-    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], Any] | None:
+    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], object] | None:
         ours, theirs = pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]
         return None if ours.gradient is None else partial(self._take, ours, theirs, link)
 
-    def _take(self, ours: TracedValue, theirs: TracedValue, link: TensorLink, gradient: Tensor) -> Any:
+    def _take(self, ours: TracedValue, theirs: TracedValue, link: TensorLink, gradient: Tensor) -> Tensor:
         """Note how far a gradient is off, and hand on the reference's in its place."""
         assert ours.gradient is not None
         expected = self._store.get(ours.gradient)
@@ -431,7 +429,7 @@ class NudgedLayers(GivenLayers):
         generator = np.random.default_rng([self._seed, *array.shape, self._numbers[id(value)]])
         return np.asarray(array + SHIFT * (rms(array) or 1.0) * generator.uniform(-1, 1, array.shape))
 
-    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], Any] | None:
+    def _hook(self, pair: CallPair, link: TensorLink) -> Callable[[Tensor], object] | None:
         return partial(self._note, pair.reference.outputs[link.ours], link)
 
     def _note(self, value: TracedValue, link: TensorLink, gradient: Tensor) -> None:

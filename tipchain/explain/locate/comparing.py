@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
-
-import numpy.typing as npt
 
 from tipchain.explain.locate.differences import PortLayout, finite_rms, laid_out, layouts, relative
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.trace import NotHeld, Store, StoredArray, TracedValue
-from tipchain.numbers.rounding import SAME_SINGLE
-
-Array = npt.NDArray[Any]
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 
 @dataclass(frozen=True, slots=True)

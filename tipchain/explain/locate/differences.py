@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import inf, isfinite, prod, sqrt
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
-from tipchain.numbers.rounding import SAME_DOUBLE, TINY
+from tipchain.framework_types import Array
+from tipchain.numbers.tolerance import SAME_DOUBLE, TINY
 
-Array = npt.NDArray[Any]
 Axes = tuple[int, ...]
 MOST_AXES = 6
 """Axes of a tensor whose orders are tried: 6! = 720 of them, a limit on the search."""

@@ -7,10 +7,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import inf, sqrt
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import (
@@ -29,12 +27,10 @@ from tipchain.explain.locate.replay import Models, PairReplays, Replayed
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
-from tipchain.numbers.rounding import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.framework_types import Array
+from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 # The gradients of all parameters of two models, whatever the models call them and in which order they keep elements.
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

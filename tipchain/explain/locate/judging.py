@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, prod, sqrt
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
 from tipchain.explain.locate.comparing import Comparer, TensorLink
@@ -38,10 +36,10 @@ from tipchain.explain.locate.verdicts import (
     reason_of,
     settled,
 )
-from tipchain.numbers.rounding import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.framework_types import Array
+from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import LATE, Pace
 
-Array = npt.NDArray[Any]
 STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"
 ROUNDINGS = 2.0
 """Times the reference's own error in float32 that a tensor may be off where a kernel computes in float32, as a layer's may."""

@@ -9,10 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.between_layers import Noise
@@ -21,18 +19,17 @@ from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
 from tipchain.explain.locate.matching import CallPair, LayerPair, Matching, match_calls, pair_layers, pair_packed
 from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
-from tipchain.explain.locate.runs import Loss, ModelInputs, Start, TracedRun, random_start, run_model
+from tipchain.explain.locate.runs import ModelInputs, Start, TracedRun, random_start, run_model
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.machine import keep_memory
-from tipchain.numbers.rounding import ROUGH, SAME_SINGLE
+from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
 
-Array = npt.NDArray[Any]
-Pair = tuple[Any, Any]
+Pair = tuple[Model, Model]
 Losses = tuple[Loss | None, Loss | None]
 BESIDE = 0.5
 """Bytes of tensors that are held whole, for each of both models' parameters: running the models takes several times that."""
@@ -246,13 +243,13 @@ class Locator:
         gc.collect()
         return None
 
-    def _judge(self, inputs: ModelInputs, *asked: Any) -> PairJudge:
+    def _judge(self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]) -> PairJudge:
         """Return what judges both; where one makes masks by hand and they differ, perhaps with masks of the other habit.
 
         Raises:
             NotHeld: too little of their tensors is held.
         """
-        judge = self._run_and_match(inputs, *asked)
+        judge = self._run_and_match(inputs, models, losses, layers)
         drawn = judge.runs[1].draws
         if self._small or not drawn.mixed(range(len(drawn.made))):
             return judge
@@ -261,7 +258,7 @@ class Locator:
             return judge
         self._small = True
         self._sketches.clear()
-        other = self._run_and_match(inputs, *asked)
+        other = self._run_and_match(inputs, models, losses, layers)
         if max(other.outputs_apart(), default=0.0) < apart:
             return other
         self._small = False
@@ -457,7 +454,7 @@ class Locator:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
         self.pace.tell(f"running the {'reference' if side is self.sides[0] else 'port'} in float64")
         single = Copies(side, model, self.training)
-        options: dict[str, Any] = {
+        options: Options = {
             "loss": loss,
             "seed": self.seed,
             "backward": self.backward,

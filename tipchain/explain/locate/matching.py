@@ -6,23 +6,20 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.trace import Call, Trace, TracedValue
+from tipchain.framework_types import Array, Model
+from tipchain.weights.files import array_of, view_of
 from tipchain.weights.given_names import expand_names
 from tipchain.weights.layouts import LayerTensors, Target, TensorSlot, assemble
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
-from tipchain.weights.paddle_files import view_of
 from tipchain.weights.structure import match_by_structure
-from tipchain.weights.torch_files import array_of
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
 
 
-Array = npt.NDArray[Any]
 Print = tuple[int, int, int]
 BLOCK = 2**14
 """Elements whose bits are mixed at a time: few enough for a cache."""
@@ -43,7 +40,7 @@ class LayerPair:
     evidence: str
 
 
-def pair_layers(reference: Any, port: object, names: Mapping[str, str] | None = None) -> list[LayerPair]:
+def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None = None) -> list[LayerPair]:
     """Pair the layers that hold parameters or buffers, in the reference's order of declaration.
 
     What agrees by name (or by ``names``, Paddle's by torch's) and type is paired first; then layers whose parameters
@@ -70,7 +67,7 @@ def pair_layers(reference: Any, port: object, names: Mapping[str, str] | None = 
     return sorted(rest.found, key=lambda pair: order[pair.reference])
 
 
-def pair_packed(reference: Any, port: object, known: Sequence[LayerPair]) -> list[LayerPair]:
+def pair_packed(reference: Model, port: object, known: Sequence[LayerPair]) -> list[LayerPair]:
     """Return the pairs of one side's layer and the other's container of several that hold the same numbers together.
 
     Torch's ``MultiheadAttention`` is one layer; a port may have a layer of its own with a ``qkv`` and a projection inside.
@@ -126,7 +123,7 @@ def _sum(prints: Iterable[Print]) -> Print:
 
 
 def _without_tensors(
-    reference: Any, port: Any, names: Mapping[str, str], known: Sequence[LayerPair]
+    reference: Model, port: Model, names: Mapping[str, str], known: Sequence[LayerPair]
 ) -> list[LayerPair]:
     """Return the pairs of layers without parameters or buffers that ``names`` names."""
     ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))

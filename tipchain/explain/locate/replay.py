@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import class_and_line
 from tipchain.explain.locate.comparing import TensorLink
@@ -19,13 +18,10 @@ from tipchain.explain.locate.matching import CallPair, LayoutStep
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, StoredArray, Trace, TracedValue, put_back, take_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import Draws
 
 # One layer run again on given tensors, forward and backward, apart from its model.
-
-
-Array = npt.NDArray[Any]
 
 
 class NotReplayed(Exception):  # noqa: N818  (it is no error: the layer cannot be compared by itself)
@@ -56,7 +52,7 @@ def replay(
     *,
     double: bool,
     seed: int,
-    then: Sequence[Callable[[Any], Any]] = (),
+    then: Sequence[Callable[[Tensor], Tensor]] = (),
 ) -> Replayed:
     """Call a layer as ``call`` did, with other tensors.
 
@@ -88,7 +84,7 @@ def _replayed(
     *,
     double: bool,
     seed: int,
-    then: Sequence[Callable[[Any], Any]],
+    then: Sequence[Callable[[Tensor], Tensor]],
 ) -> Replayed:
     backward = any(one is not None for one in cotangents)
     side.seed(seed)
@@ -321,7 +317,9 @@ class PairReplays:
         )
 
 
-def pair_steps(models: Models, layers: Mapping[str, Any], steps: Sequence[LayoutStep]) -> list[Callable[[Any], Any]]:
+def pair_steps(
+    models: Models, layers: Mapping[str, Model], steps: Sequence[LayoutStep]
+) -> Sequence[Callable[[Tensor], Tensor]]:
     """Return what is called after a layer, of the copies that the layer is one of."""
     return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
 
@@ -331,8 +329,8 @@ def run_again(
     root: Call,
     store: Store,
     seed: int,
-    after: Callable[[Any, str, int, Any], Any],
-    starts: Callable[[Sequence[Any]], Sequence[tuple[Any, Any]]],
+    after: Callable[[Model, str, int, Nested], Nested],
+    starts: Callable[[Sequence[Tensor]], Sequence[tuple[Tensor, Tensor]]],
 ) -> None:
     """Run a whole model again on what it was given, forward and backward, with its layers' results replaced.
 
@@ -351,7 +349,7 @@ def run_again(
     model = (models.double or models.single)[""]
     paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
 
-    def replaced(layer: Model, result: Any) -> Any:
+    def replaced(layer: Model, result: Nested) -> Nested:
         path = paths[id(layer)]
         turns[path] += 1
         return after(layer, path, turns[path] - 1, result)
@@ -405,7 +403,7 @@ class Corrections:
         paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
         begun: list[tuple[str, int]] = []
 
-        def enter(layer: Model, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        def enter(layer: Model, args: tuple[Nested, ...], kwargs: Options) -> None:
             path = paths[id(layer)]
             begun.append((path, turns[path]))
             turns[path] += 1
@@ -413,7 +411,7 @@ class Corrections:
             for number, found in self._given.get(begun[-1], {}).items():
                 self._write(tensors[number], *found)  # what else takes this tensor is given the reference's, too
 
-        def leave(layer: Model, result: Any) -> Any:
+        def leave(layer: Model, result: Nested) -> Nested:
             while begun[-1][0] != paths[id(layer)]:  # a call inside that raised, and was caught
                 begun.pop()
             wanted = self._made.get(begun.pop(), {})
@@ -453,11 +451,11 @@ class Copies(Mapping[str, Any]):
         """Return copies of the same layers in float64."""
         return Copies(self._side, self._model, self._training, double=True)
 
-    def __getitem__(self, path: str) -> Any:
+    def __getitem__(self, path: str) -> Model:
         training = self._training if self._switch else None
         return self._side.copied(self._layers[path], double=self._double, training=training)
 
-    def reading(self, path: str) -> Any:
+    def reading(self, path: str) -> Model:
         """Return what only forward may be run of: the model's own layer where that changes nothing of it, else a copy."""
         layer = self._layers[path]
         in_mode = not self._switch or layer.training == self._training
@@ -479,11 +477,11 @@ class Doubles(Mapping[str, Any]):
         model: the model.
     """
 
-    def __init__(self, side: LiveSide, made: Any, model: Model) -> None:
+    def __init__(self, side: LiveSide, made: Model, model: Model) -> None:
         self._side, self._made, self._model = side, made, model
         self._layers = dict(side.layers(made))
         self._versions = self._written()
-        self._take_up: Callable[[Any], None] | None = None
+        self._take_up: Callable[[Model], None] | None = None
 
     def lay_aside(self) -> None:
         """Free each layer's values until it is asked for; `whole` has gradients and shapes all the same.
@@ -497,11 +495,11 @@ class Doubles(Mapping[str, Any]):
         return [self._side.version(one) for one in self._made.parameters()]
 
     @property
-    def whole(self) -> Any:
+    def whole(self) -> Model:
         """The model's copy, for its gradients and shapes."""
         return self._made
 
-    def __getitem__(self, path: str) -> Any:
+    def __getitem__(self, path: str) -> Model:
         if self._take_up is not None:
             self._take_up(self._layers[path])
         return self._layers[path]

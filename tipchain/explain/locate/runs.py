@@ -5,26 +5,23 @@ from __future__ import annotations
 import copy
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Known, Store, Trace, TracedValue, Tracer, put_back, take_out
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.progress import Pace
 
 # Losses in the precision of what they are given: those that hold float32 constants are given them in float64.
 
 
-Loss = Callable[[Any, Any], Any]
 LIBRARIES = ("torch", "paddle", "numpy", "builtins", "functools", "math", "tipchain")
 """Packages whose functions and objects hold no constants of a user's."""
 DEPTH = 6
@@ -63,12 +60,12 @@ def in_double(side: LiveSide, loss: Loss) -> Loss:
     return widened
 
 
-def _single(side: LiveSide, value: object) -> Any:
+def _single(side: LiveSide, value: object) -> Nested:
     structure, tensors, _ = take_out(value, side.is_tensor)
     return put_back(structure, [_cast(one, "float32") for one in tensors])
 
 
-def _cast(tensor: Tensor, kind: str) -> Any:
+def _cast(tensor: Tensor, kind: str) -> Tensor:
     """Return a tensor of floats in another precision; gradients flow through."""
     if "float" not in str(tensor.dtype):
         return tensor
@@ -84,9 +81,9 @@ class _Widening:
 
     def __init__(self, side: LiveSide) -> None:
         self._side = side
-        self._known: dict[int, tuple[Any, Any]] = {}
+        self._known: dict[int, tuple[object, object]] = {}
 
-    def of(self, value: Any, depth: int) -> Any:
+    def of(self, value: Nested, depth: int) -> Nested:
         """Return a value with its tensors of floats in float64."""
         if depth < 0 or isinstance(value, str | bytes | int | float | bool | None | type | types.ModuleType):
             return value
@@ -95,12 +92,12 @@ class _Widening:
             self._known[id(value)] = value, self._made(value, depth - 1)
         return self._known[id(value)][1]
 
-    def _made(self, value: Any, depth: int) -> Any:
+    def _made(self, value: Nested, depth: int) -> Nested:
         if self._side.is_tensor(value):
             return self._tensor(value)
         if hasattr(value, "state_dict") and hasattr(value, "parameters"):
             return self._layer(value, depth)
-        makers: dict[type, Callable[[Any, int], Any]] = {
+        makers: dict[type, Callable[[Nested, int], Nested]] = {
             types.FunctionType: self._function,
             types.MethodType: self._method,
             partial: self._partial,
@@ -114,20 +111,20 @@ class _Widening:
         holder = self.of(value.__self__, depth)
         return value if holder is value.__self__ else types.MethodType(value.__func__, holder)
 
-    def _partial(self, value: Any, depth: int) -> object:
+    def _partial(self, value: Nested, depth: int) -> object:
         parts = value.func, value.args, value.keywords
         made = [self.of(one, depth) for one in parts]
         return value if _same(parts, made) else partial(made[0], *made[1], **made[2])
 
-    def _items(self, value: Any, depth: int) -> object:
+    def _items(self, value: Nested, depth: int) -> object:
         items = [self.of(one, depth) for one in value]
         return value if _same(value, items) else type(value)(items)
 
-    def _mapping(self, value: dict[Any, Any], depth: int) -> object:
+    def _mapping(self, value: dict[str, object], depth: int) -> object:
         changed = self._changed(value, depth)
         return {**value, **changed} if changed else value
 
-    def _tensor(self, value: Any) -> Any:
+    def _tensor(self, value: Tensor) -> Tensor:
         if "float" not in str(value.dtype) or "float64" in str(value.dtype):
             return value
         made = _cast(value.detach(), "float64")
@@ -178,7 +175,7 @@ class _Widening:
         vars(made).update(changed)
         return made
 
-    def _changed(self, held: Mapping[str, object], depth: int) -> dict[str, Any]:
+    def _changed(self, held: Mapping[str, object], depth: int) -> dict[str, object]:
         made = {name: self.of(one, depth) for name, one in held.items()}
         return {name: one for name, one in made.items() if one is not held[name]}
 
@@ -203,15 +200,14 @@ def _names(code: types.CodeType) -> Iterator[str]:
             yield from _names(one)
 
 
-def _same(ours: Any, theirs: Any) -> bool:
+def _same(ours: Iterable[object], theirs: Iterable[object]) -> bool:
     return all(one is other for one, other in zip(ours, theirs, strict=True))
 
 
 # One forward and backward of a whole model, traced.
 
 
-Array = npt.NDArray[Any]
-Start = Callable[[Sequence[TracedValue], Sequence[str]], Sequence[Array | None]]
+Start = Callable[[Sequence[TracedValue], Sequence[str]], Sequence["Array | None"]]
 """Returns what the gradient of each output is, given the outputs and their names; None: backward does not start there."""
 ARGS, LABELS = "args", "labels"
 
@@ -229,8 +225,8 @@ class ModelInputs:
 
     args: tuple[Array, ...]
     kwargs: Mapping[str, Array]
-    labels: Any = None
-    outputs: tuple[Any, Any] = (None, None)
+    labels: Nested = None
+    outputs: tuple[object, object] = (None, None)
 
 
 def read_inputs(inputs: Mapping[str, object]) -> ModelInputs:
@@ -309,7 +305,7 @@ class TracedRun:
     outputs: tuple[Array, ...]
     values: tuple[TracedValue, ...]
     output_names: tuple[str, ...]
-    structure: Any
+    structure: Nested
     loss: float | None
     draws: Draws
     changed: tuple[str, ...] = ()
@@ -389,7 +385,7 @@ def run_model(
 
 
 def _from_loss(
-    side: LiveSide, loss: Loss, structure: Any, values: Sequence[TracedValue], labels: Any, store: Store
+    side: LiveSide, loss: Loss, structure: Nested, values: Sequence[TracedValue], labels: Nested, store: Store
 ) -> list[Array | None]:
     """Return the gradients that a loss gives a model's outputs by itself; the whole ones where it does not run so."""
     with side.recording(gradient=True), suppress(Exception):  # whatever a user's loss raises
@@ -422,7 +418,7 @@ def _changed(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[s
 def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool) -> object:
     """Return what a model gives for inputs that are bound to it (see `bind`), floats in float64 or float32."""
 
-    def tensor(array: Array) -> Any:
+    def tensor(array: Array) -> Tensor:
         return side.tensor(as_float(array, double=double), gradient=False)
 
     made = model(*map(tensor, inputs.args), **{name: tensor(one) for name, one in inputs.kwargs.items()})
@@ -430,7 +426,7 @@ def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: boo
     return select(made, inputs.outputs[number], side.is_tensor, ("the reference", "the port")[number])
 
 
-def select(output: Any, chosen: object, is_tensor: Callable[[object], bool], whose: str) -> Any:
+def select(output: Nested, chosen: object, is_tensor: Callable[[object], bool], whose: str) -> Nested:
     """Return what of a model's output counts.
 
     Args:
@@ -457,7 +453,7 @@ def select(output: Any, chosen: object, is_tensor: Callable[[object], bool], who
         found = {**_numbered(output), **dict(zip(getattr(output, "_fields", ()), output, strict=False))}
         has = f"has {len(output)} entries"
     else:
-        found, has = (dict(vars(output)) if hasattr(output, "__dict__") else {}, f"is a {type(output).__name__}")
+        found, has = {**getattr(output, "__dict__", {})}, f"is a {type(output).__name__}"
     if chosen not in found:
         raise UsageError(f"outputs: {whose}'s output has no {chosen!r}\n  found: it {has}")
     return found[chosen]
@@ -493,7 +489,7 @@ def random_start(
     return [one if only is None or number in only else None for number, one in enumerate(drawn)]
 
 
-def _start(side: LiveSide, outputs: Sequence[Any], given: Sequence[Array | None]) -> None:
+def _start(side: LiveSide, outputs: Sequence[Tensor], given: Sequence[Array | None]) -> None:
     """Run backward from outputs, each with what its gradient is."""
     parts = [
         (one * side.tensor(drawn.astype(str(one.dtype).rpartition(".")[2]), gradient=False)).sum()

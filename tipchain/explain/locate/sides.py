@@ -8,21 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from types import ModuleType
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.trace import After, Before, TraceFramework
-from tipchain.framework_types import Model, Optimizer, Tensor
+from tipchain.framework_types import Array, Hook, Model, Optimizer, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.randomness import Draws
-from tipchain.frameworks.torch_ import TorchFramework
-from tipchain.frameworks.torch_float64 import widening
+from tipchain.frameworks.torch_ import TorchFramework, widening
 
-Array = npt.NDArray[Any]
 LARGE = 2**18
 """Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""
 
@@ -39,7 +36,7 @@ class LiveSide(TraceFramework, Protocol):
     def framework(self) -> Framework:
         """The framework as stages use it."""
 
-    def copied(self, model: object, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: object, *, double: bool, training: bool | None = None) -> Model:
         """Return a copy of the model with the same weights, in float64 if ``double``.
 
         A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
@@ -64,13 +61,13 @@ class LiveSide(TraceFramework, Protocol):
         does nothing to a model in float32, so that in float64 it is no part of what the model computes.
         """
 
-    def tensor(self, array: Array, *, gradient: bool) -> Any:
+    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
         """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
 
-    def parameters(self, layer: Model) -> list[tuple[str, Any]]:
+    def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
         """Return the layer's own and inner parameters that take gradients, each once, with their names in it."""
 
-    def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
+    def recording(self, *, gradient: bool) -> AbstractContextManager[object]:
         """Return a context in which what runs is recorded for backward, or not."""
 
     def clear_gradients(self, layer: object) -> None:
@@ -104,7 +101,7 @@ class LiveSide(TraceFramework, Protocol):
     def randomness(self, draws: Draws) -> AbstractContextManager[None]:
         """Return a context in which random numbers are ``draws``."""
 
-    def children(self, layer: object) -> Iterator[tuple[str, Any]]:
+    def children(self, layer: object) -> Iterator[tuple[str, Model]]:
         """Yield the layers directly inside, with their names."""
 
     def assign(self, parameter: Tensor, values: Array) -> None:
@@ -113,7 +110,7 @@ class LiveSide(TraceFramework, Protocol):
     def learning_rate(self, optimizer: object) -> float:
         """Return the rate that the optimizer's next update uses; the first group's."""
 
-    def function(self, name: str) -> Callable[[Any], Any]:
+    def function(self, name: str) -> Callable[[Tensor], Tensor]:
         """Return a function of ``nn.functional``."""
 
     def norm_scale(self, layer: object) -> Array | None:
@@ -125,11 +122,11 @@ class FrameworkSide:
 
     framework: Framework
 
-    def is_tensor(self, value: Any) -> bool:
+    def is_tensor(self, value: object) -> bool:
         """Tell whether ``value`` is a tensor of the framework's."""
         return self.framework.is_tensor(value)
 
-    def backward(self, loss: Any) -> None:
+    def backward(self, loss: Tensor) -> None:
         """Run backward from a scalar."""
         loss.backward()
 
@@ -141,7 +138,7 @@ class FrameworkSide:
         """Return a context in which random numbers are ``draws``."""
         return self.framework.randomness(draws)
 
-    def children(self, layer: Model) -> Iterator[tuple[str, Any]]:
+    def children(self, layer: Model) -> Iterator[tuple[str, Model]]:
         """Yield the layers directly inside, with their names."""
         yield from layer.named_children()
 
@@ -157,7 +154,7 @@ class TorchSide(FrameworkSide):
         self.ways: Sequence[Widening] = ("casts", "claims", "plain")
         self.way: Widening = "casts"
 
-    def layers(self, model: Model) -> Iterator[tuple[str, Any]]:
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
         """Yield every module with its path, the model itself first; one used twice comes once."""
         yield from model.named_modules()
 
@@ -175,19 +172,19 @@ class TorchSide(FrameworkSide):
         """Return the tensor's version counter."""
         return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001
 
-    def on_gradient(self, tensor: Tensor, take: Callable[[Any], None]) -> None:
+    def on_gradient(self, tensor: Tensor, take: Callable[[Tensor], object]) -> None:
         """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
         if tensor.requires_grad:
             tensor.register_hook(take)
 
-    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
         """Return a copy of the module, in float64 if ``double``."""
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
         return made.double() if double else made
 
-    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, Any]:
+    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
         """Return copies of a module's empty containers and large parameters by what they are copies of; see `_copied`."""
         torch = self.torch
         if not isinstance(model, torch.nn.Module):
@@ -217,18 +214,18 @@ class TorchSide(FrameworkSide):
         )
         return _both(*wide) if double else nullcontext()
 
-    def tensor(self, array: Array, *, gradient: bool) -> Any:
+    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
         """Return a tensor of the array's values."""
         made = self.framework.tensor(array)
         return made.requires_grad_() if gradient and made.is_floating_point() else made
 
-    def parameters(self, layer: Model) -> list[tuple[str, Any]]:
+    def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if one.requires_grad]
 
-    def lay_aside(self, made: Any, model: Model) -> Callable[[object], None]:
+    def lay_aside(self, made: Model, model: Model) -> Callable[[object], None]:
         """Let the copy's parameters be the model's own tensors for a while."""
-        lent: dict[int, Any] = {}
+        lent: dict[int, object] = {}
         for one, own in zip(made.parameters(), model.parameters(), strict=True):
             if one.shape == own.shape:
                 lent[id(one)] = one.dtype
@@ -241,9 +238,9 @@ class TorchSide(FrameworkSide):
 
         return take_up
 
-    def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
+    def recording(self, *, gradient: bool) -> AbstractContextManager[object]:
         """Return ``torch.set_grad_enabled``."""
-        context: AbstractContextManager[Any] = self.torch.set_grad_enabled(gradient)
+        context: AbstractContextManager[object] = self.torch.set_grad_enabled(gradient)
         return context
 
     def clear_gradients(self, layer: Model) -> None:
@@ -261,7 +258,7 @@ class TorchSide(FrameworkSide):
         values: Array = (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
         return values
 
-    def products(self, outputs: Sequence[Any], cotangents: Sequence[Any]) -> None:
+    def products(self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> None:
         """Run backward from the sum of the products: given cotangents, torch would import sympy, which takes a second."""
         real, dots = self.torch.view_as_real, []
         for one, given in zip(outputs, cotangents, strict=True):
@@ -282,9 +279,9 @@ class TorchSide(FrameworkSide):
         """Return the first group's rate."""
         return float(optimizer.param_groups[0]["lr"])
 
-    def function(self, name: str) -> Callable[[Any], Any]:
+    def function(self, name: str) -> Callable[[Tensor], Tensor]:
         """Return a function of ``torch.nn.functional``."""
-        found: Callable[[Any], Any] = getattr(self.torch.nn.functional, name)
+        found: Callable[[Tensor], Tensor] = getattr(self.torch.nn.functional, name)
         return found
 
     def norm_scale(self, layer: object) -> Array | None:
@@ -307,7 +304,7 @@ class PaddleSide(FrameworkSide):
         self.ways: Sequence[Widening] = ("casts", "plain")
         self.way: Widening = "casts"
 
-    def layers(self, model: Model) -> Iterator[tuple[str, Any]]:
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
         """Yield every layer with its path, the model itself first; one used twice comes once."""
         yield from model.named_sublayers(include_self=True)
 
@@ -327,12 +324,12 @@ class PaddleSide(FrameworkSide):
         """Return the tensor's version counter."""
         return int(tensor.inplace_version)
 
-    def on_gradient(self, tensor: Tensor, take: Callable[[Any], None]) -> None:
+    def on_gradient(self, tensor: Tensor, take: Callable[[Tensor], object]) -> None:
         """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
         if not tensor.stop_gradient:
             tensor.register_hook(take)
 
-    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Any:
+    def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
         """Return a copy of the layer, in float64 if ``double``.
 
         Recurrent layers are in train mode in it: Paddle cannot run them backward in eval mode on a CPU. In eval mode they
@@ -346,7 +343,7 @@ class PaddleSide(FrameworkSide):
                 layer.training, layer.dropout = True, layer.dropout if layer.training else 0.0
         return _doubled(made) if double else made
 
-    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, Any]:
+    def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
         """Return copies of a layer's empty containers and large parameters by what they are copies of; see `_copied`."""
         paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
         if not isinstance(model, paddle.nn.Layer):
@@ -379,12 +376,12 @@ class PaddleSide(FrameworkSide):
         )
         return _both(*wide) if double else nullcontext()
 
-    def tensor(self, array: Array, *, gradient: bool) -> Any:
+    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
         """Return a tensor of the array's values."""
         floating = np.issubdtype(array.dtype, np.inexact)
         return self.framework.leaf(array) if gradient and floating else self.framework.tensor(array)
 
-    def parameters(self, layer: Model) -> list[tuple[str, Any]]:
+    def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
         """Return the parameters that take gradients, each once."""
         return [(name, one) for name, one in layer.named_parameters() if not one.stop_gradient]
 
@@ -392,7 +389,7 @@ class PaddleSide(FrameworkSide):
         """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
         return lambda _: None
 
-    def recording(self, *, gradient: bool) -> AbstractContextManager[Any]:
+    def recording(self, *, gradient: bool) -> AbstractContextManager[object]:
         """Return ``paddle.set_grad_enabled``; sampling of images is done so that its backward does not end the process."""
         return _recorded(self.paddle, gradient=gradient)
 
@@ -430,9 +427,9 @@ class PaddleSide(FrameworkSide):
         """Return the optimizer's present rate."""
         return float(optimizer.get_lr())
 
-    def function(self, name: str) -> Callable[[Any], Any]:
+    def function(self, name: str) -> Callable[[Tensor], Tensor]:
         """Return a function of ``paddle.nn.functional``."""
-        found: Callable[[Any], Any] = getattr(self.paddle.nn.functional, name)
+        found: Callable[[Tensor], Tensor] = getattr(self.paddle.nn.functional, name)
         return found
 
     def norm_scale(self, layer: object) -> Array | None:
@@ -453,7 +450,7 @@ def _copied(array: Array, *, double: bool) -> Array:
     return array.astype(np.float64 if double else array.dtype, copy=True)
 
 
-def _empties(layers: Iterable[Any]) -> dict[int, Any]:
+def _empties(layers: Iterable[Model]) -> dict[int, object]:
     """Return copies of the empty containers that layers keep, mostly for hooks, by what they are copies of.
 
     Layers have a dozen each, and `copy.deepcopy` takes longer over them than over a small layer's parameters.
@@ -474,13 +471,13 @@ def _reads(side: LiveSide, layer: Model, own: str) -> bool:
     return plain and not any(getattr(layer, name, None) for name in hooks)
 
 
-def name_alike(layer: Model, made: Any) -> None:
+def name_alike(layer: Model, made: Model) -> None:
     """Give the parameters of a Paddle layer's copy the names that the layer's have: rules of optimizers read them."""
     for one, other in zip(layer.parameters(), made.parameters(), strict=True):
         other.name = one.name
 
 
-def _doubled(layer: Model) -> Any:
+def _doubled(layer: Model) -> Model:
     """Cast a Paddle layer to float64, but no whole numbers and flags, which `Layer.to` casts too."""
     kept = [
         (one, name, tensor.clone())
@@ -494,7 +491,7 @@ def _doubled(layer: Model) -> Any:
     return layer
 
 
-def _removing(*hooks: Any) -> Callable[[], None]:
+def _removing(*hooks: Hook) -> Callable[[], None]:
     """Return what removes the hooks."""
 
     def end() -> None:
@@ -519,7 +516,7 @@ def _recorded(paddle: ModuleType, *, gradient: bool) -> Iterator[None]:
     operators = paddle._C_ops  # noqa: SLF001
     original = operators.grid_sample
 
-    def grid_sample(x: Any, grid: Any, *args: object, **kwargs: object) -> object:
+    def grid_sample(x: Tensor, grid: Tensor, *args: object, **kwargs: object) -> object:
         if x.stop_gradient and not grid.stop_gradient:
             x = x.detach()
             x.stop_gradient = False

@@ -13,12 +13,11 @@ from math import inf, isfinite, prod, sqrt
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.locate.differences import relative
-from tipchain.framework_types import Model, Tensor
+from tipchain.framework_types import Array, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import Draws
-from tipchain.numbers.rounding import CONSTANT, SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import CONSTANT, SAME_DOUBLE, SAME_SINGLE
 from tipchain.progress import OutOfTime, Pace
 
 # Arrays of a trace: in memory up to a limit, beyond it memory-mapped; and sketches of them.
@@ -31,7 +30,6 @@ from tipchain.progress import OutOfTime, Pace
 # of the array; so is that of the difference of two arrays.
 
 
-Array = npt.NDArray[Any]
 ROW = 1021
 """Elements of a row: a prime, so that patterns of channels and pixels fall differently in every row."""
 
@@ -135,7 +133,7 @@ class StoredArray:
     """
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     kept: Array | None = None
     offset: int = 0
     axis: int | None = None
@@ -292,12 +290,12 @@ class Hole:
     number: int
 
 
-def take_out(structure: Any, is_tensor: Callable[[Any], bool]) -> tuple[Any, list[Any], list[str]]:
+def take_out(structure: Nested, is_tensor: Callable[[object], bool]) -> tuple[Nested, list[Tensor], list[str]]:
     """Return the structure with `Hole` for every tensor, the tensors, and their names (``0``, ``1.hidden``).
 
     Tuples, lists, named tuples, mappings and dataclasses are looked into; whatever else stays as it is.
     """
-    tensors: list[Any] = []
+    tensors: list[Tensor] = []
     names: list[str] = []
     return _walk(structure, "", is_tensor, tensors, names), tensors, names
 
@@ -307,7 +305,7 @@ def _walk(
 ) -> object:
     # A function inside the other that calls itself would keep the tensors, and all that they were computed from,
     # until Python next looks for cycles.
-    def walk(one: object, key: object) -> Any:
+    def walk(one: object, key: object) -> Nested:
         return _walk(one, f"{path}.{key}" if path else str(key), is_tensor, tensors, names)
 
     if is_tensor(value):
@@ -323,7 +321,7 @@ def _walk(
     return value
 
 
-def put_back(structure: object, tensors: Sequence[object]) -> Any:
+def put_back(structure: object, tensors: Sequence[object]) -> Nested:
     """Return the structure with the tensors in its holes; the inverse of `take_out` for arguments."""
     if isinstance(structure, Hole):
         return tensors[structure.number]
@@ -349,8 +347,8 @@ def _like(sequence: object, values: list[object]) -> object:
 # What every layer of a model was given and gave, forward and backward, in the order of the calls.
 
 
-Before = Callable[[Any, tuple[Any, ...], Mapping[str, Any]], None]
-After = Callable[[Any, Any], Any]
+Before = Callable[[Model, tuple[Nested, ...], Options], None]
+After = Callable[[Model, Nested], Nested]
 
 
 class TraceFramework(Protocol):
@@ -358,7 +356,7 @@ class TraceFramework(Protocol):
 
     name: str
 
-    def layers(self, model: Model) -> Iterator[tuple[str, Any]]:
+    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
         """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
 
     def watch(self, layer: object, before: Before, after: After) -> Callable[[], None]:
@@ -367,7 +365,7 @@ class TraceFramework(Protocol):
         What the second returns, if that is anything, stands in place of the layer's result.
         """
 
-    def is_tensor(self, value: Any) -> bool:
+    def is_tensor(self, value: object) -> bool:
         """Tell whether ``value`` is a tensor."""
 
     def array(self, tensor: Tensor) -> Array:
@@ -415,7 +413,7 @@ class TracedValue:
         return self.stored.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.generic]:
         """Its dtype as numpy has it; bfloat16 is float32 here."""
         return self.stored.dtype
 
@@ -445,10 +443,10 @@ class Call:
     number: int
     path: str
     type: str
-    layer: Any
+    layer: Model
     turn: int
     parent: int | None
-    arguments: Any
+    arguments: Nested
     inputs: tuple[TracedValue, ...]
     input_names: tuple[str, ...]
     outputs: tuple[TracedValue, ...] = ()
@@ -504,7 +502,7 @@ class Tracer:
         self._open: list[Call] = []
         self._turns: dict[int, int] = {}
         self._ended = 0
-        self._known: dict[int, tuple[Any, int, TracedValue]] = {}
+        self._known: dict[int, tuple[Callable[[], object], int, TracedValue]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[Tracer]:

@@ -6,10 +6,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import inf, log2, prod, sqrt
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.comparing import Comparer, TensorLink
@@ -18,12 +17,12 @@ from tipchain.explain.locate.matching import CallPair, LayoutStep, Matching
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread
-from tipchain.numbers.rounding import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
+from tipchain.framework_types import Array, Model
+from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
 
 # What is said about a layer: how far it is off by itself, how far what it was given was off already.
 
 
-Array = npt.NDArray[Any]
 Direction = Literal["forward", "backward", "construction"]
 LIMIT = 4.0
 """A layer's error above this multiple of the reference's own float32 error is not rounding. In 253 correct layers of three nets the multiple
@@ -506,7 +505,7 @@ class Agreeing:
 
     def _kind(self, call: Call) -> Hashable | None:
         """Return what makes a framework's own layer compute as it does; None of any other layer."""
-        layer: Any = call.layer
+        layer: Model = call.layer
         if not frameworks_own(layer) or call.children:
             return None
         shapes = tuple(value.shape for value in call.inputs)

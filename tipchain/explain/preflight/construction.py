@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import arrange, relative
@@ -23,11 +23,10 @@ from tipchain.explain.preflight.kinds import (
     runs_as_built,
 )
 from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers, check_schedulers
-from tipchain.explain.preflight.parameters import check_ties, compare_tensors
+from tipchain.explain.preflight.parameters import Tensors, check_ties, compare_tensors, is_floating, port_name
 from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
-from tipchain.explain.preflight.tensors import Tensors, is_floating, port_name
-from tipchain.framework_types import Model
-from tipchain.numbers.rounding import SAME_SINGLE
+from tipchain.framework_types import Model, Setting
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 # How the two frameworks are set to compute in this process.
 
@@ -199,7 +198,7 @@ def _rates(*values: object) -> bool:
 # What matched layers are made with, compared.
 
 
-AnyPair = PairedLayers | tuple[str, Any, str, Any]
+AnyPair = PairedLayers | tuple[str, Model, str, Model]
 
 
 def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
@@ -260,7 +259,7 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
         )
 
 
-def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Any:
+def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Setting:
     layer = (pair.reference, pair.port)[side]
     shape = None if pair.shapes is None else pair.shapes[side]
     try:
@@ -447,7 +446,7 @@ MINDED = frozenset(
 
 
 def check_flags(
-    reference: Any, port: Any, pairs: Iterable[AnyPair] = (), tensors: Tensors | None = None
+    reference: Model, port: Model, pairs: Iterable[AnyPair] = (), tensors: Tensors | None = None
 ) -> list[Finding]:
     """Compare the modes of matched layers, where the models' own agree, and the dtypes of their parameters.
 
@@ -471,7 +470,7 @@ def _word(layer: Model) -> str:
     return "train" if layer.training else "eval"
 
 
-def _modes_of_models(reference: Any, port: Any, pairs: Iterable[PairedLayers]) -> Finding:
+def _modes_of_models(reference: Model, port: Model, pairs: Iterable[PairedLayers]) -> Finding:
     """Return the difference of the models' own modes; it matters if a layer does other things in train mode."""
     minding = [name_of(pair) for pair in pairs if _mind_modes(pair)]
     shown = ", ".join(minding[:3]) + (f" and {len(minding) - 3} more" if len(minding) > 3 else "")
@@ -579,7 +578,7 @@ FOLLOWING = frozenset(("shape", "missing-parameter", "bias", "affine", "statisti
 
 
 def check(
-    reference: Any,
+    reference: Model,
     port: object,
     layer_pairs: Iterable[LayerPair],
     call_pairs: Iterable[CallPair] = (),
@@ -642,7 +641,7 @@ def _paths(one: Finding) -> tuple[str, str]:
     return one.reference_path, one.port_path
 
 
-def _modules(model: Model, method: str) -> dict[str, Any]:
+def _modules(model: Model, method: str) -> dict[str, Model]:
     """Return the layers of a model by path; one that stands at several paths comes at each."""
     if method == "named_modules":
         return dict(model.named_modules(remove_duplicate=False))
@@ -660,14 +659,14 @@ def _sublayers(layer: Model, path: str) -> Iterable[tuple[str, object]]:
 class _Pairs:
     """Pairs of layers of the models themselves, in the order of torch's."""
 
-    reference: Mapping[str, Any]
-    port: Mapping[str, Any]
+    reference: Mapping[str, Model]
+    port: Mapping[str, Model]
     found: list[PairedLayers] = field(default_factory=list)
     calls: dict[tuple[str, str], CallPair] = field(default_factory=dict)
     given: set[tuple[str, str]] = field(default_factory=set)
 
     @property
-    def modules(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def modules(self) -> tuple[Mapping[str, Model], Mapping[str, Model]]:
         """The layers of both models by path."""
         return self.reference, self.port
 

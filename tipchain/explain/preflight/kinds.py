@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from tipchain.explain.preflight import table
 from tipchain.explain.preflight.table import (
@@ -26,8 +26,8 @@ from tipchain.explain.preflight.table import (
     tidy,
     write_presence,
 )
-from tipchain.framework_types import Model
-from tipchain.numbers.rounding import CONSTANT
+from tipchain.framework_types import Model, Setting
+from tipchain.numbers.tolerance import CONSTANT
 from tipchain.weights.sides import cell_tensors, packed_tensors
 
 # Layers that hold values: linear maps, embeddings, normalization.
@@ -75,7 +75,7 @@ def _paddle_statistics(layer: object, _shape: Shape | None) -> str:
     return USUAL if told is None else BATCH
 
 
-def _write_statistics(how: str) -> Any:
+def _write_statistics(how: str) -> Setting:
     return {USUAL: None, BATCH: False, RUNNING: True}[how]
 
 
@@ -113,7 +113,7 @@ def _batch_norm() -> LayerKind:
     )
 
 
-def _epsilon() -> Any:
+def _epsilon() -> Trait:
     return Trait("epsilon", "eps", "epsilon")
 
 
@@ -159,7 +159,7 @@ def _largest_norm(layer: Model, _shape: Shape | None) -> object:
     return layer.max_norm if hasattr(layer, "max_norm") else layer._max_norm  # noqa: SLF001
 
 
-def _norm_type(layer: Model, shape: Shape | None) -> Any:
+def _norm_type(layer: Model, shape: Shape | None) -> Setting:
     if _largest_norm(layer, shape) is None:
         return UNTOLD
     return layer.norm_type if hasattr(layer, "norm_type") else layer._norm_type  # noqa: SLF001
@@ -211,8 +211,8 @@ SELU = (1.0507009873554805, 1.6732632423543772)
 """Scale and alpha, which torch does not let one choose (Klambauer et al. 2017)."""
 
 
-def _axis(code: str, torch: str, paddle: str, default: int | None = None) -> Any:
-    def read(layer: object, shape: Shape | None) -> Any:
+def _axis(code: str, torch: str, paddle: str, default: int | None = None) -> Trait:
+    def read(layer: object, shape: Shape | None) -> Setting:
         return axis_of(held(layer, torch, f"_{paddle}", paddle) if default is None else default, shape)
 
     return Trait(code, torch, paddle, read=read, axis=True)
@@ -273,7 +273,7 @@ def _stop(layer: object, shape: Shape | None) -> object:
     return axis_of(held(layer, "end_dim", "stop_axis"), shape)
 
 
-def _unflattened(layer: Model, _shape: Shape | None) -> Any:
+def _unflattened(layer: Model, _shape: Shape | None) -> Setting:
     return tuple(plain(held(layer, "unflattened_size", "shape")))
 
 
@@ -393,7 +393,7 @@ def paddle_recurrent(layer: object) -> str | None:
     return None if packed is None or packed[0] == "MultiheadAttention" else packed[0]
 
 
-def _cells(layer: Model) -> list[Any]:
+def _cells(layer: Model) -> list[Model]:
     """Return a Paddle layer's cells; the layer itself if it is one."""
     if hasattr(layer, "num_layers"):
         return [one for number in range(layer.num_layers) for one in _cells(layer[number])]
@@ -587,7 +587,7 @@ def runs_as_built(layer: Model, side: Literal[0, 1]) -> bool:
     return found is None or type(layer).forward is found.forward
 
 
-def _own_class(layer: object, side: Literal[0, 1]) -> Any:
+def _own_class(layer: Model, side: Literal[0, 1]) -> type[Model] | None:
     known = _BY_CLASS[side]
     of_framework = (one for one in type(layer).__mro__ if one.__module__.startswith(_OWN_MODULES))
     return next((one for one in of_framework if one.__name__ in known), None)

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import TypeVar
 
 from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.matching import LayerPair
+from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
 from tipchain.explain.preflight.table import plain, same, tidy
-from tipchain.explain.preflight.tensors import Tensors, port_name, port_trained
-from tipchain.framework_types import Optimizer, Schedule, Tensor
+from tipchain.framework_types import Optimizer, Options, Schedule, Setting, Tensor
 from tipchain.frameworks.builders import rate_factor
 
 # What optimizers do to each parameter, in torch's terms.
@@ -82,7 +82,7 @@ SETTINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "Rprop": (("etas", "etas", "_etas"),),
 }
 """Code, torch's key in a group and Paddle's attribute, by common name; Paddle lacks what has none."""
-ABSENT: Mapping[str, Any] = {"dampening": 0.0, "rate-decay": 0.0, "maximize": False}
+ABSENT: Options = {"dampening": 0.0, "rate-decay": 0.0, "maximize": False}
 """What Paddle does as to settings that it does not have."""
 
 
@@ -98,7 +98,7 @@ class UpdateTreatment:
 
     rate: float
     decay: Decay
-    settings: Mapping[str, Any]
+    settings: Options
 
 
 def torch_name(optimizer: object) -> str | None:
@@ -139,7 +139,7 @@ def _torch_decay(optimizer: object, group: Mapping[str, object]) -> Decay:
     return _decay(terms)
 
 
-def _decay(terms: Any) -> Decay:
+def _decay(terms: Iterable[tuple[str, Setting]]) -> Decay:
     return tuple((form, float(plain(coefficient))) for form, coefficient in terms if coefficient)
 
 
@@ -163,7 +163,7 @@ def _paddle_groups(optimizer: Optimizer) -> Iterator[tuple[Mapping[str, object],
         yield {}, list(groups)
 
 
-def _paddle_settings(optimizer: Optimizer, group: Mapping[str, Any], name: str | None) -> Iterator[tuple[str, Any]]:
+def _paddle_settings(optimizer: Optimizer, group: Options, name: str | None) -> Iterator[tuple[str, Setting]]:
     keys = [(code, attribute) for code, _, attribute in SETTINGS.get(name or "", ())]
     keys += [(beta, f"_{beta}") for beta in ("beta1", "beta2") if name in ADAMS]
     found = {code: _kept(optimizer, group, attribute, ABSENT.get(code)) for code, attribute in keys}
@@ -178,7 +178,7 @@ def _paddle_settings(optimizer: Optimizer, group: Mapping[str, Any], name: str |
     yield from found.items()
 
 
-def _kept(optimizer: object, group: Mapping[str, object], attribute: str, absent: object) -> Any:
+def _kept(optimizer: object, group: Mapping[str, object], attribute: str, absent: object) -> Setting:
     """Return a setting of a group, else of the optimizer, else what holds where there is none."""
     key = attribute.lstrip("_")
     return plain(group[key]) if key and key in group else plain(getattr(optimizer, attribute or "-", absent))
@@ -188,10 +188,10 @@ def _paddle_rate(optimizer: Optimizer, parameter: Tensor) -> float:
     return float(optimizer.get_lr()) * rate_factor(optimizer, parameter)
 
 
-def _paddle_decay(optimizer: Optimizer, group: Mapping[str, Any], parameter: Tensor) -> Decay:
+def _paddle_decay(optimizer: Optimizer, group: Options, parameter: Tensor) -> Decay:
     """Return what decays a parameter: its own regularizer before the optimizer's; AdamW's decay stands beside it."""
     own = getattr(parameter, "regularizer", None)
-    terms: list[tuple[str, Any]] = []
+    terms: list[tuple[str, Setting]] = []
     if any(one.__name__ == "AdamW" for one in type(optimizer).__mro__):
         chosen = getattr(optimizer, "_apply_decay_param_fun", None)
         if chosen is None or chosen(parameter.name):
@@ -281,7 +281,7 @@ def _optimizer_finding(
     return Finding(code=code, kind="optimizer", reference=reference, port=port, message=message, fix=fix, effect=effect)
 
 
-def _other_type(ours: Any, theirs: object, name: str) -> Finding:
+def _other_type(ours: Optimizer, theirs: object, name: str) -> Finding:
     wanted = CLASSES.get(name, (name,))
     decoupled = any(one.__name__ == "AdamW" for one in type(ours).__mro__)
     momentum = any(group.get("momentum") for group in ours.param_groups)
@@ -351,9 +351,12 @@ def _list(names: list[str]) -> str:
     return ", ".join(kept[:SHOWN]) + more
 
 
-def _grouped(matched: Matched, values: Any) -> Iterator[tuple[Any, Any, list[str]]]:
+_T = TypeVar("_T")
+
+
+def _grouped(matched: Matched, values: Callable[[UpdateTreatment], _T]) -> Iterator[tuple[_T, _T, list[str]]]:
     """Yield each pair of values that differ with the parameters that have them."""
-    found: dict[tuple[Any, Any], list[str]] = defaultdict(list)
+    found: dict[tuple[_T, _T], list[str]] = defaultdict(list)
     for name, ours, theirs in matched:
         one, other = values(ours), values(theirs)
         if not same(one, other):
@@ -497,7 +500,7 @@ def _clipping(ours: object, theirs: object) -> Iterator[Finding]:
 # https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LRScheduler_en.html
 
 
-Get = Callable[[Any], Any]
+Get = Callable[[Schedule], Setting]
 
 
 @dataclass(frozen=True)
@@ -536,7 +539,7 @@ def _milestones(schedule: Schedule) -> tuple[int, ...]:
     return tuple(sorted(held.elements() if hasattr(held, "elements") else held))
 
 
-def _group(schedule: Schedule, key: str) -> Any:
+def _group(schedule: Schedule, key: str) -> Setting:
     """Return what torch's OneCycleLR keeps in the optimizer."""
     return schedule.optimizer.param_groups[0][key]
 
@@ -679,7 +682,7 @@ def check_schedulers(torch_scheduler: object, paddle_scheduler: object) -> list[
     return list(_compare(torch_scheduler, paddle_scheduler, whole=True))
 
 
-def _compare(ours: Any, theirs: Any, *, whole: bool) -> Iterator[Finding]:
+def _compare(ours: Schedule, theirs: Schedule, *, whole: bool) -> Iterator[Finding]:
     """Yield what differs; of a schedule behind a warm-up (not ``whole``) where it stands counts for nothing."""
     twin, arguments = TWINS.get(type(ours).__name__, ("", ()))
     if type(theirs).__name__ != twin:
@@ -692,14 +695,14 @@ def _compare(ours: Any, theirs: Any, *, whole: bool) -> Iterator[Finding]:
             yield _scheduler_finding(one.code, *one.names, *values)
 
 
-def _read(get: Get, schedule: object) -> Any:
+def _read(get: Get, schedule: object) -> Setting:
     try:
         return plain(get(schedule))
     except (AttributeError, KeyError, IndexError):  # another version of the framework keeps it otherwise
         return None
 
 
-def _only(values: Any) -> object:
+def _only(values: Iterable[Setting]) -> object:
     """Return the value that all groups share, else None: rates by group are compared with the optimizer."""
     kept = {plain(one) for one in values}
     return kept.pop() if len(kept) == 1 else None
@@ -718,7 +721,7 @@ def _scheduler_finding(code: str, ours: str, theirs: str, expected: object, actu
     )
 
 
-def _warmups(ours: object, theirs: Any) -> Iterator[Finding]:
+def _warmups(ours: object, theirs: Schedule) -> Iterator[Finding]:
     schedules, ends = getattr(ours, "_schedulers", []), getattr(ours, "_milestones", [])
     if len(schedules) != 2 or len(ends) != 1:
         return

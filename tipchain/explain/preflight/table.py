@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from math import floor, isclose
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tipchain.framework_types import Model, Tensor
-from tipchain.numbers.rounding import SAME_SINGLE
+from tipchain.framework_types import Model, Setting, Tensor
+from tipchain.numbers.tolerance import SAME_SINGLE
 
 # What a kind of layer is made with, and how both frameworks write it.
 
@@ -39,13 +39,13 @@ class PairedLayers(NamedTuple):
     """
 
     reference_path: str
-    reference: Any
+    reference: Model
     port_path: str
-    port: Any
+    port: Model
     shapes: tuple[Shape, Shape] | None = None
 
 
-Reader = Callable[[Any, Shape | None], Any]
+Reader = Callable[[Model, Shape | None], Setting]
 """Gives a layer's setting as torch means it, for an input of a shape (None: not known), or `UNTOLD`."""
 
 
@@ -81,7 +81,7 @@ class Trait:
     kept: tuple[str, str] = ("", "")
     read: Reader | None = None
     read_paddle: Reader | None = None
-    write: Callable[[Any], Any] = _as_is
+    write: Callable[[Setting], Setting] = _as_is
     visible: bool = True
     sized: bool = False
     axis: bool = False
@@ -131,7 +131,7 @@ def kind(name: str, paddle: str | Sequence[str] = "", *properties: Trait, torch:
     )
 
 
-def held(layer: object, *names: str) -> Any:
+def held(layer: object, *names: str) -> Setting:
     """Return the first of these attributes that a layer has.
 
     Raises:
@@ -147,7 +147,7 @@ def _attribute(names: Sequence[str]) -> Reader:
     return lambda layer, _shape: plain(held(layer, *names))
 
 
-def plain(value: Any) -> Any:
+def plain(value: Setting) -> Setting:
     """Return a setting as Python's own numbers, strings and tuples of them."""
     if isinstance(value, list | tuple):
         return tuple(plain(one) for one in value)
@@ -189,7 +189,7 @@ Pads = tuple[tuple[int, int], ...]
 SAME = "same"
 
 
-def ntuple(value: object, axes: int) -> Any:
+def ntuple(value: object, axes: int) -> Setting:
     """Return a number for each axis of space, given one for all or one for each."""
     value = plain(value)
     if isinstance(value, tuple):
@@ -209,7 +209,7 @@ def channels_last(layout: object) -> bool:
     return isinstance(layout, str) and len(layout) > 2 and layout.endswith("C")
 
 
-def paddle_pads(padding: Any, kernel: Shape, stride: Shape, sizes: Shape | None, *, last: bool) -> Pads | str:
+def paddle_pads(padding: Setting, kernel: Shape, stride: Shape, sizes: Shape | None, *, last: bool) -> Pads | str:
     """Return the padding of a convolution or pool of Paddle; ``"same"`` where it depends on unknown sizes.
 
     ``padding="SAME"`` is TensorFlow's: as little as makes the output ``ceil(size / stride)``, the odd one after. A
@@ -245,7 +245,7 @@ def write_pads(pads: object) -> object:
     return [one for pair in pads for one in pair]
 
 
-def write_sizes(sizes: object) -> Any:
+def write_sizes(sizes: object) -> Setting:
     """Return a tuple of sizes as one number where all are equal, else as a list."""
     if not isinstance(sizes, tuple):
         return sizes
@@ -267,7 +267,7 @@ def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:
     return len(signs) < 2 or signs[0] == signs[1]
 
 
-def given(value: Any) -> Any:
+def given(value: Setting) -> Setting:
     """Return ``value``, or `UNTOLD` for None."""
     return UNTOLD if value is None else value
 
@@ -373,7 +373,7 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
     return kind(name, paddle, *properties)
 
 
-def _torch_pads(layer: Model, _shape: Shape | None) -> Any:
+def _torch_pads(layer: Model, _shape: Shape | None) -> Setting:
     kernel, dilation = layer.kernel_size, layer.dilation
     if layer.padding == "valid":
         return ((0, 0),) * len(kernel)
@@ -387,7 +387,7 @@ def _torch_transposed_pads(layer: Model, _shape: Shape | None) -> object:
     return tuple((one, one) for one in ntuple(layer.padding, len(layer.kernel_size)))
 
 
-def _paddle_conv_pads(layer: Model, shape: Shape | None) -> Any:
+def _paddle_conv_pads(layer: Model, shape: Shape | None) -> Setting:
     layout = layer._data_format  # noqa: SLF001
     kernel, stride = (tuple(plain(held(layer, name))) for name in ("_kernel_size", "_stride"))
     padding = layer._padding  # noqa: SLF001
@@ -405,7 +405,7 @@ def _paddle_dilation(layer: Model, _shape: Shape | None) -> object:
     return (1,) * len(kernel) if same else _reaching(ntuple(layer._dilation, len(kernel)), kernel)  # noqa: SLF001
 
 
-def _reaching(dilation: Any, kernel: Any) -> Any:
+def _reaching(dilation: Setting, kernel: Setting) -> Setting:
     """Return a dilation, 1 where the kernel has one element only."""
     return tuple(1 if length == 1 else step for step, length in zip(dilation, kernel, strict=True))
 
@@ -415,7 +415,7 @@ def _torch_mode(layer: Model, shape: Shape | None) -> object:
     return layer.padding_mode if padded else UNTOLD
 
 
-def _paddle_mode(layer: Model, shape: Shape | None) -> Any:
+def _paddle_mode(layer: Model, shape: Shape | None) -> Setting:
     pads = _paddle_conv_pads(layer, shape)
     padded = isinstance(pads, str) or any(one for pair in pads for one in pair)
     return layer._padding_mode if padded else UNTOLD  # noqa: SLF001
@@ -487,11 +487,11 @@ def _axes_of_pool(layer: object) -> int:
     raise AttributeError(f"{type(layer).__name__} is no pool")
 
 
-def _torch_pool_pads(layer: Model, _shape: Shape | None) -> Any:
+def _torch_pool_pads(layer: Model, _shape: Shape | None) -> Setting:
     return tuple((one, one) for one in ntuple(layer.padding, _axes_of_pool(layer)))
 
 
-def _paddle_pool_pads(layer: Model, shape: Shape | None) -> Any:
+def _paddle_pool_pads(layer: Model, shape: Shape | None) -> Setting:
     axes, layout = _axes_of_pool(layer), getattr(layer, "data_format", None)
     kernel = ntuple(held(layer, "ksize", "kernel_size"), axes)
     stride = kernel if layer.stride is None else ntuple(layer.stride, axes)
@@ -505,7 +505,7 @@ def _torch_counts(layer: Model, shape: Shape | None) -> object:
     return bool(layer.count_include_pad) or bool(getattr(layer, "divisor_override", None))
 
 
-def _paddle_counts(layer: Model, shape: Shape | None) -> Any:
+def _paddle_counts(layer: Model, shape: Shape | None) -> Setting:
     pads = _paddle_pool_pads(layer, shape)
     padded = isinstance(pads, str) or any(one for pair in pads for one in pair)
     return not layer.exclusive if padded else UNTOLD
@@ -517,7 +517,7 @@ def _divisor(layer: object) -> object:
 
 
 def _adaptive_size(axes: int) -> Reader:
-    def read(layer: object, shape: Shape | None) -> Any:
+    def read(layer: object, shape: Shape | None) -> Setting:
         sizes = ntuple(held(layer, "_output_size", "output_size"), axes)
         inputs = space(shape, getattr(layer, "_data_format", None))
         if inputs is None or len(inputs) != len(sizes):
@@ -527,7 +527,7 @@ def _adaptive_size(axes: int) -> Reader:
     return read
 
 
-def _write_output(sizes: Any) -> object:
+def _write_output(sizes: Setting) -> object:
     return sizes if None in sizes else write_sizes(sizes)
 
 
@@ -545,7 +545,7 @@ def _paddings(axes: int) -> LayerKind:
     )
 
 
-def _torch_edges(layer: Model, _shape: Shape | None) -> Any:
+def _torch_edges(layer: Model, _shape: Shape | None) -> Setting:
     return plain(layer.padding)
 
 
@@ -618,7 +618,7 @@ def _scale(layer: Model, shape: Shape | None) -> object:
     return UNTOLD if shape is not None else given(_one_for_all(plain(layer.scale_factor)))
 
 
-def _one_for_all(value: object) -> Any:
+def _one_for_all(value: object) -> Setting:
     return value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value
 
 
@@ -641,7 +641,7 @@ def _folds() -> Iterator[LayerKind]:
 
 
 def _fold_sizes(name: str) -> Reader:
-    def read(layer: object, _shape: Shape | None) -> Any:
+    def read(layer: object, _shape: Shape | None) -> Setting:
         sizes = ntuple(getattr(layer, name), 2)  # paddings may be top, left, bottom, right
         return sizes[:2] if len(sizes) == 4 and sizes[:2] == sizes[2:] else sizes
 

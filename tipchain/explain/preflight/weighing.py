@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tipchain.explain.findings import Finding
 from tipchain.explain.locate.differences import arrange, relative
@@ -23,11 +21,11 @@ from tipchain.explain.locate.trace import NotHeld, Store
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
 from tipchain.explain.preflight.construction import alike, place_of
 from tipchain.explain.preflight.table import PairedLayers
+from tipchain.framework_types import Array, Model
 from tipchain.layer_types import join
-from tipchain.numbers.rounding import ROUGH
+from tipchain.numbers.tolerance import ROUGH
 from tipchain.progress import OutOfTime, Pace
 
-Array = npt.NDArray[Any]
 LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")
 """Codes of a parameter that holds the reference's numbers in another arrangement."""
 PADDING = ("padding-idx", "padding-row")
@@ -45,7 +43,7 @@ def weigh(
     findings: Iterable[Finding],
     located: Located,
     sides: tuple[LiveSide, LiveSide],
-    models: tuple[Any, Any],
+    models: tuple[Model, Model],
     store: Store,
     seed: int = 0,
     pace: Pace | None = None,
@@ -77,7 +75,7 @@ def weigh(
     return found
 
 
-def _everywhere(side: LiveSide, layer: object, path: str = "") -> Iterator[tuple[str, Any]]:
+def _everywhere(side: LiveSide, layer: object, path: str = "") -> Iterator[tuple[str, Model]]:
     """Yield every layer of a model with its path, under all its paths if it is used several times."""
     yield path, layer
     for name, one in side.children(layer):
@@ -110,7 +108,7 @@ class _Trial:
 
     located: Located
     sides: tuple[LiveSide, LiveSide]
-    layers: tuple[Mapping[str, Any], Mapping[str, Any]]
+    layers: tuple[Mapping[str, Model], Mapping[str, Model]]
     first: tuple[Mapping[int, str], ...]
     store: Store
     seed: int

@@ -26,7 +26,7 @@ from ray import exceptions
 from tipchain import __version__
 from tipchain.errors import UsageError, class_and_line
 from tipchain.language import say
-from tipchain.nightly.cluster.messages import (
+from tipchain.nightly.cluster.node import (
     AttemptPiece,
     Begun,
     ClusterNode,

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 
 from tipchain.chain.process import last_lines
 from tipchain.errors import MissingFrameworkError, UsageError
-from tipchain.nightly.cluster.messages import (
+from tipchain.nightly.cluster.node import (
     Begun,
     Cancel,
     ClusterNode,

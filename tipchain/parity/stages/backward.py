@@ -7,15 +7,15 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from tipchain.errors import RecordError
-from tipchain.frameworks.base import Array, scalar
+from tipchain.framework_types import Array, Loss, Model, Tensor
+from tipchain.frameworks.base import scalar
 from tipchain.numbers.compare import PIECE
-from tipchain.numbers.rounding import SAME_SINGLE, ULPS
-from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.tolerance import SAME_SINGLE, ULPS, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.parity.settings import DOUBLE, MODES, TRAIN
@@ -87,7 +87,7 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
     return {**losses, **rates}, tensors
 
 
-def _start(bench: Bench, mode: str) -> tuple[Any, Any]:
+def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
     """Return the model in a mode and the loss, in the stage's precision."""
     model, criterion = bench.model(training=mode == TRAIN), bench.builder("loss")()
     if bench.case.backward.dtype == DOUBLE:
@@ -146,7 +146,7 @@ def _surroundings(bench: Bench) -> Iterator[None]:
         yield
 
 
-def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Any], Any]]:
+def _inputs(bench: Bench, log: BatchLog | None) -> Iterator[tuple[list[Tensor], Tensor]]:
     """Yield the inputs and the label of each iteration in the stage's precision; ``log`` hears of the samples."""
     for images, label in _batches(bench, log):
         if bench.case.backward.dtype == DOUBLE:
@@ -364,7 +364,7 @@ def _named(judged: Judged, prefix: str) -> Judged:
     )
 
 
-def _compare_tensors(left: Mapping[str, object], right: Mapping[str, object], rules: Rules) -> Judged:
+def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rules: Rules) -> Judged:
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
     notes: list[str] = []
@@ -432,7 +432,7 @@ def lacks_noise(verdicts: Iterable[Verdict], path: Path) -> bool:
         return not any("gradient_noise/" in name for name in recorded)
 
 
-def _noise(left: Mapping[str, Any], name: str, scale: float) -> float:
+def _noise(left: Mapping[str, Array], name: str, scale: float) -> float:
     """Return by which share of the largest RMS rounding moves a gradient, and with it its parameter; 0 if unknown."""
     key = f"gradient_noise/{name.partition('/')[2]}"
     if name.startswith("buffer/") or key not in left or not scale > 0:

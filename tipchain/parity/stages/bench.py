@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import SupportsFloat
 
 import numpy as np
 
 from tipchain.blame import UsersError, placed
 from tipchain.errors import DataError
-from tipchain.framework_types import Model
-from tipchain.frameworks.base import Array, Framework, Trainer, concat_outputs
+from tipchain.framework_types import Array, Dataset, Function, Metric, Model, Nested, Tensor
+from tipchain.frameworks.base import Framework, Trainer, concat_outputs
+from tipchain.json_text import Json, JsonObject
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
 
 # A case's metric: called once on everything, or fed batch by batch.
 
 
-Batch = tuple[Any, Any]
+Batch = tuple[Tensor, Tensor]
 """A model's output for one batch, and the labels."""
 
 
@@ -87,7 +88,7 @@ def is_classification(output: Array, label: Array) -> bool:
     )
 
 
-def _numbers(found: object, metric: Any) -> dict[str, float]:
+def _numbers(found: object, metric: Metric) -> dict[str, float]:
     if not isinstance(found, Mapping) or not found:
         raise UsersError(
             f"{placed(metric)}: the metric gave {found!r:.80}\n  expected: percentages by name, such as {{'acc_top1': 75.0}}"
@@ -95,7 +96,7 @@ def _numbers(found: object, metric: Any) -> dict[str, float]:
     return {str(key): _number(str(key), value, metric) for key, value in found.items()}
 
 
-def _number(key: str, value: Any, metric: object) -> float:
+def _number(key: str, value: SupportsFloat, metric: object) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -127,7 +128,7 @@ class Recording:
 
     arrays: Mapping[str, Array]
     tensors: Mapping[str, Array] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: JsonObject = field(default_factory=dict)
     reference: Mapping[str, Array] | None = None
     reference_tensors: Mapping[str, Array] = field(default_factory=dict)
 
@@ -161,15 +162,15 @@ class Bench:
     noise: bool = True
     _built: list[object] = field(default_factory=list)
 
-    def builder(self, name: str) -> Callable[..., Any]:
+    def builder(self, name: str) -> Function:
         """Return this side's builder called ``name``; the loss's comes with the case's arguments."""
         return open_builder(self.case, self.framework.name, name)
 
-    def optional_builder(self, name: str) -> Callable[..., Any] | None:
+    def optional_builder(self, name: str) -> Function | None:
         """Return this side's builder called ``name``, or None where the case names none."""
         return self.builder(name) if getattr(self.case.sides[self.framework.name], name) else None
 
-    def model(self, *, training: bool = False) -> Any:
+    def model(self, *, training: bool = False) -> Model:
         """Return a new model with the case's weights."""
         self._built.clear()
         model = self.framework.build(self.builder("model"), self.case.model_args)
@@ -178,7 +179,7 @@ class Bench:
         self.framework.set_training(model, training)
         return model
 
-    def eval_model(self) -> Any:
+    def eval_model(self) -> Model:
         """Return the model in eval mode with the case's weights, for use without gradients.
 
         It is built once, since drawing initial values takes longer than loading; the weights are loaded each time.
@@ -195,13 +196,13 @@ class Bench:
         assert self.weights is not None
         self.framework.load_weights(model, self.weights)
 
-    def fake_inputs(self) -> list[Any]:
+    def fake_inputs(self) -> list[Tensor]:
         """Return the model's fake inputs as tensors, in the case's order."""
         return [self.framework.tensor(array) for name, array in self.inputs.items() if name != "label"]
 
     def inputs_of_other_shapes(self) -> dict[str, list[object]]:
         """Return the model's fake inputs of every shape but the first, as tensors, by a suffix such as ``@1x3x9x9``."""
-        sets: dict[str, list[Any]] = {}
+        sets: dict[str, list[object]] = {}
         for path, array in self.other_inputs.items():
             sets.setdefault(path.rpartition("/")[0], []).append(self.framework.tensor(array))
         return sets
@@ -221,10 +222,10 @@ class Bench:
             self.case.scheduler_args,
         )
 
-    def dataset(self, split: str) -> Any:
+    def dataset(self, split: str) -> Dataset:
         """Return the ``"train"`` or ``"val"`` data set."""
         root = self.train_data if split == "train" else self.eval_data
-        dataset = self.builder("dataset")(root, split, **self.case.data.args)
+        dataset: Dataset = self.builder("dataset")(root, split, **self.case.data.args)
         if len(dataset) == 0:
             raise DataError(f"has no samples in {split}", file=root, expected="at least one")
         return dataset
@@ -252,7 +253,7 @@ class BatchLog:
 
     def __init__(self, kept: int) -> None:
         self.kept = kept
-        self.first: list[dict[str, Any]] = []
+        self.first: list[dict[str, Json]] = []
         self._digest = hashlib.sha256()
 
     def add(self, files: Sequence[str], label: Array) -> None:
@@ -264,7 +265,7 @@ class BatchLog:
         if len(self.first) < self.kept:
             self.first.append({"files": list(files), "labels": labels})
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Json]:
         """Return what goes into the JSON beside the dump."""
         return {"batches": self._digest.hexdigest(), "first_batches": self.first}
 
@@ -301,8 +302,8 @@ class EvaluationOutputs:
         nan: number of NaN among the outputs: a ranking of NaN looks like any other.
     """
 
-    output: Any
-    label: Any
+    output: Nested
+    label: Nested
     metrics: dict[str, Array]
     samples: int
     nan: int
@@ -311,7 +312,7 @@ class EvaluationOutputs:
 def run_evaluation(bench: Bench, model: Model) -> EvaluationOutputs:
     """Run ``model``, which is in eval mode, over the whole evaluation set."""
     framework, dataset = bench.framework, bench.dataset("val")
-    batches: list[tuple[Any, Any]] = []
+    batches: list[tuple[Nested, Nested]] = []
     with framework.inference():
         for image, label, _ in framework.batches(dataset, in_order(len(dataset), bench.case.data.batch_size)):
             batches.append((model(image), label))

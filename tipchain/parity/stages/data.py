@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tipchain.errors import UsageError
 from tipchain.explain.causes.data_images import explain_images, words_of
 from tipchain.explain.causes.data_order import explain_labels, explain_order
-from tipchain.frameworks.base import Array, Framework
+from tipchain.framework_types import Array, Nested
+from tipchain.frameworks.base import Framework
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
@@ -29,7 +29,7 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 
 RAW = "raw"
 """The name of what ``load`` gives."""
-Step = tuple[str, Callable[[Any], Any]]
+Step = tuple[str, Callable[[Nested], Nested]]
 
 
 def trace_transforms(bench: Bench, images: Sequence[Array]) -> tuple[dict[str, Array], dict[str, object]]:

@@ -8,18 +8,17 @@ from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from tipchain.errors import RecordError, UsageError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model, Tensor
+from tipchain.json_text import JsonObject
 from tipchain.machine import core_count
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.paddle_export import Array
 from tipchain.parity.data_parallel import STATE, Steps, WorkerGroup, WorkerJob, state, train, update_rms
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
@@ -109,7 +108,7 @@ def _load(path: Path) -> dict[str, Array]:
     return dict(load_file(path))
 
 
-def _mean(reports: Sequence[Mapping[str, Any]]) -> Steps:
+def _mean(reports: Sequence[JsonObject]) -> Steps:
     """Return the processes' steps as one: mean losses, and the rates of rank 0."""
     losses = np.mean([report["losses"] for report in reports], axis=0)
     return Steps(losses=tuple(losses.tolist()), rates=tuple(reports[0]["rates"]))
@@ -134,7 +133,7 @@ def diverged(digests: Sequence[Mapping[str, str]]) -> dict[str, list[int]]:
 STAGE = "distributed"
 CLOSE = 0.1
 """How near a ratio must be to the number of processes, or to one over it, to be taken for that."""
-Tensors = Mapping[str, Any]
+Tensors = Mapping[str, Tensor]
 
 
 def judge(dumps: Dumps, rules: Rules) -> Judged:
@@ -210,7 +209,7 @@ def _explain_losses(judged: Judged, dumps: Dumps, processes: int) -> Judged:
     return replace(judged, verdicts=tuple(verdicts))
 
 
-def _ratio(actual: Any, expected: Any) -> float:
+def _ratio(actual: Array, expected: Array) -> float:
     if not np.size(actual) or not np.size(expected):
         return float("nan")
     one, other = float(np.ravel(actual)[0]), float(np.ravel(expected)[0])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tipchain.framework_types import Model
-from tipchain.frameworks.base import Array, flatten_outputs
+from tipchain.framework_types import Array, Model, Tensor
+from tipchain.frameworks.base import flatten_outputs
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import judge
 
@@ -21,7 +19,7 @@ def record(bench: Bench) -> Recording:
     return Recording(arrays=arrays)
 
 
-def _outputs(bench: Bench, model: Model, inputs: list[Any], suffix: str) -> dict[str, Array]:
+def _outputs(bench: Bench, model: Model, inputs: list[Tensor], suffix: str) -> dict[str, Array]:
     with bench.framework.inference():
         output = model(*inputs)
     named = flatten_outputs(bench.framework, output, bench.case.outputs)

@@ -7,17 +7,17 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tipchain.devices import parse_device
-from tipchain.framework_types import Model
+from tipchain.framework_types import Array, Model
 from tipchain.frameworks.base import flatten_outputs
+from tipchain.json_text import Json, JsonObject
+from tipchain.modes import parse_device
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.paddle_export import Array, EngineError, Predictor, output_tensors, save_program
+from tipchain.paddle_export import EngineError, Predictor, output_tensors, save_program
 from tipchain.parity.case import LABEL
 from tipchain.parity.onnx_engine import HOW_TO_INSTALL, EngineEnd, OnnxProcess, missing_packages
 from tipchain.parity.stages import judging
@@ -57,7 +57,7 @@ class Engine:
     ended: EngineEnd = field(default_factory=EngineEnd)
     skipped: str = ""
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Json]:
         """Return what the dump's JSON says about it."""
         return {"skipped": self.skipped, "errors": self.ended.errors, "versions": self.ended.versions}
 
@@ -155,7 +155,7 @@ NOTHING = "nothing was compared: no arrays"
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the outputs of both engines with the training engine's; an engine left out is a SKIP with the reason."""
     facts = details(dumps.port)
-    engines: Mapping[str, Any] = facts.get("engines") or {}
+    engines: JsonObject = facts.get("engines") or {}
     missing = tuple(verdict for name, engine in engines.items() for verdict in _missing(dumps, name, engine))
     if not dumps.port.arrays and not dumps.reference.arrays and missing:
         return Judged(verdicts=missing)
@@ -164,7 +164,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     return replace(judged, verdicts=verdicts + missing, notes=tuple(_notes(engines)))
 
 
-def _missing(dumps: Dumps, name: str, engine: Mapping[str, Any]) -> Iterator[Verdict]:
+def _missing(dumps: Dumps, name: str, engine: JsonObject) -> Iterator[Verdict]:
     """Yield a verdict for everything that an engine did not give."""
     subject = f"{dumps.stage}/{name}"
     if engine.get("skipped"):
@@ -225,7 +225,7 @@ def _agreeing_engine(dumps: Dumps, key: str, tolerance: Tolerance) -> str | None
     return None
 
 
-def _notes(engines: Mapping[str, Any]) -> Iterator[str]:
+def _notes(engines: JsonObject) -> Iterator[str]:
     for name, engine in engines.items():
         versions = ", ".join(f"{package} {version}" for package, version in engine.get("versions", {}).items())
         if versions:

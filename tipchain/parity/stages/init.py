@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 
 from tipchain.errors import did_you_mean
-from tipchain.frameworks.base import Array
+from tipchain.framework_types import Array
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import EXACT, Tolerance
 from tipchain.numbers.two_samples import (

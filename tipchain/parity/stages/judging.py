@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tipchain.errors import InputError, RecordError, did_you_mean
+from tipchain.framework_types import Array, Tensor
+from tipchain.json_text import Json, JsonObject
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.numbers.pickle_stream import map_file
@@ -98,7 +100,7 @@ class Rules:
             margin=case.train.margin,
         )
 
-    def for_arrays(self, stage: str, arrays: Mapping[str, Any]) -> dict[str, Tolerance]:
+    def for_arrays(self, stage: str, arrays: Mapping[str, Array]) -> dict[str, Tolerance]:
         """Return the tolerance of every array of a stage's dump; whole numbers must be equal unless the case says more.
 
         A mean would pass a few wrong classes among a million pixels.
@@ -133,7 +135,7 @@ def scaled(rule: Tolerance, scale: float, values: object, extra: float = 0.0) ->
     return Tolerance(method="max", threshold=bound, equal_nan=rule.equal_nan, reason=rule.reason)
 
 
-def tensor_bound(group: str, rule: Tolerance, scale: float, values: Any) -> Tolerance:
+def tensor_bound(group: str, rule: Tolerance, scale: float, values: Array) -> Tolerance:
     """Return what a tensor may differ by: a gradient a share of ``scale``, a buffer of its own largest value.
 
     A parameter is allowed a share of ``scale``, the largest RMS update, and the rounding of its own value, four times
@@ -147,7 +149,7 @@ def tensor_bound(group: str, rule: Tolerance, scale: float, values: Any) -> Tole
     return scaled(rule, size, values)
 
 
-def details(record: Record) -> Mapping[str, Any]:
+def details(record: Record) -> JsonObject:
     """Return the facts that a recorder left beside its dump."""
     found = record.meta.get("details")
     return found if isinstance(found, Mapping) else {}
@@ -310,7 +312,7 @@ class TensorFile(NamedTensors[Any]):
             raise RecordError("is no complete safetensors file", file=path, found=error) from error
         # That every tensor lies within the file, and is as long as its shape says, was just checked.
         self._start = 8 + int.from_bytes(self._bytes[:8], "little")
-        self._header: dict[str, Any] = json.loads(self._bytes[8 : self._start])
+        self._header: dict[str, Json] = json.loads(self._bytes[8 : self._start])
 
     def __enter__(self) -> TensorFile:  # noqa: PYI034  (typing.Self is not in Python 3.10)
         return self
@@ -318,7 +320,7 @@ class TensorFile(NamedTensors[Any]):
     def __exit__(self, *_: object) -> None:
         del self._file, self._bytes
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Tensor:
         if name not in self._names:
             raise KeyError(name)
         facts = self._header[name]

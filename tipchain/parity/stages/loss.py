@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
-from tipchain.frameworks.base import Array, flatten_outputs, map_outputs, scalar
+from tipchain.framework_types import Array, Nested, Options
+from tipchain.frameworks.base import flatten_outputs, map_outputs, scalar
 from tipchain.numbers.dumps import Record
-from tipchain.numbers.rounding import LOGIT_FLOOR, REMAINDER, ROUGH
+from tipchain.numbers.tolerance import LOGIT_FLOOR, REMAINDER, ROUGH
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.parity.case import LABEL
@@ -38,11 +38,11 @@ def record(bench: Bench) -> Recording:
     return Recording(arrays=arrays, details={"outputs": {name: _facts(value) for name, value in values.items()}})
 
 
-def _run(bench: Bench, output: Any, args: Mapping[str, Any]) -> dict[str, Array]:
+def _run(bench: Bench, output: Nested, args: Options) -> dict[str, Array]:
     """Return value and gradients of the loss that ``args`` build."""
     framework = bench.framework
 
-    def leaf(value: object) -> Any:
+    def leaf(value: object) -> Nested:
         array = framework.array(value) if framework.is_tensor(value) else None
         return value if array is None or array.dtype.kind != "f" else framework.leaf(array)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from tipchain.frameworks.base import Array, updates_module
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import updates_module
 from tipchain.numbers.compare import largest
-from tipchain.numbers.rounding import SAME_DOUBLE
-from tipchain.numbers.tolerance import Tolerance
+from tipchain.numbers.tolerance import SAME_DOUBLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
 from tipchain.parity.stages.bench import Bench, Recording
@@ -83,7 +82,7 @@ def _bound(rule: Tolerance, curve: object) -> Tolerance:
 
 
 def _finish(
-    verdict: Verdict, reference: Mapping[str, Any], port: Mapping[str, Any], rule: Tolerance, dumps: Dumps
+    verdict: Verdict, reference: Mapping[str, Array], port: Mapping[str, Array], rule: Tolerance, dumps: Dumps
 ) -> Verdict:
     """Return the verdict with what is known about curves."""
     key = verdict.subject
@@ -108,7 +107,7 @@ def _finish(
     return verdict
 
 
-def _failed(verdict: Verdict, expected: Any, actual: Any, rule: Tolerance) -> Verdict:
+def _failed(verdict: Verdict, expected: Array, actual: Array, rule: Tolerance) -> Verdict:
     if expected.ndim != 1:
         reason = f"no curve, one rate per step: shape {expected.shape}"
         return replace(verdict, outcome=Outcome.FAIL, reason=reason)
@@ -117,7 +116,7 @@ def _failed(verdict: Verdict, expected: Any, actual: Any, rule: Tolerance) -> Ve
     return replace(verdict, reason=f"{explain(expected, actual, rule)} · {verdict.reason}")
 
 
-def explain(expected: Any, actual: Any, rule: Tolerance) -> str:
+def explain(expected: Array, actual: Array, rule: Tolerance) -> str:
     """Say how one curve differs from another of the same length.
 
     Returns:
@@ -132,12 +131,12 @@ def explain(expected: Any, actual: Any, rule: Tolerance) -> str:
     return " · ".join(["; or ".join(causes), *words] if causes else words)
 
 
-def _close(expected: Any, actual: Any, rule: Tolerance) -> Any:
+def _close(expected: Array, actual: Array, rule: Tolerance) -> Array:
     rtol, atol = (rule.rtol, rule.atol) if rule.threshold is None else (0.0, rule.threshold)
     return np.abs(np.subtract(actual, expected)) <= (atol or 0.0) + (rtol or 0.0) * np.abs(expected)
 
 
-def _shift(expected: Any, actual: Any, rule: Tolerance) -> str:
+def _shift(expected: Array, actual: Array, rule: Tolerance) -> str:
     """Say by how many steps one curve lags behind the other, "" if it does not; half of it must still overlap."""
     for steps in range(1, len(expected) // 2 + 1):
         pairs = {"behind": (expected[:-steps], actual[steps:]), "ahead": (expected[steps:], actual[:-steps])}
@@ -148,7 +147,7 @@ def _shift(expected: Any, actual: Any, rule: Tolerance) -> str:
     return ""
 
 
-def _stretch(expected: Any, actual: Any, rule: Tolerance) -> str:
+def _stretch(expected: Array, actual: Array, rule: Tolerance) -> str:
     """Say how many times as fast one curve is as the other, "" if it is not the same curve."""
     for times in range(2, len(expected)):
         slow = np.arange(len(expected)) // times
@@ -162,7 +161,7 @@ def _stretch(expected: Any, actual: Any, rule: Tolerance) -> str:
     return ""
 
 
-def _factor(expected: Any, actual: Any, rule: Tolerance) -> str:
+def _factor(expected: Array, actual: Array, rule: Tolerance) -> str:
     """Say which factor makes one curve of the other, "" if none does."""
     counts = np.abs(expected) > (rule.atol or 0.0)
     factor = float(np.median(actual[counts] / expected[counts])) if counts.any() else 0.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from tipchain.explain.causes.metric_ways import ClassifierProbe, make_probe, recognize
-from tipchain.frameworks.base import Array
+from tipchain.framework_types import Array, Tensor
+from tipchain.json_text import Json
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.stages import judging
@@ -31,7 +31,7 @@ def record(bench: Bench) -> Recording:
     of synthetic outputs, and ``counts/right`` and ``counts/samples`` of the evaluation, by class.
     """
     found = run_evaluation(bench, bench.eval_model())
-    details: dict[str, Any] = {"samples": found.samples, "nan": found.nan}
+    details: dict[str, Json] = {"samples": found.samples, "nan": found.nan}
     arrays = dict(found.metrics)
     if not _is_classifier(bench, found):
         return Recording(arrays=arrays, details={**details, "classes": None})
@@ -56,7 +56,7 @@ def _try(bench: Bench, probe: ClassifierProbe, *, ties: bool = False) -> dict[st
     """Return what a new metric says about the probe."""
     framework = bench.framework
 
-    def tensor(array: Array) -> Any:
+    def tensor(array: Array) -> Tensor:
         return framework.tensor(array.copy())
 
     batches = [(tensor(logits), tensor(label)) for logits, label in probe.batches(ties=ties)]

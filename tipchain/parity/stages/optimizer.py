@@ -8,12 +8,12 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import cycle, islice
-from typing import Any
 
 import numpy as np
 
 from tipchain.errors import CaseError
-from tipchain.frameworks.base import Array, Updates, updates_module
+from tipchain.framework_types import Array, Options
+from tipchain.frameworks.base import Updates, updates_module
 from tipchain.numbers.compare import common_factor, largest
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
@@ -43,7 +43,7 @@ def names(bench: Bench) -> Mapping[str, str]:
     return bench.case.weights.names if bench.case.updates.parameters == MODEL else {}
 
 
-def variants(bench: Bench) -> dict[str, Mapping[str, Any]]:
+def variants(bench: Bench) -> dict[str, Options]:
     """Return the optimizer's arguments by prefix of the keys: the case's own under "", each variant under ``name/``."""
     named = {f"{name}/": args for name, args in bench.case.updates.variants.items()}
     return {"": bench.case.optimizer_args, **named}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tipchain.frameworks.base import Array, Updates
-from tipchain.numbers.compare import diff_arrays
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import Updates
+from tipchain.numbers.compare import TensorDiff, diff_arrays
+from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
@@ -220,7 +221,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
 
 
-def _different_inputs(reference: Mapping[str, Any], port: Mapping[str, Any]) -> str:
+def _different_inputs(reference: Mapping[str, Array], port: Mapping[str, Array]) -> str:
     """Say which parameters did not start from equal values and gradients of equal shapes."""
     unequal = [
         key
@@ -261,7 +262,7 @@ def _judge_variant(
     return verdicts, tolerances
 
 
-def _movements(record: Any, label: str, dumps: Dumps) -> Movements:
+def _movements(record: Record, label: str, dumps: Dumps) -> Movements:
     name = label.rpartition("/")[2]
     facts = details(dumps.reference)
     return Movements(
@@ -309,11 +310,12 @@ def _judge_parameter(label: str, left: Movements, right: Movements, rule: Tolera
     return _verdict(outcome, label, reason, diff), bound
 
 
-def _bounds(left: Movements, rule: Tolerance) -> Any:
+def _bounds(left: Movements, rule: Tolerance) -> Array:
     """Return the allowed difference of every row: rtol of the decay's largest movement there, and rounding."""
     if rule.threshold is not None:
         return np.full(left.rounding.shape, rule.threshold)
-    return (rule.rtol or 0.0) * np.abs(left.decay).max(axis=2) + left.rounding + (rule.atol or 0.0)
+    bounds: Array = (rule.rtol or 0.0) * np.abs(left.decay).max(axis=2) + left.rounding + (rule.atol or 0.0)
+    return bounds
 
 
 def _free_agree(left: Movements, right: Movements) -> bool:
@@ -321,7 +323,7 @@ def _free_agree(left: Movements, right: Movements) -> bool:
     return bool((np.abs(left.free - right.free).max(axis=2) <= allowed).all())
 
 
-def _explain(left: Movements, right: Movements, diff: Any, bound: Tolerance, number: int) -> str:
+def _explain(left: Movements, right: Movements, diff: TensorDiff, bound: Tolerance, number: int) -> str:
     expected, actual = form_of(left), form_of(right)
     if left.decays != right.decays:
         where = "in the reference" if left.decays else "in the port"
@@ -354,5 +356,5 @@ def _join(variant: str, name: str) -> str:
     return f"{variant}/{name}" if variant else name
 
 
-def _verdict(outcome: Outcome, label: str, reason: str, diff: Any = None) -> Verdict:
+def _verdict(outcome: Outcome, label: str, reason: str, diff: TensorDiff | None = None) -> Verdict:
     return Verdict(outcome=outcome, subject=f"{STAGE}/{label}", reason=reason, diff=diff)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import ceil
-from typing import Any
 
 import numpy as np
 
 from tipchain.errors import RecordError
-from tipchain.framework_types import Model
-from tipchain.frameworks.base import Array, Batch, scalar
+from tipchain.framework_types import Array, Dataset, Model, Tensor
+from tipchain.frameworks.base import Batch, scalar
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.two_samples import Answer, Equivalence, grid_step, judge_runs
 from tipchain.numbers.verdicts import Verdict
@@ -33,12 +32,12 @@ from tipchain.parity.stages.judging import (
 # Training as a stage does it: seeded batches, one step after another, and the metrics at the end.
 
 
-def steps_per_epoch(bench: Bench, dataset: Any) -> int:
+def steps_per_epoch(bench: Bench, dataset: Dataset) -> int:
     """Return the number of batches in an epoch; the last may be smaller."""
     return ceil(len(dataset) / bench.case.train.batch_size)
 
 
-def shuffled_batches(bench: Bench, dataset: Any, seed: Sequence[int], count: int) -> Iterator[Batch]:
+def shuffled_batches(bench: Bench, dataset: Dataset, seed: Sequence[int], count: int) -> Iterator[Batch]:
     """Yield ``count`` batches through the side's own loader, every epoch in an order of its own.
 
     Args:
@@ -58,7 +57,7 @@ def shuffled_batches(bench: Bench, dataset: Any, seed: Sequence[int], count: int
         epoch += 1
 
 
-def train(bench: Bench, model: Model, batches: Iterable[tuple[Any, Any]], per_epoch: int) -> Iterator[float]:
+def train(bench: Bench, model: Model, batches: Iterable[tuple[Tensor, Tensor]], per_epoch: int) -> Iterator[float]:
     """Train ``model`` on pairs of images and labels, and yield the loss of each step once it is taken."""
     criterion = bench.builder("loss")()
     trainer = bench.trainer(model, bench.case.train.learning_rate)
@@ -120,8 +119,8 @@ class _Paired:
         self.compared = bench.case.train.envelope.iterations
         self.log = BatchLog(kept=self.compared)
         self.losses: list[float] = []
-        self.model: Any = None
-        self._kept: list[tuple[Any, Any]] = []
+        self.model: Model = None
+        self._kept: list[tuple[Tensor, Tensor]] = []
 
     def run(self) -> tuple[dict[str, Array], dict[str, int]]:
         """Train, and return the metrics after the last epoch with the facts behind them."""
@@ -172,7 +171,7 @@ class _Paired:
             yield from train(self.bench, self.model, batches, self.per_epoch)
 
 
-def _metrics_by_seed(bench: Bench, model: Model, dataset: object) -> dict[str, Array]:
+def _metrics_by_seed(bench: Bench, model: Model, dataset: Dataset) -> dict[str, Array]:
     """Return each metric of whole trainings from several seeds, ``[seeds]``, where the case asks for them.
 
     A seed decides on the order of the samples, the same on both sides, and on the framework's own random numbers:
@@ -235,7 +234,7 @@ def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
     return Judged(verdicts=tuple(verdicts))
 
 
-def _judge_curve(left: Mapping[str, Any], right: Mapping[str, Any], factor: float) -> Verdict:
+def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: float) -> Verdict:
     def verdict(outcome: Outcome, reason: str, *, finite: bool = True) -> Verdict:
         return Verdict(outcome=outcome, subject=CURVE, reason=reason, finite=finite)
 
@@ -258,7 +257,7 @@ def _judge_curve(left: Mapping[str, Any], right: Mapping[str, Any], factor: floa
     return verdict(Outcome.PASS, _stayed(curve, len(runs), factor))
 
 
-def _useless(reference: Any) -> str:
+def _useless(reference: Array) -> str:
     """Return why nothing can be held against the reference's losses, or ""."""
     if not np.isfinite(reference).all():
         step = int(np.argmin(np.isfinite(reference)))
@@ -278,7 +277,7 @@ def _stayed(curve: Curve, runs: int, factor: float) -> str:
     return text
 
 
-def _left(curve: Curve, reference: Any, port: Any, runs: int, factor: float) -> str:
+def _left(curve: Curve, reference: Array, port: Array, runs: int, factor: float) -> str:
     step = curve.outside
     assert step is not None
     where = WHERE[min(step, 2)].format(step - 1)
@@ -290,7 +289,9 @@ def _left(curve: Curve, reference: Any, port: Any, runs: int, factor: float) -> 
     )
 
 
-def _judge_seeds(left: Mapping[str, Any], right: Mapping[str, Any], dumps: Dumps, margin: float) -> Iterator[Verdict]:
+def _judge_seeds(
+    left: Mapping[str, Array], right: Mapping[str, Array], dumps: Dumps, margin: float
+) -> Iterator[Verdict]:
     """Yield a verdict about each metric that several seeds ended with."""
     samples = details(dumps.reference).get("samples")
     for key in dict.fromkeys(name for name in (*left, *right) if name.startswith(SEEDS)):

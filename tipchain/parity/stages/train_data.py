@@ -7,7 +7,6 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,9 @@ import numpy.typing as npt
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.explain.causes.data_order import some
 from tipchain.explain.causes.data_sources import channel_axis
-from tipchain.frameworks.base import Array, Framework
+from tipchain.framework_types import Array, Dataset, Function, Nested
+from tipchain.frameworks.base import Framework
+from tipchain.json_text import Json, JsonObject
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
 from tipchain.numbers.verdicts import Verdict
@@ -28,7 +29,7 @@ from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 # A few numbers that tell how an image was augmented, whatever did it.
 
 
-def describe_image(image: npt.NDArray[Any]) -> dict[str, float]:
+def describe_image(image: Array) -> dict[str, float]:
     """Return statistics of one image by name.
 
     ``mean`` and ``std``, ``mean[c]`` for each channel; ``left_minus_right`` and ``top_minus_bottom``, the difference
@@ -59,7 +60,7 @@ def _halves(values: npt.NDArray[np.float32], axis: int) -> float:
 
 LAZY_DRAWS = 400
 """Where an augmentation makes its images only when asked, this many are looked at."""
-Draw = Callable[[int], tuple[Any, Mapping[str, Any]]]
+Draw = Callable[[int], tuple[Nested, JsonObject]]
 
 
 def record(bench: Bench) -> Recording:
@@ -105,25 +106,26 @@ def _spread(length: int, wanted: int) -> list[int]:
     return sorted({number * length // min(wanted, length) for number in range(min(wanted, length))})
 
 
-def _read_samples(bench: Bench, dataset: Any) -> tuple[dict[str, Array], dict[str, Any]]:
+def _read_samples(bench: Bench, dataset: Dataset) -> tuple[dict[str, Array], dict[str, Json]]:
     settings, wanted = bench.case.training_data, _spread(len(dataset), bench.case.training_data.samples)
     batches = split(wanted, _batch_size(bench))
     arrays: dict[str, Array] = {"length": np.array([len(dataset)], dtype=np.int64)}
     files: list[str] = []
     digests = []
     # A data set that takes other samples in every epoch, or other parts of them, hears of the epoch.
-    epochs = settings.epochs if hasattr(dataset, "set_epoch") else 1
+    set_epoch = getattr(dataset, "set_epoch", None)
+    epochs = settings.epochs if set_epoch is not None else 1
     for epoch in range(epochs):
-        if epochs > 1:
-            dataset.set_epoch(epoch)
+        if set_epoch is not None and epochs > 1:
+            set_epoch(epoch)
         begin = f"epoch_{epoch}/" if epoch else ""
         for number, (image, label, names) in enumerate(bench.framework.batches(dataset, batches)):
             arrays[f"{begin}dataloader_{number}"] = bench.framework.array(image)
             arrays[f"{begin}label_{number}"] = bench.framework.array(label)
             files.extend(names)
             digests.append(_digest(arrays[f"{begin}dataloader_{number}"]))
-    if epochs > 1:
-        dataset.set_epoch(0)
+    if set_epoch is not None and epochs > 1:
+        set_epoch(0)
     again = [_digest(bench.framework.array(image)) for image, _, _ in bench.framework.batches(dataset, batches)]
     random = again != digests[: len(again)]
     if random:
@@ -135,7 +137,7 @@ def _digest(array: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
-def _read_orders(bench: Bench, dataset: object, loader: Callable[..., Any]) -> dict[str, Array]:
+def _read_orders(bench: Bench, dataset: Dataset, loader: Function) -> dict[str, Array]:
     """Return the order of every epoch as the side's own loader gives it; no image but the first is read."""
     seed, numbered = bench.case.seed, number_samples(dataset)
     arrays: dict[str, Array] = {}
@@ -149,7 +151,7 @@ def _read_orders(bench: Bench, dataset: object, loader: Callable[..., Any]) -> d
     return {**arrays, "repeat": np.array(again, dtype=np.int64)}
 
 
-def number_samples(dataset: Any) -> object:
+def number_samples(dataset: Dataset) -> object:
     """Return a data set like ``dataset`` whose every sample is its first, with its own number for a file name.
 
     It is of a subclass of its type, so that loaders find all that they may ask of it.
@@ -166,7 +168,7 @@ def number_samples(dataset: Any) -> object:
     return numbered
 
 
-def _numbers(bench: Bench, loader: Iterable[Any]) -> Iterator[list[int]]:
+def _numbers(bench: Bench, loader: Iterable[Nested]) -> Iterator[list[int]]:
     for batch in loader:
         if not isinstance(batch, tuple | list) or len(batch) != 3:
             raise _wrong(bench, "loader", "a batch", batch, "(image, label, files)")
@@ -179,7 +181,7 @@ def _read_draws(bench: Bench, length: int, draw: Draw) -> dict[str, Array]:
     drawn: list[dict[str, Array]] = []
     looks: list[dict[str, float]] = []
     for number in range(settings.draws):
-        found: Any = draw(images[number % len(images)])
+        found: Nested = draw(images[number % len(images)])
         if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[1], Mapping):
             raise _wrong(bench, "augmentation", "a draw", found, "(image, {name: what was drawn})")
         image, parameters = found
@@ -567,7 +569,7 @@ def _without_images(expected: Array, actual: Array, images: int) -> tuple[Array,
 
 
 def _notes(dumps: Dumps) -> list[str]:
-    facts: Mapping[str, Any] = details(dumps.reference)
+    facts: JsonObject = details(dumps.reference)
     notes = []
     if facts.get("compared") != facts.get("length"):
         notes.append(f"{facts.get('compared')} of {facts.get('length')} samples were compared by value")

@@ -1,4 +1,4 @@
-"""Pages of one file each, and the parts that all of them have; no network, no script but their own."""
+"""One HTML page that needs no other file: its frame, tables, and text that cannot become markup."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def page(title: str, body: Iterable[Markup], *, style: str, script: str) -> str:
     return f"<!DOCTYPE html>\n{element('html', head, inside, lang='zh-CN' if language() == 'zh' else 'en')}\n"
 
 
-def asset(name: str, package: str = "tipchain.report.html") -> str:
+def asset(name: str, package: str = "tipchain.report") -> str:
     """Return the text of a style or script that lies beside a package's modules; all pages share those of this one."""
     return (files(package) / name).read_text(encoding="utf-8")
 

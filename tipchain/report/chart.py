@@ -1,7 +1,4 @@
-"""A chart as inline SVG: axes, linear or logarithmic, lines, bands, dots and bars; colours are the page's.
-
-It is as wide as it has room: lines are stretched from side to side, while text keeps its size, on a phone too.
-"""
+"""Curves and grids as SVG."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, inf, isfinite, log10
 
-from tipchain.report.html.page import Markup, element
+from tipchain.report.page import Markup, element
 
 SPAN, HEIGHT = 1000, 250
 """Of what is stretched: units from side to side, and pixels from top to bottom."""

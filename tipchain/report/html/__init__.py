@@ -1,1 +1,0 @@
-"""Reports as pages: the parts that all pages share, and the page of a run."""
