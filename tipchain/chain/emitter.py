@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tipchain.chain.build import ChainSpec
 from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
@@ -81,7 +81,7 @@ class Filler(NamedTuple):
         if "{" not in template:
             return template
         values = _Values({role: slot.value for role, slot in self.slots.items()} if "v[" in template else {})
-        names: dict[str, Any] = {**facts, "v": values}
+        names: dict[str, object] = {**facts, "v": values}
         return template.format_map(names)
 
     def choose(self, choices: Sequence[Choice], facts: Facts) -> str:

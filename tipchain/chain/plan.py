@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.suites import LintFinding
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.modes import DataFolders, Mode
 from tipchain.outcome import Outcome
+
+if TYPE_CHECKING:
+    from tipchain.json_text import JsonObject
 
 # Commands and plans: what a chain would run, in order.
 #
@@ -241,7 +244,7 @@ def command_json(command: Command) -> dict[str, object]:
     return data | {name: value for name, value in rare.items() if value}
 
 
-def parse_command(data: Mapping[str, Any]) -> Command:
+def parse_command(data: JsonObject) -> Command:
     """Return the command of JSON values.
 
     Raises:
@@ -427,7 +430,7 @@ def result_json(result: Result) -> dict[str, object]:
     }
 
 
-def parse_result(data: Mapping[str, Any]) -> Result:
+def parse_result(data: JsonObject) -> Result:
     """Return the result of JSON values.
 
     Raises:

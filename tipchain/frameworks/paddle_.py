@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import MissingFrameworkError
-from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
+from tipchain.framework_types import Array, Dataset, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
@@ -538,7 +538,7 @@ class PaddleFramework:
         for slot in self._slots(model, names, "buffer"):
             yield slot.name, self._whole(slot, [part.tensor for part in slot.parts])
 
-    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with Paddle's DataLoader."""
         io = self.paddle.io
 
