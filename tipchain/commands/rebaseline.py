@@ -11,11 +11,12 @@ from dataclasses import asdict
 from datetime import datetime
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, write_document
 from tipchain.errors import BundleError, OutputError, UsageError, first_line
+from tipchain.json_text import Json
 from tipchain.language import say
 from tipchain.modes import Mode, parse_device, parse_mode
 from tipchain.outcome import ExitCode
@@ -185,7 +186,8 @@ def _decide(
         "new": identity(new[1]),
         "evidence": [_plain(one) for one in evidence],
     }
-    lines = _lines(evidence)
+    width = max((len(one.stage) for one in evidence), default=0)
+    lines = [f"{'ok' if one.accepted else 'NO':<3} {one.stage:<{width}}  {one.reason}" for one in evidence]
     if not accepted and not args.force:
         lines.append(f"{place}: not moved; the evidence does not say rounding (--force moves it, and records that)")
         return _tell(args, lines, {"moved": False, **move, "forced": False}, ExitCode.FAILED)
@@ -251,15 +253,10 @@ def _check_same_kind(old: tuple[Path, BundleManifest], new: tuple[Path, BundleMa
             raise UsageError(f"{old[0]}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}")
 
 
-def _plain(one: Evidence) -> dict[str, Any]:
+def _plain(one: Evidence) -> dict[str, Json]:
     """Return evidence as JSON has it: no infinite numbers."""
     figures = {name: value if isfinite(value) else str(value) for name, value in one.figures.items()}
     return {**asdict(one), "figures": figures}
-
-
-def _lines(evidence: Sequence[Evidence]) -> list[str]:
-    width = max((len(one.stage) for one in evidence), default=0)
-    return [f"{'ok' if one.accepted else 'NO':<3} {one.stage:<{width}}  {one.reason}" for one in evidence]
 
 
 def _tell(

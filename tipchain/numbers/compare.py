@@ -307,7 +307,9 @@ class _Scan:
         self.count = left.size
         with np.errstate(all="ignore"):
             if left.dtype.kind == "c" or right.dtype.kind == "c":
-                self._run_carefully(left, right)
+                for start in range(0, self.count, PIECE):
+                    stop = min(start + PIECE, self.count)
+                    self._careful_piece(left[start:stop], right[start:stop], start)
             elif _is_wide(left.dtype, right.dtype):
                 self._run_wide(left, right)
             else:
@@ -391,11 +393,6 @@ class _Scan:
             if self._add(gap, size, start, float(np.add.reduce(gap))):
                 self._add_ratio(gap, expected[start:stop].astype(np.float64))
 
-    def _run_carefully(self, expected: Array, actual: Array) -> None:
-        for start in range(0, self.count, PIECE):
-            stop = min(start + PIECE, self.count)
-            self._careful_piece(expected[start:stop], actual[start:stop], start)
-
     def _careful_piece(self, e: Array, a: Array, start: int) -> None:
         """Gather a piece that may hold NaN or Inf, or that is complex."""
         gap, size = _gaps(e, a)
@@ -430,7 +427,7 @@ class _Scan:
         self.relative = max(self.relative, float(np.max(gap / size, initial=0.0, where=size != 0)))
 
 
-def _float_above(value: Any) -> float:
+def _float_above(value: float) -> float:
     """Return a number as float64, never smaller than it is: a long double's difference does not become nothing."""
     result = float(value)
     return nextafter(result, inf) if result < value else result
@@ -488,7 +485,7 @@ def largest(array: object) -> float:
     return max(map(abs, ends))
 
 
-def common_factor(expected: Any, actual: Any) -> float | None:
+def common_factor(expected: Array, actual: Array) -> float | None:
     """Return k where ``actual`` is k times ``expected`` at every element that counts, else None."""
     counts = np.abs(expected) > 1e-3 * largest(expected)
     if not counts.any() or not np.isfinite(actual).all():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -343,7 +343,7 @@ class OwnMatrices:
         leaf = next((one.rpartition(".")[2] for one in name), "")
         return None if found is None else _applied(found, leaf, side)
 
-    def _owner(self, side: int, path: str) -> Any:
+    def _owner(self, side: int, path: str) -> Model:
         """Return the layer at a path, if it holds nothing but tensors."""
         model = self.models[side]
         layers = dict(model.named_modules() if side == 0 else model.named_sublayers(include_self=True))
@@ -465,8 +465,8 @@ def match_models(
 class _Matching:
     """One pair of models on the way to a match."""
 
-    torch_model: Any
-    paddle_model: Any
+    torch_model: Model
+    paddle_model: Model
     given: Mapping[str, str]
     ignore: tuple[str, ...]
     names: dict[str, str] = field(init=False)
@@ -488,7 +488,11 @@ class _Matching:
         self.kept = [name for name in self.paddle_model.state_dict() if _is_below(name, ignored)]
         paddle = self._paddle(self.names)
         _refuse(_unsupported(paddle))
-        ties = _ties(self.torch_model)
+        first: dict[int, str] = {}
+        ties = {
+            name: first.setdefault(id(tensor), name)
+            for name, tensor in self.torch_model.state_dict(keep_vars=True).items()
+        }
         if not _left(self.torch, paddle, ties) and not any(self._open_layouts(paddle)):
             return self._result(paddle, ties)
         opened = to_open(self.torch, paddle)
@@ -653,7 +657,7 @@ class _Matching:
         )
 
 
-def _without(layers: Sequence[LayerTensors], drop: Any) -> list[LayerTensors]:
+def _without(layers: Sequence[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
     """Return layers without some of their tensors; those that lose all are left out."""
     kept = []
     for layer in layers:
@@ -729,12 +733,6 @@ def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
         if layer.kind.startswith(UNSUPPORTED)
         for slot in layer.slots
     ]
-
-
-def _ties(torch_model: Model) -> dict[str, str]:
-    """Return, by torch's name, the name under which the same tensor comes first."""
-    first: dict[int, str] = {}
-    return {name: first.setdefault(id(tensor), name) for name, tensor in torch_model.state_dict(keep_vars=True).items()}
 
 
 def _by_name(
