@@ -27,14 +27,14 @@ IN_PLACE = ("test_readme.py", "test_guide.py")
 LONG = (
     "test_align.py",
     "test_ray_nights.py",
-    "test_page_commands.py",
-    "test_commands.py",
-    "test_readme.py",
     "test_foreign_checkout.py",
+    "test_page_commands.py",
     "test_pages.py",
     "test_ci_files.py",
-    "test_reference_cache.py",
-    "test_document_scripts.py",
+    "test_site.py",
+    "test_default.py",
+    "test_commands.py",
+    "test_setup.py",
 )
 """Files that take longest, the dearest first, as the list at the end of a run shows them."""
 BROWSER = "_browser.py"
