@@ -133,13 +133,27 @@ def drop_nothing_inside(reference: Any, port: Any) -> None:
             one.p = 0.0
 
 
+def clip_at_six(reference: Any, port: Any) -> None:
+    """Give MobileNet the ReLU6 that timm's has."""
+    del reference
+    import paddle
+
+    for one in port.sublayers():
+        if hasattr(one, "relu"):
+            one.relu = paddle.nn.ReLU6()
+
+
 MOMENTUM = Difference(
     message="BatchNorm's momentum is 0.99 where timm's is 0.9 in Paddle's terms", remove=take_momentum
+)
+OPENED = Difference(
+    message="the first block of a stage adds, passes by its pooling, and its pooling leaves out the padding",
+    remove=open_stages_alike,
 )
 WORK = (
     pair("clas_resnet50", model("torchvision:resnet50", "legendary_models.resnet", "ResNet50"), packages=TORCHVISION),
     pair("se_resnext50", model("seresnext50_32x4d", "model_zoo.se_resnext", "SE_ResNeXt50_32x4d")),
-    pair("res2net50", model("res2net50_26w_4s", "model_zoo.res2net", "Res2Net50_26w_4s"), differences=(Difference(message="the first block of a stage adds, passes by its pooling, and its pooling leaves out the padding", remove=open_stages_alike),)),
+    pair("res2net50", model("res2net50_26w_4s", "model_zoo.res2net", "Res2Net50_26w_4s"), differences=(OPENED,)),
     pair("swin", model("swin_tiny_patch4_window7_224", "legendary_models.swin_transformer", "SwinTransformer_tiny_patch4_window7_224", {"drop_path_rate": 0.2}), size=224,
          differences=(Difference(message="the last stage shifts and masks, though one window is the whole map; timm does not", remove=hold_still),)),
     pair("convnext", model("convnext_tiny", "model_zoo.convnext", "ConvNeXt_tiny")),
@@ -165,8 +179,7 @@ CHECK = (
     pair("clas_shufflenet_v2", model("torchvision:shufflenet_v2_x1_0", "model_zoo.shufflenet_v2", "ShuffleNetV2_x1_0"), packages=TORCHVISION),
     pair("clas_resnext50", model("torchvision:resnext50_32x4d", "model_zoo.resnext", "ResNeXt50_32x4d"), packages=TORCHVISION),
     pair("clas_inception_v3", model("inception_v3", "legendary_models.inception_v3", "InceptionV3", {"drop_rate": 0.2}), size=299, differences=(EPSILON, DROPOUT)),
-    pair("clas_inception_v4", model("inception_v4", "model_zoo.inception_v4", "InceptionV4", {"drop_rate": 0.2}), size=299, differences=(DROPOUT,),
-         hints={"features.3": "_inception_stem._conv2", "features.4.branch0.1": "_inception_stem._conv1_2", "features.4.branch1.3": "_inception_stem._conv2_4"}),
+    pair("clas_inception_v4", model("inception_v4", "model_zoo.inception_v4", "InceptionV4", {"drop_rate": 0.2}), size=299, corresponds=False),
     pair("hrnet", model("hrnet_w18", "legendary_models.hrnet", "HRNet_W18_C"), corresponds=False),
     pair("regnet", model("regnetx_004", "model_zoo.regnet", "RegNetX_400MF")),
     pair("ghostnet", model("ghostnet_100", "model_zoo.ghostnet", "GhostNet_x1_0"), corresponds=False),
@@ -187,8 +200,16 @@ CHECK = (
                       Difference(message="dropout of 0.1 after attention and in MLPs, where timm has none", remove=drop_nothing_inside))),
     pair("tinynet", model("tinynet_e", "model_zoo.tinynet", "TinyNet_E"), corresponds=False),
     pair("cspdarknet53", model("cspdarknet53", "model_zoo.cspnet", "CSPDarkNet53")),
-    pair("efficientnet_v2", model("tf_efficientnetv2_s", "model_zoo.efficientnet_v2", "EfficientNetV2_S", {"drop_rate": 0.2, "drop_path_rate": 0.2})),
+    pair("efficientnet_v2", model("tf_efficientnetv2_s", "model_zoo.efficientnet_v2", "EfficientNetV2_S", {"drop_rate": 0.1, "drop_path_rate": 0.2})),
     pair("fasternet", model("fasternet_t0", "model_zoo.fasternet", "FasterNet_T0"), differences=(MOMENTUM,)),
     pair("starnet", model("starnet_s1", "model_zoo.starnet", "StarNet_S1")),
     pair("resnet50_vd", model("resnet50d", "legendary_models.resnet", "ResNet50_vd")),
+    pair("mobilenet_v1", model("mobilenetv1_100", "legendary_models.mobilenet_v1", "MobileNetV1"),
+         differences=(Difference(message="ReLU where timm has ReLU6", remove=clip_at_six),)),
+    pair("mobilenet_v4", model("mobilenetv4_conv_small", "legendary_models.mobilenet_v4", "MobileNetV4_conv_small")),
+    pair("hgnet_tiny", model("hgnet_tiny", "legendary_models.pp_hgnet", "PPHGNet_tiny")),
+    pair("hgnetv2_b0", model("hgnetv2_b0", "legendary_models.pp_hgnet_v2", "PPHGNetV2_B0")),
+    pair("lcnet", model("lcnet_050", "legendary_models.pp_lcnet", "PPLCNet_x0_5"), corresponds=False),
+    pair("clas_alexnet", model("torchvision:alexnet", "model_zoo.alexnet", "AlexNet"), size=224, packages=TORCHVISION, differences=(DROPOUT,)),
+    pair("res2net50_vd", model("res2net50d", "model_zoo.res2net_vd", "Res2Net50_vd_26w_4s"), differences=(OPENED,)),
 )  # fmt: skip

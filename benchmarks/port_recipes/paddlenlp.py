@@ -147,6 +147,7 @@ PADDING = Difference(
     message="the embedding gives zeros at its padding index, transformers' gives the row", remove=give_padding_rows
 )
 
+POOLED = Difference(message="pooler_output of both encoders is what is before the projection", remove=project_pooled)
 WORK = (
     pair("bert", model("BertModel", "BertConfig", ENCODER | STILL), "input_ids", "attention_mask", "token_type_ids"),
     pair("bert_dropout", model("BertModel", "BertConfig", ENCODER), "input_ids", "attention_mask", "token_type_ids"),
@@ -184,7 +185,7 @@ WORK = (
         },
     ),
     pair("clip", model("CLIPModel", "CLIPConfig", {"text_config": TEXT, "vision_config": VISION, "projection_dim": 16}), "input_ids", "pixel_values", labels=(2, 2),
-         differences=(Difference(message="pooler_output of both encoders is what is before the projection", remove=project_pooled),)),
+         differences=(POOLED,)),
     pair("llama", model("LlamaForCausalLM", "LlamaConfig", DECODER | {"num_key_value_heads": 2}), "input_ids", tokens=True),
     pair("gemma", model("GemmaForCausalLM", "GemmaConfig", DECODER | {"num_key_value_heads": 2, "head_dim": 8}), "input_ids", tokens=True,
          differences=(Difference(message="the MLP's gelu is the exact one, transformers' the tanh form", remove=use_tanh_gelu),)),
@@ -409,4 +410,13 @@ CHECK = (
                       Difference(message="the predicted streams' relative positions are in another order", remove=order_streams))),
     pair("mt5", model("MT5Model", "MT5Config", {"vocab_size": WORDS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}), "input_ids", "decoder_input_ids", "attention_mask"),
     pair("dpt", model("DPTModel", "DPTConfig", VISION), "pixel_values", labels=(2, 17, 32)),
+    pair("llama_tied", model("LlamaForCausalLM", "LlamaConfig", DECODER | {"num_key_value_heads": 4, "rope_theta": 1e6, "tie_word_embeddings": True}), "input_ids", tokens=True),
+    pair("falcon", model("FalconModel", "FalconConfig", {"vocab_size": WORDS, "hidden_size": 32, "alibi": False, "bias": True, "multi_query": True, "parallel_attn": True}, {"num_hidden_layers": 2, "num_attention_heads": 4, "new_decoder_architecture": False}, {"n_layer": 2, "n_head": 4}, "RWModel", "RWConfig"), "input_ids"),
+    pair("luke", model("LukeModel", "LukeConfig", ENCODER | {"entity_vocab_size": 20, "entity_emb_size": 16, "use_entity_aware_attention": False}), "input_ids", "attention_mask",
+         ignore=("encoder.layer.*.attention.self.w2e_query", "encoder.layer.*.attention.self.e2w_query", "encoder.layer.*.attention.self.e2e_query"),
+         differences=(PADDING, Difference(message="LayerNorm's epsilon is 1e-6, transformers' 1e-12", remove=take_norms))),
+    pair("clipseg", model("CLIPSegModel", "CLIPSegConfig", {"text_config": TEXT, "vision_config": VISION, "projection_dim": 16}), "input_ids", "pixel_values", labels=(2, 2)),
+    pair("chinese_clip", model("ChineseCLIPModel", "ChineseCLIPConfig", {"text_config": ENCODER, "vision_config": VISION, "projection_dim": 16}), "input_ids", "pixel_values", labels=(2, 2),
+         differences=(POOLED,)),
+    pair("bit", model("BitModel", "BitConfig", {"embedding_size": 8, "hidden_sizes": [16, 32], "depths": [1, 1], "layer_type": "bottleneck", "num_groups": 4}), "pixel_values", labels=(2, 32, 4, 4)),
 )  # fmt: skip
