@@ -21,6 +21,7 @@ from typing import Any
 
 import tipchain
 from tipchain.errors import TipchainError
+from tipchain.framework_types import Function
 
 CALLERS = 3
 """Places that are told at most of those that led to what was raised."""
@@ -198,7 +199,7 @@ def place_of(called: Callable[..., object]) -> str:
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def placed(called: Any) -> str:
+def placed(called: Function) -> str:
     """Return ``file:line: name`` of a function, or of the class of an object that is called; else its name alone."""
     inner = getattr(called, "func", called)
     if not hasattr(inner, "__name__"):

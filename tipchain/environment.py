@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
+from tipchain.json_text import Json
 from tipchain.machine import core_count
 from tipchain.outcome import Outcome
 
@@ -186,7 +186,7 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
     return lines[-1] if lines else f"gave no answer, exit code {done.returncode}"
 
 
-def _last_json(text: str) -> dict[str, Any] | None:
+def _last_json(text: str) -> dict[str, Json] | None:
     # Frameworks print lines of their own now and then; the answer is the last line.
     lines = [line for line in text.splitlines() if line.startswith("{")]
     try:

@@ -47,6 +47,16 @@ class Dataset(Protocol):
         """Return one sample."""
 
 
+class Stateful(Protocol):
+    """What can be saved and restored."""
+
+    def state_dict(self) -> Nested:
+        """Return its state."""
+
+    def load_state_dict(self, state: Nested, /) -> object:
+        """Restore a state."""
+
+
 class Hook(Protocol):
     """What takes a hook off again."""
 

@@ -15,6 +15,8 @@ from stat import S_ISREG
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
+from tipchain.framework_types import Setting
+
 Json: TypeAlias = Any
 """A value of JSON or of a YAML file: text, number, flag, None, a list or a dict of such."""
 JsonObject: TypeAlias = Mapping[str, Json]
@@ -50,7 +52,7 @@ def read_json(path: Path) -> Json:
         return parse_json(file.read())
 
 
-def parse_as(kind: type[_T], value: Any, where: str = "") -> _T:
+def parse_as(kind: type[_T], value: object, where: str = "") -> _T:
     """Return a value of JSON as what a type says: a dataclass, whose fields are looked at likewise, or a part of one.
 
     Args:
@@ -66,7 +68,7 @@ def parse_as(kind: type[_T], value: Any, where: str = "") -> _T:
     return parsed
 
 
-def _parsed(kind: object, value: object, where: str) -> Any:
+def _parsed(kind: object, value: object, where: str) -> Json:
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
         kind = NoneType if value is None and NoneType in inner else inner[0]
@@ -90,7 +92,7 @@ def _parsed(kind: object, value: object, where: str) -> Any:
     raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")
 
 
-def _fits(kind: object, value: Any) -> bool:
+def _fits(kind: object, value: Json) -> bool:
     if get_origin(kind) is Literal:
         return isinstance(value, str) and value in get_args(kind)
     if kind is float:
@@ -100,7 +102,7 @@ def _fits(kind: object, value: Any) -> bool:
     return kind is Any or (kind in (str, bool, NoneType) and type(value) is kind)
 
 
-def _of_fields(kind: Any, value: Any, where: str) -> object:
+def _of_fields(kind: Setting, value: Json, where: str) -> object:
     if not isinstance(value, dict):
         raise ValueError(f"{where or 'it'} is no object with names")  # noqa: TRY004 - what a file holds
     kinds, needed = _fields_of(kind)
@@ -112,7 +114,7 @@ def _of_fields(kind: Any, value: Any, where: str) -> object:
 
 
 @cache
-def _fields_of(kind: Any) -> tuple[dict[str, object], tuple[str, ...]]:
+def _fields_of(kind: Setting) -> tuple[dict[str, object], tuple[str, ...]]:
     """Return the types of a dataclass's fields, and which of them have no default."""
     needed = (one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
     return get_type_hints(kind), tuple(needed)

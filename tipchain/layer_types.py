@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Literal
+from typing import Literal
 
 OWN_KIND = "own"
 """Kind of tensors that a user's own class holds directly."""
@@ -103,12 +103,12 @@ CONTAINERS = frozenset(
 
 def rule_for(layer: object, framework: Literal["torch", "paddle"]) -> LayerRule | None:
     """Return the rule of a layer's type (subclasses included), or None if the framework's type has none."""
-    kind: Any = type(layer)
+    kind: type = type(layer)
     return _rule_of(kind, framework)
 
 
 @lru_cache(maxsize=1024)
-def _rule_of(kind: Any, framework: Literal["torch", "paddle"]) -> LayerRule | None:
+def _rule_of(kind: type, framework: Literal["torch", "paddle"]) -> LayerRule | None:
     nn = import_module(f"{framework}.nn")
     for rule in RULES:
         names: tuple[str, ...] = getattr(rule, framework)

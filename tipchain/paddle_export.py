@@ -9,12 +9,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from tipchain.errors import InputError, TipchainError, UsageError
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.modes import Device
 
 STEM = "inference"
@@ -68,7 +68,7 @@ def save_program(model: Model, inputs: Iterable[ExportInput], folder: Path) -> N
             model.forward.rollback()
 
 
-def output_tensors(output: object) -> list[Any]:
+def output_tensors(output: object) -> list[Tensor]:
     """Return the tensors of what a model returned, in the order of the exported program's outputs.
 
     Paddle flattens nested outputs, dicts in the order of their sorted keys (``paddle.utils.flatten``).
@@ -117,7 +117,7 @@ class Predictor:
         config.set_cpu_math_library_num_threads(threads)
         if device.is_gpu:
             precision = inference.PrecisionType.Half if half else inference.PrecisionType.Float32
-            config.enable_use_gpu(GPU_POOL_MB, device.index, precision)
+            config.enable_use_gpu(GPU_POOL_MB, device.number, precision)
         elif mkldnn:
             config.enable_mkldnn()
         else:

@@ -11,13 +11,14 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+
+from tipchain.framework_types import Dataset, Nested
 
 LATE_S = 5.0
 """Seconds that the loader's thread may take to say why it ended."""
 
 
-def load_batches(dataset: Any, sampler: Any, *, num_workers: int = 0) -> Iterator[Any]:
+def load_batches(dataset: Dataset, sampler: object, *, num_workers: int = 0) -> Iterator[Nested]:
     """Yield the batches of ``dataset`` that the batch sampler ``sampler`` names.
 
     Raises:
@@ -47,10 +48,10 @@ def _raised_in_threads() -> Iterator[list[BaseException]]:
     ended = threading.Event()
     usual = threading.excepthook
 
-    def keep(args: Any) -> None:
+    def keep(args: threading.ExceptHookArgs) -> None:
         frames = traceback.walk_tb(args.exc_traceback)
         if any(frame.f_globals.get("__name__", "").startswith("paddle.io") for frame, _ in frames):
-            raised.append(args.exc_value)
+            raised.extend(filter(None, [args.exc_value]))
             ended.set()
         else:
             usual(args)
@@ -68,21 +69,21 @@ def _raised_in_threads() -> Iterator[list[BaseException]]:
 class _Watched:
     """A data set that keeps its first exception."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
         self.error: Exception | None = None
 
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: int) -> Nested:
         try:
             return self.dataset[index]
         except Exception as error:
             self.error = error
             raise StopIteration from error
 
-    def collate(self, samples: Sequence[Any]) -> Any:
+    def collate(self, samples: Sequence[Nested]) -> Nested:
         """Put samples together as Paddle does by default."""
         from paddle.io.dataloader.collate import default_collate_fn
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from tipchain.errors import CaseError, InputError, closest, did_you_mean, first_line
+
+if TYPE_CHECKING:
+    from tipchain.framework_types import Options
+    from tipchain.json_text import Json
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
@@ -66,11 +69,10 @@ _Loader.add_implicit_resolver(
 Path_ = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinedYaml:
+class LinedYaml(NamedTuple):
     """A YAML document and the 1-based line of each key, by path."""
 
-    data: Mapping[str, Any]
+    data: Mapping[str, Json]
     lines: Mapping[Path_, int]
     error: type[InputError] = CaseError
 
@@ -225,7 +227,7 @@ class Reader:
         found = closest(key, tuple(one for one in self.data if one not in self.asked))
         return None if found is None else f"line {self.document.line((*self.path, found))} has {found!r}"
 
-    def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Any = ...) -> Any:
+    def value(self, key: str, kinds: type | tuple[type, ...], expected: str, *, default: Json = ...) -> Json:
         """Return the value of ``key`` if it is of one of ``kinds``; without a default it must be there."""
         self.asked.append(key)
         if key not in self.data or (self.data[key] is None and default is not ...):
@@ -238,7 +240,7 @@ class Reader:
             raise self.error(key, "has the wrong kind of value", found=repr(found), expected=expected)
         return found
 
-    def text(self, key: str, **default: Any) -> Any:
+    def text(self, key: str, **default: Json) -> Json:
         """Return a text."""
         return self.value(key, str, "a text", **default)
 
@@ -263,7 +265,7 @@ class Reader:
             raise self.error(key, "is not positive", found=found, expected="a number > 0")
         return found
 
-    def choice(self, key: str, choices: Sequence[str], **default: object) -> Any:
+    def choice(self, key: str, choices: Sequence[str], **default: object) -> Json:
         """Return one of ``choices``."""
         found = self.text(key, **default)
         if found is not None and found not in choices:
@@ -279,14 +281,14 @@ class Reader:
             return None
         return Reader(self.file, self.document, (*self.path, key), found)
 
-    def args(self, key: str) -> Mapping[str, Any]:
+    def args(self, key: str) -> Options:
         """Return a mapping of arguments, unchecked."""
         found = self.value(key, dict, "a mapping of arguments", default={})
         return MappingProxyType({str(k): v for k, v in found.items()})
 
-    def items(self, key: str, **default: Any) -> Sequence[Any]:
+    def items(self, key: str, **default: Json) -> Sequence[Json]:
         """Return a list."""
-        found: Sequence[Any] = self.value(key, list, "a list", **default)
+        found: Sequence[Json] = self.value(key, list, "a list", **default)
         return found
 
     def done(self, *more: str) -> None:

@@ -256,19 +256,47 @@ def test_recording_one_side_checks_nothing(port):
     assert both.returncode == 0, both.stdout
 
 
+SCALED = "hidden.register_hook(lambda g: g * 1.05)\n        return self.head("
+
+
 def test_torch_tells_how_far_rounding_moves_gradients_where_a_verdict_needs_it(port):
     def told(*args):
         done = port.align("--only", "backward", *args)
         with TensorFile(port.latest() / "bp_align_torch.safetensors") as tensors:
             return done.returncode, "gradient_noise/square.weight" in tensors
 
+    given = "--reference", port.root / "made_elsewhere" / "log_reprod"
     assert told() == (0, False)
-    port.edit(
-        "tiny_paddle.py", "return self.head(", "hidden.register_hook(lambda g: g * 1.05)\n        return self.head("
-    )
+    assert told(*given) == (0, False)
+    port.edit("tiny_paddle.py", "return self.head(", SCALED)
     assert told() == (1, True), "torch's side is kept, and a process starts for this alone"
     assert told("--fresh") == (1, True), "the process that recorded the gradients is asked"
+    assert told(*given) == (1, True), "a process starts for this alone"
+    assert told(*given, "--port", shutil.copytree(port.latest(), port.root / "ported")) == (1, True)
     assert told("--record", "torch") == (4, True), "nobody can ask later"
+
+
+def test_dumps_without_torchs_noise_fail_no_gradient_where_torch_cannot_be_asked(port):
+    port.edit("tiny_paddle.py", "return self.head(", SCALED)
+
+    def verdicts(**how):
+        done = align_port(port, "--only", "backward", "--json", "-", **how)
+        document = json.loads(done.stdout)
+        found = {
+            one["subject"].split("/")[1]: one["outcome"] for one in document["verdicts"] if one["outcome"] != "PASS"
+        }
+        return found, " ".join(document["notes"])
+
+    judged = {"gradient": "FAIL", "parameter": "FAIL"}
+    assert judged.items() <= verdicts()[0].items()
+    unjudged = dict.fromkeys(judged, "ERROR")
+    found, notes = verdicts(env=broken_framework(port.root, "torch"))
+    assert unjudged.items() <= found.items()
+    assert "torch cannot be imported" in notes
+    port.edit("tiny_torch.py", "return self.head(", "return 1.0 * self.head(")
+    found, notes = verdicts()
+    assert unjudged.items() <= found.items()
+    assert "is of other sources" in notes
 
 
 def test_a_published_number_is_the_benchmark(port):

@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance, tolerance_for
 from tipchain.parity.publish import dump_name, tensors_name
+from tipchain.parity.stages.backward import lacks_noise
 from tipchain.parity.stages.judging import Rules, judge_stage
 
 LOSSES = {f"loss_{n}": np.array([2.0 - 0.1 * n]) for n in range(4)} | {f"lr_{n}": np.array([1e-4]) for n in range(4)}
@@ -149,3 +150,23 @@ def test_a_gradient_may_move_as_far_as_rounding_moves_torchs_own(tmp_path, noise
     assert [one for one in found if found[one].outcome.value != "PASS"] == ([] if outcome == "PASS" else [subject])
     by_rounding = "torch's own" in found[subject].reason
     assert any("judged by torch's own rounding" in note for note in judgement.notes) is by_rounding
+
+
+def test_what_rounding_might_excuse_is_not_judged_where_nobody_recorded_how_far_it_moves(tmp_path):
+    apart = {
+        "gradient/w": np.array([0.505, -0.5]),
+        "loss_2": np.array([1.9]),
+        "buffer/bn.running_mean": np.array([9.0, 0.2]),
+    }
+    judgement = judge(tmp_path, apart)
+    found = failures(judgement)
+    (unjudged,) = filter(lacks_noise, judgement.verdicts)
+    assert (unjudged.subject, unjudged.outcome.value) == ("backward/gradient/w", "ERROR")
+    assert "not judged: the reference's dumps lack" in unjudged.reason
+    assert "tipchain align CASE --record torch" in unjudged.reason
+    assert "the first gradients differ too" in found["backward/loss_2"], (
+        "no hint builds on gradients that nobody judged"
+    )
+    assert set(found) == {f"backward/{name}" for name in apart}
+    assert not any(map(lacks_noise, judge(tmp_path, {"gradient/w": np.array([np.nan, -0.5])}).verdicts))
+    assert not any(map(lacks_noise, judge(tmp_path, apart, noise=2e-3).verdicts))

@@ -50,10 +50,11 @@ def side(monkeypatch, tmp_path):
     return open_side
 
 
-def hear(side, process, *events):
+def hear(side, process, *events, marks=None):
     """Let a process tell that stages begin and end well; or that it ends, with an exit code."""
     ended = isinstance(events[0], int)
-    process.says = None if ended else [{"event": event, "stage": stage, "ok": True} for event, stage in events]
+    facts = {"ok": True, "marks": marks}
+    process.says = None if ended else [{"event": event, "stage": stage, **facts} for event, stage in events]
     process.process = SimpleNamespace(wait=lambda: events[0])
     side.read(process)
 
@@ -125,6 +126,19 @@ def test_a_process_that_waits_is_asked_and_then_let_go(side):
     assert torch.finished
     torch.stop()
     assert only.stopped
+
+
+def test_a_stage_rests_on_what_all_read_who_recorded_it_and_one_order_more_cannot_undo_it(side):
+    torch = side("torch", ("backward",), waits=True)
+    (only,) = torch.processes
+    hear(torch, only, ("end", "backward"), marks={"schedule.py": "content 1"})
+    torch.order("backward", NOISE_ORDER)
+    hear(torch, only, ("end", "backward"), marks={"model.py": "content 2"})
+    assert set(torch.marks["backward"]) == {"schedule.py", "model.py"}
+    torch.order("backward", NOISE_ORDER)
+    hear(torch, only, -9)
+    assert torch.ended["backward"] is None
+    assert "killed by SIGKILL" in torch.unmet
 
 
 def test_what_was_recorded_before_has_no_part_in_a_stages_random_numbers(monkeypatch):

@@ -282,6 +282,19 @@ def test_an_entry_gives_back_what_was_recorded(kept):
     assert "in 1 of the stages" in cache.note()
 
 
+def test_what_is_recorded_besides_rests_on_what_the_entry_did_too(kept):
+    cache, source, tmp_path = kept
+    (tmp_path / "later").mkdir()
+    cache.adopt("forward", tmp_path / "later")
+    cache.keep(
+        JUDGED,
+        {str(tmp_path / "other.py"): reference_cache.mark(str(tmp_path / "other.py"), "content")},
+        tmp_path / "later",
+    )
+    source.write_text("2")
+    assert not adopts(cache, tmp_path)
+
+
 def entry_of(cache):
     return cache._entry("forward") / "entry.json"
 

@@ -8,13 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest
 from tipchain.framework_types import Array
-from tipchain.json_text import read_json
+from tipchain.json_text import Json, read_json
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
 from tipchain.outcome import Outcome
@@ -171,9 +170,9 @@ SUMMED = 1e-9
 """How far a mean may be off, of the largest value, for machines add in other orders: 2**-53 for each of 10 million numbers."""
 
 
-def describe(array: Array) -> dict[str, Any]:
+def describe(array: Array) -> dict[str, Json]:
     """Return shape, dtype and, of numbers, least, largest, mean and root mean square (float64) of the finite ones."""
-    facts: dict[str, Any] = {"shape": list(array.shape), "dtype": str(array.dtype)}
+    facts: dict[str, Json] = {"shape": list(array.shape), "dtype": str(array.dtype)}
     if array.dtype.kind not in "biuf" or not array.size:
         return facts
     finite = np.isfinite(array)
@@ -191,7 +190,7 @@ def describe(array: Array) -> dict[str, Any]:
 
 def describe_folder(folder: Path) -> dict[str, dict[str, dict[str, object]]]:
     """Return statistics of every array, by file and name, of the dumps and safetensors files in ``folder``."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    found: dict[str, dict[str, dict[str, Json]]] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix == ".npy":
             found[path.name] = {name: describe(array) for name, array in load_record(path).arrays.items()}
@@ -223,7 +222,7 @@ def false_statistics(folder: Path) -> str:
     return ""
 
 
-def _is_same(told: object, facts: dict[str, Any]) -> bool:
+def _is_same(told: object, facts: dict[str, Json]) -> bool:
     if not isinstance(told, dict) or told.keys() != facts.keys():
         return False
     room = SUMMED * max(abs(facts.get("min", 0.0)), abs(facts.get("max", 0.0)))
@@ -455,7 +454,7 @@ def _load(folder: Path, stage: str, stack: ExitStack) -> tuple[Record, Arrays]:
     """Return a stage's dump, and all of its arrays, those of the safetensors file read when asked for."""
     record = load_record(folder / dump_name(stage, "torch"))
     path = folder / tensors_name(stage, "torch")
-    tensors: Mapping[str, Any] = stack.enter_context(TensorFile(path)) if path.is_file() else {}
+    tensors: Mapping[str, Array] = stack.enter_context(TensorFile(path)) if path.is_file() else {}
     return record, {**record.arrays, **{name: tensors[name] for name in tensors}}
 
 

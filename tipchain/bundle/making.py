@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tipchain import __version__
 from tipchain.bundle.evidence import describe_folder
@@ -35,6 +34,7 @@ from tipchain.bundle.manifest import (
 )
 from tipchain.environment import installed_versions
 from tipchain.errors import BundleError, OutputError, TipchainError, UsageError
+from tipchain.json_text import JsonObject
 from tipchain.modes import Mode
 from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.outcome import Outcome
@@ -262,7 +262,7 @@ def _copy_dumps(
 ) -> tuple[Mapping[str, object], dict[str, str]]:
     """Copy the dumps; return the facts beside one of them, and the sources behind all."""
     (bundle / DUMPS).mkdir()
-    facts: Mapping[str, Any] = {}
+    facts: JsonObject = {}
     sources: dict[str, str] = {}
     for stage in stages:
         name = dump_name(stage, "torch")

@@ -8,15 +8,15 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from tipchain import __version__
 from tipchain.chain.artifacts import Stamp, UnsettledError, settle, snapshot, stamp
 from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command, Plan, Result, parse_result, result_json
+from tipchain.json_text import Json
 from tipchain.outcome import Outcome
 from tipchain.runs import DATA_VARIABLE, sha256_of
 
@@ -225,7 +225,7 @@ class Journal:
         """Write down how a command ended; what was reused stands there already."""
         if result.reused:
             return
-        line: dict[str, Any] = {"ended": result.command.id, "result": result_json(result)}
+        line: dict[str, Json] = {"ended": result.command.id, "result": result_json(result)}
         with self._lock:
             before = self._before.pop(result.command.id, None)
         if result.outcome is Outcome.PASS and before is not None:
@@ -249,7 +249,7 @@ class Journal:
             with self._lock:
                 self._passed.pop(command.id, None)
             return None
-        return replace(earlier.result, reused=True)
+        return earlier.result._replace(reused=True)
 
     def _holds(self, earlier: _Pass, command: Command, place: Place) -> bool:
         now = self._reader.read(command, place)
@@ -316,7 +316,7 @@ def _forget(passes: dict[str, _Pass], name: str) -> None:
         _forget(passes, other)
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _lines(path: Path) -> Iterator[dict[str, Json]]:
     """Yield the objects of a journal; what is none, as a line half-written, is left out."""
     try:
         with path.open("rb") as file:

@@ -10,7 +10,7 @@ from datetime import date
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tipchain.chain.suites import (
     FIXES,
@@ -35,6 +35,7 @@ from tipchain.errors import ProfileError, UsageError, did_you_mean
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from tipchain.json_text import Json
     from tipchain.yaml_lines import LinedYaml, Reader
 
 
@@ -142,7 +143,7 @@ class Seen:
                 place, f"unknown {what}", found=name, expected=", ".join(sorted(known)), hint=did_you_mean(name, known)
             )
 
-    def fault(self, place: Place, message: str, **more: Any) -> ProfileError:
+    def fault(self, place: Place, message: str, **more: str | None) -> ProfileError:
         """Return an error that names the file, and the line and key of a place."""
         path = tuple(place)
         return ProfileError(message, file=self.path, line=self.document.line(path), key=".".join(path), **more)
@@ -344,7 +345,7 @@ def read_profile(path: Path) -> Suite:
     return _Profile(path).suite()
 
 
-def _merge(base: object, own: object) -> Any:
+def _merge(base: object, own: object) -> Json:
     if isinstance(base, dict) and isinstance(own, dict):
         merged = {**base}
         for key, value in own.items():
@@ -354,7 +355,7 @@ def _merge(base: object, own: object) -> Any:
 
 
 @cache
-def _document(path: Path) -> tuple[Any, dict[str, Any]]:
+def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
     """Return the document at ``path`` and its data, with what it extends merged in."""
     from tipchain.yaml_lines import load_yaml
 
@@ -499,7 +500,7 @@ class _Profile:
             self.seen.templates += [((*reader.path, key), text) for text in texts]
         return texts
 
-    def template(self, reader: Reader, key: str, **default: Any) -> Any:
+    def template(self, reader: Reader, key: str, **default: Json) -> Json:
         """Return a text that is a template."""
         found = reader.text(key, **default)
         if found is not None:

@@ -6,10 +6,10 @@ import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tipchain.commands.options import add_names, add_root, renamed
 from tipchain.errors import UsageError
+from tipchain.framework_types import Model
 from tipchain.language import escaped, escaped_lines, say
 from tipchain.outcome import ExitCode
 
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def _models(args: argparse.Namespace) -> tuple[Any, Any, Mapping[str, str], tuple[str, ...]]:
+def _models(args: argparse.Namespace) -> tuple[Model, Model, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
     from tipchain.frameworks.builders import checking, resolve
     from tipchain.parity.case import load_case

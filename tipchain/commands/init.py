@@ -9,10 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tipchain.commands.options import add_root
 from tipchain.errors import UsageError
+from tipchain.framework_types import Array
+from tipchain.frameworks.base import Framework
 from tipchain.language import say
 from tipchain.outcome import ExitCode
 from tipchain.runs import ROOT_VARIABLE, atomic_write
@@ -346,7 +347,7 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
     from tipchain.frameworks.builders import checking, resolve
 
     try:
-        framework: Any = load_framework("torch")
+        framework = load_framework("torch")
     except MissingFrameworkError:
         print(say("note: torch is not here, so the inputs were not tried"), file=sys.stderr)
         return [replace(one, name=one.name or f"input_{number}") for number, one in enumerate(inputs)], []
@@ -362,7 +363,7 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
     return named, _names_of(framework, output)
 
 
-def _arrays(inputs: Sequence[Input]) -> list[Any]:
+def _arrays(inputs: Sequence[Input]) -> list[Array]:
     from tipchain.parity.case import InputSpec
     from tipchain.parity.inputs import make_input
 
@@ -371,7 +372,7 @@ def _arrays(inputs: Sequence[Input]) -> list[Any]:
     ]
 
 
-def _names_of(framework: Any, output: object) -> list[str]:
+def _names_of(framework: Framework, output: object) -> list[str]:
     """Return names for the outputs: none where there is one tensor, or where they have names of their own."""
     if isinstance(output, Mapping) or not isinstance(output, tuple | list):
         return []

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tipchain.commands.options import (
     add_html,
@@ -21,6 +20,8 @@ from tipchain.commands.options import (
     write_document,
 )
 from tipchain.errors import OutputError, UsageError
+from tipchain.framework_types import Setting
+from tipchain.json_text import JsonObject
 from tipchain.runs import check_writable
 
 SHOWN = 12
@@ -139,7 +140,7 @@ def read_request(args: argparse.Namespace, *, causes: bool) -> dict[str, object]
     if args.iterations is not None and args.iterations < 1:
         raise UsageError(f"--iterations must be at least 1, found {args.iterations}")
     chosen = {name: getattr(args, name, None) for name in ("iterations", "within")}
-    options: dict[str, Any] = {"training": args.training, "causes": causes}
+    options: dict[str, Setting] = {"training": args.training, "causes": causes}
     options |= {name: value for name, value in chosen.items() if value is not None}
     names = None
     if args.names is not None:
@@ -180,7 +181,7 @@ def _read_feeding(args: argparse.Namespace) -> dict[str, object]:
     return {name: str(value) if isinstance(value, Path) else value for name, value in found.items()}
 
 
-def list_layers(document: Mapping[str, Any]) -> list[str]:
+def list_layers(document: JsonObject) -> list[str]:
     """Return a table of the layers that are furthest off by themselves: those at fault first."""
     layers = [one for one in document["layers"] if one["own"] is not None]
     if not layers:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tipchain.commands.history import (
     add_night_arguments,
@@ -20,6 +20,7 @@ from tipchain.commands.history import (
 )
 from tipchain.commands.options import add_json, add_quiet, count, renamed, show
 from tipchain.errors import ManifestError, OutputError, TipchainError, UsageError
+from tipchain.json_text import JsonObject
 from tipchain.language import say
 from tipchain.outcome import ExitCode
 from tipchain.runs import sha256_of
@@ -89,7 +90,7 @@ def given_options(args: argparse.Namespace, before: Mapping[str, object] | None 
     return {name: found[name] for name in OPTIONS if found.get(name)}
 
 
-def open_executor(options: Mapping[str, Any], root: Path, nights: Path) -> Executor:
+def open_executor(options: JsonObject, root: Path, nights: Path) -> Executor:
     """Return what runs items.
 
     Args:

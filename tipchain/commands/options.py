@@ -36,7 +36,9 @@ class _Help(argparse.HelpFormatter):
     def start_section(self, heading: str | None) -> None:
         super().start_section(say(heading or ""))
 
-    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+    def add_usage(
+        self, usage: str | None, actions: Iterable[argparse.Action], groups: Iterable[Any], prefix: str | None = None
+    ) -> None:
         super().add_usage(usage, actions, groups, say("usage: ") if prefix is None else prefix)
 
     def _expand_help(self, action: argparse.Action) -> str:
@@ -66,7 +68,9 @@ class Parser(argparse.ArgumentParser):
         """Raise what argparse would print."""
         raise UsageError(f"{self.prog}: {message}\n  see {self.prog} --help")
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
         """Parse as argparse does, what begins with dashes as the value of ``--set`` too."""
         words = sys.argv[1:] if args is None else list(args)
         return super().parse_known_args(list(self._reread(words)), namespace)
@@ -127,7 +131,13 @@ def renamed(parser: argparse._ActionsContainer, old: str, action: argparse.Actio
     """Let ``old`` be read as an option that is called otherwise now, with a note."""
 
     class _Old(argparse.Action):
-        def __call__(self, asked: Any, namespace: Any, values: Any, _option: str | None = None) -> None:
+        def __call__(
+            self,
+            asked: argparse.ArgumentParser,
+            namespace: argparse.Namespace,
+            values: str | Sequence[object] | None,
+            _option: str | None = None,
+        ) -> None:
             former(f"{old} is now {action.option_strings[-1]}")
             action(asked, namespace, values, action.option_strings[-1])
 
@@ -367,12 +377,14 @@ def add_root(parser: argparse._ActionsContainer) -> None:
 class _Root(argparse.Action):
     """Keeps the project's root for this process and all that it starts."""
 
-    def __call__(self, _parser: object, namespace: Any, values: Any, _option: str | None = None) -> None:
+    def __call__(
+        self, _parser: object, namespace: argparse.Namespace, values: object, _option: str | None = None
+    ) -> None:
         """Keep the folder, which must be there."""
-        if not Path(values).is_dir():
+        if not Path(str(values)).is_dir():
             raise UsageError(f"--root: no such folder: {values}")
-        os.environ[ROOT_VARIABLE] = str(Path(values).resolve())
-        setattr(namespace, self.dest, Path(values))
+        os.environ[ROOT_VARIABLE] = str(Path(str(values)).resolve())
+        setattr(namespace, self.dest, Path(str(values)))
 
 
 def add_device(parser: argparse._ActionsContainer) -> None:

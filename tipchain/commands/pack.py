@@ -13,7 +13,7 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_mode, add_root, former, renamed
 from tipchain.errors import OutputError
@@ -200,7 +200,7 @@ def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], e
     from tipchain.parity.publish import dump_name
     from tipchain.runs import commit
 
-    dumps: dict[str, Any] = {}
+    dumps: dict[str, object] = {}
     for stage, state in states.items():
         if state == "not applicable":
             continue

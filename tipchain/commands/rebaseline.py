@@ -11,11 +11,12 @@ from dataclasses import asdict
 from datetime import datetime
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, write_document
 from tipchain.errors import BundleError, OutputError, UsageError, first_line
+from tipchain.json_text import Json
 from tipchain.language import say
 from tipchain.modes import Mode, parse_device, parse_mode
 from tipchain.outcome import ExitCode
@@ -251,7 +252,7 @@ def _check_same_kind(old: tuple[Path, BundleManifest], new: tuple[Path, BundleMa
             raise UsageError(f"{old[0]}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}")
 
 
-def _plain(one: Evidence) -> dict[str, Any]:
+def _plain(one: Evidence) -> dict[str, Json]:
     """Return evidence as JSON has it: no infinite numbers."""
     figures = {name: value if isfinite(value) else str(value) for name, value in one.figures.items()}
     return {**asdict(one), "figures": figures}

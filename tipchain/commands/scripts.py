@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request, out_folder, run_request
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
+from tipchain.framework_types import Array
 from tipchain.language import escaped, say
 from tipchain.modes import parse_mode
 from tipchain.numbers.tolerance import SAME_DOUBLE
@@ -97,7 +97,7 @@ def _metrics(folder: Path) -> list[str]:
     return [" ".join(str({name: value for name, value in one.items() if "/" not in name}) for one in pair)]
 
 
-def _recorded(folder: Path, stage: str, side: str) -> Mapping[str, Any]:
+def _recorded(folder: Path, stage: str, side: str) -> Mapping[str, Array]:
     """Return the arrays of a dump; empty where a side did not come so far, which the report tells."""
     from tipchain.errors import RecordError
     from tipchain.numbers.dumps import load_record

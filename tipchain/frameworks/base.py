@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tipchain.errors import UsageError
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Dataset, Model, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.modes import Device
 
@@ -133,7 +133,7 @@ class Framework(Protocol):
     def buffers(self, model: object, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
         """Yield buffers under torch's names; variances as Paddle's BatchNorm defines them (biased)."""
 
-    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples through the framework's own data loader."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import MissingFrameworkError, WeightsError
-from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
+from tipchain.framework_types import Array, Dataset, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer
 from tipchain.frameworks.randomness import Draws, switched_off
@@ -452,12 +452,12 @@ class TorchFramework:
         torch.set_num_threads(threads)
         if device.is_gpu:
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-            if device.index >= count:
+            if device.number >= count:
                 raise MissingFrameworkError(
                     f"torch {torch.__version__} has no usable {device}: it sees {count} GPUs\n"
                     "  expected: a CUDA build of torch and a visible GPU; or use --device cpu"
                 )
-            self.device = torch.device("cuda", device.index)
+            self.device = torch.device("cuda", device.number)
             torch.use_deterministic_algorithms(mode=True, warn_only=True)
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
@@ -606,7 +606,7 @@ class TorchFramework:
         """Return a context in which the watched model has Paddle's running variances."""
         return nullcontext() if self._variances is None else self._variances.in_place()
 
-    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with torch's DataLoader."""
         loader = self.torch.utils.data.DataLoader(dataset, batch_sampler=[list(batch) for batch in indices])
         for image, label, files in (check_batch(one, dataset) for one in loader):
@@ -647,7 +647,7 @@ class TorchFloat64(TorchFramework):
         """Return ``array`` as a tensor on the device, floats in float64."""
         return self.widened(super().tensor(array))
 
-    def batches(self, dataset: object, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
+    def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
         """Load the given samples with torch's DataLoader, floats in float64."""
         for image, label, files in super().batches(dataset, indices):
             yield self.widened(image), self.widened(label), files

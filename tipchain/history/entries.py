@@ -466,7 +466,7 @@ _FROM_COLUMNS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _made(kind: type[_T], row: Row[Any], **own: Any) -> _T:
+def _made(kind: type[_T], row: Row[Any], **own: object) -> _T:
     """Return the value whose fields are called as a row's columns are; ``own`` are fields that no column has."""
     read = {name: _FROM_COLUMNS.get(name, lambda value: value)(value) for name, value in row._mapping.items()}  # noqa: SLF001 (SQLAlchemy's public name)
     return kind(**{one.name: read[one.name] for one in fields(kind) if one.name in read}, **own)  # type: ignore[arg-type]  # a dataclass

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tipchain.errors import HistoryError, InputError, RecordError
 from tipchain.history.schema import (
@@ -31,7 +31,7 @@ from tipchain.history.schema import (
     taken,
 )
 from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
-from tipchain.json_text import parse_as
+from tipchain.json_text import Json, JsonObject, parse_as
 from tipchain.language import say
 from tipchain.machine import core_count
 from tipchain.nightly import nights, origin
@@ -146,7 +146,7 @@ def read_night(folder: Path) -> IngestSource:
     return IngestSource(entry=entry, night=folder, chains={item.id: item.chain for item in night.plan.items})
 
 
-def _flat(facts: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def _flat(facts: JsonObject, above: str = "") -> Iterator[tuple[str, str]]:
     """Yield names and values of nested facts, as ``("versions.torch", "2.9")``; lists are one value."""
     for name, value in facts.items():
         if isinstance(value, dict):
@@ -161,7 +161,7 @@ def _class_of(facts: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {facts[name]}" for name in ("processor", "cores", "gpus") if facts.get(name))
 
 
-def _finished(folder: Path, token: str) -> Mapping[str, Any]:
+def _finished(folder: Path, token: str) -> JsonObject:
     """Return what a night that came to its end says about itself; nothing for others."""
     try:
         found = nights.read_document(folder / nights.FINISHED)
@@ -200,7 +200,7 @@ def _item_of_record(night: Path, record: nights.ItemRecord, coordinator: Machine
     return taken(ItemFacts, record, reason=reason, machine=machine, **found)
 
 
-def _parts(report: RunReport) -> dict[str, Any]:
+def _parts(report: RunReport) -> dict[str, Json]:
     """Return the commands, verdicts and causes that a report tells; causes that verdicts fail because of come first."""
     commands, subjects = _Unique(), _Unique()
     return {

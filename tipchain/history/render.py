@@ -42,6 +42,7 @@ from tipchain.history.schema import (
     texts,
     verdicts,
 )
+from tipchain.json_text import Json
 from tipchain.language import aligned, columns, padded, say
 from tipchain.outcome import Outcome
 from tipchain.quantities import Scalar
@@ -354,7 +355,7 @@ def shift_line(one: Shift) -> str:
 def entry_json(entry: Entry) -> dict[str, object]:
     """Return an entry; of a night that was run in shares, with these."""
     counts = {outcome.value: count for outcome, count in entry.counts.items()}
-    document: dict[str, Any] = _json_value(asdict(replace(entry, shares=()))) | {"counts": counts}
+    document: dict[str, Json] = _json_value(asdict(replace(entry, shares=()))) | {"counts": counts}
     del document["id"], document["part"]
     document["shares"] = [
         {"share": str(one.part), "name": one.name, "machine": one.machine, "finished": one.finished}
@@ -365,7 +366,7 @@ def entry_json(entry: Entry) -> dict[str, object]:
 
 def item_json(item: ItemRun) -> dict[str, object]:
     """Return an item."""
-    document: dict[str, Any] = _json_value(asdict(item))
+    document: dict[str, Json] = _json_value(asdict(item))
     del document["row"]
     return document
 
@@ -412,7 +413,7 @@ def changes_json(found: Changes) -> dict[str, object]:
     }
 
 
-def _json_value(value: object) -> Any:
+def _json_value(value: object) -> Json:
     """Return a value with all in it that JSON has no form for replaced."""
     if isinstance(value, dict):
         return {name.value if isinstance(name, Outcome) else name: _json_value(one) for name, one in value.items()}
@@ -487,11 +488,11 @@ def _write_csv(stream: TextIO, names: Sequence[str], rows: Iterator[dict[str, ob
     return count
 
 
-def _cell(value: object) -> Any:
+def _cell(value: object) -> Json:
     return number_json(value) if isinstance(value, float) else value
 
 
-def _write_jsonl(stream: TextIO, rows: Iterator[dict[str, Any]]) -> int:
+def _write_jsonl(stream: TextIO, rows: Iterator[dict[str, Json]]) -> int:
     count = 0
     for row in rows:
         for name in ("environment", "argv", "part"):
@@ -503,7 +504,7 @@ def _write_jsonl(stream: TextIO, rows: Iterator[dict[str, Any]]) -> int:
     return count
 
 
-def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _plain(row: Mapping[Any, Json]) -> dict[str, Json]:
     found = {str(name): value for name, value in row.items()}
     if "outcome" in found:
         found["outcome"] = OUTCOMES[found["outcome"]].value

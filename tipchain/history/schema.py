@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
 
+from tipchain.json_text import Json
 from tipchain.nightly.items import ShardPart
 from tipchain.outcome import Outcome
 
@@ -168,7 +169,7 @@ class ItemFacts:
     causes: tuple[CauseFacts, ...] = ()
 
 
-def taken(kind: type[_T], source: object, **own: Any) -> _T:
+def taken(kind: type[_T], source: object, **own: object) -> _T:
     """Return facts with what a value has under the fields' names, and ``own`` for other fields."""
     names = [one.name for one in fields(kind) if one.name not in own and hasattr(source, one.name)]  # type: ignore[arg-type]  # a dataclass
     return kind(**{name: getattr(source, name) for name in names}, **own)
@@ -177,13 +178,13 @@ def taken(kind: type[_T], source: object, **own: Any) -> _T:
 def facts_json(facts: EntryFacts | ItemFacts) -> dict[str, object]:
     """Return facts as values for JSON (with Python's ``NaN`` and ``Infinity``)."""
 
-    def plain(pairs: list[tuple[str, object]]) -> dict[str, Any]:
+    def plain(pairs: list[tuple[str, object]]) -> dict[str, Json]:
         return {name: value.value if isinstance(value, Outcome) else value for name, value in pairs}
 
     return asdict(facts, dict_factory=plain)
 
 
-def parse_entry(data: dict[str, Any]) -> EntryFacts:
+def parse_entry(data: dict[str, Json]) -> EntryFacts:
     """Return what `facts_json` was given.
 
     Raises:
@@ -193,7 +194,7 @@ def parse_entry(data: dict[str, Any]) -> EntryFacts:
     return EntryFacts(**{**data, "machine": Machine(**data["machine"]), "part": part})
 
 
-def parse_item(data: dict[str, Any]) -> ItemFacts:
+def parse_item(data: dict[str, Json]) -> ItemFacts:
     """Return what `facts_json` was given.
 
     Raises:
@@ -421,7 +422,7 @@ def environment_row(facts: Mapping[str, str]) -> Row:
     return {"id": number_of(text), "facts": text}
 
 
-def _row(table: sa.Table, facts: Any, **own: Any) -> Row:
+def _row(table: sa.Table, facts: object, **own: object) -> Row:
     """Return the row that facts are in a table: each column holds what is called as it, a text column its number.
 
     Args:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
@@ -353,7 +353,7 @@ class History:
         """
         with self._trouble(), self.engine.connect() as connection:
             level = "REPEATABLE READ" if self.place.file is None else None
-            options: dict[str, Any] = {"isolation_level": level} if level else {}
+            options: dict[str, object] = {"isolation_level": level} if level else {}
             yield connection.execution_options(**{READS: True, **options})
 
     def has(self, key: str) -> bool:
@@ -471,7 +471,7 @@ def _engine(place: HistoryPlace) -> Engine:
     return engine
 
 
-def _configure(connection: Any, _: object) -> None:
+def _configure(connection: sqlite3.Connection, _: object) -> None:
     """Prepare a new connection to an SQLite file: transactions begin when we say so."""
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys=ON")

@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tipchain.bundle.manifest import FILE_NAME, KIND, MANIFEST
 from tipchain.errors import InputError, RecordError, UsageError
-from tipchain.json_text import read_json
+from tipchain.json_text import Json, read_json
 from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
 from tipchain.runs import RUN_LOCK, atomic_write, is_locked
 
@@ -297,7 +297,7 @@ def pin_text(folder: Path) -> str:
     if not path.exists():
         return ""
     try:
-        pin: dict[str, Any] = read_json(path)
+        pin: dict[str, Json] = read_json(path)
         return f"pinned by {pin['who']}: {pin['why']}"
     except (OSError, ValueError, KeyError, TypeError):
         return f"pinned, but {PIN} cannot be read"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import date
 from math import isfinite
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.lint import files_by_kind, is_checkout
@@ -720,7 +719,7 @@ class _Numbers:
 
     def __init__(self) -> None:
         self._texts: dict[str, int] = {"": 0}
-        self._items: list[list[Any]] = []
+        self._items: list[list[object]] = []
         self._usual: list[int] | None = None
 
     def add(self, place: int, row: TimelineRow) -> None:
@@ -729,7 +728,7 @@ class _Numbers:
             self._items.append([])
         self._items[place].append([*self._cells(row.cells[::-1])])
 
-    def _cells(self, cells: Iterable[Cell | None]) -> Iterator[Any]:
+    def _cells(self, cells: Iterable[Cell | None]) -> Iterator[object]:
         for cell in cells:
             if cell is None:
                 yield None

@@ -9,13 +9,12 @@ import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from tipchain.chain.artifacts import snapshot
 from tipchain.chain.execute import killed_by, signal_within
 from tipchain.chain.plan import parse_result
 from tipchain.chain.process import last_lines
-from tipchain.json_text import read_json
+from tipchain.json_text import Json, JsonObject, read_json
 from tipchain.language import clean
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.nights import ItemRecord, causes_in
@@ -48,7 +47,7 @@ def read_files_left(work: Work) -> dict[str, str]:
     return files_left(read_report(work)[0], work)
 
 
-def files_left(report: Mapping[str, Any], work: Work) -> dict[str, str]:
+def files_left(report: JsonObject, work: Work) -> dict[str, str]:
     """Return the SHA-256 of the files that the commands of a chain left.
 
     Names are the same in every night: below the attempt's folder, else the root, without the name of the chain's run.
@@ -216,11 +215,11 @@ def _said(work: Work) -> str:
     return f": {lines[0]}" if lines else ""
 
 
-def _parts(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _parts(report: JsonObject) -> list[dict[str, Json]]:
     return [*report.get("results", ()), *report.get("verdicts", ())]
 
 
-def _first(report: Mapping[str, Any], outcomes: tuple[str, ...]) -> str:
+def _first(report: JsonObject, outcomes: tuple[str, ...]) -> str:
     """Return what the first part of a report with the first of some outcomes that there is says."""
     for outcome in outcomes:
         for one in _parts(report):

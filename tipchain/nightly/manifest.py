@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from tipchain.errors import ManifestError, did_you_mean
 from tipchain.modes import Mode
@@ -115,7 +115,12 @@ RESOURCES_EXPECTED = (
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def quantity(one: Reader, key: str, parse: Any, expected: str, default: float) -> Any:
+_Number = TypeVar("_Number", int, float)
+
+
+def quantity(
+    one: Reader, key: str, parse: Callable[[str | float], _Number], expected: str, default: _Number
+) -> _Number:
     """Return the time or size of ``key``, as ``parse`` reads it."""
     found = one.value(key, (str, int, float), expected, default=None)
     if found is None:

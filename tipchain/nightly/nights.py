@@ -10,17 +10,16 @@ import secrets
 import socket
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta, timezone
 from math import isfinite
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from tipchain.errors import OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis, read_diagnosis
-from tipchain.json_text import parse_as, read_json
+from tipchain.json_text import Json, JsonObject, parse_as, read_json
 from tipchain.language import clean
 from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id, part_of
 from tipchain.outcome import Outcome
@@ -139,7 +138,7 @@ def write_document(path: Path, document: Mapping[str, object]) -> None:
     atomic_write(path, json.dumps({**whole, CHECKSUM: _checksum(whole)}, sort_keys=True) + "\n")
 
 
-def read_document(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> dict[str, Json]:
     """Return one of a night's documents, as it was written.
 
     Raises:
@@ -219,7 +218,7 @@ def item_json(item: Item) -> dict[str, object]:
     return found
 
 
-def parse_plan(data: Mapping[str, Any]) -> NightPlan:
+def parse_plan(data: JsonObject) -> NightPlan:
     """Return the plan of JSON values.
 
     Raises:
@@ -234,7 +233,7 @@ def parse_plan(data: Mapping[str, Any]) -> NightPlan:
     return parse_as(SharePlan, plan, "plan")
 
 
-def _needs(data: object) -> dict[str, Any]:
+def _needs(data: object) -> dict[str, Json]:
     resources = data.get("resources", {}) if isinstance(data, dict) else None
     if not isinstance(data, dict) or not isinstance(resources, dict):
         raise TypeError("what an item needs is no object with names")
@@ -276,8 +275,8 @@ class Night:
     token: str
     started: str
     plan: NightPlan
-    options: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
+    environment: JsonObject = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -629,7 +628,7 @@ def read_causes(report: Path) -> tuple[Diagnosis, ...]:
         return ()
 
 
-def causes_in(document: Mapping[str, Any]) -> tuple[Diagnosis, ...]:
+def causes_in(document: JsonObject) -> tuple[Diagnosis, ...]:
     """Return the causes of a report's JSON, the one that checks fail because of first; () where they cannot be read."""
     try:
         found = [read_diagnosis(one) for one in document.get("diagnoses", ())]
@@ -638,14 +637,14 @@ def causes_in(document: Mapping[str, Any]) -> tuple[Diagnosis, ...]:
     return tuple(sorted(found, key=lambda one: not one.explains))
 
 
-def _read(report: Path) -> Mapping[str, Any]:
+def _read(report: Path) -> JsonObject:
     if report.stat().st_size > LARGEST:
         raise ValueError("too large")
-    found: Mapping[str, Any] = read_json(report)
+    found: JsonObject = read_json(report)
     return found
 
 
-def _of_results(results: Any) -> Iterator[tuple[tuple[int, int], str, float]]:
+def _of_results(results: Iterable[JsonObject]) -> Iterator[tuple[tuple[int, int], str, float]]:
     for result in results:
         command = result["command"]
         step = _STEPS.index(command["step"]) if command["step"] in _STEPS else len(_STEPS)
@@ -665,10 +664,10 @@ def _rank(name: str) -> int | None:
     return 3 if name.endswith(_COSTS) else 0
 
 
-def _of_verdicts(verdicts: Any) -> Iterator[tuple[tuple[int, int], str, float]]:
+def _of_verdicts(verdicts: Iterable[JsonObject]) -> Iterator[tuple[tuple[int, int], str, float]]:
     largest: dict[str, float] = {}
     for verdict in verdicts:
-        diff: Mapping[str, Any] | None = verdict["diff"]
+        diff: JsonObject | None = verdict["diff"]
         with suppress(ValueError):
             value = float(diff["mean_abs"]) if diff else float("nan")
             if isfinite(value):

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from tipchain import __version__
 from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
 from tipchain.environment import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, installed_versions
+from tipchain.json_text import Json
 from tipchain.machine import core_count
 from tipchain.runs import commit, git
 
@@ -176,7 +176,7 @@ def fingerprint(root: Path) -> dict[str, object]:
     }
 
 
-def origin(root: Path) -> dict[str, Any]:
+def origin(root: Path) -> dict[str, Json]:
     """Return where something is run: this machine, and the commit of the project in ``root``, as JSON values."""
     names, driver = gpu_names()
     return {

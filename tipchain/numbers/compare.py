@@ -430,7 +430,7 @@ class _Scan:
         self.relative = max(self.relative, float(np.max(gap / size, initial=0.0, where=size != 0)))
 
 
-def _float_above(value: Any) -> float:
+def _float_above(value: float) -> float:
     """Return a number as float64, never smaller than it is: a long double's difference does not become nothing."""
     result = float(value)
     return nextafter(result, inf) if result < value else result
@@ -488,7 +488,7 @@ def largest(array: object) -> float:
     return max(map(abs, ends))
 
 
-def common_factor(expected: Any, actual: Any) -> float | None:
+def common_factor(expected: Array, actual: Array) -> float | None:
     """Return k where ``actual`` is k times ``expected`` at every element that counts, else None."""
     counts = np.abs(expected) > 1e-3 * largest(expected)
     if not counts.any() or not np.isfinite(actual).all():

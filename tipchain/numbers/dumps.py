@@ -19,10 +19,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from tipchain.errors import RecordError
-from tipchain.framework_types import Array
+from tipchain.framework_types import Array, Nested
 from tipchain.json_text import parse_json
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
+    Bytes,
     Refused,
     Span,
     StreamedArray,
@@ -128,7 +129,7 @@ def _unpacked(path: Path) -> dict[str, Array]:
     return arrays
 
 
-def _parse(data: Any) -> Tree | Array:
+def _parse(data: Bytes) -> Tree | Array:
     header, start = _header(data)
     if header["descr"] not in ("|O", "O"):
         return _plain(data, header, start)
@@ -144,7 +145,7 @@ def _parse(data: Any) -> Tree | Array:
     return tree
 
 
-def _header(data: Any) -> tuple[dict[str, Any], int]:
+def _header(data: Bytes) -> tuple[dict[str, object], int]:
     """Return the ``.npy`` header and the offset behind it. Source: ``numpy.lib.format``."""
     if not len(data):
         raise Refused("an empty file")
@@ -160,9 +161,9 @@ def _header(data: Any) -> tuple[dict[str, Any], int]:
     return _header_items(bytes(data[start:stop]).decode("utf-8" if data[6] == 3 else "latin-1").strip()), stop
 
 
-def _header_items(text: str) -> dict[str, Any]:
+def _header_items(text: str) -> dict[str, object]:
     """Return the header's three entries; nothing in it is evaluated."""
-    header: dict[str, Any] = {}
+    header: dict[str, object] = {}
     inside = text[1:-1] if text[:1] == "{" and text[-1:] == "}" else ""
     at = 0
     while at < len(inside.rstrip()):
@@ -170,7 +171,7 @@ def _header_items(text: str) -> dict[str, Any]:
         if item is None:
             break
         at = item.end()
-        value: Any = item["text"] if item["text"] is not None else item["quoted"]
+        value: object = item["text"] if item["text"] is not None else item["quoted"]
         if item["flag"]:
             value = item["flag"] == "True"
         elif item["shape"] is not None:
@@ -183,7 +184,7 @@ def _header_items(text: str) -> dict[str, Any]:
     return header
 
 
-def _plain(data: Any, header: dict[str, Any], start: int) -> Array:
+def _plain(data: Bytes, header: dict[str, object], start: int) -> Array:
     """Return the array of a ``.npy`` file without a pickle stream."""
     if not isinstance(header["descr"], str):
         raise Refused("an array of a structured dtype")
@@ -191,7 +192,7 @@ def _plain(data: Any, header: dict[str, Any], start: int) -> Array:
     return view(data, Span(start, len(data)), dtype, header["shape"], fortran=header["fortran_order"])
 
 
-def _leaf(value: object, path: str) -> Any:
+def _leaf(value: object, path: str) -> Nested:
     """Return an array or a number of a dump; refuse everything else."""
     if isinstance(value, StreamedArray):
         if not isinstance(value.value, np.ndarray):
@@ -275,7 +276,7 @@ class _Writer:
         self.file.write(b"tb")
 
 
-def as_array(value: Any, where: str) -> Array:
+def as_array(value: object, where: str) -> Array:
     """Return ``value`` as a plain array of numbers or text; a scalar becomes a 0-d array.
 
     Raises:

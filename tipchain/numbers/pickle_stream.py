@@ -22,7 +22,7 @@ from os import fstat
 from pathlib import Path
 from stat import S_ISREG
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,10 @@ _DEPTH = 100
 """Containers inside each other at most: a choice, far above what dumps nest and far below Python's recursion limit."""
 _SMALL = 1 << 20
 """Bytes of a file that is read at once, which is cheaper than a mapping."""
+Bytes: TypeAlias = "bytearray | mmap.mmap"
+"""The bytes of a file."""
+Streamed: TypeAlias = Any
+"""What a stream describes, unchecked."""
 SHARED = 64
 """How often over what a stream describes may take its length: some dozens of names share an array in nets that repeat
 a layer. Views cost nothing, but whoever compares or converts them makes an array for each name."""
@@ -95,7 +99,7 @@ class StreamedArray:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: Any = None
+        self.value: Streamed = None
 
 
 class Span:
@@ -107,7 +111,7 @@ class Span:
         self.start, self.stop = start, stop
 
 
-def map_file(path: Path) -> Any:
+def map_file(path: Path) -> Bytes:
     """Return a file's bytes: a private mapping, or a bytearray where the file is small.
 
     Raises:
@@ -131,7 +135,7 @@ def brief(value: object) -> str:
     return reprlib.repr(value)
 
 
-def dtype_of(code: Any) -> np.dtype[np.generic]:
+def dtype_of(code: object) -> np.dtype[np.generic]:
     """Return the dtype of a code such as ``<f4``; refuse structured ones and those without a width."""
     if not isinstance(code, str) or not _DTYPE.fullmatch(code):
         raise Refused(f"an array of dtype {brief(code)}" if isinstance(code, str) else "a structured dtype")
@@ -145,7 +149,7 @@ def checked(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     return dtype
 
 
-def view(data: Any, span: Any, dtype: np.dtype[np.generic], shape: Any, *, fortran: Any) -> Array:
+def view(data: Bytes, span: Streamed, dtype: np.dtype[np.generic], shape: Streamed, *, fortran: object) -> Array:
     """Return the array of ``shape`` whose bytes are ``span`` of ``data`` (or bytes of their own)."""
     count = count_of(shape)
     length = span.stop - span.start if isinstance(span, Span) else len(span)
@@ -157,7 +161,7 @@ def view(data: Any, span: Any, dtype: np.dtype[np.generic], shape: Any, *, fortr
     return np.ndarray(shape, dtype, source, start, None, "F" if fortran else "C")
 
 
-def count_of(shape: Any) -> int:
+def count_of(shape: object) -> int:
     """Return the number of elements of a shape out of a stream."""
     if not isinstance(shape, tuple) or len(shape) > _MAX_NDIM:
         raise Refused(f"an array of shape {brief(shape)}")
@@ -167,7 +171,9 @@ def count_of(shape: Any) -> int:
     return prod(shape)
 
 
-def finished(root: Any, length: int, leaf: Callable[[Any, str], Any], *, containers: tuple[type, ...] = (dict,)) -> Any:
+def finished(
+    root: Streamed, length: int, leaf: Callable[[Streamed, str], Streamed], *, containers: tuple[type, ...] = (dict,)
+) -> Streamed:
     """Return what a stream describes with finished arrays in place of ours.
 
     A few bytes can describe a tree that grows without end when it is walked (a dict that holds one dict ten times,
@@ -186,12 +192,12 @@ def finished(root: Any, length: int, leaf: Callable[[Any, str], Any], *, contain
 
 
 class _Finisher:
-    def __init__(self, length: int, leaf: Callable[[Any, str], Any], containers: tuple[type, ...]) -> None:
+    def __init__(self, length: int, leaf: Callable[[Streamed, str], Streamed], containers: tuple[type, ...]) -> None:
         self.length, self.leaf, self.containers = length, leaf, containers
         self.done: dict[int, tuple[Any, int, int]] = {}
         self.open: set[int] = set()
 
-    def value(self, source: Any, path: str) -> tuple[Any, int, int]:
+    def value(self, source: Streamed, path: str) -> tuple[Any, int, int]:
         """Return the finished value, the number of names in it and below, and the bytes they take."""
         if type(source) not in self.containers:
             single = self.leaf(source, path)
@@ -244,14 +250,14 @@ class StreamReader:
         }
     )
 
-    def __init__(self, data: Any, start: int = 0) -> None:
+    def __init__(self, data: Bytes, start: int = 0) -> None:
         self.data, self.at = data, start
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.shapes: dict[bytes | None, tuple[tuple[int, ...], int]] = {}
         self.budget = len(data)  # of bytes that calls may copy: an honest stream mentions each once
 
-    def read(self) -> Any:
+    def read(self) -> Streamed:
         """Return what the stream at ``at`` describes, and go behind it; its arrays are ``StreamedArray`` still.
 
         Raises:
@@ -351,7 +357,7 @@ class StreamReader:
         self.stack.append(array)
         return stop + len(end)
 
-    def read_whole(self) -> Any:
+    def read_whole(self) -> Streamed:
         """Return what the only stream describes: dicts, lists and tuples of arrays, numbers, text and None.
 
         Raises:
@@ -360,7 +366,7 @@ class StreamReader:
         """
         return finished(self.read(), len(self.data), self.value, containers=(dict, list, tuple))
 
-    def value(self, value: Any, path: str) -> Any:
+    def value(self, value: Streamed, path: str) -> Streamed:
         """Return what stands for ``value`` in a finished tree."""
         if isinstance(value, StreamedArray) and isinstance(value.value, np.ndarray):
             return value.value
@@ -371,7 +377,7 @@ class StreamReader:
             return value
         raise Refused(f"a value of type {type(value).__name__.lstrip('_')} at {brief(path)}")
 
-    def as_it_is(self, items: Any = ()) -> Any:
+    def as_it_is(self, items: Streamed = ()) -> Streamed:
         """Return the container that a stream makes another kind of container of."""
         if not isinstance(items, (tuple, list, dict)):
             raise Refused(f"a container of {type(items).__name__}")
@@ -387,7 +393,7 @@ class StreamReader:
         if self.budget < 0:
             raise Refused(f"calls that make more of {len(self.data)} bytes than there are")
 
-    def _number(self, form: struct.Struct) -> Any:
+    def _number(self, form: struct.Struct) -> Streamed:
         (value,) = form.unpack_from(self.data, self.at)
         self.at += form.size
         return value
@@ -399,7 +405,7 @@ class StreamReader:
             raise Refused(f"a file that ends {self.at - len(self.data)} bytes before an array's data")
         return Span(start, self.at)
 
-    def _bytes_of(self, value: Any) -> bytes:
+    def _bytes_of(self, value: object) -> bytes:
         if isinstance(value, Span):
             return bytes(self.data[value.start : value.stop])
         if isinstance(value, bytes):
@@ -445,7 +451,7 @@ class StreamReader:
         self.at = stop + 1
         return text
 
-    def _named(self, module: Model, name: Any) -> None:
+    def _named(self, module: Model, name: object) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
             raise Refused("a call of something that has no name")
         known = self.names.get(f"{module} {name}")
@@ -478,7 +484,7 @@ class StreamReader:
         else:
             raise Refused("a state for something that is no array")
 
-    def _array(self, shape: Any, dtype: Any, fortran: Any, content: Any) -> Any:
+    def _array(self, shape: Streamed, dtype: Streamed, fortran: Streamed, content: Streamed) -> Streamed:
         if not isinstance(dtype, _Dtype):
             raise Refused("an array without dtype")
         if dtype.value.kind == "O":
@@ -492,32 +498,32 @@ class StreamReader:
                 raise Refused(f"{type(content).__name__} where an array's bytes should stand")
         return view(self.data, content, checked(dtype.value), shape, fortran=fortran)
 
-    def persistent(self, key: Any) -> Any:
+    def persistent(self, key: Streamed) -> Streamed:
         """Return what stands outside the stream under ``key``; nothing does but in torch's files."""
         raise Refused(f"something outside the stream, {brief(key)}")
 
     # The few functions that a dict of arrays names. What NumPy would call, these do.
 
-    def _call_reconstruct(self, kind: Any, _shape: Any, _code: Any) -> StreamedArray:
+    def _call_reconstruct(self, kind: Streamed, _shape: Streamed, _code: Streamed) -> StreamedArray:
         if not isinstance(kind, Global) or kind.name != "ndarray":
             raise Refused("a subclass of ndarray")
         return StreamedArray()
 
-    def _call_dtype(self, code: Any, *_: Any) -> _Dtype:
+    def _call_dtype(self, code: Streamed, *_: Streamed) -> _Dtype:
         dtype = dtype_of(code)
         return _Dtype(dtype if dtype.kind == "O" else checked(dtype))
 
-    def _call_scalar(self, dtype: Any, content: Any) -> Any:
+    def _call_scalar(self, dtype: Streamed, content: Streamed) -> Streamed:
         return self._array((), dtype, False, content)[()]
 
-    def _call_frombuffer(self, content: Any, dtype: Any, shape: Any, order: Any) -> StreamedArray:
+    def _call_frombuffer(self, content: Streamed, dtype: Streamed, shape: Streamed, order: Streamed) -> StreamedArray:
         result = StreamedArray()
         result.value = self._array(shape, dtype, order == "F", content)
         if not isinstance(result.value, np.ndarray):
             raise Refused("an object array")
         return result
 
-    def _call_encode(self, text: Any, encoding: Any) -> bytes:
+    def _call_encode(self, text: Streamed, encoding: Streamed) -> bytes:
         # Protocol 2 has no bytes: Python writes them as text that latin-1 turns back.
         if encoding not in ("latin1", "latin-1") or not isinstance(text, str):
             raise Refused(f"text encoded as {brief(encoding)}")
@@ -527,7 +533,7 @@ class StreamReader:
     def _call_bytes(self) -> bytes:
         return b""
 
-    def _call_ordered_dict(self, items: Any = ()) -> dict[Any, Any]:
+    def _call_ordered_dict(self, items: Streamed = ()) -> dict[Any, Any]:
         self.spend(len(items))
         self.stack.append({})
         self._store([part for key, value in items for part in (key, value)])  # as Python 2 writes it
@@ -547,7 +553,7 @@ class StreamReader:
     )
 
 
-def _finish_dtype(target: _Dtype, state: Any) -> None:
+def _finish_dtype(target: _Dtype, state: Streamed) -> None:
     """Apply the byte order, and the width of a string, that follow a dtype."""
     _version, order, base, names, fields, width, *_ = state
     if (base, names, fields) != (None, None, None) or order not in ("<", ">", "=", "|"):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import Enum
 from math import sqrt
 from statistics import fmean, variance
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -309,7 +308,8 @@ def _chance(variances: tuple[float, float], count: int, difference: float, margi
     away = abs(difference)
     if not error > 0:
         return float(away != margin)
-    special = _special()
+    from scipy import special
+
     quantile = _quantile(freedom, 1 - ALPHA)
     if away >= margin:
         return float(1 - special.nctdtr(freedom, (away - margin) / error, quantile))
@@ -319,10 +319,6 @@ def _chance(variances: tuple[float, float], count: int, difference: float, margi
 
 
 def _quantile(freedom: float, probability: float) -> float:
-    return float(_special().stdtrit(freedom, probability))
+    from scipy import special
 
-
-def _special() -> Any:
-    import scipy.special
-
-    return scipy.special
+    return float(special.stdtrit(freedom, probability))

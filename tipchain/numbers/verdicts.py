@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import UsageError, did_you_mean
+from tipchain.framework_types import Array
+from tipchain.json_text import Json, JsonObject
 from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays, diff_tiny
 from tipchain.numbers.dumps import flatten
 from tipchain.numbers.tolerance import Tolerance
@@ -86,7 +88,7 @@ def compare(
     return verdicts
 
 
-def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(tree: Mapping[str, Any]) -> dict[str, Array]:
     pairs = list(flatten(tree))
     flat = dict(pairs)
     if len(flat) < len(pairs):
@@ -98,8 +100,8 @@ def _flat(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 def _compare_one(
     name: str,
-    expected: Any,
-    port: Mapping[str, Any],
+    expected: Array,
+    port: Mapping[str, Array],
     tolerance: Tolerance | Mapping[str, Tolerance],
     diff: TensorDiff | None,
 ) -> Verdict:
@@ -285,7 +287,7 @@ def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
     ]
 
 
-def parse_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[Verdict]:
+def parse_verdicts(documents: Iterable[JsonObject]) -> list[Verdict]:
     """Return what :func:`render_verdicts` was given."""
     return [
         Verdict(
@@ -300,7 +302,7 @@ def parse_verdicts(documents: Iterable[Mapping[str, Any]]) -> list[Verdict]:
     ]
 
 
-def _parse_diff(document: Mapping[str, Any]) -> TensorDiff:
+def _parse_diff(document: JsonObject) -> TensorDiff:
     texts = ("path", "expected_dtype", "actual_dtype")
     return TensorDiff(**{name: value if name in texts else _decode(name, value) for name, value in document.items()})
 
@@ -313,7 +315,7 @@ def _encode(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _decode(name: str, value: Any) -> Any:
+def _decode(name: str, value: Json) -> Json:
     if name in _SHAPES:
         return tuple(value)
     if isinstance(value, str):

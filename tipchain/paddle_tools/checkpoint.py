@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tipchain.blame import serving
 from tipchain.errors import DataError, WeightsError
-from tipchain.framework_types import Model, Optimizer
+from tipchain.framework_types import Dataset, Model, Nested, Optimizer, Stateful
 from tipchain.frameworks.builders import check_batch
 from tipchain.paddle_loading import load_batches
 from tipchain.paddle_tools.program import ProgramError
@@ -25,7 +24,9 @@ from tipchain.weights.files import read_paddle_file
 # Batches for training and evaluation.
 
 
-def train_batches(dataset: object, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int) -> Any:
+def train_batches(
+    dataset: Dataset, *, batch_size: int, seed: int, epoch: int, skip: int, num_workers: int
+) -> tuple[Iterable[Nested], int]:
     """Return the batches of this rank's share of one epoch, and their number.
 
     The order depends on ``seed`` and ``epoch`` alone, so a resumed run sees what the first would have seen. A data set
@@ -54,7 +55,7 @@ def train_batches(dataset: object, *, batch_size: int, seed: int, epoch: int, sk
     return load_batches(dataset, sampler, num_workers=num_workers), len(sampler)
 
 
-def eval_batches(dataset: object, *, batch_size: int, num_workers: int) -> object:
+def eval_batches(dataset: Dataset, *, batch_size: int, num_workers: int) -> Iterable[Nested]:
     """Return the batches of the whole of ``dataset``, in its order."""
     from paddle.io import BatchSampler
 
@@ -67,7 +68,7 @@ def mix_seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def reading(batches: Any, dataset: object) -> Iterator[tuple[Any, Any, Any]]:
+def reading(batches: Iterable[Nested], dataset: object) -> Iterator[tuple[Nested, Nested, Nested]]:
     """Yield the ``batches`` of ``dataset``; a sample that cannot be read stops the program.
 
     Raises:
@@ -127,7 +128,7 @@ class Position:
     lr_scaling: str = "none"
 
 
-def save_latest(folder: Path, model: Model, optimizer: Optimizer, scaler: Any, position: Position) -> None:
+def save_latest(folder: Path, model: Model, optimizer: Optimizer, scaler: Stateful | None, position: Position) -> None:
     """Replace the latest checkpoint in ``folder``.
 
     Raises:
@@ -192,7 +193,7 @@ def member(prefix: Path, suffix: str) -> Path:
     return prefix.with_name(f"{prefix.name}.{suffix}")
 
 
-def load_moments(prefix: Path, model: Model, optimizer: Optimizer, scaler: Any) -> None:
+def load_moments(prefix: Path, model: Model, optimizer: Optimizer, scaler: Stateful | None) -> None:
     """Load the optimizer's moments, its schedule and the loss scaler from the checkpoint ``prefix``.
 
     Raises:
@@ -213,7 +214,7 @@ def load_moments(prefix: Path, model: Model, optimizer: Optimizer, scaler: Any) 
         scaler.load_state_dict(scale)
 
 
-def _tensors(state: Mapping[str, object]) -> dict[str, Any]:
+def _tensors(state: Mapping[str, object]) -> dict[str, object]:
     import paddle
 
     return {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.blame import serving
-from tipchain.framework_types import Model
+from tipchain.framework_types import Dataset, Model
 from tipchain.frameworks import load_framework
 from tipchain.outcome import ExitCode
 from tipchain.paddle_tools.checkpoint import eval_batches, reading
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def evaluate(bench: PaddleBench, model: Model, dataset: object, *, batch_size: int, num_workers: int) -> Evaluation:
+def evaluate(bench: PaddleBench, model: Model, dataset: Dataset, *, batch_size: int, num_workers: int) -> Evaluation:
     """Return metric and loss of ``model`` in eval mode over the whole of ``dataset``.
 
     The metric sees all outputs at once: that of a set need not be the average of those of its batches.

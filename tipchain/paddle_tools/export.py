@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import yaml
 
 from tipchain.errors import CaseError, DataError, UsageError
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array, Model, Nested
 from tipchain.language import say
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
@@ -145,7 +145,7 @@ def check_export(bench: PaddleBench, model: Model, folder: Path) -> tuple[float,
     return worst, classes
 
 
-def _arrays(output: Any) -> list[Array]:
+def _arrays(output: Nested) -> list[Array]:
     return [one.numpy() for one in output_tensors(output)]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tipchain.errors import DataError, UsageError
-from tipchain.framework_types import Array
+from tipchain.framework_types import Array, Dataset
 from tipchain.modes import parse_device
 from tipchain.outcome import ExitCode
 from tipchain.paddle_export import Predictor
@@ -29,7 +29,7 @@ from tipchain.paddle_tools.program import (
     quiet,
     true_or_false,
 )
-from tipchain.paddle_tools.samples import InferenceSamples, ModelCard, open_samples, read_card
+from tipchain.paddle_tools.samples import ModelCard, open_samples, read_card
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.PASSED
 
 
-def classify(predictor: Predictor, samples: InferenceSamples, card: ModelCard, args: argparse.Namespace) -> Times:
+def classify(predictor: Predictor, samples: Dataset, card: ModelCard, args: argparse.Namespace) -> Times:
     """Print one line for each sample; return how long the parts took.
 
     The first batch runs once more beforehand when times are wanted: a first run also allocates memory.
@@ -124,7 +124,7 @@ def _batches(length: int, size: int) -> Iterator[range]:
         yield range(start, min(start + size, length))
 
 
-def _load(samples: InferenceSamples, numbers: range) -> tuple[list[Array], list[str]]:
+def _load(samples: Dataset, numbers: range) -> tuple[list[Array], list[str]]:
     """Return the inputs of some samples, stacked, one array for each of the model's, and the samples' names."""
     try:
         loaded = [samples[number] for number in numbers]

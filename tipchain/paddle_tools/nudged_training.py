@@ -52,7 +52,7 @@ def main() -> None:
     done: set[int] = set()
 
     def wrapped(step: Callable[..., object]) -> Callable[..., object]:
-        def first_nudged(own: Any, *args: object, **named: object) -> object:
+        def first_nudged(own: paddle.optimizer.Optimizer, *args: object, **named: object) -> object:
             if id(own) not in done:
                 done.add(id(own))
                 nudge(list(own._parameter_list), number, ulps)  # noqa: SLF001  (there is no public name)

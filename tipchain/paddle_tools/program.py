@@ -12,10 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 from tipchain.blame import serving
 from tipchain.errors import TipchainError, UsageError
+from tipchain.framework_types import Dataset, Function, Model
+from tipchain.frameworks.base import Framework
 from tipchain.machine import core_count
 from tipchain.modes import Device, data_folder, parse_device
 from tipchain.parity.case import Case, load_case, open_builder
@@ -163,13 +166,13 @@ class PaddleBench:
         data_given: whether the user or the chain named it.
     """
 
-    paddle: Any
+    paddle: ModuleType
     case: Case
     device: Device
     data: Path
     data_given: bool
 
-    def builder(self, name: str) -> Callable[..., Any]:
+    def builder(self, name: str) -> Function:
         """Return the Paddle side's builder called ``name``.
 
         Raises:
@@ -177,17 +180,18 @@ class PaddleBench:
         """
         return open_builder(self.case, "paddle", name)
 
-    def model(self) -> Any:
+    def model(self) -> Model:
         """Build the model."""
         return self.builder("model")(**self.case.model_args)
 
-    def dataset(self, split: str) -> Any:
+    def dataset(self, split: str) -> Dataset:
         """Open a split of the data.
 
         Raises:
             DataError: the folder lacks it.
         """
-        return self.builder("dataset")(self.data, split, **self.case.data.args)
+        opened: Dataset = self.builder("dataset")(self.data, split, **self.case.data.args)
+        return opened
 
 
 def open_bench(case: Path | None, data_path: Path | None, device: str, seed: int | None = None) -> PaddleBench:
@@ -198,9 +202,11 @@ def open_bench(case: Path | None, data_path: Path | None, device: str, seed: int
     """
     loaded, chosen = open_case(case), parse_device(device)
     framework = import_paddle()
+    import paddle
+
     framework.configure(chosen, loaded.seed if seed is None else seed, threads=1)
     data, given = find_data(loaded, data_path, os.environ)
-    return PaddleBench(paddle=framework.paddle, case=loaded, device=chosen, data=data, data_given=given)
+    return PaddleBench(paddle=paddle, case=loaded, device=chosen, data=data, data_given=given)
 
 
 def find_data(case: Case, data_path: Path | None, environment: Mapping[str, str]) -> tuple[Path, bool]:
@@ -212,7 +218,7 @@ def find_data(case: Case, data_path: Path | None, environment: Mapping[str, str]
     return case.root / data_folder("lite", case.data.set), False
 
 
-def import_paddle() -> Any:
+def import_paddle() -> Framework:
     """Import paddle with as many threads as there are processors, without its notices.
 
     Paddle computes with one thread where OMP_NUM_THREADS is not set.

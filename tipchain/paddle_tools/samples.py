@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from tipchain.blame import serving
 from tipchain.errors import CaseError, InputError, UsageError
-from tipchain.framework_types import Array
+from tipchain.framework_types import Array, Dataset, Function, Nested
 from tipchain.frameworks.builders import resolve
 from tipchain.images import find_images, read_image
+from tipchain.json_text import JsonObject
 from tipchain.paddle_export import STEM
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
@@ -32,7 +32,7 @@ class ModelCard:
     """
 
     case: str
-    inputs: Sequence[Mapping[str, Any]]
+    inputs: Sequence[JsonObject]
     class_names: Sequence[str]
     transform: str
     paddle: str
@@ -54,29 +54,15 @@ def read_card(folder: Path) -> ModelCard:
 
 
 OWN = "build_inference_set"
-"""Name of the optional builder beside a case's Paddle data set: ``(path, **data.args)`` -> `InferenceSamples`."""
+"""Name of the optional builder beside a case's Paddle data set: ``(path, **data.args)`` -> `Dataset`."""
 TRANSFORM = "build_transform"
 """Name of the other: ``(**data.args)`` -> a callable that makes the model's input of an RGB image."""
-
-
-class InferenceSamples(Protocol):
-    """Samples in order, as a data set gives them: (the model's input, label, name); the label is not looked at."""
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-
-    def __getitem__(self, index: int) -> Any:
-        """Return one of them.
-
-        Raises:
-            DataError: it cannot be read.
-        """
 
 
 class Images:
     """Image files, each through the case's transform; their names are their paths."""
 
-    def __init__(self, paths: Sequence[Path], transform: Any) -> None:
+    def __init__(self, paths: Sequence[Path], transform: Function) -> None:
         self.paths, self.transform = paths, transform
 
     def __len__(self) -> int:
@@ -102,12 +88,12 @@ class FakeSamples:
     def __len__(self) -> int:
         return len(self.arrays[0])
 
-    def __getitem__(self, index: int) -> tuple[Any, int, str]:
+    def __getitem__(self, index: int) -> tuple[Nested, int, str]:
         parts = tuple(array[index] for array in self.arrays)
         return parts if len(parts) > 1 else parts[0], -1, f"fake input {index}"
 
 
-def open_samples(case: Case, given: Path | None, data: Path) -> InferenceSamples:
+def open_samples(case: Case, given: Path | None, data: Path) -> Dataset:
     """Return the samples of ``given``; without it, of the validation split of the data folder ``data``.
 
     Beside the case's Paddle data set there may stand ``build_inference_set``, which gets ``given`` or ``data``, for
@@ -123,9 +109,7 @@ def open_samples(case: Case, given: Path | None, data: Path) -> InferenceSamples
         builder = resolve(own, case.root)
         with serving(stage="opening the samples"):
             built = builder(*((given or data,) if own.endswith(f":{OWN}") else ()), **case.data.args)
-        samples: InferenceSamples = (
-            built if own.endswith(f":{OWN}") else Images(find_images(given or data / "val"), built)
-        )
+        samples: Dataset = built if own.endswith(f":{OWN}") else Images(find_images(given or data / "val"), built)
         return samples
     if given is not None and not (given / "val").is_dir():
         raise UsageError(
@@ -134,7 +118,7 @@ def open_samples(case: Case, given: Path | None, data: Path) -> InferenceSamples
         )
     if dataset is None:
         return FakeSamples(case)
-    split: InferenceSamples = open_builder(case, "paddle", "dataset")(given or data, "val", **case.data.args)
+    split: Dataset = open_builder(case, "paddle", "dataset")(given or data, "val", **case.data.args)
     return split
 
 

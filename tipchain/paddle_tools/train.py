@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tipchain.errors import UsageError
+from tipchain.framework_types import Dataset, Loss, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.builders import make_optimizer
 from tipchain.modes import parse_mode
 from tipchain.outcome import ExitCode
@@ -363,13 +364,13 @@ class Session:
 
     bench: PaddleBench
     settings: TrainingSettings
-    model: Any
-    network: Any
-    optimizer: Any
-    schedule: Any
+    model: Model
+    network: Model
+    optimizer: Optimizer
+    schedule: Schedule
     scaler: Any
-    train_set: Any
-    eval_set: object
+    train_set: Dataset
+    eval_set: Dataset
     rank: int
     position: Position
 
@@ -415,7 +416,7 @@ class Session:
         at, wanted = self.position, self.settings
         return at.epoch >= wanted.epochs or (wanted.max_steps is not None and at.step >= wanted.max_steps)
 
-    def _step(self, image: Any, label: Any, loss_of: Any, epoch: int) -> float:
+    def _step(self, image: Tensor, label: Tensor, loss_of: Loss, epoch: int) -> float:
         """Take one step; return its loss."""
         at = self.position
         # Seeding every step makes dropout depend on the step alone: a resumed run repeats it exactly.
@@ -443,7 +444,7 @@ class Session:
 
     def _precision(self) -> AbstractContextManager[object]:
         level = self.settings.amp_level
-        context: AbstractContextManager[Any] = self.bench.paddle.amp.auto_cast(enable=level != "O0", level=level)
+        context: AbstractContextManager[object] = self.bench.paddle.amp.auto_cast(enable=level != "O0", level=level)
         return context
 
     def _close_epoch(self, epoch: int) -> None:

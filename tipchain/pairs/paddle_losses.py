@@ -16,15 +16,12 @@ Source: https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/nn/func
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import paddle
 from paddle.nn import functional
 
-from tipchain.framework_types import Tensor
-
-Loss = Callable[[Any, Any], Any]
+from tipchain.framework_types import Loss, Tensor
 
 
 def build_loss(
@@ -45,7 +42,7 @@ def build_loss(
             ``"sum"``.
     """
 
-    def loss(output: object, label: object) -> Any:
+    def loss(output: object, label: object) -> Tensor:
         logits = _classes_last(output)
         logs, factors = _log_softmax(logits), _factors(weight, logits)
         if soft_label:
@@ -65,7 +62,7 @@ def build_loss(
 def build_nll_loss(weight: Sequence[float] | None = None, ignore_index: int = -100, reduction: str = "mean") -> Loss:
     """Return the negative log likelihood of log-probabilities ``[n, c, ...]`` and class numbers ``[n, ...]``."""
 
-    def loss(output: object, label: object) -> Any:
+    def loss(output: object, label: object) -> Tensor:
         logs = _classes_last(output)
         losses, _, size = _hard(logs, label, _factors(weight, logs), ignore_index)
         return _reduce(losses, size, reduction)
@@ -81,7 +78,7 @@ def build_bce_loss(pos_weight: Sequence[float] | None = None, reduction: str = "
         reduction: ``"mean"`` over all elements, or ``"sum"``.
     """
 
-    def loss(output: Any, label: Any) -> Any:
+    def loss(output: Tensor, label: Tensor) -> Tensor:
         factors = None if pos_weight is None else paddle.to_tensor(pos_weight, dtype=output.dtype, place=output.place)
         target = label.astype(output.dtype)
         return functional.binary_cross_entropy_with_logits(output, target, pos_weight=factors, reduction=reduction)
@@ -96,7 +93,7 @@ def build_kl_loss(reduction: str = "batchmean") -> Loss:
         reduction: ``"batchmean"`` (the definition: a mean over samples) or ``"sum"``.
     """
 
-    def loss(output: Any, label: Any) -> Any:
+    def loss(output: Tensor, label: Tensor) -> Tensor:
         logs = _log_softmax(_classes_last(output))
         return functional.kl_div(logs, _classes_last(label).astype(output.dtype), reduction=reduction)
 
@@ -114,32 +111,32 @@ def build_smooth_l1_loss(beta: float = 1.0, reduction: str = "mean") -> Loss:
     Paddle's function of this name is Huber's loss, ``beta`` times as large.
     """
 
-    def loss(output: Any, label: Any) -> Any:
+    def loss(output: Tensor, label: Tensor) -> Tensor:
         huber = functional.smooth_l1_loss(output, label.astype(output.dtype), delta=beta, reduction=reduction)
         return huber / beta
 
     return loss
 
 
-def _classes_last(tensor: Tensor) -> Any:
+def _classes_last(tensor: Tensor) -> Tensor:
     """Return a tensor ``[n, c, d1, ...]`` as ``[n, d1, ..., c]``."""
     rank = len(tensor.shape)
     return tensor if rank == 2 else tensor.transpose([0, *range(2, rank), 1])
 
 
-def _log_softmax(logits: Tensor) -> Any:
+def _log_softmax(logits: Tensor) -> Tensor:
     """Return the logarithm of softmax over the last axis, exact for logits of any size."""
     shifted = logits - logits.max(axis=-1, keepdim=True).detach()
     return shifted - shifted.exp().sum(axis=-1, keepdim=True).log()
 
 
-def _factors(weight: Sequence[float] | None, logits: Tensor) -> Any:
+def _factors(weight: Sequence[float] | None, logits: Tensor) -> Tensor:
     """Return one factor per class."""
     values = [1.0] * logits.shape[-1] if weight is None else list(weight)
     return paddle.to_tensor(values, dtype=logits.dtype, place=logits.place)
 
 
-def _hard(logs: Any, label: Any, factors: Any, ignore_index: int) -> tuple[Any, Any, Any]:
+def _hard(logs: Tensor, label: Tensor, factors: Tensor, ignore_index: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return each sample's weighted loss, 1 for those that count and 0 for ignored ones, and the sum of the weights."""
     counts = label != ignore_index
     share = counts.astype(logs.dtype)
@@ -150,7 +147,7 @@ def _hard(logs: Any, label: Any, factors: Any, ignore_index: int) -> tuple[Any, 
     return losses, share, weights.sum()
 
 
-def _reduce(losses: Any, size: Any, reduction: str) -> Any:
+def _reduce(losses: Tensor, size: Tensor, reduction: str) -> Tensor:
     """Return the sum of ``losses``, or that over ``size``.
 
     Raises:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import paddle
 
 from tipchain.errors import UsageError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Model, Nested, Setting, Tensor
 from tipchain.layer_types import rule_for
 from tipchain.pairs.settings import (
     NamedParameter,
@@ -77,7 +76,7 @@ class TorchAdamax(paddle.optimizer.Adamax):  # type: ignore[misc]
 class TorchClipByNorm(paddle.nn.ClipGradByNorm):  # type: ignore[misc]
     """Clips each gradient by its own L2 norm, with torch's epsilon."""
 
-    def _dygraph_clip(self, params_grads: Any) -> list[tuple[object, object]]:
+    def _dygraph_clip(self, params_grads: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[object, object]]:
         return [
             (param, grad * _factor(paddle.linalg.norm(grad), self.clip_norm) if _clipped(param) else grad)
             for param, grad in params_grads
@@ -88,7 +87,7 @@ class TorchClipByNorm(paddle.nn.ClipGradByNorm):  # type: ignore[misc]
 class TorchClipByGlobalNorm(paddle.nn.ClipGradByGlobalNorm):  # type: ignore[misc]
     """Clips all gradients by their common L2 norm, with torch's epsilon."""
 
-    def _dygraph_clip(self, params_grads: Any) -> list[tuple[object, object]]:
+    def _dygraph_clip(self, params_grads: Sequence[tuple[Tensor, Tensor]]) -> list[tuple[object, object]]:
         known = [(param, grad) for param, grad in params_grads if grad is not None]
         norms = [paddle.linalg.norm(grad) for param, grad in known if _clipped(param)]
         if not norms:
@@ -97,7 +96,7 @@ class TorchClipByGlobalNorm(paddle.nn.ClipGradByGlobalNorm):  # type: ignore[mis
         return [(param, grad * factor if _clipped(param) else grad) for param, grad in known]
 
 
-def _factor(norm: Any, limit: float) -> object:
+def _factor(norm: Tensor, limit: float) -> object:
     return paddle.clip(limit / (norm + NORM_EPSILON), max=1.0)
 
 
@@ -105,7 +104,7 @@ def _clipped(param: object) -> bool:
     return bool(getattr(param, "need_clip", True))
 
 
-def _dynamic(param_and_grad: Any) -> tuple[Any, Any]:
+def _dynamic(param_and_grad: Nested) -> tuple[Tensor, Tensor]:
     if not paddle.in_dynamic_mode() or isinstance(param_and_grad, dict):
         raise UsageError(
             "this optimizer follows torch's formula, in dynamic mode and for a plain list of parameters; "
@@ -219,7 +218,7 @@ def _decay(settings: OptimizerSettings, treatments: list[ParameterTreatment]) ->
     return {"weight_decay": None}
 
 
-def _clip(settings: OptimizerSettings) -> Any:
+def _clip(settings: OptimizerSettings) -> object:
     if not settings.clip:
         return None
     kinds = {
@@ -230,7 +229,7 @@ def _clip(settings: OptimizerSettings) -> Any:
     return kinds[settings.clip](settings.limit)
 
 
-def _kind(settings: OptimizerSettings) -> Any:
+def _kind(settings: OptimizerSettings) -> Setting:
     own = paddle.optimizer
     return {
         "sgd": own.SGD,
@@ -243,7 +242,7 @@ def _kind(settings: OptimizerSettings) -> Any:
     }[settings.name]
 
 
-def _options(settings: OptimizerSettings) -> dict[str, Any]:
+def _options(settings: OptimizerSettings) -> dict[str, Setting]:
     known = dict(settings.options)
     if "nesterov" in known:
         known["use_nesterov"] = known.pop("nesterov")

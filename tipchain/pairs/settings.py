@@ -6,14 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Any
 
 from tipchain.errors import CaseError, did_you_mean
+from tipchain.framework_types import Options, Tensor
 
 # The arguments of the optimizers, checked; the same for both frameworks.
 
-
-Options = Mapping[str, Any]
 
 OPTIMIZER_DEFAULTS: Mapping[str, Options] = MappingProxyType(
     {
@@ -68,7 +66,7 @@ class NamedParameter:
     """One parameter: torch's name of it, the live tensor, and which `KINDS` it is of."""
 
     name: str
-    tensor: Any
+    tensor: Tensor
     kinds: frozenset[str]
 
 
@@ -226,7 +224,7 @@ def _optimizer_error(
 
 
 REQUIRED = object()
-SCHEDULER_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+SCHEDULER_DEFAULTS: Mapping[str, Options] = MappingProxyType(
     {
         "constant": {},
         "step": {"step_size": REQUIRED, "gamma": 0.1},
@@ -261,7 +259,7 @@ class SchedulerSettings:
     """
 
     name: str
-    options: Mapping[str, Any]
+    options: Options
     warmup_steps: int
     warmup_start: float
 
@@ -293,7 +291,7 @@ def read_scheduler_settings(
     return SchedulerSettings(name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start))
 
 
-def _check_values(merged: Mapping[str, Any]) -> None:
+def _check_values(merged: Options) -> None:
     for key, value in merged.items():
         if value is REQUIRED:
             raise _scheduler_error(key, "is missing", expected=f"{key}: ...")

@@ -6,13 +6,12 @@ Source of what is computed: https://docs.pytorch.org/docs/stable/nn.functional.h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch.nn import functional
 
-Loss = Callable[[Any, Any], Any]
+from tipchain.framework_types import Loss, Tensor
 
 
 def build_loss(
@@ -33,7 +32,7 @@ def build_loss(
             ``"sum"``.
     """
 
-    def loss(output: Any, label: Any) -> Any:
+    def loss(output: Tensor, label: Tensor) -> Tensor:
         factors = None if weight is None else torch.tensor(weight, dtype=output.dtype, device=output.device)
         target = label.to(output.dtype) if soft_label else label
         return functional.cross_entropy(
@@ -51,7 +50,7 @@ def build_loss(
 def build_nll_loss(weight: Sequence[float] | None = None, ignore_index: int = -100, reduction: str = "mean") -> Loss:
     """Return the negative log likelihood of log-probabilities ``[n, c, ...]`` and class numbers ``[n, ...]``."""
 
-    def loss(output: Any, label: object) -> Any:
+    def loss(output: Tensor, label: object) -> Tensor:
         factors = None if weight is None else torch.tensor(weight, dtype=output.dtype, device=output.device)
         return functional.nll_loss(output, label, weight=factors, ignore_index=ignore_index, reduction=reduction)
 
@@ -66,7 +65,7 @@ def build_bce_loss(pos_weight: Sequence[float] | None = None, reduction: str = "
         reduction: ``"mean"`` over all elements, or ``"sum"``.
     """
 
-    def loss(output: Any, label: Any) -> Any:
+    def loss(output: Tensor, label: Tensor) -> Tensor:
         factors = None if pos_weight is None else torch.tensor(pos_weight, dtype=output.dtype, device=output.device)
         target = label.to(output.dtype)
         return functional.binary_cross_entropy_with_logits(output, target, pos_weight=factors, reduction=reduction)
@@ -81,7 +80,7 @@ def build_kl_loss(reduction: str = "batchmean") -> Loss:
         reduction: ``"batchmean"`` (the definition: a mean over samples) or ``"sum"``.
     """
 
-    def loss(output: Any, label: Any) -> Any:
+    def loss(output: Tensor, label: Tensor) -> Tensor:
         return functional.kl_div(functional.log_softmax(output, dim=1), label.to(output.dtype), reduction=reduction)
 
     return loss

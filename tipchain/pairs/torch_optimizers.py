@@ -6,10 +6,10 @@ https://pytorch.org/docs/stable/optim.html; the twins stand in ``tipchain.pairs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import torch
 
+from tipchain.framework_types import Function, Setting
 from tipchain.pairs.settings import (
     NamedParameter,
     OptimizerSettings,
@@ -106,7 +106,7 @@ def _add_signs(optimizer: torch.optim.Optimizer, *_: object) -> None:
 
 def _groups(
     settings: OptimizerSettings, parameters: Iterable[torch.Tensor], learning_rate: float, model: object
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Setting]]:
     """Return parameter groups, the ordinary one first: its rate is the one that is shown."""
     given = list(parameters)
     wanted = settings.weight_decay
@@ -123,7 +123,7 @@ def _groups(
     return [_group(settings, groups[key], learning_rate * key[0], wanted if key[1] else 0.0) for key in ordered]
 
 
-def _group(settings: OptimizerSettings, tensors: list[torch.Tensor], rate: float, decay: float) -> dict[str, Any]:
+def _group(settings: OptimizerSettings, tensors: list[torch.Tensor], rate: float, decay: float) -> dict[str, Setting]:
     signs = settings.decay == "l1"
     return {
         "params": tensors,
@@ -152,7 +152,7 @@ def _bare(settings: OptimizerSettings, groups: list[dict[str, object]], learning
         known["eps"] = known.pop("epsilon")
     if "rho" in known:
         known["alpha"] = known.pop("rho")
-    kinds: dict[str, Any] = {
+    kinds: dict[str, Function] = {
         "sgd": optim.SGD,
         "momentum": optim.SGD,
         "adam": optim.Adam,

@@ -9,19 +9,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from tipchain.errors import UsageError
+from tipchain.errors import MissingFrameworkError, UsageError
 from tipchain.machine import core_count
 from tipchain.modes import Mode
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.publish import adopt_dumps, dump_name, tensors_name
+from tipchain.parity.publish import adopt_dumps, dump_name
 from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingSide, listen
 from tipchain.parity.reference_cache import ReferenceCache
 from tipchain.parity.stages.backward import lacks_noise
@@ -118,8 +119,14 @@ def align(
             ready = [stage for stage in pending if all(stage in one.ended for one in sides)]
             for stage in ready:
                 judgement = _judge(request, stage, sides, rules)
-                if stage == "backward" and _is_asked_for_noise(request, judgement, sides):
-                    continue
+                if any(map(lacks_noise, judgement.verdicts)):
+                    torch = _torch_for_noise(request, sides)
+                    if torch and torch.waits:
+                        torch.order(stage, NOISE_ORDER)
+                        torch.release()
+                        continue
+                    why = [f"nor can it be recorded here: {torch.unmet}"] if torch and torch.unmet else []
+                    judgement = replace(judgement, notes=(*judgement.notes, *why))
                 pending.remove(stage)
                 if cache:
                     judgement = _keep(cache, judgement, sides, request.folder)
@@ -146,14 +153,18 @@ def _help(request: AlignRequest, sides: Sequence[RecordingSide]) -> None:
                 side.start()
 
 
-def _is_asked_for_noise(request: AlignRequest, judgement: StageJudgement, sides: Sequence[RecordingSide]) -> bool:
-    """Ask torch how far rounding moves its gradients where a verdict needs that, and tell whether it is asked."""
-    torch = next((one for one in sides if one.waits), None)
-    if torch is None or not lacks_noise(judgement.verdicts, request.folder / tensors_name(judgement.stage, "torch")):
-        return False
-    torch.order(judgement.stage, NOISE_ORDER)
-    torch.release()
-    return True
+def _torch_for_noise(request: AlignRequest, sides: list[RecordingSide]) -> RecordingSide | None:
+    """Return torch's side, which can tell how far rounding moves gradients; one for that alone where its dumps were given."""
+    torch = next((one for one in sides if one.side == "torch"), None)
+    if torch is None and request.given is None and "torch" in request.dumps:
+        stages, of = ("backward",), ("torch", *request.recorded_sides)
+        with suppress(MissingFrameworkError):  # the verdict tells what is not judged for want of it
+            prepared = prepare(request.case, request.mode, stages, request.folder, of, request.data_path)
+            if not prepared.failures:
+                job = replace(_job(request, prepared, stages, "torch"), stages=())
+                torch = RecordingSide(job, request.stages, request.timeout_s, waits=True)
+                sides.append(torch)
+    return torch
 
 
 def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[RecordingSide]) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from tipchain import __version__
 from tipchain.blame import blame, users_fault
-from tipchain.errors import MissingFrameworkError, TipchainError, UsageError, WeightsError
+from tipchain.errors import MissingFrameworkError, RecordError, TipchainError, UsageError, WeightsError
 from tipchain.framework_types import Array
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import Framework
@@ -232,7 +232,7 @@ def _record_stage(
             _check_weights(job.needs[stage])
         bench = _bench(job, case, framework, benches, stage)
         if order != stage:
-            _add_noise(bench, Path(job.folder) / tensors_name(stage, job.side))
+            _add_noise(job, bench, stage)
         else:
             recording = record_truth(stage, bench) if job.truth else record(stage, bench)
             save_recording(job, bench, stage, recording, device)
@@ -246,12 +246,25 @@ def _record_stage(
     return {"ok": True, "seconds": time.perf_counter() - start}
 
 
-def _add_noise(bench: Bench, path: Path) -> None:
-    """Add to the recorded gradients in ``path`` how far rounding moves them."""
+def _add_noise(job: RecordingJob, bench: Bench, stage: str) -> None:
+    """Add to a stage's recorded gradients how far rounding moves them.
+
+    Raises:
+        RecordError: they are of other inputs, another torch or other code than there is here.
+    """
     from tipchain.parity.stages.backward import record_noise
 
+    dump, path = (Path(job.folder) / name(stage, job.side) for name in (dump_name, tensors_name))
+    meta = load_record(dump).meta
     with TensorFile(path) as recorded:
-        save_tensors(path, {**recorded, **record_noise(bench, recorded)})
+        noise = record_noise(bench, recorded)
+        sources = imported_sources(bench.case.root)
+        here = {"inputs": job.needs[stage].digests, "versions": bench.framework.versions(), "sources": sources}
+        for fact, now in here.items():
+            then = meta.get(fact)
+            if not isinstance(then, Mapping) or any(then.get(one, now[one]) != now[one] for one in now):
+                raise RecordError(f"is of other {fact}", file=dump)
+        save_tensors(path, {**recorded, **noise})
 
 
 _checked: set[str] = set()
@@ -347,6 +360,9 @@ class RecordingSide:
         stages: the stages of the whole run.
         timeout_s: how long the side may take in all.
         waits: whether the processes wait for `order` when nothing is left.
+
+    Attributes:
+        unmet: why what was ordered besides could not be recorded, or "".
     """
 
     def __init__(
@@ -355,6 +371,7 @@ class RecordingSide:
         self.side, self.job, self.waits = job.side, job, waits
         self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
         self.marks: dict[str, Mapping[str, str] | None] = {}
+        self.unmet = ""
         self.left = list(job.stages)
         self.deadline = time.monotonic() + timeout_s if timeout_s else None
         self.timeout_s = timeout_s
@@ -404,20 +421,28 @@ class RecordingSide:
         events = process.read()
         for event in events or ():
             match event["event"]:
-                case "missing":
-                    raise MissingFrameworkError(event["message"])
-                case "refused":
-                    raise UsageError(event["message"])
+                case "missing" | "refused" as reason if self.job.stages:
+                    raise (MissingFrameworkError if reason == "missing" else UsageError)(event["message"])
+                case "missing" | "refused":
+                    self.unmet = event["message"]
                 case "ready":
                     process.ready = time.monotonic()
                 case "begin":
                     process.stage = event["stage"]
                 case "end":
-                    self.ended[event["stage"]] = None if event["ok"] else event["message"]
-                    self.marks[event["stage"]] = event.get("marks")
+                    self._end(process.order, None if event["ok"] else event["message"])
+                    known, new = self.marks.get(event["stage"], {}), event.get("marks")
+                    self.marks[event["stage"]] = {**known, **new} if known is not None and new else None
                     self._feed(process)
         if events is None:
             self._close(process)
+
+    def _end(self, order: str, message: str | None) -> None:
+        """Account for what was to be recorded; a stage has ended even if what was ordered besides could not be."""
+        stage = order.removesuffix(NOISE_ORDER)
+        self.ended[stage] = message if stage == order else None
+        if stage != order and message:
+            self.unmet = self.unmet or message
 
     def _close(self, process: RecordingProcess) -> None:
         """Give what a process was to record, and what nobody is left to record, the reason why it is not."""
@@ -430,9 +455,9 @@ class RecordingSide:
         else:
             what = f"the {self.side} process ended with exit code {code}"
         lost = [process.order, *(() if self.processes else self.left)]
-        for stage in (order.removesuffix(NOISE_ORDER) for order in lost if order):
-            during = "" if stage == process.stage or not process.stage else f" during {process.stage}"
-            self.ended[stage] = f"{what}{during}; log: {self.log}"
+        for order in filter(None, lost):
+            during = "" if process.stage in ("", order.removesuffix(NOISE_ORDER)) else f" during {process.stage}"
+            self._end(order, f"{what}{during}; log: {self.log}")
         if not self.processes:
             self.left.clear()
 
@@ -442,8 +467,7 @@ class RecordingSide:
             return
         for order in (*self.left, *(process.order for process in self.processes)):
             if order:
-                reason = f"the {self.side} process took longer than {self.timeout_s:g} s and was ended"
-                self.ended[order.removesuffix(NOISE_ORDER)] = reason
+                self._end(order, f"the {self.side} process took longer than {self.timeout_s:g} s and was ended")
         self.stop()
 
     def stop(self) -> None:

@@ -56,6 +56,7 @@ class ReferenceCache:
         case: the id of the case.
         keys: what is known before anything runs, as a SHA-256, by stage.
         served: when the entries that served were recorded, by stage.
+        marks: of what those rest on, by stage; what is recorded besides rests on that, too.
         seen: marks of files as they are now.
     """
 
@@ -63,6 +64,7 @@ class ReferenceCache:
     case: str
     keys: Mapping[str, str]
     served: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, Mapping[str, str]] = field(default_factory=dict)
     seen: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
@@ -99,7 +101,7 @@ class ReferenceCache:
             for name in content["files"]:
                 link(entry / name, folder / name)
             os.utime(entry / "entry.json")
-            self.served[stage] = str(content["recorded"])
+            self.served[stage], self.marks[stage] = str(content["recorded"]), content["marks"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return False
         return True
@@ -137,7 +139,7 @@ class ReferenceCache:
                     "key": self.keys[stage],
                     "recorded": time.strftime("%Y-%m-%d %H:%M"),
                     "files": _files(entry, names),
-                    "marks": dict(marks),
+                    "marks": {**self.marks.get(stage, {}), **marks},
                 }
                 atomic_write(entry / "entry.json", json.dumps(content) + "\n")
                 self._shrink()

@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tipchain.errors import DataError, UsageError
 from tipchain.images import LAYOUT, class_names, read_split, split_file
+from tipchain.json_text import Json, JsonObject
 from tipchain.modes import DATA_SETS, DIGITS, MINI_UCF, data_folder
 from tipchain.progress import Pace, Progress
 from tipchain.runs import sha256_of
@@ -27,6 +29,7 @@ from tipchain.runs import sha256_of
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from PIL.Image import Image as PillowImage
 
 
 # The data sets that are made here: scanned digits, and videos of moving ones.
@@ -262,7 +265,7 @@ def background(group: int, clip: int) -> NDArray[np.uint8]:
     return np.asarray(clouds.resize((SIDE, SIDE), _pillow().Resampling.BICUBIC)) // 3
 
 
-def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place) -> object:
+def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: VideoStart, place: Place) -> PillowImage:
     """Return ``picture`` with the digit at ``place``, as a Pillow image.
 
     Args:
@@ -277,10 +280,11 @@ def draw_frame(picture: NDArray[np.uint8], digit: NDArray[np.float32], start: Vi
     cover[:DIGIT, :DIGIT, 0] = digit
     cover = np.roll(cover, (round(place[1]), round(place[0])), axis=(0, 1))
     pixels = picture * (1 - cover) + np.array(start.colour, np.float32) * cover
-    return _pillow().fromarray(np.rint(pixels).astype(np.uint8))
+    drawn: PillowImage = _pillow().fromarray(np.rint(pixels).astype(np.uint8))
+    return drawn
 
 
-def render(motion: str, group: int, clip: int, scans: NDArray[np.float64]) -> Iterator[Any]:
+def render(motion: str, group: int, clip: int, scans: NDArray[np.float64]) -> Iterator[PillowImage]:
     """Yield the frames of a video as Pillow images of `SIDE` x `SIDE` pixels.
 
     Args:
@@ -301,7 +305,7 @@ def render(motion: str, group: int, clip: int, scans: NDArray[np.float64]) -> It
         yield draw_frame(picture, digit, start, (start.place[0] + right, start.place[1] + down))
 
 
-def _pillow() -> Any:
+def _pillow() -> ModuleType:
     try:
         from PIL import Image
     except ImportError as error:
@@ -390,7 +394,7 @@ class DataRecipe:
         packed: whether an archive is kept beside the folder.
     """
 
-    facts: Mapping[str, Any]
+    facts: JsonObject
     names: frozenset[str]
     make: Callable[[], Iterator[tuple[str, bytes]]]
     said: str
@@ -665,7 +669,7 @@ def _problem(folder: Path) -> str | None:
     return None
 
 
-def _read_manifest(folder: Path) -> dict[str, Any] | None:
+def _read_manifest(folder: Path) -> dict[str, Json] | None:
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -730,7 +734,7 @@ def _fill(folder: Path, recipe: DataRecipe, name: str) -> None:
     _write(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
 
-def _write(path: Path, data: bytes) -> dict[str, Any]:
+def _write(path: Path, data: bytes) -> dict[str, Json]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from tipchain.errors import TipchainError
+from tipchain.json_text import JsonObject
 
 CUDA_NAME = re.compile(r"(nvidia|cuda|triton)([-_.\s\[;=<>!~]|$)", re.IGNORECASE)
 NOTICE = """\
@@ -24,13 +24,13 @@ note: pip would fetch torch {version} with CUDA ({count} packages such as {examp
   - use an environment of your own: bash prepare.sh PARAMS MODE --python PATH"""
 
 
-def cuda_packages(report: Mapping[str, Any]) -> tuple[str, ...]:
+def cuda_packages(report: JsonObject) -> tuple[str, ...]:
     """Return the names of the CUDA packages that ``report`` would install or that torch there asks for."""
     names = {name for one in report["install"] for name in _names(one["metadata"]) if CUDA_NAME.match(name)}
     return tuple(sorted(names))
 
 
-def notice(report: Mapping[str, Any]) -> str:
+def notice(report: JsonObject) -> str:
     """Return what to tell the user about ``report``, "" where no CUDA package would come."""
     found = cuda_packages(report)
     if not found:
@@ -39,7 +39,7 @@ def notice(report: Mapping[str, Any]) -> str:
     return NOTICE.format(version=version, count=len(found), example=", ".join(found[:3]))
 
 
-def _names(metadata: Mapping[str, Any]) -> Iterator[str]:
+def _names(metadata: JsonObject) -> Iterator[str]:
     yield str(metadata["name"])
     for need in metadata.get("requires_dist", ()):
         if "extra ==" not in need:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result, number_json, parse_result, result_json
 from tipchain.errors import RecordError
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, diagnosis_json, read_diagnosis
-from tipchain.json_text import parse_json
+from tipchain.json_text import JsonObject, parse_json
 from tipchain.outcome import ExitCode, Outcome, exit_code
 from tipchain.stage_table import INFO, STAGES
 
@@ -50,7 +50,7 @@ def stage_of(verdict: Verdict) -> str:
     return verdict.subject.partition("/")[0]
 
 
-def diagnose_run(verdicts: Sequence[Verdict], document: Mapping[str, Any], root: Path) -> Diagnosed:
+def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) -> Diagnosed:
     """Return what the live models' report tells about a run's failed verdicts.
 
     A verdict is told to follow from the cause that its own stage has, else from the first cause, in the order of the
@@ -89,7 +89,7 @@ def diagnose_run(verdicts: Sequence[Verdict], document: Mapping[str, Any], root:
     return Diagnosed(diagnoses=told, undiagnosed=f"{', '.join(left)}: {reason}" if told else reason)
 
 
-def _causes(document: Mapping[str, Any]) -> list[Diagnosis]:
+def _causes(document: JsonObject) -> list[Diagnosis]:
     """Return the causes of a live report; a stage that failed without one is a cause that is not known."""
     causes = [read_diagnosis(one) for one in document.get("diagnoses", ())]
     for stage, outcome in document["stages"].items():
@@ -222,7 +222,7 @@ class RunReport:
     started: str
     seconds: float
     versions: Mapping[str, str] = field(default_factory=dict)
-    where: Mapping[str, Any] = field(default_factory=dict)
+    where: JsonObject = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
     results: tuple[Result, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
@@ -329,7 +329,7 @@ def _report_file(run: Path) -> Path:
     )
 
 
-def parse_report(data: Mapping[str, Any]) -> RunReport:
+def parse_report(data: JsonObject) -> RunReport:
     """Return the report of JSON values.
 
     Raises:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.framework_types import Tensor
 from tipchain.numbers.diff_log import method_lines
 from tipchain.numbers.tolerance import METHODS
 
@@ -170,14 +171,14 @@ def _outputs(data: object, convert: Callable[[object], object]) -> dict[str, Any
     }
 
 
-def _torch_array(value: Any) -> object:
+def _torch_array(value: Tensor) -> object:
     if not hasattr(value, "detach"):
         return np.asarray(value)
     value = value.detach().cpu()
     return (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
 
 
-def _paddle_array(value: Any) -> object:
+def _paddle_array(value: Tensor) -> object:
     if not hasattr(value, "numpy"):
         return np.asarray(value)
     # Paddle hands bfloat16 out as uint16.

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.weights.files import (
     array_of,
     misfits,
@@ -38,14 +37,14 @@ class Converted:
             way to Paddle, and on the way back as the torch model has it.
     """
 
-    state: Mapping[str, Any]
+    state: Mapping[str, Array]
     match: Match
     kept: tuple[str, ...]
 
 
 def convert_state(
     torch_model: Model,
-    state: Mapping[str, Any],
+    state: Mapping[str, Tensor],
     paddle_model: Model,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
@@ -56,7 +55,7 @@ def convert_state(
 
 def to_paddle(
     torch_model: object,
-    state: Mapping[str, Any],
+    state: Mapping[str, Tensor],
     paddle_model: Model,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),

@@ -7,18 +7,21 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 
 from tipchain.errors import WeightsError, did_you_mean, first_line
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Model, Nested, Tensor
+from tipchain.json_text import Json
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
     SHARED,
+    Bytes,
     Global,
     Refused,
+    Streamed,
     StreamReader,
     brief,
     count_of,
@@ -55,7 +58,7 @@ def refuse_other_layout(path: Path, layout: str) -> None:
         )
 
 
-def read_torch_state(path: Path) -> dict[str, Any]:
+def read_torch_state(path: Path) -> dict[str, Tensor]:
     """Return the state dict of a torch or ``.safetensors`` file, on the CPU.
 
     Tensors are views of the mapped file; writing to one changes nothing but this process's memory.
@@ -73,7 +76,7 @@ def read_torch_state(path: Path) -> dict[str, Any]:
             from safetensors.torch import load_file
 
             refuse_other_layout(path, "pt")
-            state: Any = load_file(path)
+            state: Json = load_file(path)
         else:
             state = _read_archive(path)
     except (Refused, SafetensorError, BadZipFile, NotImplementedError, OSError, *DAMAGED) as error:
@@ -138,7 +141,9 @@ class _Tensor:
 
     __slots__ = ("dtype", "metadata", "offset", "shape", "storage", "strides")
 
-    def __init__(self, storage: Any, offset: Any, shape: Any, strides: Any, dtype: str, metadata: Any) -> None:
+    def __init__(
+        self, storage: Streamed, offset: Streamed, shape: Streamed, strides: Streamed, dtype: str, metadata: Streamed
+    ) -> None:
         numbers = (offset, *strides) if isinstance(strides, tuple) else (None,)
         if not isinstance(storage, _Storage) or not all(isinstance(n, int) and 0 <= n < 2**62 for n in numbers):
             raise Refused("a tensor without storage")
@@ -189,13 +194,13 @@ class _TorchStream(StreamReader):
         }
     )
 
-    def __init__(self, data: Any, start: int = 0, byte_order: Literal["<", ">"] = "<") -> None:
+    def __init__(self, data: Bytes, start: int = 0, byte_order: Literal["<", ">"] = "<") -> None:
         super().__init__(data, start)
         self.byte_order = byte_order
         self.storages: dict[str, tuple[int, int]] = {}
         self.mentioned: dict[str, str] = {}
 
-    def persistent(self, key: Any) -> _Storage:
+    def persistent(self, key: Streamed) -> _Storage:
         """Return the storage that a stream mentions: kind, type, key, device, elements, and of old files a view."""
         if not isinstance(key, tuple) or len(key) not in (5, 6) or key[0] != "storage":
             raise Refused(f"something outside the stream, {brief(key)}")
@@ -210,13 +215,13 @@ class _TorchStream(StreamReader):
             raise Refused(f"a storage of {dtype} and {self.mentioned[name]}")
         return _Storage(name, dtype, start)
 
-    def value(self, value: Any, path: str) -> Any:
+    def value(self, value: Streamed, path: str) -> Streamed:
         """Return a tensor, and the name of a dtype as text."""
         if isinstance(value, _Tensor):
             return self._tensor(value)
         return value.name if isinstance(value, Global) else super().value(value, path)
 
-    def _tensor(self, tensor: _Tensor) -> Any:
+    def _tensor(self, tensor: _Tensor) -> Tensor:
         import torch
 
         storage = tensor.storage
@@ -244,7 +249,7 @@ class _TorchStream(StreamReader):
         return made.neg() if metadata.get("neg") else made
 
 
-def _read_archive(path: Path) -> Any:
+def _read_archive(path: Path) -> Streamed:
     """Return what torch.save wrote: a zip archive since torch 1.6, before it pickle streams and bytes in a row."""
     data = map_file(path)
     if data[:4] == b"PK":
@@ -267,7 +272,7 @@ def _read_archive(path: Path) -> Any:
     return finished(root, len(data), stream.value, containers=(dict, list, tuple))
 
 
-def _read_zip(archive: ZipFile, data: Any) -> Any:
+def _read_zip(archive: ZipFile, data: Bytes) -> Streamed:
     entries = {entry.filename: _place(entry, data) for entry in archive.infolist()}
     (pickled,) = [name for name in entries if name.endswith("/data.pkl")] or [""]
     if not pickled or pickled.replace("data.pkl", "constants.pkl") in entries:
@@ -283,7 +288,7 @@ def _read_zip(archive: ZipFile, data: Any) -> Any:
     return finished(root, len(data), stream.value, containers=(dict, list, tuple))
 
 
-def _place(entry: ZipInfo, data: Any) -> tuple[int, int]:
+def _place(entry: ZipInfo, data: Bytes) -> tuple[int, int]:
     """Return where the bytes of an entry lie in the file."""
     if entry.compress_type != ZIP_STORED:
         raise Refused(f"a compressed entry, {brief(entry.filename)}")
@@ -294,7 +299,7 @@ def _place(entry: ZipInfo, data: Any) -> tuple[int, int]:
     return start, start + entry.file_size
 
 
-def torch_misfits(torch_model: Model, state: Mapping[str, Any]) -> list[str]:
+def torch_misfits(torch_model: Model, state: Mapping[str, Tensor]) -> list[str]:
     """Say how ``state`` differs from the torch model's own state dict."""
     wanted = torch_model.state_dict()
     found = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
@@ -328,7 +333,7 @@ def array_of(tensor: Tensor) -> Array:
     return np.asarray(array, order="C")
 
 
-def tensor_of(array: Array, dtype: str) -> Any:
+def tensor_of(array: Array, dtype: str) -> Tensor:
     """Return the torch tensor of ``array``, the inverse of `array_of`; ``dtype`` is such as ``"bfloat16"``."""
     import torch
 
@@ -338,7 +343,7 @@ def tensor_of(array: Array, dtype: str) -> Any:
     return torch.from_numpy(array)
 
 
-def write_torch_file(model: Model, state: Mapping[str, Any], path: Path) -> None:
+def write_torch_file(model: Model, state: Mapping[str, Tensor], path: Path) -> None:
     """Write ``state`` for the torch model, and verify the file by loading it.
 
     The file is written beside ``path`` and renamed once every tensor in it has been found equal: a ``.safetensors``
@@ -406,7 +411,7 @@ _SAFE_DTYPES = {
 """numpy's dtype of a tensor in a .safetensors file, as far as Paddle has it; bfloat16 as its bits."""
 
 
-def read_paddle_file(path: Path) -> dict[str, Any]:
+def read_paddle_file(path: Path) -> dict[str, Nested]:
     """Return the dict that ``paddle.save`` wrote to ``path``, arrays as numpy arrays (bfloat16 as its bits, uint16).
 
     A ``.safetensors`` file with Paddle's layout is read likewise.
@@ -478,7 +483,7 @@ def _set_state(model: Model, state: Mapping[str, object], path: Path) -> None:
         tensor.set_value(state[name])
 
 
-def misfits(state: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[str]:
     """Say how the arrays of ``state`` differ from ``wanted``, a Paddle model's state dict."""
     found = [f"missing: {name} {list(wanted[name].shape)}" for name in wanted if name not in state]
     for name, array in state.items():

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tipchain.errors import InputError, UsageError
 from tipchain.framework_types import Model
@@ -190,7 +189,7 @@ def check_names(names: Mapping[str, str], reference: object, port: object) -> No
         raise UsageError("\n".join(told))
 
 
-def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[UnknownName]:
+def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> list[UnknownName]:
     """Return what names lead from or to nothing; ``"a + b"`` names two of Paddle's tensors."""
     if not names:
         return []
@@ -215,7 +214,7 @@ def unknown_names(names: Mapping[str, str], reference: Any, port: Any) -> list[U
     return found
 
 
-def _both_hold_nothing(ours: Any, theirs: Any) -> bool:
+def _both_hold_nothing(ours: Model, theirs: Model) -> bool:
     """Tell whether both are layers without tensors, such as activations."""
     return ours is not None and theirs is not None and not ours.state_dict() and not theirs.state_dict()
 

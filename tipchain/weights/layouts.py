@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class PaddlePart:
     """
 
     names: tuple[str, ...]
-    tensor: Any
+    tensor: Tensor
     transpose: bool = False
 
     @property

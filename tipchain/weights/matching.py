@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -343,7 +343,7 @@ class OwnMatrices:
         leaf = next((one.rpartition(".")[2] for one in name), "")
         return None if found is None else _applied(found, leaf, side)
 
-    def _owner(self, side: int, path: str) -> Any:
+    def _owner(self, side: int, path: str) -> Model:
         """Return the layer at a path, if it holds nothing but tensors."""
         model = self.models[side]
         layers = dict(model.named_modules() if side == 0 else model.named_sublayers(include_self=True))
@@ -465,8 +465,8 @@ def match_models(
 class _Matching:
     """One pair of models on the way to a match."""
 
-    torch_model: Any
-    paddle_model: Any
+    torch_model: Model
+    paddle_model: Model
     given: Mapping[str, str]
     ignore: tuple[str, ...]
     names: dict[str, str] = field(init=False)
@@ -653,7 +653,7 @@ class _Matching:
         )
 
 
-def _without(layers: Sequence[LayerTensors], drop: Any) -> list[LayerTensors]:
+def _without(layers: Sequence[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
     """Return layers without some of their tensors; those that lose all are left out."""
     kept = []
     for layer in layers:

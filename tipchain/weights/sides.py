@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from tipchain.errors import WeightsError
-from tipchain.framework_types import Model
+from tipchain.framework_types import Model, Tensor
 from tipchain.layer_types import OWN, OWN_KIND, LayerRule, join, rule_for
 from tipchain.weights.layouts import (
     NOT_IN_TORCH,
@@ -73,7 +72,7 @@ def _refuse_lazy(held: Mapping[str, tuple[TensorKind, object]], path: str) -> No
             )
 
 
-def _torch_tensors(module: Model) -> Iterator[tuple[str, tuple[TensorKind, Any]]]:
+def _torch_tensors(module: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
     for leaf, tensor in module._parameters.items():  # noqa: SLF001
         if tensor is not None:
             yield leaf, ("parameter", tensor)
@@ -82,7 +81,7 @@ def _torch_tensors(module: Model) -> Iterator[tuple[str, tuple[TensorKind, Any]]
             yield leaf, ("buffer", tensor)
 
 
-def _all_tensors(module: Model, path: str = "") -> Iterator[tuple[str, tuple[TensorKind, Any]]]:
+def _all_tensors(module: Model, path: str = "") -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
     for leaf, found in _torch_tensors(module):
         yield join(path, leaf), found
     for name, child in module._modules.items():  # noqa: SLF001
@@ -110,7 +109,7 @@ class Packed:
     """
 
     leaf: str
-    tensors: tuple[Any, ...]
+    tensors: tuple[Tensor, ...]
     transpose: bool = False
     fixed: bool = False
 
@@ -156,7 +155,7 @@ def _attention(layer: Model, linear: type) -> list[Packed] | None:
     return found
 
 
-def _cells(layer: Model) -> Iterator[tuple[Any, str]]:
+def _cells(layer: Model) -> Iterator[tuple[Model, str]]:
     """Yield the cells of an RNN or BiRNN, with what torch adds to the names of that direction's tensors."""
     if hasattr(layer, "cell"):
         yield layer.cell, ""
@@ -178,7 +177,7 @@ def _recurrent(layer: Model) -> Iterator[Packed]:
                 yield replace(packed, fixed=packed.leaf.startswith("bias_") and not named)
 
 
-def cell_tensors(cell: Any, suffix: str = "") -> Iterator[Packed]:
+def cell_tensors(cell: Model, suffix: str = "") -> Iterator[Packed]:
     """Yield torch's tensors of one recurrent cell.
 
     A bias that was switched off is still there in Paddle, as a constant zero.
@@ -225,7 +224,7 @@ def paddle_layers(
 
 @dataclass(slots=True)
 class _PaddleWalk:
-    model: Any
+    model: Model
     inverse: Mapping[str, str]
     targets: set[str]
     open: frozenset[str]
@@ -355,7 +354,7 @@ class _PaddleWalk:
         )
 
 
-def _own_tensors(layer: Model) -> Iterator[tuple[str, TensorKind, Any]]:
+def _own_tensors(layer: Model) -> Iterator[tuple[str, TensorKind, Tensor]]:
     for leaf, tensor in layer._parameters.items():  # noqa: SLF001
         if tensor is not None:
             yield leaf, "parameter", tensor

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations, product
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from tipchain.explain.causes.hypotheses import Hypothesis, common_path, name_num
 from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, paddle_of
 from tipchain.explain.causes.program import LAYER, Act, Op, argument, floats_of, on_input, tensors_of, then, then_first
 from tipchain.explain.locate.differences import equal
+from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 from tipchain.weights.files import view_of
@@ -544,7 +544,7 @@ def _place(piece: Piece, held: Sequence[SharedTensor]) -> str:
     return common_path(one if one in known else "" for one in paths)
 
 
-def _along_channels(side: Any, array: Array, rank: int, axis: int) -> Tensor:
+def _along_channels(side: LiveSide, array: Array, rank: int, axis: int) -> Tensor:
     shape = [1] * rank
     shape[axis] = -1
     return side.tensor(array.reshape(shape), gradient=False)

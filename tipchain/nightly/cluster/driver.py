@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import ray
 from pathspec import GitIgnoreSpec
@@ -252,7 +252,7 @@ DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE, errno.
 class _Task:
     """An item that was handed to Ray."""
 
-    def __init__(self, work: Work, stream: Any) -> None:
+    def __init__(self, work: Work, stream: BinaryIO) -> None:
         self.work, self.stream = work, stream
         self.begun: Begun | None = None
         self.cancelled = False
@@ -426,7 +426,7 @@ class RayDriver:
                         ray.get(next(task.stream))
 
 
-def _on_node(version: str, packed: bytes) -> Any:
+def _on_node(version: str, packed: bytes) -> Iterator[object]:
     """Run an item as a task of Ray; imports what it needs itself, so that it can say what is not there."""
     import os
     import pickle

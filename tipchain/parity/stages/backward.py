@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from math import isfinite
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -131,6 +130,8 @@ def _gradient_noise(bench: Bench, mode: str, prefix: str, tensors: Mapping[str, 
         with _surroundings(bench):
             criterion(model(*images), label).backward()
         for name, value in framework.gradients(model, names, shared=True):
+            if f"{prefix}gradient/{name}" not in tensors:  # one that the port lacks, which was known then alone
+                continue
             pieces = _differences(value, tensors[f"{prefix}gradient/{name}"])
             moved = np.max([np.abs(piece).max() for piece in pieces], initial=0)
             key = f"{prefix}gradient_noise/{name}"
@@ -266,9 +267,8 @@ def _key(verdict: Verdict) -> str:
 
 
 def _failed(judged: Judged, kind: str) -> Sequence[Verdict]:
-    return [
-        verdict for verdict in judged.verdicts if verdict.outcome is Outcome.FAIL and _key(verdict).startswith(kind)
-    ]
+    differ = (one for one in judged.verdicts if one.outcome is Outcome.FAIL or lacks_noise(one))
+    return [verdict for verdict in differ if _key(verdict).startswith(kind)]
 
 
 # Judge backward: losses and rates, then the gradients, parameters and buffers in safetensors files, mode by mode.
@@ -279,6 +279,7 @@ NOISE_FACTOR = 3.0
 BLUNT = 0.1
 """Where rounding moves a tensor by more than this share of the model's largest RMS, nothing can be told."""
 ROUNDING = "torch's own rounding"
+NOT_JUDGED = "not judged: the reference's dumps lack how far rounding moves its gradients"
 PREFIXES = tuple(f"{mode}/" for mode in MODES)
 """What the keys of a second mode begin with."""
 STAGE = "backward"
@@ -422,27 +423,22 @@ def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tupl
     return scale, [name.partition("/")[2] for name, value in rms.items() if value <= SAME_SINGLE * scale]
 
 
-def lacks_noise(verdicts: Iterable[Verdict], path: Path) -> bool:
-    """Tell whether gradients or parameters fail that torch's own rounding might excuse, had ``path`` recorded it."""
-    kinds = {"gradient", "parameter"}
-    failed = (one for one in verdicts if one.outcome is Outcome.FAIL and one.diff is not None)
-    if not any(kinds & set(one.subject.split("/")[1:3]) for one in failed):
-        return False
-    with TensorFile(path) as recorded:
-        return not any("gradient_noise/" in name for name in recorded)
+def lacks_noise(verdict: Verdict) -> bool:
+    """Tell whether a tensor was not judged, for nobody has recorded how far torch's own rounding moves it."""
+    return verdict.outcome is Outcome.ERROR and NOT_JUDGED in verdict.reason
 
 
-def _noise(left: Mapping[str, Array], name: str, scale: float) -> float:
-    """Return by which share of the largest RMS rounding moves a gradient, and with it its parameter; 0 if unknown."""
+def _noise(left: Mapping[str, Array], name: str, scale: float) -> float | None:
+    """Return by which share of the largest RMS rounding moves a gradient, and with it its parameter; None if not recorded."""
     key = f"gradient_noise/{name.partition('/')[2]}"
-    if name.startswith("buffer/") or key not in left or not scale > 0:
-        return 0.0
+    if key not in left or not scale > 0:
+        return None if scale > 0 and not any(one.startswith("gradient_noise/") for one in left) else 0.0
     found = float(left[key]) / scale
     return found if isfinite(found) else 0.0
 
 
 def _judge_tensor(
-    name: str, expected: object, actual: object, strict: Tolerance, noise: float, base: Tolerance, scale: float
+    name: str, expected: object, actual: object, strict: Tolerance, noise: float | None, base: Tolerance, scale: float
 ) -> tuple[Verdict, Tolerance]:
     """Return the verdict with the tolerance behind it: the usual one, or that and what rounding itself reaches.
 
@@ -451,7 +447,7 @@ def _judge_tensor(
         expected: torch's.
         actual: the port's.
         strict: the usual tolerance.
-        noise: by which share of ``scale`` rounding moves torch's own.
+        noise: by which share of ``scale`` rounding moves torch's own; None where that was not recorded.
         base: the rule behind the usual tolerance.
         scale: the model's largest RMS, 0 for none.
     """
@@ -460,7 +456,10 @@ def _judge_tensor(
     if verdict.outcome is not Outcome.FAIL or base.rtol is None or verdict.diff is None or not scale:
         return verdict, strict
     share = f"{verdict.diff.max_abs / scale:.2g} of the model's largest RMS, allowed {base.rtol:.2g}"
-    more = (strict.threshold or 0.0) + NOISE_FACTOR * noise * scale
+    if noise is None and isfinite(verdict.diff.max_abs):
+        reason = f"{share}; {NOT_JUDGED}; record with `tipchain align CASE --record torch`"
+        return replace(verdict, outcome=Outcome.ERROR, reason=reason), strict
+    more = (strict.threshold or 0.0) + NOISE_FACTOR * (noise or 0.0) * scale
     bound = Tolerance(method="max", threshold=more, reason=ROUNDING)
     if not noise or compare({name: expected}, {name: actual}, bound)[0].outcome is not Outcome.PASS:
         return replace(verdict, reason=f"{verdict.reason}; {share}"), strict

@@ -26,7 +26,7 @@ Batch = tuple[Tensor, Tensor]
 """A model's output for one batch, and the labels."""
 
 
-def measure(framework: Framework, metric: object, batches: Sequence[Batch]) -> dict[str, float]:
+def measure(framework: Framework, metric: Metric, batches: Sequence[Batch]) -> dict[str, float]:
     """Return what a metric says about all batches together.
 
     Args:
@@ -96,7 +96,7 @@ def _numbers(found: object, metric: Metric) -> dict[str, float]:
     return {str(key): _number(str(key), value, metric) for key, value in found.items()}
 
 
-def _number(key: str, value: SupportsFloat, metric: object) -> float:
+def _number(key: str, value: SupportsFloat, metric: Metric) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, RuntimeError) as error:
