@@ -19,7 +19,7 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, NotHeld
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
 from tipchain.framework_types import Array, Model
-from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 LARGE = 2**20
 """Elements of a weight from which on its gradient is projected: 8 MiB of float64, more than a core's own caches hold."""
@@ -165,11 +165,11 @@ def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -
     """Return what projections of gradients tell, by name.
 
     Raises:
-        NotHeld: some are not the same, or not finite.
+        NotHeld: some are further apart than a constant in float32 makes them, or not finite.
     """
     found = {name: _Projected(relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs}
     if found.keys() != ours.keys() | theirs.keys() or not all(
-        one.relative <= SAME_DOUBLE and one.size < inf for one in found.values()
+        one.relative <= CONSTANT and one.size < inf for one in found.values()
     ):
         raise NotHeld
     return found
@@ -280,7 +280,9 @@ class SharedParameters:
         if self._found and not self.beyond(tolerance):
             return True
         if self._projected:
-            raise NotHeld
+            if self.beyond(CONSTANT):
+                raise NotHeld
+            return False
         ours, theirs = ([] if one.double is None else parameters_of(one.side, one.double.whole) for one in self._models)
         return alike(ours, theirs, tolerance, SAME_SINGLE)
 

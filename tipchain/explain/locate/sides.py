@@ -433,7 +433,9 @@ class PaddleSide(FrameworkSide):
 
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
         """Register a hook that takes the gradient and sets ``grad`` to None; Paddle removes none: an ended one does nothing."""
-        held: list[Callable[[], Tensor]] = [weakref.ref(parameter)]  # Paddle's side of the hook would keep the parameter for good
+        held: list[Callable[[], Tensor]] = [
+            weakref.ref(parameter)
+        ]  # Paddle's side of the hook would keep the parameter for good
 
         def hand() -> None:
             for one in held:
