@@ -351,7 +351,8 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
         return
     dims = len(layer._kernel_size)  # noqa: SLF001
     convolve = getattr(paddle.nn.functional, f"conv{dims}d" + ("_transpose" if "Transpose" in kind else ""))
-    present = _present(layer, kind)
+    found = {name: getattr(layer, f"_{name}") for name in ("stride", "dilation", "groups", "padding")}
+    present = {**found, "output_padding": layer.output_padding} if "Transpose" in kind else found
 
     def variant(code: str, values: Options, *, confirmed: bool = False) -> Hypothesis:
         act: Act = lambda _, args, __: convolve(args[0], layer.weight, layer.bias, **{**present, **values})  # noqa: E731
@@ -395,12 +396,6 @@ def _usual(present: Mapping[str, object], dims: int) -> Iterator[tuple[str, int]
         for name in ("padding", *(("stride", "dilation") if number else ())):
             if _pairs(present[name], dims) != [number] * dims:
                 yield name, number
-
-
-def _present(layer: Model, kind: str) -> dict[str, object]:
-    """Return the arguments that a Paddle convolution has, those first that name a cause best."""
-    found = {name: getattr(layer, f"_{name}") for name in ("stride", "dilation", "groups", "padding")}
-    return {**found, "output_padding": layer.output_padding} if "Transpose" in kind else found
 
 
 def _wanted(reference: object, present: Mapping[str, object], dims: int) -> dict[str, object]:
@@ -587,7 +582,8 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         if rare and not RARE[name] & set(piece.truth.names):
             continue
         confirmed = not rare and any(one.rstrip("_") == name for one in piece.truth.names)
-        if is_one and not _is_same(kind, name, written):  # its settings are looked at elsewhere
+        plain = kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
+        if is_one and not plain:  # its settings are looked at elsewhere
             replace = instead(function)
             code = "other-activation"
             if name == "leaky_relu" and kind in ("leaky_relu", "LeakyReLU"):
@@ -613,11 +609,6 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
             fix=f"apply `{written}` after {called(op)}{where}",
             place=op.path if op.layer is not None and op.result is op.args[0] else None,
         )
-
-
-def _is_same(kind: str, name: str, written: str) -> bool:
-    """Tell whether an activation is the one that is called, without settings of its own."""
-    return kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
 
 
 def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
@@ -843,7 +834,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             value
             for name in _TORCH_NAMES.get(op.name, (op.name,))
             for value in piece.truth.constants.get(name, ())
-            if _of_kind(value, argument.usual)
+            if not isinstance(value, bool) and any(type(value) is type(one) for one in argument.usual)
         ]
         tried: list[object] = [] if given is None else [given]
         for number, value in enumerate([*told, *argument.usual]):
@@ -889,8 +880,3 @@ _TORCH_NAMES = {
     "interpolate": ("interpolate", "upsample"),
     "upsample": ("interpolate", "upsample"),
 }
-
-
-def _of_kind(value: object, usual: Sequence[object]) -> bool:
-    """Tell whether a constant of the reference's code can be a value of this argument."""
-    return any(type(value) is type(one) for one in usual) and not isinstance(value, bool)

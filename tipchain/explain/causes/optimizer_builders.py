@@ -144,7 +144,9 @@ def shrink(
         if int(np.prod(slot.shape)) <= MOST or whole != tuple(slot.shape) or shared:
             continue
         steps = _steps(whole)
-        _shrink_torch(parameters[name], optimizer, _joined(shapes, steps))
+        starts = np.cumsum([0, *(shape[0] for shape in shapes[:-1])])
+        first = [start + _picks(shape, steps)[0] for start, shape in zip(starts, shapes, strict=True)]
+        _shrink_torch(parameters[name], optimizer, [np.concatenate(first), *_picks(shapes[0], steps)[1:]])
         for part in slot.parts:
             every = tuple(slice(None, None, step) for step in (steps[::-1] if part.transpose else steps))
             with paddle.no_grad():
@@ -168,13 +170,6 @@ def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _picks(shape: tuple[int, ...], steps: tuple[int, ...]) -> Picks:
     return [np.arange(0, size, step) for size, step in zip(shape, steps, strict=True)]
-
-
-def _joined(shapes: list[tuple[int, ...]], steps: tuple[int, ...]) -> Picks:
-    """Return the elements that are kept of parts that stand one below the other."""
-    starts = np.cumsum([0, *(shape[0] for shape in shapes[:-1])])
-    first = [start + _picks(shape, steps)[0] for start, shape in zip(starts, shapes, strict=True)]
-    return [np.concatenate(first), *_picks(shapes[0], steps)[1:]]
 
 
 def _shrink_torch(parameter: Tensor, optimizer: Optimizer, picks: Picks) -> None:

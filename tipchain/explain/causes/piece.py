@@ -478,7 +478,10 @@ class Piece:
             return PieceOutcome(outputs=(), consumed=self._consumed(recorder), gradients={}, ops=())
         finally:
             self._tap.recorder = None
-            self._restore()
+            # Give BatchNorm back the running statistics that a run in train mode changed.
+            if any(one.training for _, one in self.sides[1].layers(self.port)):
+                for tensor, values in self._statistics:
+                    tensor.set_value(values)
         if keep and not self._unrepeatable(recorder):
             self._known = tuple(op.result for op in recorder.ops)
         self._stop = self._consumer_call(recorder) if keep else self._stop
@@ -513,12 +516,6 @@ class Piece:
         """Tell whether calls must all be run each time: they write to tensors, draw numbers, or record gradients."""
         drawn = self._draws is not None and bool(self._draws.made)
         return self.backward or recorder.writes or drawn
-
-    def _restore(self) -> None:
-        """Give BatchNorm back the running statistics that a run in train mode changed."""
-        if any(one.training for _, one in self.sides[1].layers(self.port)):
-            for tensor, values in self._statistics:
-                tensor.set_value(values)
 
     def error(self, outcome: PieceOutcome) -> tuple[float, float]:
         """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
@@ -585,7 +582,9 @@ class Piece:
             outputs = self._ends(0, take_out(result, side.is_tensor)[1])
             gradients: dict[str, Array] = {}
             if self.backward:
-                gradients = self._true_gradients(outputs, leaves)
+                generator = np.random.default_rng([self.seed, 5])
+                self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
+                gradients = self._gradients_of(0, self.reference, outputs, leaves)
         consumed = None
         if self.consumer is not None and len(seen) > self.consumer.reference_turn:
             consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
@@ -614,11 +613,6 @@ class Piece:
             names = set()
         kept = {name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names}
         self.truth = replace(self.truth, gradients=kept)
-
-    def _true_gradients(self, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> dict[str, Array]:
-        generator = np.random.default_rng([self.seed, 5])
-        self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
-        return self._gradients_of(0, self.reference, outputs, leaves)
 
 
 def _note(

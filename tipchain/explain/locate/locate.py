@@ -158,7 +158,7 @@ class Locator:
     pace: Pace = field(default_factory=Pace)
     equal_nan: bool = False
     _sketches: dict[int, Sketch] = field(default_factory=dict)
-    _small: bool = False
+    _habits: tuple[bool, frozenset[int]] = (False, frozenset())
 
     def locate(
         self,
@@ -246,24 +246,28 @@ class Locator:
         return None
 
     def _judge(self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]) -> PairJudge:
-        """Return what judges both; where one makes masks by hand and they differ, perhaps with masks of the other habit.
+        """Return what judges both; where they differ, perhaps with random numbers that differ by no habit of theirs.
+
+        One side may keep where numbers are small, the other where they are large, if one makes masks by hand. What one draws in
+        another shape may stand in another order: such a mask keeps all.
 
         Raises:
             NotHeld: too little of their tensors is held.
         """
         judge = self._run_and_match(inputs, models, losses, layers)
         drawn = judge.runs[1].draws
-        if self._small or not drawn.mixed(range(len(drawn.made))):
-            return judge
-        apart = max(judge.outputs_apart(), default=0.0)
-        if apart <= ROUGH:
-            return judge
-        self._small = True
-        self._sketches.clear()
-        other = self._run_and_match(inputs, models, losses, layers)
-        if max(other.outputs_apart(), default=0.0) < apart:
-            return other
-        self._small = False
+        for small, even in ((drawn.mixed(range(len(drawn.made))), frozenset[int]()), (False, drawn.unclear())):
+            before, apart = self._habits, max(judge.outputs_apart(), default=0.0)
+            habits = before[0] or small, before[1] | even
+            if habits == before or apart <= ROUGH:
+                continue
+            self._habits = habits
+            self._sketches.clear()
+            other = self._run_and_match(inputs, models, losses, layers)
+            if max(other.outputs_apart(), default=0.0) < apart:
+                judge = other
+            else:
+                self._habits = before
         return judge
 
     def _run_and_match(
@@ -410,7 +414,7 @@ class Locator:
     ) -> tuple[tuple[Models, TracedRun], tuple[Models, TracedRun], set[int]]:
         """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
         start = partial(random_start, seed=self.seed, only=only)
-        drawn = Draws(self.seed, small=self._small)
+        drawn = Draws(self.seed, small=self._habits[0], even=self._habits[1])
         large: tuple[Sequence[LargeWeight], Sequence[LargeWeight]] = (), ()
         if self.store.samples is not None:
             large = large_weights(self.sides, models, layers)
@@ -434,7 +438,8 @@ class Locator:
 
         def run_port(partners: dict[int, int] | None = None) -> tuple[Models, TracedRun]:
             both.clear()
-            draws = Draws(self.seed, follows=reference.draws, partners=partners, small=self._small)
+            small, even = self._habits
+            draws = Draws(self.seed, follows=reference.draws, partners=partners, small=small, even=even)
             given = self.sides[1], models[1], inputs, losses[1], draws, likewise, large[1]
             return self._run(*given, known=known, double=double)
 
