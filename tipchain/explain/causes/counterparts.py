@@ -670,7 +670,7 @@ def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
         present = op.kwargs.get(given, op.args[place] if 0 <= place < len(op.args) else None)
         if place < 0 or value is None or telling(present):
             continue
-        tensor = piece.sides[1].tensor(value, gradient=False)
+        tensor = piece.sides.port.tensor(value, gradient=False)
         shown_value = f" {value.tolist()}" if value.size <= FEW else f" of shape {list(value.shape)}"
         yield Hypothesis(
             code=f"missing-{given.replace('_', '-')}",
@@ -911,7 +911,7 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[R
     """Return the slug of what only one of two stretches of code does."""
     mine = list({op.number: op for op in ours}.values())
     others = list({step.number: step for step in theirs}.values())
-    layers = dict(piece.sides[0].layers(piece.reference))
+    layers = dict(piece.sides.reference.layers(piece.reference))
     norms = (
         sorted(kind_of(op.layer) for op in mine if op.name == LAYER and "Norm" in kind_of(op.layer)),
         sorted(

@@ -565,7 +565,7 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         piece: the piece it is in.
         first: the first tensor that it returned.
     """
-    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)
     where = place_of(op, piece)
@@ -630,7 +630,7 @@ def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
 
 def _sampled(piece: Piece, sizes: Sequence[int], tensor: Tensor) -> object:
     """Return a tensor resized with bilinear weights between pixels' middles."""
-    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
     rows, columns = ((2 * paddle.arange(size, dtype=tensor.dtype) + 1) / size - 1 for size in sizes)
     grid = paddle.stack(paddle.meshgrid(columns, rows), axis=-1).transpose([1, 0, 2])
     grid = grid.unsqueeze(0).expand([tensor.shape[0], -1, -1, -1])
@@ -662,8 +662,8 @@ def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call followed by dropout, where the reference drops: torch's probabilities first."""
     if not piece.reference.training:
         return
-    functional = piece.sides[1].framework.paddle.nn.functional  # type: ignore[attr-defined]
-    layers = [one for _, one in piece.sides[0].layers(piece.reference)]
+    functional = piece.sides.port.framework.paddle.nn.functional  # type: ignore[attr-defined]
+    layers = [one for _, one in piece.sides.reference.layers(piece.reference)]
     told = [one.p for one in layers if "Dropout" in type(one).__name__]
     for probability in dict.fromkeys([*told, *RATES]):
         act = then(partial(functional.dropout, p=probability, training=True))

@@ -19,7 +19,7 @@ from tipchain.explain.causes.search import diagnose_loss
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
 from tipchain.explain.locate.runs import as_float, in_double
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify
 from tipchain.framework_types import Array, Loss, Nested, Tensor
@@ -35,7 +35,7 @@ Run = Callable[..., Evaluated]
 
 
 def cause_in_code(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     losses: tuple[Loss, Loss],
     outputs: tuple[object, object],
     labels: object,
@@ -245,7 +245,7 @@ class Fields(dict[str, Any]):
 
 
 def check_loss(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     losses: tuple[Loss, Loss],
     outputs: Nested,
     labels: Nested = None,

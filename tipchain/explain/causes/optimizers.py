@@ -14,7 +14,7 @@ from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, T
 from tipchain.explain.causes.update_formulas import Course, Formula, KnobCause, distance, explain, identify, simulate
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import rms
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import Sides
 from tipchain.framework_types import Array, Optimizer, Options, Setting, Tensor
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
@@ -572,7 +572,7 @@ class _Ran:
 
 
 def check_optimizers(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     reference: object,
     port: object,
     builders: tuple[Builder, Builder],

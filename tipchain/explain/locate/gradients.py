@@ -15,7 +15,7 @@ from tipchain.explain.locate.differences import PortLayout, distance, equal, lay
 from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
 from tipchain.explain.locate.replay import Models, PairReplays, Replayed
 from tipchain.explain.locate.runs import LargeWeight
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, NotHeld
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
 from tipchain.framework_types import Array, Model
@@ -176,7 +176,7 @@ def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -
 
 
 def large_weights(
-    sides: tuple[LiveSide, LiveSide], models: tuple[Model, Model], pairs: Iterable[LayerPair]
+    sides: Sides, models: tuple[Model, Model], pairs: Iterable[LayerPair]
 ) -> tuple[list[LargeWeight], list[LargeWeight]]:
     """Return the weights of both sides' own linear layers and convolutions that are large, trained and used by one layer."""
     layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]

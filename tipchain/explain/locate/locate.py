@@ -21,7 +21,7 @@ from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
 from tipchain.explain.locate.matching import CallPair, LayerPair, Matching, match_calls, pair_layers, pair_packed
 from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import LargeWeight, ModelInputs, Start, TracedRun, random_start, run_model
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.framework_types import Array, Loss, Model, Options
@@ -150,7 +150,7 @@ class Locator:
         equal_nan: whether NaN at the same positions of both models' outputs, or gradients, is no fault.
     """
 
-    sides: tuple[LiveSide, LiveSide]
+    sides: Sides
     store: Store
     seed: int = 0
     backward: bool = True
@@ -357,7 +357,7 @@ class Locator:
         double = judge.models[1].double
         if not wrong or double is None or not same_numbers(judge.runs):
             return
-        corrections, known = Corrections(self.sides[1], self.store), Twins(judge.runs[0].trace, self.store)
+        corrections, known = Corrections(self.sides.port, self.store), Twins(judge.runs[0].trace, self.store)
         for pair, links in judge.wrong:
             corrections.at_exit(pair, links)
         told, place, now = {type(double[one.port_path]): one.port_path for one in wrong}, -1, judge
@@ -380,7 +380,7 @@ class Locator:
             self.pace.tell("running the port in float64")
             with corrections.applied(double[""]):
                 run = run_model(
-                    self.sides[1],
+                    self.sides.port,
                     double[""],
                     inputs,
                     self.store,
@@ -418,7 +418,7 @@ class Locator:
         large: tuple[Sequence[LargeWeight], Sequence[LargeWeight]] = (), ()
         if self.store.samples is not None:
             large = large_weights(self.sides, models, layers)
-        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0], drawn, start, large[0])
+        ours, reference = self._run(self.sides.reference, models[0], inputs, losses[0], drawn, start, large[0])
         if ours.double is not None:
             ours.double.lay_aside()
         both: set[int] = set()
@@ -440,7 +440,7 @@ class Locator:
             both.clear()
             small, even = self._habits
             draws = Draws(self.seed, follows=reference.draws, partners=partners, small=small, even=even)
-            given = self.sides[1], models[1], inputs, losses[1], draws, likewise, large[1]
+            given = self.sides.port, models[1], inputs, losses[1], draws, likewise, large[1]
             return self._run(*given, known=known, double=double)
 
         theirs, port = run_port()
@@ -464,7 +464,7 @@ class Locator:
         double: bool = True,
     ) -> tuple[Models, TracedRun]:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
-        self.pace.tell(f"running the {'reference' if side is self.sides[0] else 'port'} in float64")
+        self.pace.tell(f"running the {'reference' if side is self.sides.reference else 'port'} in float64")
         single = Copies(side, model, self.training)
         options: Options = {
             "loss": loss,
@@ -486,7 +486,7 @@ class Locator:
                 raise
             except Exception:
                 draws.rewind()
-                if way == side.ways[-1] and side is self.sides[0] and loss is not None:
+                if way == side.ways[-1] and side is self.sides.reference and loss is not None:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
         run = run_model(side, made, inputs, self.store, double=False, **options)
