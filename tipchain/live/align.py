@@ -220,6 +220,7 @@ class _Work:
     pace: Pace = field(default_factory=Pace)
     found: AlignmentReport = field(default_factory=lambda: AlignmentReport(stages={}))
     first: LayerVerdict | None = None
+    tensors: Tensors | None = None
     of_buffers: list[LayerVerdict] = field(default_factory=list)
     excused: bool = False
 
@@ -288,7 +289,8 @@ class _Work:
 
     def _are_strangers(self, pairs: list[LayerPair]) -> bool:
         """Tell whether the weights are two initializations; then that is the verdict, and nothing else is compared."""
-        strange = two_initializations(Tensors(*self.models, pairs, self.names))
+        self.tensors = Tensors(*self.models, pairs, self.names)
+        strange = two_initializations(self.tensors)
         if strange is None or strange.compared < MANY:
             return False
         finding = strange.finding
@@ -525,6 +527,7 @@ class _Work:
         found = () if located is None else located.matching.pairs
         folded = {pair.port.path for pair in found if pair.folded}
         calls = [pair for pair in found if not pair.folded]
+        tensors = None if folded else self.tensors
         pairs = [pair for pair in pairs if pair.port not in folded]  # other weights, and a bias, on purpose
         built: tuple[Optimizer, Optimizer] | None = None
         schedules: tuple[Schedule, Schedule] | None = None
@@ -534,9 +537,9 @@ class _Work:
                 copies = copy.deepcopy(self.models[0]), copy.deepcopy(self.models[1])
                 name_alike(self.models[1], copies[1])  # optimizers of Paddle write to parameters
                 built, schedules = self._built(copies)
-                models = copies
+                models, tensors = copies, None
         self.found.findings[:] = check_construction(
-            *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names
+            *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names, tensors=tensors
         )
         if located is not None:
             self.found.findings[:] = weigh(

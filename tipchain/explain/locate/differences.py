@@ -11,17 +11,15 @@ from typing import cast
 import numpy as np
 
 from tipchain.framework_types import Array
-from tipchain.numbers.tolerance import SAME_DOUBLE, TINY
+from tipchain.numbers.tolerance import TINY
 
 Axes = tuple[int, ...]
 MOST_AXES = 6
 """Axes of a tensor whose orders are tried: 6! = 720 of them, a limit on the search."""
 BLOCK = 2**13
 """Elements that are read at a time; BLAS starts threads for a product of 10,000, which costs more than the product."""
-LARGE = 2**20
-"""Elements of a matrix from which on projections save time: 8 MiB of float64, more than a core's own caches hold."""
 PROJECTIONS = 4
-"""Random vectors by which large matrices are projected; see `slight_distance`."""
+"""Random vectors by which large matrices are projected; see `projections`."""
 TILE = 128
 """Rows and columns of a matrix that are read at a time where another one's elements lie the other way round: both are in a cache."""
 
@@ -56,27 +54,20 @@ def distance(expected: Array, actual: Array) -> float:
     return _root(total, expected.size)
 
 
-def slight_distance(expected: Array, actual: Array) -> float | None:
-    """Return about how far two large matrices in float64 are apart that agree, of which one is kept by rows, the other by columns.
+def projections(array: Array) -> Array:
+    """Return random projections of a large matrix's columns, shape ``[PROJECTIONS, columns]``: their RMS is about the matrix's.
 
-    Random projections of their columns keep distances, and BLAS reads a matrix either way in less than half the time that
-    comparing the elements takes. One of `PROJECTIONS` misses a difference of one rank that is ``k`` times `SAME_DOUBLE` with
-    a probability of ``1/k``; float32's rounding, 2**8 times as large, is missed by all once in 2**32.
+    BLAS reads a matrix by rows or by columns in less than half the time that comparing elements takes. One projection misses
+    a difference of one rank that is ``k`` times a limit with a probability of ``1/k``; float32's rounding, 2**8 times as
+    large as `SAME_DOUBLE`, is missed by all once in 2**32.
 
-    Returns:
-        None where they differ by more than `SAME_DOUBLE`, or are no such matrices: then the elements must tell.
+    Args:
+        array: float64; all axes but the first count as one.
     """
-    if (
-        expected.size < LARGE
-        or {expected.dtype, actual.dtype} != {np.dtype(np.float64)}
-        or not _lie_across(expected, actual)
-    ):
-        return None
-    vectors = np.random.default_rng(0).standard_normal((PROJECTIONS, expected.shape[0])) / sqrt(expected.shape[0])
+    matrix = array.reshape(array.shape[0], -1)
+    vectors = np.random.default_rng(0).standard_normal((PROJECTIONS, len(matrix))) / sqrt(len(matrix))
     with np.errstate(invalid="ignore", over="ignore"):
-        wanted = vectors @ expected
-        apart = rms(vectors @ actual - wanted)
-    return apart if isfinite(apart) and apart <= SAME_DOUBLE * rms(wanted) else None
+        return np.asarray(vectors @ matrix)
 
 
 def equal(expected: Array, actual: Array, *, equal_nan: bool = False) -> bool:

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from math import inf, sqrt
+from math import inf, prod, sqrt
 
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.locate.differences import (
-    PortLayout,
-    distance,
-    equal,
-    layouts,
-    plain,
-    relative,
-    rms,
-    slight_distance,
-    squeezed_as,
-)
-from tipchain.explain.locate.matching import CallPair, print_of
+from tipchain.explain.locate.differences import PortLayout, distance, equal, layouts, plain, relative, rms, squeezed_as
+from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
 from tipchain.explain.locate.replay import Models, PairReplays, Replayed
-from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.trace import Call
+from tipchain.explain.locate.runs import LargeWeight
+from tipchain.explain.locate.sides import LiveSide, Sides
+from tipchain.explain.locate.trace import Call, NotHeld
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
-from tipchain.framework_types import Array
-from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
+from tipchain.framework_types import Array, Model
+from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
+
+LARGE = 2**20
+"""Elements of a weight from which on its gradient is projected: 8 MiB of float64, more than a core's own caches hold."""
+PROJECTED = ("linear", "conv1d", "conv2d", "conv3d")
+"""Layers of the frameworks whose weights are so large."""
 
 # The gradients of all parameters of two models, whatever the models call them and in which order they keep elements.
 
@@ -153,16 +149,80 @@ def _holds(layout: PortLayout, expected: Array, actual: Array) -> bool:
     return expected.size == actual.size and equal(layout.apply(expected), actual)
 
 
+@dataclass(frozen=True, slots=True)
+class _Projected:
+    """A weight of which both sides hold projections: how far its gradients are apart, relative, and the reference's RMS."""
+
+    relative: float
+    size: float
+
+    def of(self, pair: CallPair) -> Shared:
+        """Return the same of the weight of a pair of layers."""
+        return Shared(pair, "weight", self.relative * self.size, self.size)
+
+
+def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, _Projected]:
+    """Return what projections of gradients tell, by name.
+
+    Raises:
+        NotHeld: some are further apart than a constant in float32 makes them, or not finite.
+    """
+    found = {name: _Projected(relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs}
+    if found.keys() != ours.keys() | theirs.keys() or not all(
+        one.relative <= CONSTANT and one.size < inf for one in found.values()
+    ):
+        raise NotHeld
+    return found
+
+
+def large_weights(
+    sides: Sides, models: tuple[Model, Model], pairs: Iterable[LayerPair]
+) -> tuple[list[LargeWeight], list[LargeWeight]]:
+    """Return the weights of both sides' own linear layers and convolutions that are large, trained and used by one layer."""
+    layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]
+    uses = Counter(
+        id(one)
+        for found in layers
+        for layer in found.values()
+        for one in layer._parameters.values()  # noqa: SLF001  (both frameworks keep a layer's own ones so)
+    )
+    ours: list[LargeWeight] = []
+    theirs: list[LargeWeight] = []
+    for pair in pairs:
+        both: list[Model] = [found.get(path) for found, path in zip(layers, (pair.reference, pair.port), strict=True)]
+        if not all(type(one).__name__.lower() in PROJECTED and frameworks_own(one) for one in both):
+            continue
+        one, other = (layer._parameters.get("weight") for layer in both)  # noqa: SLF001
+        if one is None or other is None or any(uses[id(each)] > 1 for each in (one, other)):
+            continue
+        shapes, turned = (tuple(one.shape), tuple(other.shape)), one.ndim == 2
+        trained = all(side.takes_gradient(each) for side, each in zip(sides, (one, other), strict=True))
+        if prod(shapes[0]) >= LARGE and shapes[0] == (shapes[1][::-1] if turned else shapes[1]) and trained:
+            ours.append(LargeWeight(name=pair.reference, path=pair.reference, turned=False))
+            theirs.append(LargeWeight(name=pair.reference, path=pair.port, turned=turned))
+    return ours, theirs
+
+
 class SharedParameters:
     """Compares them once, before layers are run again and overwrite them.
 
     Args:
         models: both, in float64.
         pairs: the layers that belong together.
+        projected: what both sides hold of gradients that they project, see `TracedRun`.
+
+    Raises:
+        NotHeld: such gradients differ.
     """
 
-    def __init__(self, models: tuple[Models, Models], pairs: Iterable[CallPair]) -> None:
+    def __init__(
+        self,
+        models: tuple[Models, Models],
+        pairs: Iterable[CallPair],
+        projected: tuple[Mapping[str, Array], Mapping[str, Array]],
+    ) -> None:
         self._models = models
+        self._projected = _compare_projected(*projected)
         self._found: list[Shared] = []
         self._largest: dict[int, float | None] = {}
         self._layouts: dict[int, Mapping[str, Laid]] = {}
@@ -194,6 +254,8 @@ class SharedParameters:
         least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
         for pair in pairs:
             calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
+            if not all(call.layer._parameters for _, call in calls):  # noqa: SLF001  (both frameworks keep own ones so)
+                continue
             trained = [{name for name, _ in model.side.parameters(call.layer)} for model, call in calls]
             own = sorted(name for name in trained[0] & trained[1] if "." not in name)
             if not own:
@@ -210,9 +272,17 @@ class SharedParameters:
                     yield Shared(pair, name, apart, size)
 
     def alike(self, tolerance: float) -> bool:
-        """Tell whether the gradients of all parameters agree: layer by layer, or else however models arrange them."""
+        """Tell whether the gradients of all parameters agree: layer by layer, or else however models arrange them.
+
+        Raises:
+            NotHeld: projections do not tell.
+        """
         if self._found and not self.beyond(tolerance):
             return True
+        if self._projected:
+            if self.beyond(CONSTANT):
+                raise NotHeld
+            return False
         ours, theirs = ([] if one.double is None else parameters_of(one.side, one.double.whole) for one in self._models)
         return alike(ours, theirs, tolerance, SAME_SINGLE)
 
@@ -221,26 +291,32 @@ class SharedParameters:
             one.side.parameter_gradients(call.layer)
             for one, call in zip(self._models, (pair.reference, pair.port), strict=True)
         )
-        if ours is None or theirs is None or not (ours or theirs):
+        weight = self._projected.get(pair.reference.path)
+        if ours is None or theirs is None or not (ours or theirs or weight):
             return None
         calls = pair.reference, pair.port
         trained = [bool(one.side.parameters(call.layer)) for one, call in zip(self._models, calls, strict=True)]
         if not all(trained):  # frozen: the pre-flight tells
             return None
+        if weight is not None:
+            self._found.append(weight.of(pair))
+            return max(weight.relative, self._apart(pair, ours, theirs, weight.size))
         if not ours:  # the reference cuts it off
             extra = {name: rms(one) for name, one in theirs.items()}
             self._found += [Shared(pair, name, size, 0.0) for name, size in extra.items()]
             return inf if any(extra.values()) else 0.0
-        sizes = {name: rms(one) for name, one in ours.items()}
         if not theirs:  # cut off: as good as zeros
+            sizes = {name: rms(one) for name, one in ours.items()}
             self._found += [Shared(pair, name, size, size) for name, size in sizes.items()]
             return inf if any(sizes.values()) else 0.0
-        return self._apart(pair, ours, theirs, sizes)
+        return self._apart(pair, ours, theirs)
 
     def _apart(
-        self, pair: CallPair, ours: Mapping[str, Array], theirs: Mapping[str, Array], sizes: Mapping[str, float]
+        self, pair: CallPair, ours: Mapping[str, Array], theirs: Mapping[str, Array], largest: float = 0.0
     ) -> float:
-        least, found = SAME_SINGLE * max(sizes.values()), []
+        """Compare a pair's gradients; ``largest``: the RMS of another one of the layer's."""
+        sizes = {name: rms(one) for name, one in ours.items()}
+        least, found = SAME_SINGLE * max([largest, *sizes.values()]), []
         for name, one in ours.items():
             apart = self._between(one, theirs.get(name))
             size = max(sizes[name], least)
@@ -257,10 +333,7 @@ class SharedParameters:
         if other is None:
             return None
         other = squeezed_as(other, one.shape)
-        if one.shape != other.shape:
-            return inf
-        slight = slight_distance(one, other)
-        return distance(one, other) if slight is None else slight
+        return distance(one, other) if one.shape == other.shape else inf
 
     def known_layouts(self, pair: CallPair) -> Mapping[str, Laid]:
         """Return the same as `layouts`, or nothing where the gradients gave no reason to ask."""

@@ -329,7 +329,7 @@ class PairJudge:
         gradients = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
         self._left = {id(one): side.view(found) for one, found in gradients if found is not None}
         pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
-        self._shared = SharedParameters(self.models, pairs)
+        self._shared = SharedParameters(self.models, pairs, (self.runs[0].projected, self.runs[1].projected))
         if self.exact and near:
             self._own = list(self._shared.unlike(self.matching.containers, ROUGH))
         self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
@@ -617,6 +617,8 @@ class PairJudge:
         if not fed.backward:
             return measured, []
         known = self._gradients_known(pair, fed.inputs, fed.outputs)
+        if truths is not None and self._projects(pair) and (known is None or not pair.whole):
+            truths = None if replays.reference64 is None else replays.reference64.parameters
         found = self._measure_gradients((replays, closer), truths, known)
         if known is not None and classify(found)[0] is Closeness.DIFFERS:
             found = self._measure_gradients((replays, closer), truths, None)
@@ -739,8 +741,13 @@ class PairJudge:
         calls = zip(self._calls, (pair.reference, pair.port), strict=True)
         return max(counted[id(call.layer)] for counted, call in calls)
 
+    def _projects(self, pair: CallPair) -> bool:
+        """Tell whether the reference's run left only projections of a gradient in a layer, or inside it."""
+        path = pair.reference.path
+        return any(not path or f"{name}.".startswith(f"{path}.") for name in self.runs[0].projected)
+
     def _truths(self, pair: CallPair) -> Mapping[str, Array]:
-        """Return the gradients of the reference's parameters as its float64 run left them."""
+        """Return the gradients of the reference's parameters that its float64 run left."""
         found = self.models[0].side.parameters(pair.reference.layer)
         return {name: self._left[id(one)] for name, one in found if id(one) in self._left}
 

@@ -16,10 +16,11 @@ from tipchain.errors import UsageError
 from tipchain.explain.locate.between_layers import Noise
 from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import Sketch
+from tipchain.explain.locate.gradients import large_weights
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
 from tipchain.explain.locate.matching import CallPair, LayerPair, Matching, match_calls, pair_layers, pair_packed
 from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
-from tipchain.explain.locate.runs import ModelInputs, Start, TracedRun, random_start, run_model
+from tipchain.explain.locate.runs import LargeWeight, ModelInputs, Start, TracedRun, random_start, run_model
 from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
@@ -195,11 +196,11 @@ class Locator:
         """Compare the models with outlines of their tensors, on some samples, or with every tensor held."""
         found, whole = self._by_outlines(inputs, *asked)
         if found is None:
-            self.store.samples = None
+            cut, self.store.samples = self.store.cut, None
             self.store.forget()
             gc.collect()  # the copies of both models
             self._hurry(whole)
-            few = None if whole is None or self._trains(asked[0]) else few_of(inputs)
+            few = None if whole is None or not cut or self._trains(asked[0]) else few_of(inputs)
             found = None if whole is None or few is None else self._by_few(few, whole, *asked)
         if found is None:
             self._hurry(whole)
@@ -225,8 +226,9 @@ class Locator:
         with suppress(NotHeld):
             judge = self._judge(inputs, models, losses, layers)
             whole = WholeBatch.of(judge)
-            found = self._located(judge, judge.judge(hasty=self.store.cut), inputs, models, layers)
-            if found.first is None or not self.store.cut:
+            cut = self.store.cut or any(run.projected for run in judge.runs)
+            found = self._located(judge, judge.judge(hasty=cut), inputs, models, layers)
+            if found.first is None or not cut:
                 return found, whole
         return None, whole
 
@@ -413,7 +415,10 @@ class Locator:
         """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
         start = partial(random_start, seed=self.seed, only=only)
         drawn = Draws(self.seed, small=self._habits[0], even=self._habits[1])
-        ours, reference = self._run(self.sides.reference, models[0], inputs, losses[0], drawn, start)
+        large: tuple[Sequence[LargeWeight], Sequence[LargeWeight]] = (), ()
+        if self.store.samples is not None:
+            large = large_weights(self.sides, models, layers)
+        ours, reference = self._run(self.sides.reference, models[0], inputs, losses[0], drawn, start, large[0])
         if ours.double is not None:
             ours.double.lay_aside()
         both: set[int] = set()
@@ -435,7 +440,8 @@ class Locator:
             both.clear()
             small, even = self._habits
             draws = Draws(self.seed, follows=reference.draws, partners=partners, small=small, even=even)
-            return self._run(self.sides.port, models[1], inputs, losses[1], draws, likewise, known, double=double)
+            given = self.sides.port, models[1], inputs, losses[1], draws, likewise, large[1]
+            return self._run(*given, known=known, double=double)
 
         theirs, port = run_port()
         if not port.draws.in_order():
@@ -452,8 +458,9 @@ class Locator:
         loss: Loss | None,
         draws: Draws,
         start: Start,
-        known: Twins | None = None,
+        large: Sequence[LargeWeight],
         *,
+        known: Twins | None = None,
         double: bool = True,
     ) -> tuple[Models, TracedRun]:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
@@ -473,7 +480,7 @@ class Locator:
             made = side.copied(model, double=True, training=self.training)
             layers = Doubles(side, made, model)
             try:
-                run = run_model(side, made, inputs, self.store, double=True, **options)
+                run = run_model(side, made, inputs, self.store, double=True, large=large, **options)
                 return Models(side, single, layers), run
             except (NotHeld, OutOfTime, UsageError):
                 raise

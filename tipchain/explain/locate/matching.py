@@ -15,6 +15,7 @@ from tipchain.weights.files import array_of, view_of
 from tipchain.weights.given_names import expand_names
 from tipchain.weights.layouts import LayerTensors, Target, TensorSlot, assemble
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
+from tipchain.weights.sides import torch_layers
 from tipchain.weights.structure import match_by_structure
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
@@ -78,6 +79,8 @@ def pair_packed(reference: Model, port: object, known: Sequence[LayerPair]) -> l
         known: the layers that are paired one by one.
     """
     taken = {pair.reference for pair in known}, {pair.port for pair in known}
+    if all(layer.path in taken[0] or not _parameters(layer) for layer in torch_layers(reference)):
+        return []
     state = reference.state_dict()
     left: list[dict[str, Print]] = []
     for side, layers in enumerate(matchable_layers(reference, port, {})):

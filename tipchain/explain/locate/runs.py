@@ -6,13 +6,14 @@ import copy
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from tipchain.errors import UsageError
+from tipchain.explain.locate.differences import projections
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Known, Store, Trace, TracedValue, Tracer, put_back, take_out
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
@@ -284,6 +285,21 @@ def bind(model: Model, inputs: ModelInputs) -> ModelInputs:
     return replace(inputs, args=(*inputs.args, *inputs.kwargs.values()), kwargs={})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargeWeight:
+    """A weight whose gradient costs more to hold than to project.
+
+    Attributes:
+        name: the path of the reference's layer, for the weights of both sides.
+        path: the layer's.
+        turned: whether the layer keeps the transpose of torch's matrix.
+    """
+
+    name: str
+    path: str
+    turned: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TracedRun:
     """A traced forward, and its backward if there was one.
@@ -299,6 +315,7 @@ class TracedRun:
         changed: the buffers that it changed, but for those of the frameworks' own norms.
         starts: returns what backward starts from at each output, None where it does not. Of an output that other code takes,
             too, that is a part of the gradient.
+        projected: what is left of gradients that were freed as soon as they were known; see `LargeWeight`.
     """
 
     trace: Trace
@@ -310,6 +327,7 @@ class TracedRun:
     draws: Draws
     changed: tuple[str, ...] = ()
     starts: Callable[[], Sequence[Array | None]] = tuple
+    projected: Mapping[str, Array] = field(default_factory=dict)
 
 
 def run_model(
@@ -326,6 +344,7 @@ def run_model(
     known: Known | None = None,
     start: Start | None = None,
     pace: Pace | None = None,
+    large: Sequence[LargeWeight] = (),
 ) -> TracedRun:
     """Run a model forward and backward, and record every call.
 
@@ -342,6 +361,7 @@ def run_model(
         known: what the other model's run holds, if that was before.
         start: what backward starts from without a loss; random numbers of unit variance for every output if None.
         pace: how long it may take.
+        large: weights of which projections of the gradients are held instead.
 
     Raises:
         OutOfTime: the time was up before the last layer began.
@@ -352,7 +372,7 @@ def run_model(
     held = buffers_of(side, model)
     with side.precision(double=double), side.randomness(draws), side.recording(gradient=backward):
         tracer = Tracer(side, model, store, known, draws, pace)
-        with tracer.watching():
+        with tracer.watching(), _projecting(side, model, large) as projected:
             output = call_model(side, model, bound, double=double)
             structure, tensors, names = take_out(output, side.is_tensor)
             value = None
@@ -381,7 +401,25 @@ def run_model(
             draws=draws,
             changed=_changed(held, buffers_of(side, model)),
             starts=starts,
+            projected=projected,
         )
+
+
+@contextmanager
+def _projecting(side: LiveSide, model: Model, large: Sequence[LargeWeight]) -> Iterator[dict[str, Array]]:
+    """Project and free the gradients of large weights as backward makes them, until the context ends."""
+    found: dict[str, Array] = {}
+
+    def take(one: LargeWeight, gradient: Array) -> None:
+        made = projections(gradient.T if one.turned else gradient)
+        found[one.name] = found[one.name] + made if one.name in found else made
+
+    with ExitStack() as stack:
+        layers = dict(side.layers(model)) if large else {}
+        for one in large:
+            weight = layers[one.path]._parameters["weight"]  # noqa: SLF001  (both frameworks keep a layer's own ones so)
+            stack.callback(side.hand_over(weight, partial(take, one)))
+        yield found
 
 
 def _from_loss(

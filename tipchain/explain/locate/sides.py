@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -78,6 +79,9 @@ class LiveSide(TraceFramework, Protocol):
 
         None where it is not known how torch would keep them.
         """
+
+    def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
+        """Let ``take`` have the parameter's gradient as soon as backward has it, and free it; return what ends this."""
 
     def products(self, outputs: Sequence[object], cotangents: Sequence[object]) -> None:
         """Run backward from several tensors, each with what its gradient is."""
@@ -265,6 +269,16 @@ class TorchSide(FrameworkSide):
         values: Array = (tensor.float() if tensor.dtype == self.torch.bfloat16 else tensor).numpy()
         return values
 
+    def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
+        """Register a hook that takes the gradient and sets ``grad`` to None."""
+
+        def hand(one: Tensor) -> None:
+            take(self.view(one.grad))
+            one.grad = None
+
+        end: Callable[[], None] = parameter.register_post_accumulate_grad_hook(hand).remove
+        return end
+
     def products(self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> None:
         """Run backward from the sum of the products: given cotangents, torch would import sympy, which takes a second."""
         real, dots = self.torch.view_as_real, []
@@ -356,6 +370,12 @@ class PaddleSide(FrameworkSide):
         if not isinstance(model, paddle.nn.Layer):
             return {}
         found = _empties(model.sublayers(include_self=True))
+        for layer in model.sublayers(include_self=True):  # what static graphs need: a name, and a record that is empty
+            helper, recorder = layer._helper, layer._op_recorder  # noqa: SLF001
+            if type(helper) is paddle.nn.layer.layers.LayerObjectHelper:
+                found[id(helper)] = helper
+            if not recorder.ops and not recorder.hooks:
+                found[id(recorder)] = type(recorder)(ops=[], hooks=[])
         for one in model.parameters():
             plain = type(one) is kind and one.dtype == paddle.float32 and one.place.is_cpu_place()
             if plain and prod(one.shape) >= LARGE and one._is_initialized():  # noqa: SLF001
@@ -417,6 +437,21 @@ class PaddleSide(FrameworkSide):
     def view(self, tensor: object) -> Array:
         """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
         return self.framework.view(tensor)
+
+    def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
+        """Register a hook that takes the gradient and sets ``grad`` to None; Paddle removes none: an ended one does nothing."""
+        held: list[Callable[[], Tensor]] = [
+            weakref.ref(parameter)
+        ]  # Paddle's side of the hook would keep the parameter for good
+
+        def hand() -> None:
+            for one in held:
+                tensor = one()
+                take(self.view(tensor.grad))
+                tensor.grad = None
+
+        parameter._register_backward_hook(hand)  # noqa: SLF001
+        return held.clear
 
     def products(self, outputs: Sequence[object], cotangents: Sequence[object]) -> None:
         """Run ``paddle.autograd.backward``."""

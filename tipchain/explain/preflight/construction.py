@@ -581,6 +581,7 @@ def check(
     optimizers: tuple[object, object] | None = None,
     schedulers: tuple[object, object] | None = None,
     names: Mapping[str, str] | None = None,
+    tensors: Tensors | None = None,
 ) -> list[Finding]:
     """Compare two models, and what trains them, without running either.
 
@@ -593,6 +594,7 @@ def check(
         optimizers: torch's and Paddle's optimizer, of these models.
         schedulers: torch's and Paddle's schedule.
         names: Paddle's path by torch's, as layers were matched with.
+        tensors: those of the models, if they are matched already.
 
     Returns:
         The findings, each once: about layers in the order of torch's model, then about the models, the optimizers, the
@@ -602,7 +604,7 @@ def check(
         WeightsError: a lazy layer of torch's has no shape yet.
     """
     layers = list(layer_pairs)
-    tensors = Tensors(reference, port, layers, names)
+    tensors = tensors or Tensors(reference, port, layers, names)
     pairs = _Pairs(_modules(reference, "named_modules"), _modules(port, "named_sublayers"))
     pairs.take(layers, list(call_pairs))
     arguments = [pairs.weigh(one) for one in check_layers(pairs.found) if not pairs.freezes(one)]

@@ -1,0 +1,85 @@
+"""Large weights of which projections of the gradients are held: what they tell, and when the gradients are needed after all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tipchain.explain.locate import gradients, locate
+from tipchain.explain.locate.runs import run_model
+
+IMAGES = np.random.default_rng(0).standard_normal((3, 4, 5, 5)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def runs(monkeypatch):
+    """Take weights from 100 elements on for large ones; return the runs that were made."""
+    made = []
+
+    def counted(*args, **options):
+        made.append(run_model(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr(gradients, "LARGE", 100)
+    monkeypatch.setattr(locate, "run_model", counted)
+    return made
+
+
+def nets(live, *, doubled=0.0, tied=False):
+    """Return a convolution and two matrices, one of them square; the port's gradients before them are ``1 + doubled`` times as large."""
+
+    def build(nn, base):
+        class Net(base):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.flat = nn.Conv2D(4, 6, 3) if nn is live.paddle.nn else nn.Conv2d(4, 6, 3), nn.Flatten()
+                self.wide, self.square = nn.Linear(54, 10), nn.Linear(10, 10)
+                self.again = nn.Linear(10, 10)
+                if tied:
+                    self.again.weight = self.square.weight
+
+            def forward(self, x):
+                x = self.square(nn.functional.relu(self.wide(self.flat(self.conv(x)))))
+                if nn is live.paddle.nn:
+                    x = (1 + doubled) * x - doubled * x.detach()
+                return self.again(x)
+
+        return Net()
+
+    return build(live.torch.nn, live.torch.nn.Module), build(live.paddle.nn, live.paddle.nn.Layer)
+
+
+def test_gradients_that_agree_are_freed_as_they_are_made(live, runs):
+    found = live.locate(*nets(live), IMAGES)
+    assert found.first is None
+    assert found.alike
+    assert len(runs) == 2
+    for run in runs:
+        assert sorted(run.projected) == ["again", "conv", "square", "wide"]
+        root = run.trace.calls[0].layer
+        assert [one.grad is None for one in (root.conv.weight, root.wide.weight, root.square.weight)] == [True] * 3
+
+
+def test_what_differs_is_judged_by_the_gradients(live, runs, monkeypatch):
+    found = live.locate(*nets(live, doubled=1e-3), IMAGES)
+    assert len(runs) > 2
+    assert not runs[-1].projected
+    monkeypatch.setattr(gradients, "LARGE", 10**6)
+    expected = live.locate(*nets(live, doubled=1e-3), IMAGES)
+    assert found.first.direction == "backward"
+    assert [(one.port_path, one.closeness, one.reason) for one in found.verdicts] == [
+        (one.port_path, one.closeness, one.reason) for one in expected.verdicts
+    ]
+
+
+def test_a_weight_of_two_layers_is_held(live, runs):
+    assert live.locate(*nets(live, tied=True), IMAGES).first is None
+    assert sorted(runs[0].projected) == ["conv", "wide"]
+
+
+def test_a_weight_that_one_side_freezes_is_held(live, runs):
+    reference, port = nets(live)
+    port.wide.weight.stop_gradient = True
+    live.locate(reference, port, IMAGES)
+    assert "wide" not in runs[0].projected
+    assert "wide" not in runs[1].projected
