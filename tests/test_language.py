@@ -65,7 +65,7 @@ def test_the_catalogue_has_whole_entries_and_none_twice(file):
 
 
 def places(text: str) -> list[str]:
-    return sorted(language.PLACE.findall(text))
+    return sorted(re.findall(language.PLACE, text))
 
 
 def test_every_message_is_translated_with_the_same_places():
@@ -75,7 +75,7 @@ def test_every_message_is_translated_with_the_same_places():
         assert places(message) == places(told), message
         assert len(set(places(message))) == len(places(message)), message
         assert message.count("`") == told.count("`"), message
-        assert language.EDGES.fullmatch(message)["text"] == message, "no text is looked up with the marks around it"
+        assert re.fullmatch(language.EDGES, message)["text"] == message, "no text is looked up with the marks around it"
 
 
 def test_gettexts_own_reader_reads_the_catalogue_alike(tmp_path):

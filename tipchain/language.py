@@ -16,8 +16,9 @@ _SEQUENCES = (
 _CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f"
 # Unicode's bidirectional controls (UAX #9), line and paragraph separators, and tags: they change what is seen, or are not seen.
 _UNSEEN = r"\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-_REMOVED = re.compile(f"{_SEQUENCES}|[{_CONTROLS}{_UNSEEN}]")
-_ESCAPED = re.compile(f"[{_CONTROLS}{_UNSEEN}\n\ud800-\udfff]")  # halves of characters, which no file or terminal takes
+# Patterns are compiled on first use: most commands show plain English, which needs none.
+_REMOVED = f"{_SEQUENCES}|[{_CONTROLS}{_UNSEEN}]"
+_ESCAPED = f"[{_CONTROLS}{_UNSEEN}\n\ud800-\udfff]"  # halves of characters, which no file or terminal takes
 
 
 def clean(text: str) -> str:
@@ -25,12 +26,14 @@ def clean(text: str) -> str:
 
     Escape sequences, control characters and bidirectional controls go; line ends and tabs stay.
     """
-    return _REMOVED.sub("", text)
+    return text if text.isprintable() else re.sub(_REMOVED, "", text)
 
 
 def escaped(text: str) -> str:
     r"""Return ``text`` in one line, with such characters spelled as Python spells them (``\x1b``, ``\u202e``, ``\n``)."""
-    return _ESCAPED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    if text.isprintable():
+        return text
+    return re.sub(_ESCAPED, lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def escaped_lines(text: str) -> str:
@@ -52,16 +55,16 @@ VARIABLE = "TIPCHAIN_LANG"
 LANGUAGES = ("en", "zh")
 LOCALE = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Variables that say the locale of messages; the first that is set counts. Source: POSIX, "Environment Variables"."""
-PLACE = re.compile(r"\{(\w+)\}")
+PLACE = r"\{(\w+)\}"
 MARKS = {"; ": "；", ": ": "：", " · ": " · ", ", ": "，"}
 """What stands between parts of a text."""
-CODE = re.compile(r"`[^`]*`")
-ENGLISH_WORD = re.compile(r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])")
+CODE = r"`[^`]*`"
+ENGLISH_WORD = r"(?<![\w/.-])[A-Za-z]?[a-z]+(?![\w/.-])"
 OWN_LETTERS = 10
 """Letters of its own with which a message may have words in its places that nothing says: a choice."""
-HAN = re.compile("[\u4e00-\u9fff]")
-SENTENCE = re.compile(r"(?<![\w/.-])[a-z]{2,}[:;]? (?=\S)")
-EDGES = re.compile(r"(?P<before>[ ,;:]*)(?P<text>.*?)(?: \((?P<place>[^\s()]+:\d+)\))?(?P<after>[ ,;:.]*)", re.DOTALL)
+HAN = "[\u4e00-\u9fff]"
+SENTENCE = r"(?<![\w/.-])[a-z]{2,}[:;]? (?=\S)"
+EDGES = r"(?s)(?P<before>[ ,;:]*)(?P<text>.*?)(?: \((?P<place>[^\s()]+:\d+)\))?(?P<after>[ ,;:.]*)"
 """A text, with the line of code that may follow it, ``(my/port.py:8)``, and the marks around it."""
 
 
@@ -133,14 +136,14 @@ def _patterns() -> tuple[tuple[str, tuple[str, ...]], ...]:
 
     A text that begins as a message does is that message, whatever follows; else the one with most words of its own is meant.
     """
-    found = [one for one in catalogue() if PLACE.search(one)]
-    found.sort(key=lambda one: (one.startswith("{"), -len(PLACE.sub("", one))))
-    return tuple((one, tuple(PLACE.split(one)[::2])) for one in found)
+    found = [one for one in catalogue() if re.search(PLACE, one)]
+    found.sort(key=lambda one: (one.startswith("{"), -len(re.sub(PLACE, "", one))))
+    return tuple((one, tuple(re.split(PLACE, one)[::2])) for one in found)
 
 
 @cache
 def _pattern(message: str) -> re.Pattern[str]:
-    parts = PLACE.split(message)
+    parts = re.split(PLACE, message)
     pattern = "".join(
         f"(?P<{part}>{_kind(part, parts[place + 1])})" if place % 2 else re.escape(part)
         for place, part in enumerate(parts)
@@ -165,13 +168,13 @@ def _said(text: str) -> str:
 @lru_cache(maxsize=16384)
 def _read(text: str) -> tuple[str, int]:
     """Return a text in Chinese, and how many words of it are left in English."""
-    edges = EDGES.fullmatch(text)
+    edges = re.fullmatch(EDGES, text)
     assert edges is not None  # every part of it may be empty
     inner = edges["text"]
     whole = catalogue().get(inner) or catalogue().get(inner[:1].lower() + inner[1:])
     found, left = (whole, 0) if whole else min(_readings(inner), key=lambda one: one[1], default=("", 0))
     if inner and not found:
-        return text, len(ENGLISH_WORD.findall(CODE.sub("", text)))
+        return text, len(re.findall(ENGLISH_WORD, re.sub(CODE, "", text)))
     before, after = edges["before"], re.sub(r"(?<!\.)\.(?!\.)", "。", edges["after"])
     after = re.sub("[:;,]$", lambda one: MARKS[f"{one[0]} "], after)
     for mark, other in MARKS.items():
@@ -192,7 +195,7 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
             left = sum(left for _, left in places.values())
             if left and sum(map(len, own)) < OWN_LETTERS:
                 continue  # so few words fit much that means something else
-            parts = PLACE.split(catalogue()[message])
+            parts = re.split(PLACE, catalogue()[message])
             text_said = parts[0]
             for name, words in zip(parts[1::2], parts[2::2], strict=True):
                 text_said = _beside(_beside(text_said, places[name][0]), words)
@@ -219,13 +222,13 @@ def _readings(text: str) -> Iterator[tuple[str, int]]:
 
 def _is_another(message: str, match: re.Match[str]) -> bool:
     """Tell whether another message is meant: a place of code holds a sentence, or the first one several parts of a text."""
-    outside = PLACE.findall(CODE.sub("", message))
-    if any(name.startswith("c") and len(SENTENCE.findall(match[name])) > 2 for name in outside):
+    outside = re.findall(PLACE, re.sub(CODE, "", message))
+    if any(name.startswith("c") and len(re.findall(SENTENCE, match[name])) > 2 for name in outside):
         return True
-    first = PLACE.match(message)
+    first = re.match(PLACE, message)
     if first is None or _kind(first[1]) != ".+?":
         return False
-    text = CODE.sub("", match[first[1]]).strip(" ;:")
+    text = re.sub(CODE, "", match[first[1]]).strip(" ;:")
     return "; " in text or ": " in text
 
 
@@ -234,7 +237,7 @@ def _beside(left: str, right: str) -> str:
     one, other = left.rstrip(" "), right.lstrip(" ")
     if not one or not other:
         return left + right
-    chinese = bool(HAN.match(one[-1])), bool(HAN.match(other[0]))
+    chinese = bool(re.match(HAN, one[-1])), bool(re.match(HAN, other[0]))
     if all(chinese):
         return one + other
     latin = other[0] if chinese[0] else one[-1]
@@ -245,7 +248,7 @@ def _place(name: str, text: str) -> tuple[str, int]:
     """Return what stands in a place, and how many words of it are left; names in code may be a list, but no sentence."""
     if _kind(name) == ".+?":
         return _read(text)
-    return text, len(SENTENCE.findall(text))
+    return text, len(re.findall(SENTENCE, text))
 
 
 def _is_said(text: str, said: str) -> bool:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
 from types import MappingProxyType
+from typing import NamedTuple
 
 from tipchain.errors import UsageError, did_you_mean
 
 # Device names as users type them: ``cpu``, ``gpu``, ``gpu:N``.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
-    """A device; ``index`` is the GPU's number, 0 for the CPU."""
+class Device(NamedTuple):
+    """A device; ``number`` is the GPU's number, 0 for the CPU."""
 
     kind: str
-    index: int = 0
+    number: int = 0
 
     @property
     def is_gpu(self) -> bool:
@@ -26,7 +25,7 @@ class Device:
         return self.kind == "gpu"
 
     def __str__(self) -> str:
-        return f"gpu:{self.index}" if self.is_gpu else "cpu"
+        return f"gpu:{self.number}" if self.is_gpu else "cpu"
 
 
 def parse_device(text: str) -> Device:
@@ -35,11 +34,11 @@ def parse_device(text: str) -> Device:
     Raises:
         UsageError: not ``cpu``, ``gpu`` or ``gpu:N``.
     """
-    kind, colon, index = text.partition(":")
+    kind, colon, number = text.partition(":")
     if text in ("cpu", "gpu"):
         return Device(kind=text)
-    if kind == "gpu" and colon and index.isascii() and index.isdigit():
-        return Device(kind="gpu", index=int(index))
+    if kind == "gpu" and colon and number.isascii() and number.isdigit():
+        return Device(kind="gpu", number=int(number))
     raise UsageError(f"unknown device {text!r}, expected cpu, gpu or gpu:N")
 
 
@@ -126,8 +125,7 @@ def data_folder(kind: str, data_set: str = DIGITS) -> PurePosixPath:
     return DATA_FOLDER / DATA_SETS[data_set][kind]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataFolders:
+class DataFolders(NamedTuple):
     """The data folders of a chain, relative to the project's root: of training, and of all other commands."""
 
     train: str

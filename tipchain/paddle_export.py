@@ -117,7 +117,7 @@ class Predictor:
         config.set_cpu_math_library_num_threads(threads)
         if device.is_gpu:
             precision = inference.PrecisionType.Half if half else inference.PrecisionType.Float32
-            config.enable_use_gpu(GPU_POOL_MB, device.index, precision)
+            config.enable_use_gpu(GPU_POOL_MB, device.number, precision)
         elif mkldnn:
             config.enable_mkldnn()
         else:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -70,8 +69,7 @@ _Loader.add_implicit_resolver(
 Path_ = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinedYaml:
+class LinedYaml(NamedTuple):
     """A YAML document and the 1-based line of each key, by path."""
 
     data: Mapping[str, Json]

@@ -44,7 +44,7 @@ class Bench:
 
     def passes(self, command=None, **changes):
         """Run the command as a first attempt does and return its result."""
-        command = replace(command or self.command, **changes)
+        command = (command or self.command)._replace(**changes)
         journal = Journal(self.run)
         journal.start(plan())
         journal.before(command, self.place)
@@ -55,7 +55,7 @@ class Bench:
 
     def earlier(self, command=None, place=None, **changes):
         """Return what a second attempt finds."""
-        return Journal(self.run).finished(replace(command or self.command, **changes), place or self.place)
+        return Journal(self.run).finished((command or self.command)._replace(**changes), place or self.place)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_pass_is_found_again_with_all_that_it_said(bench):
     earlier = bench.earlier()
     assert earlier.reused
     assert math.isnan(earlier.figures["loss"])
-    assert replace(earlier, reused=False, figures={}) == replace(result, figures={})
+    assert earlier._replace(reused=False, figures={}) == result._replace(figures={})
 
 
 def test_nothing_is_found_of_a_run_without_a_journal(bench):
@@ -169,7 +169,7 @@ def test_the_modes_data_folder_is_an_input(bench):
 
 def test_an_output_that_was_not_there_is_no_input(bench):
     (bench.root / "train.sh").write_text(SCRIPT + "echo > new.txt\n")
-    command = replace(bench.command, argv=(*bench.command.argv, "--list=new.txt"))
+    command = bench.command._replace(argv=(*bench.command.argv, "--list=new.txt"))
     bench.passes(command)
     assert bench.earlier(command) is not None
 
@@ -192,8 +192,8 @@ def test_a_settled_command_is_known_by_its_planned_words(bench):
     (bench.run / "out").mkdir()
     weights = bench.run / "out/iter_2.pdparams"
     weights.write_text("w")
-    command = replace(
-        bench.command, id="eval", leaves=(), argv=("bash", "-c", "true", "w=run/best"),
+    command = bench.command._replace(
+        id="eval", leaves=(), argv=("bash", "-c", "true", "w=run/best"),
         finds=(Find(text="run/best", files=("run/out/iter_*.pdparams", "run/out/iter_*")),),
     )  # fmt: skip
     assert bench.passes(command).command.argv[-1] == "w=run/out/iter_2"
@@ -217,7 +217,7 @@ def test_an_earlier_pass_no_longer_counts_once_the_command_was_started_again(ben
 
 def test_a_repeated_command_takes_along_the_passes_that_rest_on_it(bench):
     needs = {"export": ("train",), "infer": ("export",), "alone": ()}
-    others = {name: replace(bench.command, id=name, leaves=(), needs=need) for name, need in needs.items()}
+    others = {name: bench.command._replace(id=name, leaves=(), needs=need) for name, need in needs.items()}
     for command in (bench.command, *others.values()):
         bench.passes(command)
     Journal(bench.run).before(bench.command, bench.place)
@@ -270,7 +270,7 @@ def test_a_journal_that_cannot_be_written_says_so_and_the_run_goes_on(bench):
 
 def test_commands_may_end_at_once(bench):
     journal = Journal(bench.run)
-    commands = [replace(bench.command, id=str(number), leaves=()) for number in range(40)]
+    commands = [bench.command._replace(id=str(number), leaves=()) for number in range(40)]
 
     def one(command):
         journal.before(command, bench.place)
@@ -313,7 +313,7 @@ def test_the_latest_run_of_the_same_file_mode_and_suite_is_resumed(bench):
 
 
 def states(bench, *argv):
-    return InputReader().read(replace(bench.command, argv=argv), bench.place)
+    return InputReader().read(bench.command._replace(argv=argv), bench.place)
 
 
 def test_which_words_name_files(bench):

@@ -94,7 +94,7 @@ def test_nan_survives_the_round_trip_as_valid_json():
 
 @given(st.text(max_size=20), st.floats(allow_nan=False), st.sampled_from(list(Outcome)))
 def test_any_result_survives_the_round_trip(reason, seconds, outcome):
-    whole = report(replace(result(), reason=reason, outcome=outcome), verdicts=(replace(VERDICT, reason=reason),))
+    whole = report(result()._replace(reason=reason, outcome=outcome), verdicts=(replace(VERDICT, reason=reason),))
     whole = replace(whole, seconds=seconds)
     assert parse_report(json.loads(dump_report(whole))) == whole
 
@@ -172,7 +172,7 @@ def test_junit():
 
 
 def test_figures_and_earlier_passes_stand_in_the_table():
-    row = replace(result("train[x]"), figures={"avg_ips": 123.456, "loss": 0.5}, reused=True)
+    row = result("train[x]")._replace(figures={"avg_ips": 123.456, "loss": 0.5}, reused=True)
     lines = render_report(report(row)).splitlines()
     assert "PASS         1.2  train[x] (earlier)  x.log" in lines
     assert "                  avg_ips=123.456 loss=0.5" in lines
@@ -187,7 +187,7 @@ def test_long_ids_stay_within_80_columns():
 
 
 def test_documents_are_utf_8_in_every_locale(tmp_path):
-    atomic_write(tmp_path / "report.json", dump_report(report(replace(FAILED, tail=("caf\xe9 \udcff",)))))
+    atomic_write(tmp_path / "report.json", dump_report(report(FAILED._replace(tail=("caf\xe9 \udcff",)))))
     words = [sys.executable, "-m", "tipchain", "report", str(tmp_path), "--json", "-"]
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(words, env=env, capture_output=True, check=False)
@@ -195,13 +195,13 @@ def test_documents_are_utf_8_in_every_locale(tmp_path):
 
 
 def test_an_absolute_path_below_the_run_stays_whole():
-    bad = replace(FAILED, reason="exit 0: its log /a/out/runs/1/x.log cannot be read")
+    bad = FAILED._replace(reason="exit 0: its log /a/out/runs/1/x.log cannot be read")
     assert "  exit 0: its log /a/out/runs/1/x.log cannot be read" in render_report(report(bad)).splitlines()
 
 
 def test_missing_artifacts_stand_in_the_details_once_and_below_the_run():
     missing = ("checkpoint: ./out/runs/1/a/best.pdparams", "program: out/runs/1/a/x.json")
-    bad = replace(FAILED, reason=f"exit 0, but no {missing[0]}", missing=missing)
+    bad = FAILED._replace(reason=f"exit 0, but no {missing[0]}", missing=missing)
     lines = render_report(report(bad)).splitlines()
     assert "  exit 0, but no checkpoint: a/best.pdparams" in lines
     assert "  missing: program: a/x.json" in lines
@@ -209,7 +209,7 @@ def test_missing_artifacts_stand_in_the_details_once_and_below_the_run():
 
 
 def test_results_are_written_one_by_one_as_if_at_once():
-    odd = replace(FAILED, tail=('"results": []', "line\u2028separator", "a\nb"))
+    odd = FAILED._replace(tail=('"results": []', "line\u2028separator", "a\nb"))
     whole = replace(report(odd, FAILED), title='"results": []')
     at_once = json.dumps(report_json(whole), indent=1, ensure_ascii=False, allow_nan=False)
     assert dump_report(whole) == at_once + "\n"

@@ -141,7 +141,7 @@ def test_junit_tells_the_cause_once_and_the_others_refer_to_it():
 def test_junit_of_a_chain_whose_alignment_failed_names_the_cause():
     report = chain()
     failed = report.results[1]
-    align = replace(failed, command=replace(failed.command, step="align"))
+    align = failed._replace(command=failed.command._replace(step="align"))
     root = ET.fromstring(junit_xml(replace(report, results=(align,), diagnoses=(CAUSE,))))
     (case,) = root.iter("testcase")
     assert case.find("failure").get("message").startswith(CAUSE.summary)

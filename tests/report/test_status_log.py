@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -32,10 +31,10 @@ def test_the_line_is_the_suites_own():
 
 
 def test_the_redirection_stands_where_the_suite_shows_it():
-    shows = replace(PLAN, redirected=frozenset({"train"}))
+    shows = PLAN._replace(redirected=frozenset({"train"}))
     status, _ = status_record(result(Outcome.FAIL, exit_code=1), shows, "R").split("\n")
     assert "Run failed with command - net - python 'a b.py' > out/runs/R/train.log 2>&1  - out/" in status
-    other = replace(PLAN, redirected=frozenset({"eval"}))
+    other = PLAN._replace(redirected=frozenset({"eval"}))
     assert "2>&1" not in status_record(result(), other, "R")
 
 
@@ -61,8 +60,8 @@ def test_no_comment_can_be_taken_for_a_status(text):
 
 
 def test_a_failed_commands_own_words_claim_nothing():
-    command = replace(COMMAND, argv=("python", "--name=Run successfully with command"))
-    one = replace(result(Outcome.FAIL, exit_code=1), command=command)
+    command = COMMAND._replace(argv=("python", "--name=Run successfully with command"))
+    one = result(Outcome.FAIL, exit_code=1)._replace(command=command)
     text = status_record(one, PLAN, "R")
     assert text.startswith("\x1b[33m Run failed with command - net - python '--name=Run_successfully with ")
     assert len(SCRAPERS.findall(text)) == 1
@@ -80,7 +79,7 @@ def test_a_failed_artifact_check_gives_its_reason_and_a_program_never():
 
 
 def test_a_run_starts_with_a_header_and_the_suites_own(tmp_path):
-    plan = replace(PLAN, params="Run failed.txt", results_log="results.log", results_head="---- whole_infer ----")
+    plan = PLAN._replace(params="Run failed.txt", results_log="results.log", results_head="---- whole_infer ----")
     place = Place(root=tmp_path, run=tmp_path / "out/runs/R", mode=plan.mode)
     log = ResultsLog(plan, place, view=None)
     first, second, third = (tmp_path / "out/results.log").read_text().splitlines()

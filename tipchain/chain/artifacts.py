@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -254,7 +254,7 @@ def settle(command: Command, root: Path, run: Path) -> Command:
     longest = sorted(texts, key=len, reverse=True)
     pattern = re.compile(rf"({'|'.join(map(re.escape, longest))})(?![\w-])")
     words = (pattern.sub(lambda match: texts[match[1]], word) for word in command.argv)
-    return replace(command, argv=tuple(words))
+    return command._replace(argv=tuple(words))
 
 
 def _settled_text(find: Find, root: Path, run: Path, cwd: str) -> str:

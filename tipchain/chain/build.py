@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tipchain.chain.params import NOTHING, ParamFile, Slot, Words, check_folder_name, flag, plain_list, split_words
 from tipchain.chain.slots import AlignmentParams, Slots, alignment_params, cut_slots, legacy_slots, read_slots
@@ -15,8 +15,7 @@ from tipchain.modes import CHAIN_MODES, Mode
 AMP = ("amp", "fp16", "bf16")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leg:
+class Leg(NamedTuple):
     """One entry of the gpu list.
 
     Attributes:
@@ -47,8 +46,7 @@ class Leg:
         return bool(self.gpus)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerSpec:
+class TrainerSpec(NamedTuple):
     """One way of training.
 
     Attributes:
@@ -66,8 +64,7 @@ class TrainerSpec:
     export: Words | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferModel:
+class InferModel(NamedTuple):
     """A model of the modes without training: a weight file with its export, or a folder that needs none (None)."""
 
     path: str
@@ -75,8 +72,7 @@ class InferModel:
     quant: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class Axis(NamedTuple):
     """One axis of the inference product; ``replaced`` where the original goes through other values, without a key."""
 
     slot: Slot
@@ -84,8 +80,7 @@ class Axis:
     replaced: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainSpec:
+class ChainSpec(NamedTuple):
     """A parameter file in one mode.
 
     Attributes:

@@ -9,10 +9,10 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from tipchain.chain.build import ChainSpec
 from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
@@ -35,8 +35,7 @@ def _template_words(text: str) -> Words:
     return tuple(shlex.split(text))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filler:
+class Filler(NamedTuple):
     """What templates and conditions of one plan may refer to besides the facts of a command.
 
     Attributes:
@@ -226,7 +225,7 @@ class Emitter:
 
     def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
         """Add a finding about a line, or about the file."""
-        place = slot or replace(self.spec.slots["model_name"], line=0, key="")
+        place = slot or self.spec.slots["model_name"]._replace(line=0, key="")
         finding = LintFinding(
             code=code, severity=severity, file=place.file, line=place.line, key=place.key, message=message
         )
@@ -243,7 +242,7 @@ class Emitter:
             for fix in (value for test in item.when if test.name in FIXED for value in test.values):
                 if fix == INFERENCE_FLAGS or not self.on(fix):
                     continue
-                without = replace(filler, fixes=filler.fixes - {fix})
+                without = filler._replace(fixes=filler.fixes - {fix})
                 if without.words(items, facts, roles) != found:
                     slot = self.spec.slots.get(item.flag or item.role or item.key)
                     self.tell(fix, FIXES[fix], slot or self.spec.slots["model_name"], "info")
@@ -272,9 +271,9 @@ class Emitter:
             first, *more = split_words(f"{self.run}/{log}", self.spec.slots["model_name"])
             path = posixpath.normpath(first)
             if command.step == "infer":
-                command = replace(command, argv=(*command.argv, *more))
+                command = command._replace(argv=(*command.argv, *more))
         timeout = None if self.timeout in (None, float("inf")) else self.timeout
-        self.commands.append(replace(command, id=name, log=path, timeout_s=timeout))
+        self.commands.append(command._replace(id=name, log=path, timeout_s=timeout))
         return name
 
     def unused(self, stem: str, suffix: str = "") -> str:
@@ -332,8 +331,7 @@ SHORT_NAMES = {"infer_batch": "bs"}
 DEVICE_KINDS = {"True": "gpu", "gpu": "gpu", "False": "cpu", "cpu": "cpu"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(NamedTuple):
     """A model to infer with.
 
     Attributes:
@@ -421,7 +419,7 @@ class Inferring(Emitter):
         self.tell_other_points(kind, rule, source, points)
         if not self.on("inference-flags"):
             return self.filler, points
-        plain = replace(self.filler, fixes=self.spec.fixes - {"inference-flags"})
+        plain = self.filler._replace(fixes=self.spec.fixes - {"inference-flags"})
         original = list(self.points(rule, source, plain))
         if not points and original:
             return plain, original
@@ -440,7 +438,7 @@ class Inferring(Emitter):
         """Tell of other fixes that a profile's ``skip`` names, where they change the product."""
         tests = [test for tests in rule.skip for test in tests if test.name in ("fixed", "unfixed")]
         for fix in sorted({value for test in tests for value in test.values} - {"inference-flags"}):
-            other = replace(self.filler, fixes=self.spec.fixes - {fix})
+            other = self.filler._replace(fixes=self.spec.fixes - {fix})
             if self.on(fix) and list(self.points(rule, source, other)) != points:
                 message = f"the original infers with other combinations of settings on the {kind.upper()}"
                 self.tell(fix, message, self.spec.axes["device"].slot, "info")

@@ -448,7 +448,7 @@ def run_command(
         ending = Ending(failure=f"{type(error).__name__}: {error}")
     outcome, reason = judge(command, ending, seen)
     result = Result(
-        command=replace(ready.command, env=ready.env),
+        command=ready.command._replace(env=ready.env),
         outcome=outcome,
         reason=reason,
         exit_code=ending.exit_code,

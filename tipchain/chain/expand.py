@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob
 import posixpath
-from dataclasses import dataclass, replace
 from itertools import groupby, product
+from typing import NamedTuple
 
 from tipchain.chain.build import AMP, ChainSpec, InferModel, Leg, TrainerSpec
 from tipchain.chain.emitter import VISIBLE, Facts, Inferring, Source
@@ -16,8 +16,7 @@ from tipchain.modes import parse_device
 from tipchain.stage_table import INFO, SCRIPTS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRun:
+class TrainingRun(NamedTuple):
     """One training and what follows it.
 
     Attributes:
@@ -61,7 +60,7 @@ class TrainingExpansion(Inferring):
         slot = self.spec.slots["use_gpu"]
         left = flag(slot, self.inferred_on, fixes=self.spec.fixes)
         if left == leg.use_gpu or not self.on("device-per-leg"):
-            return replace(leg, use_gpu=left)
+            return leg._replace(use_gpu=left)
         message = f"an inference before makes {self.inferred_on!r} of it in the original"
         self.tell("device-per-leg", message, slot, "info")
         return leg
@@ -73,7 +72,7 @@ class TrainingExpansion(Inferring):
             self.exported = None
         trained = self.train(run)
         self.rename(run)
-        run = replace(run, facts={**run.facts, **self.names(run.save, run.facts)})
+        run = run._replace(facts={**run.facts, **self.names(run.save, run.facts)})
         weights = run.facts["weights"]
         by_name = trainer.name == self.spec.slots["train_norm"].key or self.on("typos")
         if trainer.kind == "norm" and by_name and leg.nodes == 1 and trained:

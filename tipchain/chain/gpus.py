@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tipchain.chain.emitter import VISIBLE
@@ -220,15 +220,14 @@ def on_gpus(plan: Plan, gpus: Sequence[str]) -> Plan:
     """
     if not gpus:
         return plan
-    return replace(plan, commands=tuple(_moved(command, gpus) for command in plan.commands))
+    return plan._replace(commands=tuple(_moved(command, gpus) for command in plan.commands))
 
 
 def _moved(command: Command, gpus: Sequence[str]) -> Command:
     env = dict(command.env)
     if _NUMBERS.fullmatch(env.get(VISIBLE, "")):
         env[VISIBLE] = _named(env[VISIBLE], gpus)
-    return replace(
-        command,
+    return command._replace(
         env=env,
         gpus=tuple(_name(number, gpus) for number in command.gpus),
         argv=_words(command.argv, gpus) if command.launched else command.argv,

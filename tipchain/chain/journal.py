@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -249,7 +249,7 @@ class Journal:
             with self._lock:
                 self._passed.pop(command.id, None)
             return None
-        return replace(earlier.result, reused=True)
+        return earlier.result._replace(reused=True)
 
     def _holds(self, earlier: _Pass, command: Command, place: Place) -> bool:
         now = self._reader.read(command, place)

@@ -758,7 +758,7 @@ def _mode_plan(
                 if slot.line == error.line and slot.line:
                     harmless = "program.py" if PROGRAMS.fullmatch(role) else HARMLESS.get(role, "null")
                     again = slot.value == harmless and slot.key not in NOTHING
-                    changed[role] = replace(slot, value=harmless, key="null" if again else slot.key)
+                    changed[role] = slot._replace(value=harmless, key="null" if again else slot.key)
             slots, before = changed, slots
             if slots == before:
                 return None, found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from tipchain.chain.build import build_spec, legacy_spec
@@ -197,7 +196,7 @@ def device_changes(slots: Mapping[str, Slot], name: str) -> Iterator[Change]:
     gpus, use_gpu, infer = slots["gpu_list"], slots.get("use_gpu"), slots["device"]
     if name == "gpu" and gpus.values != ("-1",):
         return
-    yield gpus.line, str(device.index) if device.is_gpu else "-1", reason
+    yield gpus.line, str(device.number) if device.is_gpu else "-1", reason
     if use_gpu is not None and not use_gpu.absent and use_gpu.key not in NOTHING:
         words = [_word(value, device) for value in use_gpu.values]
         yield use_gpu.line, words[0], reason
@@ -291,7 +290,7 @@ def load_plan(
         return with_notes(expand(legacy_spec(text, str(path), chosen, mode), str(path), options), *notes)
     spec = build_spec(file, chosen, mode, lenient=lenient, text=text, fixes=fixes)
     if options.device and options.gpu_id is None and (device := parse_device(options.device)).is_gpu:
-        options = replace(options, gpu_id=None if mode.trains else str(device.index))
+        options = options._replace(gpu_id=None if mode.trains else str(device.number))
     plan = with_notes(expand(spec, str(path), options), *notes)
     if options.gpu_id and mode.trains:
         plan = with_notes(plan, f"--gpu-id counts without training only; {mode.value} takes its devices from gpu_list")
@@ -299,7 +298,7 @@ def load_plan(
 
 
 def _rooted(options: Options) -> Options:
-    return options if options.root != "." else replace(options, root=str(Path.cwd()))
+    return options if options.root != "." else options._replace(root=str(Path.cwd()))
 
 
 def _parsed(text: str, path: Path, *, legacy: bool) -> ParamFile:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from tipchain.errors import ParamsError
 
@@ -25,8 +25,7 @@ HEADERLESS: Mapping[str, str] = {"*lite_arm*": "lite_params", "*infer_cpp*": "cp
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Param:
+class Param(NamedTuple):
     """One ``key:value`` line; keys are not unique in a file.
 
     Attributes:
@@ -42,8 +41,7 @@ class Param:
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParamFile:
+class ParamFile(NamedTuple):
     """A parsed parameter file.
 
     Attributes:
@@ -162,8 +160,7 @@ NOTHING = ("", "null")
 _SPECIAL = re.compile(r"""[^\x20-\x7e]|["'\\`();<>|&]""")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class Slot(NamedTuple):
     """A line of a parameter file in its place.
 
     Attributes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.suites import LintFinding
@@ -29,8 +28,7 @@ LITE_TIMEOUT_S = 3600.0
 """Limit for a command that trains and infers on lite data."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
+class Artifact(NamedTuple):
     """What a command must have left when it exits 0; files of earlier runs do not count.
 
     Attributes:
@@ -46,8 +44,7 @@ class Artifact:
     line: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Find:
+class Find(NamedTuple):
     """A text in a command's words whose final form is known only when the command starts.
 
     Attributes:
@@ -67,8 +64,7 @@ SUFFIXES = (".pdparams", ".pdopt", ".pdema", ".pdmodel", ".pdiparams", ".json", 
 """Endings that a `Find`'s text has of its own; one without any is a prefix, as ``paddle.load``'s callers like it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speed:
+class Speed(NamedTuple):
     """How a training's speed is read from its log: the mean of the lines that tell one.
 
     Attributes:
@@ -82,8 +78,7 @@ class Speed:
     each_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(NamedTuple):
     """One program call.
 
     Attributes:
@@ -110,7 +105,7 @@ class Command:
     id: str
     step: str
     argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     cwd: str = "."
     log: str | None = None
     timeout_s: float | None = None
@@ -127,8 +122,7 @@ class Command:
     wrapper: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(NamedTuple):
     """The commands of a parameter file in one mode.
 
     Attributes:
@@ -168,8 +162,7 @@ class Plan:
     data: DataFolders | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(NamedTuple):
     """What the command line adds to a parameter file.
 
     Attributes:
@@ -246,7 +239,7 @@ def command_json(command: Command) -> dict[str, object]:
             for one in command.finds
         ],
         "links": [list(pair) for pair in command.links],
-        "speed": asdict(command.speed) if command.speed else {},
+        "speed": command.speed._asdict() if command.speed else {},
     }
     return data | {name: value for name, value in rare.items() if value}
 
@@ -286,7 +279,7 @@ def parse_command(data: JsonObject) -> Command:
 
 def with_notes(plan: Plan, *notes: str) -> Plan:
     """Return ``plan`` with more notes."""
-    return replace(plan, notes=(*plan.notes, *notes))
+    return plan._replace(notes=(*plan.notes, *notes))
 
 
 STEPS = ("align", "train", "eval", "export", "infer", "other")
@@ -311,7 +304,7 @@ def select(plan: Plan, only: Sequence[str] = (), skip: Sequence[str] = ()) -> Pl
         _without(command, dropped) for command in plan.commands if command.id in wanted and command.id not in dropped
     )
     note = f"{len(kept)} of {len(plan.commands)} commands are selected"
-    return with_notes(replace(plan, commands=kept), note)
+    return with_notes(plan._replace(commands=kept), note)
 
 
 def matches(pattern: str, command: Command) -> bool:
@@ -372,14 +365,13 @@ def _without(command: Command, dropped: frozenset[str]) -> Command:
     if not lost:
         return command
     left = tuple(need for need in command.needs if need not in dropped)
-    return replace(command, needs=left, skip=command.skip or f"{', '.join(lost)} is left out (--skip)")
+    return command._replace(needs=left, skip=command.skip or f"{', '.join(lost)} is left out (--skip)")
 
 
 # How commands ended.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(NamedTuple):
     """How one command ended.
 
     Attributes:
@@ -408,7 +400,7 @@ class Result:
     peak_memory_mb: float = 0.0
     log: str = ""
     tail: tuple[str, ...] = ()
-    figures: Mapping[str, float] = field(default_factory=dict)
+    figures: Mapping[str, float] = {}
     missing: tuple[str, ...] = ()
     reused: bool = False
 
@@ -427,7 +419,7 @@ def number_json(value: float) -> float | str:
 
 def result_json(result: Result) -> dict[str, object]:
     """Return ``result`` as JSON values."""
-    own = {item.name: getattr(result, item.name) for item in fields(result) if item.name != "command"}
+    own = {name: value for name, value in result._asdict().items() if name != "command"}
     return {
         "command": command_json(result.command),
         **own,

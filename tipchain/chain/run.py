@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -129,8 +129,8 @@ def _not_run(command: Command, reason: str, outcome: Outcome = Outcome.SKIP) -> 
 
 def as_reused(result: Result, command: Command) -> Result:
     """Return the earlier PASS of ``command``, which the plan may name or place otherwise by now."""
-    own = replace(command, argv=result.command.argv, env=result.command.env)
-    return replace(result, command=own, reused=True)
+    own = command._replace(argv=result.command.argv, env=result.command.env)
+    return result._replace(command=own, reused=True)
 
 
 def forecast(
@@ -345,7 +345,7 @@ class _Runner:
             result, interrupted = news
             self.leases.give_back(self.gpus.taken_by(result.command))
             if interrupted and self.schedule.halt and not self.interrupted:
-                result = replace(result, reason=f"ended: {self.schedule.halt}")
+                result = result._replace(reason=f"ended: {self.schedule.halt}")
             elif interrupted and not self.interrupted:
                 self.interrupt()
             self.settle(result)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tipchain.chain.kinds import owner
 from tipchain.chain.params import Param, ParamFile, Slot, split_lines
@@ -52,8 +51,7 @@ class Lines(Protocol):
         """Whether the original looks up the line below the header of `TO_STATIC_SECTION`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(NamedTuple):
     """One section of a layout; ``names`` are its header's, ``title`` the first of them."""
 
     names: tuple[str, ...]
@@ -256,7 +254,7 @@ def _legacy_slot(role: str, line: str, number: int, path: str, suite: Lines) -> 
 def _cut(slot: Slot, suite: Lines) -> Slot:
     value = _echoed(slot.value if suite.rest else slot.value.partition(":")[0])
     key = _echoed(slot.key)
-    return slot if (key, value) == (slot.key, slot.value) else replace(slot, key=key, value=value)
+    return slot if (key, value) == (slot.key, slot.value) else slot._replace(key=key, value=value)
 
 
 def _echoed(text: str) -> str:
@@ -264,8 +262,7 @@ def _echoed(text: str) -> str:
     return "" if text.startswith("-") and re.fullmatch(r"-[neE]+", text) else text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignmentParams:
+class AlignmentParams(NamedTuple):
     """What a file's ``alignment_params`` asks for: the case file, and numbers of scripts or names of stages."""
 
     case: str
@@ -449,8 +446,7 @@ _MISSING = Param(section="", key="", value="", line=0)
 Pairs = Sequence[tuple[SlotRule, Param]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
+class _Change(NamedTuple):
     """A change of one line after which a section fits.
 
     Attributes:
@@ -510,8 +506,8 @@ def read_layout(file: ParamFile, suite: Lines) -> tuple[Slots | None, tuple[Lint
             param = file.section(file.headers[number][0])[change.place]
             keys = change.rule.keys if change.rule else ()
             key = next((key for key in keys if "*" not in key), param.key)
-            params = tuple(replace(one, key=key) if one is param else one for one in renamed.params)
-            renamed = replace(renamed, params=params)
+            params = tuple(one._replace(key=key) if one is param else one for one in renamed.params)
+            renamed = renamed._replace(params=params)
         elif finding:
             plain = False
     if not findings:

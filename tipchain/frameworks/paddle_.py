@@ -358,17 +358,17 @@ class PaddleFramework:
         if device.is_gpu:
             built = paddle.is_compiled_with_cuda()
             count = paddle.device.cuda.device_count() if built else 0
-            if device.index >= count:
+            if device.number >= count:
                 raise MissingFrameworkError(
                     f"paddle {paddle.__version__} has no usable {device}: "
                     + (f"it sees {count} GPUs" if built else "it is a CPU build")
                     + "\n  expected: a GPU build of Paddle (docs/how-to/gpu.md) and a visible GPU; or --device cpu"
                 )
-            self.place = f"gpu:{device.index}"
+            self.place = f"gpu:{device.number}"
             paddle.set_flags({"FLAGS_cudnn_deterministic": True})
         paddle.set_device(self.place)
         self.seed(seed)
-        return str(paddle.device.cuda.get_device_name(device.index)) if device.is_gpu else "cpu"
+        return str(paddle.device.cuda.get_device_name(device.number)) if device.is_gpu else "cpu"
 
     def seed(self, seed: int) -> None:
         """Seed paddle's, numpy's and Python's generators."""

@@ -452,12 +452,12 @@ class TorchFramework:
         torch.set_num_threads(threads)
         if device.is_gpu:
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-            if device.index >= count:
+            if device.number >= count:
                 raise MissingFrameworkError(
                     f"torch {torch.__version__} has no usable {device}: it sees {count} GPUs\n"
                     "  expected: a CUDA build of torch and a visible GPU; or use --device cpu"
                 )
-            self.device = torch.device("cuda", device.index)
+            self.device = torch.device("cuda", device.number)
             torch.use_deterministic_algorithms(mode=True, warn_only=True)
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False

@@ -12,9 +12,9 @@ called as the kind is, which is imported only when a file of its kind is at hand
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
+from typing import NamedTuple
 
 from tipchain.chain.params import ParamFile
 from tipchain.errors import UsageError, did_you_mean
@@ -23,8 +23,7 @@ from tipchain.modes import CHAIN_MODES, Mode
 TRAIN_INFER = "train_infer_python"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(NamedTuple):
     """What tells a kind: all that is given must hold.
 
     Attributes:
@@ -50,8 +49,7 @@ class Mark:
         return " and ".join(parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Kind(NamedTuple):
     """One kind of chain.
 
     Attributes:
@@ -155,8 +153,7 @@ _ALL = (
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Told(NamedTuple):
     """A file's kind and why it was taken for it."""
 
     kind: Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import count
 from pathlib import Path, PurePosixPath
@@ -68,8 +68,7 @@ def only_section(file: ParamFile, name: str) -> ParamFile:
     """Return ``file`` with one of its sections alone; as it is where ``name`` is ""."""
     if not name:
         return file
-    return replace(
-        file,
+    return file._replace(
         headers=tuple(header for header in file.headers if header[0] == name),
         params=tuple(one for one in file.section(name) if one.key not in LAST_LINE),
     )
@@ -209,7 +208,7 @@ class Chain:
 
     def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
         """Add a finding about a line, or about the file, once."""
-        place = slot or replace(self._python, line=0, key="")
+        place = slot or self._python._replace(line=0, key="")
         finding = LintFinding(
             code=code, severity=severity, file=place.file, line=place.line, key=place.key, message=message
         )
@@ -247,7 +246,7 @@ class Chain:
             path = self.path(file)
             if log and "/" not in log:
                 self._latest[log] = file
-        self._commands.append(replace(command, id=name, log=path, timeout_s=self._limit_s))
+        self._commands.append(command._replace(id=name, log=path, timeout_s=self._limit_s))
         return name
 
     def words(self, role: str, value: str | None = None, *, join: str = "=") -> Words:

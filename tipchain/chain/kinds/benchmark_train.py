@@ -12,7 +12,7 @@ import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import PurePath
 
@@ -424,14 +424,12 @@ class _Plan(_Maker):
         label = run.label(devices)
         if run.trainer == "to_static_train":
             label += "_d2sT"
-        options = replace(
-            self.request.options,
-            run=f"{self.request.options.run}/{label}{'_profiling' if profiled else ''}",
-            device=None,
+        options = self.request.options._replace(
+            run=f"{self.request.options.run}/{label}{'_profiling' if profiled else ''}", device=None
         )
         file = parse_params(text, path)
         spec = build_spec(file, self.suite, self.request.mode, lenient=self.request.lenient, fixes=self.request.fixes)
-        inner = expand(replace(spec, alignment=None), path, options)
+        inner = expand(spec._replace(alignment=None), path, options)
         edited = {self.line(role) for role in (*self.driver.null, self.driver.profile)}
         for one in inner.findings:
             if one.severity == "error" and one.line not in edited:
@@ -447,8 +445,7 @@ class _Plan(_Maker):
             self.chain.tell("default", f"{label}: the file has no program for it", self.slots["trainer"])
         for command in trainings:
             self.chain.add(
-                replace(
-                    command,
+                command._replace(
                     id=f"{label};profiled" if profiled else label,
                     argv=(*command.argv, *self.extra()),
                     env={**env, **command.env},
@@ -508,7 +505,7 @@ class _Original(_Maker):
             status=self.suite.status,
             out=folder,
             run=folder,
-            commands=tuple(replace(one, id=f"{one.step}[{n}]") for n, one in enumerate(self.commands, 1)),
+            commands=tuple(one._replace(id=f"{one.step}[{n}]") for n, one in enumerate(self.commands, 1)),
             latest=(),
             notes=(),
         )
@@ -572,7 +569,7 @@ class _Original(_Maker):
             words = self.extra() if command.step == "train" else ()
             wrapper = ("timeout", limit, *command.wrapper) if limit else command.wrapper
             self.commands.append(
-                replace(command, argv=(*command.argv, *words), log=command.log or log, wrapper=wrapper)
+                command._replace(argv=(*command.argv, *words), log=command.log or log, wrapper=wrapper)
             )
 
     def analyse(self, run: BenchmarkRun, name: str, *, single: bool) -> None:

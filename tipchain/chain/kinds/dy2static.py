@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tipchain.chain.build import build_spec, legacy_spec
@@ -163,8 +163,7 @@ def plan(request: Request) -> Plan:
     if not plans:
         raise ParamsError("has no section of a training", file=request.file.path, expected="=== base_train ===")
     first, run = plans[0], request.options.run
-    return replace(
-        first,
+    return first._replace(
         mode=request.mode,
         chain=NAME,
         suite=suite.name,
@@ -214,9 +213,9 @@ def _half(request: Request, rule: Dy2staticRule, section: TrainingSection, *, st
     file = parse_params(text, path)
     spec = build_spec(file, suite, INNER, lenient=request.lenient, text=text, fixes=request.fixes)
     unused = ("null", "default", "nothing-planned")  # of evaluation, export and inference, which such a file lacks
-    spec = replace(spec, findings=tuple(one for one in spec.findings if one.code not in unused))
-    made = expand(spec, path, replace(options, run=f"{options.run}/{which}"))
-    return replace(made, findings=spec.findings)
+    spec = spec._replace(findings=tuple(one for one in spec.findings if one.code not in unused))
+    made = expand(spec, path, options._replace(run=f"{options.run}/{which}"))
+    return made._replace(findings=spec.findings)
 
 
 def _check(request: Request, rule: Dy2staticRule, section: TrainingSection) -> None:
@@ -236,7 +235,7 @@ def _legacy(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection)
     out, name, commands = pair[0].out, section.name, list[Command]()
     for half, which in zip(pair, ("dygraph", "dy2static"), strict=True):
         printed = f"{out}/{name}_python_train_infer_{which}_output.txt"
-        commands += [replace(one, env={**DETERMINISTIC, **one.env}, log=one.log or printed) for one in half.commands]
+        commands += [one._replace(env={**DETERMINISTIC, **one.env}, log=one.log or printed) for one in half.commands]
     look = ("python", "test_tipc/extract_loss.py", "-v", rule.line, "-e", rule.extract)
     losses = [f"./{out}/{name}_{which}_loss.txt" for which in ("dygraph", "dy2static")]
     return [
@@ -263,8 +262,7 @@ def _default(pair: Sequence[Plan], rule: Dy2staticRule, section: TrainingSection
 
     def training(command: Command, which: str, wrapper: tuple[str, ...] = ()) -> Command:
         head, rest = command.argv[:1], command.argv[1:]
-        return replace(
-            command,
+        return command._replace(
             id=f"train[{name};{which}]",
             argv=(*head, *wrapper, *rest),
             env={**DETERMINISTIC, **command.env},

@@ -96,9 +96,9 @@ def plan(request: Request) -> Plan:
         # Plan of one of PaddleSeg's files, whose lines are ``key value`` and read by the program itself.
         slots = read_lines(replace(request, legacy=False), layout)
         values = {role: slot.key.partition(" ")[2].strip() for role, slot in slots.items()}
-        name = replace(slots["model_name"], value=values["model_name"])
+        name = slots["model_name"]._replace(value=values["model_name"])
         check_folder_name(name, name.value)
-        python = replace(name, value="python")
+        python = name._replace(value="python")
         chain = Chain(request, kind=NAME, suite=layout.suite, slots=slots, model=name, python=python)
         on = [role for role in ("use_gpu", "use_tensorrt", "use_fp16") if values[_SEG_ROLES[role]] not in ("", "0")]
         cpu = ["use_cpu", *(["use_mkldnn"] if values["mkldnn"] not in ("", "0") else [])]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import glob
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
@@ -519,7 +519,7 @@ class _Quantization(Chain):
             if key != slot.key and slot.key not in NOTHING and slot.value not in NOTHING:
                 message = f"is passed by its own name; the original writes {key}, inference's name, instead"
                 self.tell("quantize-flags", message, slot, "info")
-            named = replace(slot, key=key) if self.request.legacy else slot
+            named = slot._replace(key=key) if self.request.legacy else slot
             literal = rule.literal.get(role)
             value = self.device_value(role) if literal is None else self.fill(literal)
             words += self.flag(named, value)
@@ -564,7 +564,7 @@ class _Quantization(Chain):
             return found
         device = parse_device(chosen)
         if device.is_gpu:
-            self.gpu = self.gpu if chosen == "gpu" else str(device.index)
+            self.gpu = self.gpu if chosen == "gpu" else str(device.number)
             return found
         self.cpu_only = True
         own = [pair for pair in found if pair[0] == "cpu"]
@@ -669,8 +669,7 @@ class _Quantization(Chain):
             path = self.path("-".join(filter(None, ("outputs", label.replace("=", "-"), f"{which}.npz"))))
             words = self.inference_words(device, point, model, labels.images if labels else "")
             where = posixpath.join(self.request.options.root, path)
-            command = replace(
-                first,
+            command = first._replace(
                 id=";".join(filter(None, (label, which))),
                 step="record",
                 argv=(*self.interpreter(self.rule.cwd), RECORD, where, *words),

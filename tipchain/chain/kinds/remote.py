@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from itertools import product
@@ -278,7 +278,7 @@ def plan_lite(request: Request) -> Plan:
         slots = read_lines(request, layout)
     program = slots["program"]
     check_folder_name(slots["model_name"], slots["model_name"].value)
-    chain = Chain(request, kind="lite", suite=layout.suite, slots=slots, python=replace(program, value="adb"))
+    chain = Chain(request, kind="lite", suite=layout.suite, slots=slots, python=program._replace(value="adb"))
     folder = slots["folder"].value
     there = " ".join(folder + word for word in split_words(program.value, program)[:3])
     skip = "needs a phone and Paddle Lite's library for it"
