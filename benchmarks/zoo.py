@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import tipchain  # noqa: E402
 from tipchain.explain.locate.runs import as_float, bind, read_inputs, run_model  # noqa: E402
-from tipchain.explain.locate.sides import PaddleSide, TorchSide  # noqa: E402
+from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.explain.locate.trace import Store  # noqa: E402
 from tipchain.frameworks.randomness import Draws  # noqa: E402
 
@@ -129,7 +129,7 @@ def judge(result: Result, make: Callable[[], Any], fault: Any | None) -> Any:
 
 def reprod_log_passes(pair: Any) -> bool:
     """Tell whether outputs and losses of both models in float32 differ by at most 1e-6 on average."""
-    sides = TorchSide(), PaddleSide()
+    sides = Sides(TorchSide(), PaddleSide())
     given = read_inputs(pair.inputs)
     losses = pair.loss or (None, None)
     store = Store()

@@ -12,6 +12,7 @@ from chain_samples import TEMPLATE, edit
 
 from tipchain.chain.lint import Disk
 from tipchain.cli import main
+from tipchain.commands import lint
 
 WARNED = edit(TEMPLATE, ("infer_export", "infer_export:a.py|b.py"))
 WRONG = edit(TEMPLATE, ("infer_quant", "infer_quant:Fasle"))
@@ -153,3 +154,18 @@ def test_names_that_no_disk_takes(tmp_path, capsys):
     assert "File name too long" in capsys.readouterr().err
     assert Disk().has("a" * 5000) is False
     assert Disk().has("a\0b") is False
+
+
+def test_many_files_are_shared_between_cores_and_shown_in_their_order(folder, capsys, monkeypatch):
+    names, shares = [f"{number}.txt" for number in range(7)], []
+    for name in names:
+        Path(name).write_text(WARNED)
+    arguments = ["lint", *names, "wrong.txt", "--json", "-"]
+    assert main(arguments) == 1
+    alone = capsys.readouterr().out
+    monkeypatch.setattr(lint, "SHARE", 2)
+    monkeypatch.setattr(lint, "core_count", lambda: 3)
+    monkeypatch.setattr(lint, "on_cores", lambda work: [shares.append(one()) or shares[-1] for one in work])
+    assert main(arguments) == 1
+    assert capsys.readouterr().out == alone
+    assert [len(one) for one in shares] == [3, 3, 2]

@@ -12,7 +12,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.explain.locate.runs import in_double  # noqa: E402
-from tipchain.explain.locate.sides import PaddleSide, TorchSide  # noqa: E402
+from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
@@ -111,10 +111,27 @@ def test_outputs_that_the_port_has_beside_are_given_to_its_loss_as_they_are():
 
     given, cache = np.ones((2, 3), np.float32), np.ones((2, 5), np.float32)
     losses = tuple(lambda output, _labels: (output[0] ** 2).mean() + (output[-1] ** 2).mean() for _ in (0, 1))
-    found = check_loss((TorchSide(), PaddleSide()), losses, (given, 2 * given), port_outputs=(given, cache, 2 * given))
+    found = check_loss(
+        Sides(TorchSide(), PaddleSide()), losses, (given, 2 * given), port_outputs=(given, cache, 2 * given)
+    )
     assert found.outcome is Outcome.PASS, found.reason
-    other = check_loss((TorchSide(), PaddleSide()), losses, (given, 2 * given), port_outputs=(given, cache))
+    other = check_loss(Sides(TorchSide(), PaddleSide()), losses, (given, 2 * given), port_outputs=(given, cache))
     assert other.outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize(("used", "outcome"), [(False, Outcome.PASS), (True, Outcome.ERROR)])
+def test_outputs_of_other_shapes_count_where_a_loss_uses_them(used, outcome):
+    from tipchain.explain.causes.losses import check_loss
+
+    given, pooled, wider = np.full((2, 3), 2, np.float32), np.ones((2, 5), np.float32), np.ones((2, 7), np.float32)
+
+    def loss(output, _labels):
+        return (output[0] ** 2).mean() + (output[-1] ** 2).mean() + (output[1].sum() if used else 0)
+
+    sides = TorchSide(), PaddleSide()
+    found = check_loss(sides, (loss, loss), (given, pooled, 2 * given), port_outputs=(given, wider, 2 * given))
+    assert found.outcome is outcome, found.reason
+    assert ("other shapes: expected [[2, 3], [2, 5], [2, 3]], actual" in found.reason) is used
 
 
 @pytest.mark.parametrize(("used", "outcome"), [(False, Outcome.PASS), (True, Outcome.FAIL)])
@@ -126,7 +143,7 @@ def test_outputs_that_the_reference_has_beside_count_where_its_loss_uses_them(us
         lambda output, _labels: (output[0] ** 2).mean() + (output[1].mean() if used else 0),
         lambda output, _labels: (output[0] ** 2).mean(),
     )
-    found = check_loss((TorchSide(), PaddleSide()), losses, (given, other), port_outputs=(given,))
+    found = check_loss(Sides(TorchSide(), PaddleSide()), losses, (given, other), port_outputs=(given,))
     assert found.outcome is outcome, found.reason
 
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 from tipchain.explain.findings import Diagnosis  # noqa: E402
-from tipchain.explain.locate.sides import PaddleSide, TorchSide  # noqa: E402
+from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.live.causes import place_callable, place_layers, place_pieces  # noqa: E402
 
 SOURCE = """\
@@ -90,7 +90,7 @@ def cause(path: str, message: str = "wrong", fix: str = "right", reference: str 
 
 def place(net, *given: str, **more: str) -> Diagnosis:
     reference = torch.nn.Sequential(torch.nn.Linear(1, 1))
-    return place_layers([cause(*given, **more)], (TorchSide(), PaddleSide()), (reference, net.Net()))[0]
+    return place_layers([cause(*given, **more)], Sides(TorchSide(), PaddleSide()), (reference, net.Net()))[0]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_layer_that_a_fix_names_within_a_container_is_meant(net):
 def test_the_references_line_is_the_one_that_is_quoted_or_that_alone_calls_the_function(net):
     missing = cause("", fix="apply `block` after `conv` at placed_net.py:16")
     missing = replace(missing, message="lacks it: the reference has `return self.norm(self.conv(x))`")
-    sides, port = (PaddleSide(), PaddleSide()), net.Net()
+    sides, port = Sides(PaddleSide(), PaddleSide()), net.Net()
     (placed,) = place_layers([missing], sides, (port, port))
     assert placed.reference_place.code == "return self.norm(self.conv(x))"
     (placed,) = place_layers([replace(missing, message="lacks it")], sides, (port, port))

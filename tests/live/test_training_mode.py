@@ -123,6 +123,24 @@ def test_equal_masks_reach_attention_and_paths_however_they_are_written(referenc
     assert set(report.stages.values()) == {Outcome.PASS}
 
 
+def test_a_mask_in_another_order_that_its_shape_does_not_tell_fails_nothing_and_hides_no_fault():
+    def grouped(net, x):  # [b, heads, t, c], b is twice heads
+        y = torch.dropout(x.unflatten(-1, (HEADS, -1)).transpose(1, 2), RATE, net.training)
+        return y.transpose(1, 2).flatten(2)
+
+    def joined(net, x, factor=1.0):  # [heads, b * t, c]
+        y = x.reshape([*x.shape[:2], HEADS, -1]).transpose([2, 0, 1, 3])
+        y = paddle.nn.functional.dropout(y.flatten(1, 2), RATE, training=net.training).reshape(y.shape)
+        return y.transpose([1, 2, 0, 3]).flatten(2) * factor
+
+    ours, theirs = {"attend": torch_fused, "path": BERNOULLI}, {"attend": paddle_heads, "path": FLOOR}
+    report = align(ours | {"between": grouped}, theirs | {"between": joined})
+    assert report.passed, str(report)
+    assert set(report.stages.values()) == {Outcome.PASS}
+    wrong = align(ours | {"between": grouped}, theirs | {"between": lambda net, x: joined(net, x, 1.1)})
+    assert wrong.stages["forward"] is Outcome.FAIL
+
+
 def test_another_probability_is_a_fault_though_no_layer_has_it():
     report = align(
         {"attend": torch_fused, "path": BERNOULLI},

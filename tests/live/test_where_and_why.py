@@ -373,9 +373,9 @@ def their_loss(
 ])  # fmt: skip
 def test_a_loss_of_ones_own_code_is_followed_line_by_line(mistake, code, words):
     from tipchain.explain.causes.losses import check_loss
-    from tipchain.explain.locate.sides import PaddleSide, TorchSide
+    from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide
 
-    sides = TorchSide(), PaddleSide()
+    sides = Sides(TorchSide(), PaddleSide())
     assert check_loss(sides, (ours_loss, their_loss()), SCORES, TARGETS).outcome.value == "PASS"
     found = check_loss(sides, (ours_loss, their_loss(**mistake)), SCORES, TARGETS).diagnoses
     assert [one.code for one in found] == [code]

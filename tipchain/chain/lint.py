@@ -547,13 +547,13 @@ def named_files(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _is_of_a_chain(path: Path) -> bool:
     """Tell by its name and its first section whether a file is one of a chain's; one that cannot be read is by its name."""
-    usual = path.match(PATTERN)
+    if path.match(PATTERN):
+        return True
     try:
         headers = read_params(path).headers
     except ParamsError:
-        return usual  # it is looked at, and refused
-    first = headers[0][0] if headers else ""
-    return usual or first in OTHER_SECTIONS
+        return False
+    return bool(headers) and headers[0][0] in OTHER_SECTIONS
 
 
 def lint_file(

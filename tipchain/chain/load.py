@@ -69,9 +69,10 @@ def detect_suite(file: ParamFile, *, legacy: bool = False, root: Path | None = N
     if any(name == ALIGNMENT_SECTION for name, _ in file.headers):
         return get_suite("tipchain")  # no other suite has the section
     other = "tipchain" if legacy else "template"  # the two have one layout
-    scores = {suite.name: score(file, suite, root) for suite in all_suites()}
+    suites = all_suites()
+    scores = {suite.name: score(file, suite, root) for suite in suites}
     # Sorted is stable: of equals the first by name, as the maximum would be.
-    ranked = sorted(all_suites(), key=lambda suite: -scores[suite.name])
+    ranked = sorted(suites, key=lambda suite: -scores[suite.name])
     marked = [suite for suite in ranked if scores[suite.name] > 0]
     likely = (suite for holds in (fits, is_sure) for suite in marked if holds(file, suite))
     if best := next(likely, None):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import pickle
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -80,7 +79,7 @@ def compare_on_cores(
     Processes do what threads did not: NumPy lets go of Python's lock for microseconds at a time, and threads spent more
     on waiting for it than they gained. Each takes whole arrays, so that no fact depends on the number of cores.
     """
-    from tipchain.machine import core_count
+    from tipchain.machine import core_count, on_cores
     from tipchain.numbers.verdicts import compare
 
     def compare_some(names: Collection[str]) -> list[Verdict]:
@@ -89,7 +88,7 @@ def compare_on_cores(
 
     large = sorted(reference.keys() & port.keys(), key=lambda name: (-reference[name].nbytes, name))
     parts = min(core_count(), sum(reference[name].nbytes for name in large) // share, len(large))
-    if parts < 2 or len(list(Path("/proc/self/task").iterdir())) > 1:  # a process with threads cannot be doubled
+    if parts < 2:
         return compare(reference, port, tolerance)
     shares: list[list[str]] = [[] for _ in range(parts)]
     sizes = [0] * parts
@@ -97,38 +96,10 @@ def compare_on_cores(
         least = sizes.index(min(sizes))
         shares[least].append(name)
         sizes[least] += reference[name].nbytes
-    others = [(names, _start(partial(compare_some, set(names)))) for names in shares[1:]]
-    found = compare_some({*shares[0], *(reference.keys() ^ port.keys())})
-    for names, other in others:
-        # What was ended, by the system for want of memory or by an error, is done again here, where the error is raised.
-        found += _result(*other) or compare_some(set(names))
+    shares[0] += reference.keys() ^ port.keys()
+    found = [verdict for some in on_cores([partial(compare_some, set(names)) for names in shares]) for verdict in some]
     verdicts = {verdict.subject: verdict for verdict in found}
     return [verdicts[name] for name in dict.fromkeys([*reference, *port])]
-
-
-def _start(work: Callable[[], object]) -> tuple[int, int]:
-    """Begin work in a process of its own; return its number and where its result comes from."""
-    source, target = os.pipe()
-    process = os.fork()
-    if process:
-        os.close(target)
-        return process, source
-    code = 1
-    try:
-        with os.fdopen(target, "wb") as file:
-            pickle.dump(work(), file)
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def _result(process: int, source: int) -> list[Verdict]:
-    """Return what a process found; nothing if it failed."""
-    with os.fdopen(source, "rb") as file:
-        content = file.read()
-    _, status = os.waitpid(process, 0)
-    found: list[Verdict] = pickle.loads(content) if status == 0 else []  # noqa: S301  (written by this program)
-    return found
 
 
 def _tolerance(args: argparse.Namespace) -> Tolerance:

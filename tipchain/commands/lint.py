@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
@@ -16,6 +17,7 @@ from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
 from tipchain.errors import CaseError, UsageError
 from tipchain.language import aligned, clean, columns, in_rows, padded, say
+from tipchain.machine import core_count, on_cores
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.outcome import ExitCode
 from tipchain.report.ci import workflow_command
@@ -246,6 +248,8 @@ def _as_json(one: Linted) -> dict[str, object]:
 # ``tipchain lint``: what parameter files mean, what is wrong in them and in cases, where the originals do something else.
 
 
+SHARE = 20
+"""Files from which on a core of its own looks at them: each takes as long as a process costs."""
 CASES = (".yaml", ".yml")
 """How the names of alignment cases end."""
 
@@ -302,12 +306,18 @@ def run(args: argparse.Namespace) -> int:
         return ExitCode.NOTHING_CHECKED
     explained = len(paths) == 1 and not args.summary if args.explain is None else args.explain
     disk = Disk()
-    files = [
-        _lint_case(path)
-        if path.suffix in CASES
-        else lint_file(path, chain=args.chain, suite=args.suite, modes=modes, explained=explained, disk=disk)
-        for path in paths
-    ]
+
+    def lint_some(some: Sequence[Path]) -> list[Linted]:
+        return [
+            _lint_case(path)
+            if path.suffix in CASES
+            else lint_file(path, chain=args.chain, suite=args.suite, modes=modes, explained=explained, disk=disk)
+            for path in some
+        ]
+
+    parts = max(min(core_count(), len(paths) // SHARE), 1)
+    shares = on_cores([partial(lint_some, paths[part::parts]) for part in range(parts)])
+    files = [one for row in zip_longest(*shares) for one in row if one is not None]
     show(args.json, partial(document_of, files), partial(_rendered, files, args))
     if not all(one.readable for one in files):
         return ExitCode.USAGE

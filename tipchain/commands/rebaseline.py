@@ -186,7 +186,8 @@ def _decide(
         "new": identity(new[1]),
         "evidence": [_plain(one) for one in evidence],
     }
-    lines = _lines(evidence)
+    width = max((len(one.stage) for one in evidence), default=0)
+    lines = [f"{'ok' if one.accepted else 'NO':<3} {one.stage:<{width}}  {one.reason}" for one in evidence]
     if not accepted and not args.force:
         lines.append(f"{place}: not moved; the evidence does not say rounding (--force moves it, and records that)")
         return _tell(args, lines, {"moved": False, **move, "forced": False}, ExitCode.FAILED)
@@ -256,11 +257,6 @@ def _plain(one: Evidence) -> dict[str, Json]:
     """Return evidence as JSON has it: no infinite numbers."""
     figures = {name: value if isfinite(value) else str(value) for name, value in one.figures.items()}
     return {**asdict(one), "figures": figures}
-
-
-def _lines(evidence: Sequence[Evidence]) -> list[str]:
-    width = max((len(one.stage) for one in evidence), default=0)
-    return [f"{'ok' if one.accepted else 'NO':<3} {one.stage:<{width}}  {one.reason}" for one in evidence]
 
 
 def _tell(

@@ -63,6 +63,7 @@ class Draws:
         partners: which draw of the reference's is which of these; None: they belong together by their order.
         start: the number of the first, for a run of what was a part of another.
         small: a mask keeps where the numbers are small, not where they are large.
+        even: numbers of the reference's draws whose elements are all equal, so that a mask keeps all.
     """
 
     def __init__(
@@ -72,9 +73,10 @@ class Draws:
         partners: dict[int, int] | None = None,
         start: int = 0,
         small: bool = False,
+        even: frozenset[int] = frozenset(),
     ) -> None:
         self.seed, self.follows, self._planned, self._start = seed, follows, partners is not None, start
-        self.small = small
+        self.small, self.even = small, even
         self.made: list[Draw] = []
         self.partners: dict[int, int] = {} if partners is None else partners
 
@@ -86,12 +88,12 @@ class Draws:
     def again(self, start: int = 0) -> Draws:
         """Return the same numbers, from one of them on."""
         known = self.partners if self.follows is not None else None
-        return Draws(*self.seed, follows=self.follows, partners=known, start=start, small=self.small)
+        return Draws(*self.seed, follows=self.follows, partners=known, start=start, small=self.small, even=self.even)
 
     def of_step(self, step: int, follows: Draws | None = None) -> Draws:
         """Return other numbers, for a step of a training, that belong together as these do."""
         known = None if follows is None or self.in_order() else self.partners
-        return Draws(*self.seed, step, follows=follows, partners=known, small=self.small)
+        return Draws(*self.seed, step, follows=follows, partners=known, small=self.small, even=self.even)
 
     def rewind(self) -> None:
         """Begin once more."""
@@ -142,26 +144,41 @@ class Draws:
         both = ((self.made[one], made[self.partners[one]]) for one in theirs if one in self.partners)
         return any((one.rate is None) != (other.rate is None) for one, other in both)
 
+    def unclear(self) -> frozenset[int]:
+        """Return the reference's draws of which nobody knows which element is which of these: shapes do not tell."""
+        made = [] if self.follows is None else self.follows.made
+        return frozenset(
+            ours for its, ours in self.partners.items() if not _tells(made[ours].shape, self.made[its].shape)
+        )
+
     def _next(self, draw: Draw) -> Array:
         number = self.number
         self.made.append(draw)
         if self.follows is None:
-            return _numbers((*self.seed, number), draw)
+            return self.numbers(number, draw)
         found = self.partners.get(number)
         if found is None and not self._planned and number < len(self.follows.made):
             found = number if draw.fits(self.follows.made[number]) else None
         if found is None:
-            return _numbers((*self.seed, number), draw)
+            return self.numbers(number, draw)
         self.partners[number] = found
-        return arranged(_numbers((*self.follows.seed, found), self.follows.made[found]), draw.shape)
+        return arranged(self.follows.numbers(found, self.follows.made[found]), draw.shape)
+
+    def numbers(self, number: int, draw: Draw) -> Array:
+        """Return what one draw gives, given its number."""
+        if self.follows is None and number in self.even:
+            return np.full(draw.shape, 0.5 / LEVELS if self.small else 1 - 0.5 / LEVELS, np.float32)
+        generator = np.random.default_rng((*self.seed, number))
+        if draw.kind == "normal":
+            return generator.standard_normal(draw.shape, dtype=np.float32)
+        drawn: Array = generator.integers(0, int(LEVELS), draw.shape, dtype=np.uint16)
+        return (drawn.astype(np.float32) + np.float32(0.5)) / np.float32(LEVELS)
 
 
-def _numbers(seed: Sequence[int], draw: Draw) -> Array:
-    generator = np.random.default_rng(seed)
-    if draw.kind == "normal":
-        return generator.standard_normal(draw.shape, dtype=np.float32)
-    drawn: Array = generator.integers(0, int(LEVELS), draw.shape, dtype=np.uint16)
-    return (drawn.astype(np.float32) + np.float32(0.5)) / np.float32(LEVELS)
+def _tells(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Tell whether one shape says which axis of it is which of another."""
+    ours, theirs = ([size for size in one if size != 1] for one in (shape, other))
+    return ours == theirs or (sorted(ours) == sorted(theirs) and len({*ours}) == len(ours))
 
 
 def arranged(values: Array, shape: Sequence[int]) -> Array:

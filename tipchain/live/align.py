@@ -25,7 +25,7 @@ from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.locate import Located, Locator, bytes_of
 from tipchain.explain.locate.matching import LayerPair, hands_on, pair_layers
 from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, read_inputs
-from tipchain.explain.locate.sides import LiveSide, PaddleSide, TorchSide, name_alike
+from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide, name_alike
 from tipchain.explain.locate.trace import Call, Store, put_back
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import check as check_construction
@@ -155,7 +155,7 @@ def align(
         raise UsageError(f"within is {within}, expected seconds above 0")
     if iterations < 1:
         raise UsageError(f"iterations is {iterations}, expected at least 1")
-    sides = TorchSide(), PaddleSide()
+    sides = Sides(TorchSide(), PaddleSide())
     check_models(reference, port)
     check_pair("loss", loss)
     check_pair("optimizers", optimizers)
@@ -201,7 +201,7 @@ def align(
 class _Work:
     """One alignment: what it was asked, and what it has found so far."""
 
-    sides: tuple[LiveSide, LiveSide]
+    sides: Sides
     models: tuple[Model, Model]
     inputs: ModelInputs
     loss: tuple[Loss, Loss] | None

@@ -12,7 +12,7 @@ from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.runs import ModelInputs, TracedRun, bind, buffers_of, call_model
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import SAME_SINGLE, TINY
@@ -39,7 +39,7 @@ class _Called:
 
 
 def check_buffers(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     models: tuple[object, object],
     inputs: ModelInputs,
     names: Mapping[str, str],
@@ -60,8 +60,8 @@ def check_buffers(
         A verdict about each layer with a buffer that differs, and a cause for each.
     """
     match = _names(models, names)
-    ours = _called(sides[0], models[0], inputs, located.reference, match)
-    theirs = _called(sides[1], models[1], inputs, located.port, match)
+    ours = _called(sides.reference, models[0], inputs, located.reference, match)
+    theirs = _called(sides.port, models[1], inputs, located.port, match)
     theirs = theirs.renamed(_by_values(ours, theirs, located, limit))
     paths = {pair.reference.path: pair.port.path for pair in located.matching.pairs}
     layers = [dict(side.layers(model)) for side, model in zip(sides, models, strict=True)]

@@ -16,7 +16,7 @@ from pathlib import Path
 from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, below, diagnose, said_alike, unsearched
 from tipchain.explain.findings import PIECES, Diagnosis, Finding, SourceLine
 from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.kinds import KINDS
@@ -40,9 +40,7 @@ REGISTER = ("add_sublayer", "add_module", "register_module", "__setattr__", "set
 """Calls that give a layer a child by name."""
 
 
-def place_layers(
-    diagnoses: Iterable[Diagnosis], sides: tuple[LiveSide, LiveSide], models: tuple[object, object]
-) -> list[Diagnosis]:
+def place_layers(diagnoses: Iterable[Diagnosis], sides: Sides, models: tuple[object, object]) -> list[Diagnosis]:
     """Return causes with the lines that their words name, else with those that make the layers they are about."""
     finders = [_Finder(side, model) for side, model in zip(sides, models, strict=True)]
     return [_place(one, finders[0], finders[1]) for one in diagnoses]
@@ -279,7 +277,7 @@ def explain_layers(
     located: Located,
     verdicts: Sequence[LayerVerdict],
     findings: Sequence[Finding],
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     models: tuple[object, object],
     store: Store,
     seed: int,
@@ -466,9 +464,7 @@ def grave(findings: Sequence[Finding]) -> list[Finding]:
     return [one for one in findings if not one.harmless]
 
 
-def first_constructed(
-    findings: Sequence[Finding], sides: tuple[LiveSide, LiveSide], models: tuple[object, object]
-) -> LayerVerdict | None:
+def first_constructed(findings: Sequence[Finding], sides: Sides, models: tuple[object, object]) -> LayerVerdict | None:
     """Return the first layer that is built otherwise, as a verdict; None where none is."""
     layers_own = ("argument", "parameter", "flag")
     found = next((one for one in grave(findings) if one.kind in layers_own and one.code != NOT_COPIED), None)

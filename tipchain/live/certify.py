@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from tipchain.explain.causes.optimizer_builders import build_both
-from tipchain.explain.locate.sides import PaddleSide, TorchSide, name_alike
+from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide, name_alike
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Options, Schedule, Setting
 from tipchain.json_text import Json
 from tipchain.live.align import align
@@ -437,8 +437,8 @@ def _built(reference: object, port: object, options: Options) -> object:
     """Return the port's optimizer over a copy, to see what it has; None without one."""
     if options.get("optimizers") is None:
         return None
-    sides = TorchSide(), PaddleSide()
-    models = sides[0].copied(reference, double=False), sides[1].copied(port, double=False)
+    sides = Sides(TorchSide(), PaddleSide())
+    models = sides.reference.copied(reference, double=False), sides.port.copied(port, double=False)
     return build_both(sides, options["optimizers"], models, options.get("schedulers"))[1]
 
 

@@ -297,7 +297,7 @@ def compare_loops(loops: Loops, *, same: bool) -> Compared:
     """
     recipe = loops.recipe
     (one, other), (moved, _) = loops.open(), loops.open(rate=1 + CONSTANT)
-    shake(recipe.sides[0], moved.model, _share(loops) if same else NOISE, recipe.seed)
+    shake(recipe.sides.reference, moved.model, _share(loops) if same else NOISE, recipe.seed)
     start = {"model": one.state(), **one.extras()}
     first = dict(start)
     curves: dict[str, list[float]] = {"step/reference": [], "step/port": []}
@@ -344,7 +344,7 @@ def compare_loops(loops: Loops, *, same: bool) -> Compared:
 def _share(loops: Loops) -> float:
     """Return how far the moved reference's parameters are off, relative to each."""
     (one, other), (moved, _) = loops.open(), loops.open()
-    shake(loops.recipe.sides[0], moved.model, NOISE, loops.recipe.seed)
+    shake(loops.recipe.sides.reference, moved.model, NOISE, loops.recipe.seed)
     firsts = []
     for loop in (one, other, moved):
         loop.step(0)

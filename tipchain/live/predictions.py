@@ -22,7 +22,7 @@ from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.metrics import check_metrics
 from tipchain.explain.findings import Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Loader, Model, Nested, Options
 from tipchain.live.arguments import check_pair
@@ -321,7 +321,7 @@ class _Deployed:
 
 
 def check_predictions(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     models: tuple[object, object],
     predicts: tuple[Predict, Predict],
     raws: Sequence[object],
@@ -352,7 +352,7 @@ def check_predictions(
         )
         for at in (0, 1, 0)
     )
-    shake(sides[0], moved.model, UNIT, seed)
+    shake(sides.reference, moved.model, UNIT, seed)
     found: list[tuple[Predicted, Predicted]] = []
     first: tuple[int, str, str] | None = None
     for number, raw in enumerate(raws):
@@ -381,7 +381,7 @@ def check_predictions(
 
 
 def _where(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     ours: _Deployed,
     theirs: _Deployed,
     raws: Sequence[object],
@@ -422,9 +422,7 @@ def _alike(ours: Sequence[Mapping[str, Array]], theirs: Sequence[Mapping[str, Ar
     )
 
 
-def _before(
-    sides: tuple[LiveSide, LiveSide], ours: _Deployed, theirs: _Deployed, raws: Sequence[object]
-) -> list[Diagnosis]:
+def _before(sides: Sides, ours: _Deployed, theirs: _Deployed, raws: Sequence[object]) -> list[Diagnosis]:
     """Return the causes of what the models are given: both codes up to the model are transforms of raw samples."""
 
     def transform(deployed: _Deployed) -> Callable[[Nested], Nested]:
@@ -581,12 +579,12 @@ class Fed:
             raise UsageError("samples are empty: nothing to give the transforms")
         return cls(data=given, samples=samples, metrics=metrics, predict=predict)
 
-    def check_data(self, sides: tuple[LiveSide, LiveSide], seed: int) -> Iterator[tuple[str, PieceCheck]]:
+    def check_data(self, sides: Sides, seed: int) -> Iterator[tuple[str, PieceCheck]]:
         """Yield the stages of data with what they came to."""
         for stage, pair in self.data.items():
             yield stage, check_data(sides, (pair[0], pair[1]), samples=self.samples, seed=seed, path=stage)
 
-    def check_metrics(self, sides: tuple[LiveSide, LiveSide], outputs: object, labels: object) -> PieceCheck:
+    def check_metrics(self, sides: Sides, outputs: object, labels: object) -> PieceCheck:
         """Return what the metrics came to, given the reference's outputs, if there are any, and the labels.
 
         Raises:
@@ -598,13 +596,7 @@ class Fed:
         return check_metrics(sides, (self.metrics[0], self.metrics[1]), usable, labels if usable is not None else None)
 
     def check_predictions(
-        self,
-        sides: tuple[LiveSide, LiveSide],
-        models: tuple[object, object],
-        inputs: object,
-        seed: int,
-        *,
-        causes: bool,
+        self, sides: Sides, models: tuple[object, object], inputs: object, seed: int, *, causes: bool
     ) -> PieceCheck:
         """Return what deployment code came to, given the raw samples, or the inputs where there are none.
 

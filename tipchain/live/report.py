@@ -299,7 +299,7 @@ class AlignmentReport:
         lines += [f"finding: {one.message}" for one in rest[:room]]
         if len(rest) > room:
             lines.append(f"{len(rest) - room} more findings in the report")
-        return "\n".join(_cut(line) for line in lines[:LINES])
+        return "\n".join((line if len(line) <= WIDTH * 2 else f"{line[: WIDTH * 2 - 1]}…") for line in lines[:LINES])
 
 
 def _stage_lines(report: AlignmentReport) -> list[str]:
@@ -321,10 +321,6 @@ def _plain(value: object) -> Json:
     if isinstance(value, float) and not isfinite(value):
         return str(value).replace("inf", "Infinity").replace("nan", "NaN")
     return value
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= WIDTH * 2 else f"{line[: WIDTH * 2 - 1]}…"
 
 
 def _read(document: JsonObject) -> AlignmentReport:

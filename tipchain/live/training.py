@@ -14,7 +14,7 @@ from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.runs import ModelInputs, Precise, bind, call_model, labels_of
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.framework_types import Array, Loss, Model, Nested, Optimizer, Schedule
 from tipchain.frameworks.randomness import Draws
 from tipchain.machine import collect, keep_memory
@@ -87,7 +87,7 @@ class Recipe:
         clips: what each side's loop does to the gradients before an update.
     """
 
-    sides: tuple[LiveSide, LiveSide]
+    sides: Sides
     copied: Callable[[int], Model]
     inputs: ModelInputs
     losses: tuple[Loss, Loss] | None
@@ -113,9 +113,9 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: 
         excused: the losses' values are known to differ for a reason, their gradients to agree: only what is trained is judged.
         equal_nan: losses that are NaN on both sides are no difference; nothing can be compared from there on.
     """
-    with recipe.sides[0].precision(double=True), recipe.sides[1].precision(double=True):
+    with recipe.sides.reference.precision(double=True), recipe.sides.port.precision(double=True):
         models = recipe.copies()
-        size = sum(recipe.sides[0].view(one).nbytes for _, one in recipe.sides[0].parameters(models[0]))
+        size = sum(recipe.sides.reference.view(one).nbytes for _, one in recipe.sides.reference.parameters(models[0]))
         built: list[Nested] = list(recipe.build(models))
         reference = _train(recipe, 0, models[0], built[0], watched=True)
         built[0] = None
@@ -125,14 +125,14 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: 
         collect(size)
         other, share = recipe.copied(0), NOISE
         if same:
-            shake(recipe.sides[0], other, NOISE, recipe.seed)
+            shake(recipe.sides.reference, other, NOISE, recipe.seed)
             first = abs(_first_loss(recipe, other) - reference.losses[0])
             wanted = abs(port.losses[0] - reference.losses[0])
             share = min(NOISE * max(wanted / first, 1.0), MOST_SHAKE) if first else NOISE
             del other
             collect(size)
             other = recipe.copied(0)
-        shake(recipe.sides[0], other, share, recipe.seed)
+        shake(recipe.sides.reference, other, share, recipe.seed)
         moved = _train(recipe, 0, other, recipe.build((other, models[1]))[0], rate=1 + CONSTANT)
     collect(size)
     allowed = [FACTOR * abs(one - other) for one, other in zip(reference.losses, moved.losses, strict=True)]
@@ -259,7 +259,7 @@ def _loss(recipe: Recipe, number: int) -> Precise:
 
 def _first_loss(recipe: Recipe, model: object) -> float:
     """Return the reference's loss before any update."""
-    side = recipe.sides[0]
+    side = recipe.sides.reference
     side.seed(recipe.seed)
     with side.randomness(recipe.draws.of_step(0)), side.recording(gradient=False):
         loss = _loss(recipe, 0)(*_outputs_and_labels(side, model, bind(model, recipe.inputs)))

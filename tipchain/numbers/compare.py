@@ -307,7 +307,9 @@ class _Scan:
         self.count = left.size
         with np.errstate(all="ignore"):
             if left.dtype.kind == "c" or right.dtype.kind == "c":
-                self._run_carefully(left, right)
+                for start in range(0, self.count, PIECE):
+                    stop = min(start + PIECE, self.count)
+                    self._careful_piece(left[start:stop], right[start:stop], start)
             elif _is_wide(left.dtype, right.dtype):
                 self._run_wide(left, right)
             else:
@@ -390,11 +392,6 @@ class _Scan:
             gap, size = _gaps(expected[start:stop], actual[start:stop])
             if self._add(gap, size, start, float(np.add.reduce(gap))):
                 self._add_ratio(gap, expected[start:stop].astype(np.float64))
-
-    def _run_carefully(self, expected: Array, actual: Array) -> None:
-        for start in range(0, self.count, PIECE):
-            stop = min(start + PIECE, self.count)
-            self._careful_piece(expected[start:stop], actual[start:stop], start)
 
     def _careful_piece(self, e: Array, a: Array, start: int) -> None:
         """Gather a piece that may hold NaN or Inf, or that is complex."""

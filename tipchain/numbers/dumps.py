@@ -132,7 +132,11 @@ def _unpacked(path: Path) -> dict[str, Array]:
 def _parse(data: Bytes) -> Tree | Array:
     header, start = _header(data)
     if header["descr"] not in ("|O", "O"):
-        return _plain(data, header, start)
+        # Array of a ``.npy`` file without a pickle stream.
+        if not isinstance(header["descr"], str):
+            raise Refused("an array of a structured dtype")
+        dtype = checked(dtype_of(header["descr"]))
+        return view(data, Span(start, len(data)), dtype, header["shape"], fortran=header["fortran_order"])
     if header["shape"] != ():
         raise Refused(f"an object array of shape {brief(header['shape'])}")
     outer = StreamReader(data, start).read()
@@ -182,14 +186,6 @@ def _header_items(text: str) -> dict[str, object]:
     if set(header) != {"descr", "fortran_order", "shape"} or at < len(inside.rstrip()):
         raise Refused("a .npy file with a damaged header")
     return header
-
-
-def _plain(data: Bytes, header: dict[str, object], start: int) -> Array:
-    """Return the array of a ``.npy`` file without a pickle stream."""
-    if not isinstance(header["descr"], str):
-        raise Refused("an array of a structured dtype")
-    dtype = checked(dtype_of(header["descr"]))
-    return view(data, Span(start, len(data)), dtype, header["shape"], fortran=header["fortran_order"])
 
 
 def _leaf(value: object, path: str) -> Nested:

@@ -411,8 +411,11 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
 def _case(reader: Reader, file: Path) -> Case:
     root = _root(reader, file)
     stages = _stages(reader)
+    name: str = reader.text("id")
+    if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
+        raise reader.error("id", "cannot be a folder's name", found=repr(name), expected="a name such as alexnet")
     case = Case(
-        id=_case_id(reader),
+        id=name,
         path=file,
         root=root,
         digest=sha256_of(file),
@@ -453,13 +456,6 @@ def _root(reader: Reader, file: Path) -> Path:
     if not root.is_dir():
         raise reader.error("root", "is no folder", found=given, expected="the project's folder, seen from this file")
     return root
-
-
-def _case_id(reader: Reader) -> str:
-    name: str = reader.text("id")
-    if not name or name.startswith(".") or any(sign in name for sign in "/\\\0 \n"):
-        raise reader.error("id", "cannot be a folder's name", found=repr(name), expected="a name such as alexnet")
-    return name
 
 
 def _stages(reader: Reader) -> tuple[str, ...]:

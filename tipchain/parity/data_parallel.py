@@ -146,7 +146,10 @@ def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
     case = load_case(job.case, job.reseed).for_stage(STAGE)
     case = replace(case, weights=replace(case.weights, names=job.names))
     # Seeds differ, so that what DataParallel does not broadcast from rank 0 differs too.
-    framework.configure(parse_device(_own_device(job.device)), case.seed + rank, job.threads)
+    selected = os.environ.get("FLAGS_selected_gpus", "0").split(",")[0]  # noqa: SIM112  (the launcher's name)
+    framework.configure(
+        parse_device(f"gpu:{selected}" if job.device.startswith("gpu") else job.device), case.seed + rank, job.threads
+    )
     paddle = framework.paddle  # type: ignore[attr-defined]
     paddle.distributed.init_parallel_env()
     bench = Bench(
@@ -167,11 +170,6 @@ def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
     if rank == 0:
         save_tensors(Path(job.folder) / STATE, state(bench, model))
     return {**asdict(steps), "start": start, "end": digests(model)}
-
-
-def _own_device(device: str) -> str:
-    selected = os.environ.get("FLAGS_selected_gpus", "0").split(",")[0]  # noqa: SIM112  (the launcher's name)
-    return f"gpu:{selected}" if device.startswith("gpu") else device
 
 
 def _untouched(bench: Bench, training: bool) -> object:

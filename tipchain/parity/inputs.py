@@ -292,7 +292,9 @@ def mark(path: str, kind: str) -> str:
     try:
         if kind == "modules":
             with os.scandir(path) as entries:
-                names = sorted(one.name for one in entries if _is_module(one))
+                names = sorted(
+                    one.name for one in entries if (one.name.endswith(CODE) or Path(one.path, "__init__.py").is_file())
+                )
             return f"modules {hashlib.sha256(json.dumps(names).encode()).hexdigest()}"
         status = Path(path).stat()
         if not S_ISREG(status.st_mode):
@@ -302,7 +304,3 @@ def mark(path: str, kind: str) -> str:
     except OSError as error:
         return f"{kind} {type(error).__name__}"
     return f"{kind} {status.st_size} {status.st_mtime_ns}"
-
-
-def _is_module(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(CODE) or Path(entry.path, "__init__.py").is_file()

@@ -400,7 +400,10 @@ def make(job: _Job) -> None:
     made = _unchanged(known, job.recipe["torch"], case.root) and torch_path.is_file()
     if case.weights.torch is None and not made:
         initialize(case, model, Path(job.train_data))
-        _save_torch(model, torch_path)
+        import torch
+
+        with replacing_path(torch_path) as beside:
+            torch.save(model.state_dict(), beside)
     state = _load_torch(model, torch_path)
     result: dict[str, Json] = {
         "digest": state_digest(state),
@@ -428,20 +431,13 @@ def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapp
     }
 
 
-def _torch_model(case: Case) -> object:
+def _torch_model(case: Case) -> Model:
     from tipchain.frameworks import load_framework
     from tipchain.modes import Device
 
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
     return framework.build(open_builder(case, "torch", "model"), case.model_args)
-
-
-def _save_torch(model: Model, path: Path) -> None:
-    import torch
-
-    with replacing_path(path) as beside:
-        torch.save(model.state_dict(), beside)
 
 
 def _load_torch(model: Model, path: Path) -> Mapping[str, object]:

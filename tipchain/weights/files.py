@@ -441,7 +441,10 @@ def read_paddle_file(path: Path) -> dict[str, Nested]:
         raise WeightsError("holds no state dict", file=path, found=type(found).__name__, expected="tensors by name")
     found.pop(NAME_TABLE, None)
     # Older versions save a tensor as (internal name, array).
-    return {key: value[1] if _is_named_array(value) else value for key, value in found.items()}
+    return {
+        key: value[1] if (isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)) else value
+        for key, value in found.items()
+    }
 
 
 def _read_safetensors(path: Path) -> dict[str, object]:
@@ -459,10 +462,6 @@ def _read_safetensors(path: Path) -> dict[str, object]:
         name: np.frombuffer(tensor["data"], _SAFE_DTYPES[tensor["dtype"]]).reshape(tensor["shape"])
         for name, tensor in tensors.items()
     }
-
-
-def _is_named_array(value: object) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray)
 
 
 def load_paddle_weights(model: object, path: Path) -> None:

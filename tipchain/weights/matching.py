@@ -488,7 +488,11 @@ class _Matching:
         self.kept = [name for name in self.paddle_model.state_dict() if _is_below(name, ignored)]
         paddle = self._paddle(self.names)
         _refuse(_unsupported(paddle))
-        ties = _ties(self.torch_model)
+        first: dict[int, str] = {}
+        ties = {
+            name: first.setdefault(id(tensor), name)
+            for name, tensor in self.torch_model.state_dict(keep_vars=True).items()
+        }
         if not _left(self.torch, paddle, ties) and not any(self._open_layouts(paddle)):
             return self._result(paddle, ties)
         opened = to_open(self.torch, paddle)
@@ -729,12 +733,6 @@ def _unsupported(paddle: Iterable[LayerTensors]) -> list[str]:
         if layer.kind.startswith(UNSUPPORTED)
         for slot in layer.slots
     ]
-
-
-def _ties(torch_model: Model) -> dict[str, str]:
-    """Return, by torch's name, the name under which the same tensor comes first."""
-    first: dict[int, str] = {}
-    return {name: first.setdefault(id(tensor), name) for name, tensor in torch_model.state_dict(keep_vars=True).items()}
 
 
 def _by_name(

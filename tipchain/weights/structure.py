@@ -130,7 +130,9 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
     found.missing = [
         leaf
         for leaf in paddle
-        if id(leaf) not in matched and not leaf.again and spoken.isdisjoint(_above(leaf.own_path))
+        if id(leaf) not in matched
+        and not leaf.again
+        and spoken.isdisjoint(".".join(leaf.own_path[:stop]) for stop in range(len(leaf.own_path) + 1))
     ]
     order = {id(leaf): number for number, leaf in enumerate(torch)}
     found.pairs.sort(key=lambda pair: order[id(pair.expected)])
@@ -162,11 +164,6 @@ def packed_candidates(
                 triples.remove(triple)
                 break
     return found
-
-
-def _above(path: Path) -> Iterator[str]:
-    """Yield the names of a tensor and of all containers that it is in."""
-    return (".".join(path[:stop]) for stop in range(len(path) + 1))
 
 
 # What may belong together

@@ -238,10 +238,15 @@ def test_an_index_that_a_search_makes_beyond_a_tensors_end_raises_and_reads_noth
     paddle = live.paddle
     rows = paddle.arange(12).reshape([3, 4])
     with Tap(paddle).open({}, lambda _: False):
-        for index in (paddle.to_tensor([0, 3]), (slice(None), None, paddle.to_tensor([-5])), (..., np.array([4]))):
+        for index in (
+            paddle.to_tensor([0, 3]),
+            (slice(None), None, paddle.to_tensor([-5])),
+            (..., np.array([4])),
+            [-1, 3],
+        ):
             with pytest.raises(IndexError, match="out of bounds"):
                 rows[index]
-        assert rows[paddle.to_tensor([0, -3])].tolist() == [[0, 1, 2, 3]] * 2
+        assert rows[paddle.to_tensor([0, -3])].tolist() == rows[[0, -3]].tolist() == [[0, 1, 2, 3]] * 2
         assert rows[..., paddle.to_tensor([[3]])].shape == [3, 1, 1]
         assert rows[rows > 9].tolist() == [10, 11]
         assert rows[1:, paddle.to_tensor([True, False, False, True])].tolist() == [[4, 7], [8, 11]]

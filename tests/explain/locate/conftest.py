@@ -14,9 +14,9 @@ class Live:
     """Both frameworks in one process."""
 
     def __init__(self) -> None:
-        from tipchain.explain.locate.sides import PaddleSide, TorchSide
+        from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide
 
-        self.sides = TorchSide(), PaddleSide()
+        self.sides = Sides(TorchSide(), PaddleSide())
         self.torch, self.paddle = self.sides[0].torch, self.sides[1].paddle
         self.stores: list[Any] = []
         self.room = 2**26

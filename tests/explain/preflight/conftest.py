@@ -13,9 +13,9 @@ class Live:
     """Both frameworks; torch is imported first."""
 
     def __init__(self) -> None:
-        from tipchain.explain.locate.sides import PaddleSide, TorchSide
+        from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide
 
-        self.sides = TorchSide(), PaddleSide()
+        self.sides = Sides(TorchSide(), PaddleSide())
         self.torch, self.paddle = self.sides[0].torch, self.sides[1].paddle
 
     def built(self, reference: str, port: str) -> tuple[Any, Any]:

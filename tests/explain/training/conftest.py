@@ -13,9 +13,9 @@ class Pieces:
     """Both sides, one small pair of models, and the checks."""
 
     def __init__(self) -> None:
-        from tipchain.explain.locate.sides import PaddleSide, TorchSide
+        from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide
 
-        self.sides = TorchSide(), PaddleSide()
+        self.sides = Sides(TorchSide(), PaddleSide())
         self.torch, self.paddle = self.sides[0].torch, self.sides[1].paddle
         nn, other = self.torch.nn, self.paddle.nn
         self.torch.manual_seed(0)

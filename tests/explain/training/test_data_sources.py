@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 from tipchain.explain.causes.data import check_data  # noqa: E402
-from tipchain.explain.locate.sides import PaddleSide, TorchSide  # noqa: E402
+from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
@@ -56,7 +56,7 @@ def sometimes(image):
 
 @pytest.fixture(scope="module")
 def sides():
-    return TorchSide(), PaddleSide()
+    return Sides(TorchSide(), PaddleSide())
 
 
 PAIRS = {

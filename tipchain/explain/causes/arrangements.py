@@ -244,7 +244,7 @@ def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
     A call is cleared where the reference has a tensor of the same values, in whatever order, and so is all that it
     rests on. What nothing wrong rests on, and what is cleared and far from the first doubtful one, comes last.
     """
-    is_tensor = piece.sides[1].is_tensor
+    is_tensor = piece.sides.port.is_tensor
     flow = Flow(ops, is_tensor)
     directs, rests = flow.directs, flow.rests
     made = [floats_of(op.result, is_tensor) for op in ops]
@@ -272,7 +272,7 @@ def _ends(ops: Sequence[Op], directs: Sequence[set[int]], piece: Piece) -> set[i
     """Return the calls whose results nothing takes and that may be outputs, by their shapes; all if there are none."""
     taken: set[int] = set().union(*directs)
     sizes = {int(np.prod(one.shape)) for one in piece.truth.outputs}
-    is_tensor = piece.sides[1].is_tensor
+    is_tensor = piece.sides.port.is_tensor
     return {
         index
         for index, op in enumerate(ops)
@@ -287,7 +287,7 @@ def _known(tensor: object, piece: Piece) -> bool:
 
 def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str, Tensor]]:
     """Return the tensors that there were before a call, the latest first, with names for messages."""
-    is_tensor = piece.sides[1].is_tensor
+    is_tensor = piece.sides.port.is_tensor
     found: list[tuple[str, Tensor]] = []
     seen: set[int] = set()
 
@@ -309,7 +309,9 @@ def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str,
     for number, array in enumerate(piece.inputs[1]):
         held = any(shape == list(array.shape) and np.array_equal(one.numpy(), array) for shape, one in taken)
         if not held:
-            found.append((f"input {piece.calls[1].input_names[number]}", piece.sides[1].tensor(array, gradient=False)))
+            found.append(
+                (f"input {piece.calls[1].input_names[number]}", piece.sides.port.tensor(array, gradient=False))
+            )
     return found
 
 

@@ -670,7 +670,7 @@ def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
         present = op.kwargs.get(given, op.args[place] if 0 <= place < len(op.args) else None)
         if place < 0 or value is None or telling(present):
             continue
-        tensor = piece.sides[1].tensor(value, gradient=False)
+        tensor = piece.sides.port.tensor(value, gradient=False)
         shown_value = f" {value.tolist()}" if value.size <= FEW else f" of shape {list(value.shape)}"
         yield Hypothesis(
             code=f"missing-{given.replace('_', '-')}",
@@ -806,7 +806,9 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     where = place_of(op, piece)
     wholes = [walk.expression(first), walk.reference_expression(first)]
     if wholes[0] == wholes[1]:
-        wholes = _told_apart(wholes, differences(op, step, piece, walk))
+        apart = differences(op, step, piece, walk)
+        listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
+        wholes = [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
     code = _difference(piece, walk, ours, theirs)
     told = _left_unused(piece, walk, theirs) or _turned_round(walk)
     if told is None and code not in NAMED:
@@ -828,12 +830,6 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
     )
-
-
-def _told_apart(wholes: Sequence[str], apart: Sequence[tuple[int | str, str, object, object]]) -> list[str]:
-    """Return what both programs make, with the settings that tell them apart where the functions' names do not."""
-    listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
-    return [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
 
 
 def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | None:
@@ -887,19 +883,14 @@ def _turned_round(walk: Walk) -> tuple[str, str] | None:
     for one, step in calls:
         for other, another in calls:
             if other.number in ours[one.number] and step.number in theirs[another.number]:
-                blocks = _parted(one.path, other.path)
+                # Two paths up to where they part.
+                shared = common_path([one.path, other.path])
+                depth = len(shared.split(".")) if shared else 0
+                blocks = [".".join(path.split(".")[: depth + 1]) for path in (one.path, other.path)]
                 if any(op.path in blocks and "Norm" in kind_of(op.layer) for op in (one, other)):
                     continue  # a norm in front of its branch or behind it has a name of its own
                 return ("layer-order", f"it applies `{blocks[0]}` before `{blocks[1]}`, the reference after it: ")
     return None
-
-
-def _parted(one: str, other: str) -> tuple[str, str]:
-    """Return two paths up to where they part."""
-    shared = common_path([one, other])
-    depth = len(shared.split(".")) if shared else 0
-    first, second = (".".join(path.split(".")[: depth + 1]) for path in (one, other))
-    return first, second
 
 
 WORDS = {
@@ -920,7 +911,7 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[R
     """Return the slug of what only one of two stretches of code does."""
     mine = list({op.number: op for op in ours}.values())
     others = list({step.number: step for step in theirs}.values())
-    layers = dict(piece.sides[0].layers(piece.reference))
+    layers = dict(piece.sides.reference.layers(piece.reference))
     norms = (
         sorted(kind_of(op.layer) for op in mine if op.name == LAYER and "Norm" in kind_of(op.layer)),
         sorted(

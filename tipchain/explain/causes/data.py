@@ -327,7 +327,7 @@ def check_data(
         found = _take(opened, read, data[number], samples, sides, side, seed)
         if found is not None:
             return found
-    if not _same_numbers(opened, read):
+    if not (read[0].whole or not all(one.is_dataset and one.dataset is one.opened for one in opened)):
         _seed(sides, seed)
         read = _spread(opened, len(read[0].samples))
     for side, one in zip(SIDES, read, strict=True):
@@ -383,11 +383,6 @@ def _read(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> ReadSamp
     if not read:
         return opened[0].read()
     return opened[1].read(len(read[0].samples) + (EXTRA if read[0].whole else 0))
-
-
-def _same_numbers(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> bool:
-    """Tell whether the first samples will do: the whole was read, or it cannot be read elsewhere."""
-    return read[0].whole or not all(one.is_dataset and one.dataset is one.opened for one in opened)
 
 
 def _spread(opened: Sequence[DataSource], count: int) -> list[ReadSamples]:

@@ -338,7 +338,7 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCa
         "normalize with the reference's mean and std" if both is None else _fix(both[0].mean, both[0].std, both[0].name)
     )
     if kept and odd:
-        if both is None or not _only_bytes(both[1].name):
+        if both is None or not both[1].name.endswith(("of pixels in 0..255", "divided by 255 twice")):
             how = "a division by 255 missing" if kept > 1 else "it divided by 255 twice"
             named, fix = (f": is {how} before the normalization?", "divide by 255 once, before the normalization")
         return DataCause(code="scale", message=_line(factor, shift) + named, fix=fix, explained=None)
@@ -346,10 +346,6 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCa
         fix = "give mean and std in the order of the image's channels"
         return DataCause(code=REVERSED, message=_line(factor, shift) + named, fix=fix, explained=None)
     return DataCause(code="normalization", message=_line(factor, shift) + named, fix=fix, explained=None)
-
-
-def _only_bytes(name: str) -> bool:
-    return name.endswith(("of pixels in 0..255", "divided by 255 twice"))
 
 
 def _kept(factor: Array) -> float:

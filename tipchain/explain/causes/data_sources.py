@@ -346,7 +346,14 @@ class DataSource:
                 continue
             size = len(next(iter(whole.fields.values())))
             for row in range(size):
-                yield size, _row(whole, row, size, count)
+                # One sample of a batch.
+                fields = {
+                    name: array[row] if array.ndim and len(array) == size else array
+                    for name, array in whole.fields.items()
+                }
+                each = len(whole.names) // size
+                names = whole.names[row::size] if each and len(whole.names) == each * size else ()
+                yield size, Sample(fields=fields, names=names, number=count)
                 count += 1
 
     def _sample(self, element: object, number: int) -> Sample:
@@ -415,14 +422,6 @@ def _is_batch(arrays: Sequence[Array]) -> bool:
     if first.ndim == 3:
         return same and channel_axis(first.shape) is None
     return same and first.ndim >= 1
-
-
-def _row(whole: Sample, row: int, size: int, number: int) -> Sample:
-    """Return one sample of a batch."""
-    fields = {name: array[row] if array.ndim and len(array) == size else array for name, array in whole.fields.items()}
-    each = len(whole.names) // size
-    names = whole.names[row::size] if each and len(whole.names) == each * size else ()
-    return Sample(fields=fields, names=names, number=number)
 
 
 def transformed(
@@ -502,7 +501,7 @@ def same_array(expected: Array, actual: Array) -> bool:
             actual = actual.reshape(expected.shape)
         else:
             return False
-    kinds = [_kind(one) for one in (expected, actual)]
+    kinds = [{"f": "float", "c": "complex"}.get(one.dtype.kind, "whole") for one in (expected, actual)]
     if kinds[0] != kinds[1] and expected.size > 1:
         return False
     if kinds == ["whole", "whole"]:
@@ -517,10 +516,6 @@ def same_array(expected: Array, actual: Array) -> bool:
         return True
     largest = max(float(np.abs(e).max()), float(np.abs(a).max()))
     return size(off) <= SAME_ENLARGED * max(size(np.abs(e)), size(np.abs(a))) and float(off.max()) <= LARGEST * largest
-
-
-def _kind(array: Array) -> str:
-    return {"f": "float", "c": "complex"}.get(array.dtype.kind, "whole")
 
 
 def places_of(ours: Sequence[Sample], theirs: Sequence[Sample], fields: Mapping[str, str]) -> list[int | None]:

@@ -351,7 +351,8 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
         return
     dims = len(layer._kernel_size)  # noqa: SLF001
     convolve = getattr(paddle.nn.functional, f"conv{dims}d" + ("_transpose" if "Transpose" in kind else ""))
-    present = _present(layer, kind)
+    found = {name: getattr(layer, f"_{name}") for name in ("stride", "dilation", "groups", "padding")}
+    present = {**found, "output_padding": layer.output_padding} if "Transpose" in kind else found
 
     def variant(code: str, values: Options, *, confirmed: bool = False) -> Hypothesis:
         act: Act = lambda _, args, __: convolve(args[0], layer.weight, layer.bias, **{**present, **values})  # noqa: E731
@@ -395,12 +396,6 @@ def _usual(present: Mapping[str, object], dims: int) -> Iterator[tuple[str, int]
         for name in ("padding", *(("stride", "dilation") if number else ())):
             if _pairs(present[name], dims) != [number] * dims:
                 yield name, number
-
-
-def _present(layer: Model, kind: str) -> dict[str, object]:
-    """Return the arguments that a Paddle convolution has, those first that name a cause best."""
-    found = {name: getattr(layer, f"_{name}") for name in ("stride", "dilation", "groups", "padding")}
-    return {**found, "output_padding": layer.output_padding} if "Transpose" in kind else found
 
 
 def _wanted(reference: object, present: Mapping[str, object], dims: int) -> dict[str, object]:
@@ -570,7 +565,7 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         piece: the piece it is in.
         first: the first tensor that it returned.
     """
-    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)
     where = place_of(op, piece)
@@ -587,7 +582,8 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         if rare and not RARE[name] & set(piece.truth.names):
             continue
         confirmed = not rare and any(one.rstrip("_") == name for one in piece.truth.names)
-        if is_one and not _is_same(kind, name, written):  # its settings are looked at elsewhere
+        plain = kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
+        if is_one and not plain:  # its settings are looked at elsewhere
             replace = instead(function)
             code = "other-activation"
             if name == "leaky_relu" and kind in ("leaky_relu", "LeakyReLU"):
@@ -615,11 +611,6 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         )
 
 
-def _is_same(kind: str, name: str, written: str) -> bool:
-    """Tell whether an activation is the one that is called, without settings of its own."""
-    return kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
-
-
 def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield resizing to one row or column as torch does it: Paddle takes the first, torch the middle.
 
@@ -639,7 +630,7 @@ def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
 
 def _sampled(piece: Piece, sizes: Sequence[int], tensor: Tensor) -> object:
     """Return a tensor resized with bilinear weights between pixels' middles."""
-    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
     rows, columns = ((2 * paddle.arange(size, dtype=tensor.dtype) + 1) / size - 1 for size in sizes)
     grid = paddle.stack(paddle.meshgrid(columns, rows), axis=-1).transpose([1, 0, 2])
     grid = grid.unsqueeze(0).expand([tensor.shape[0], -1, -1, -1])
@@ -671,8 +662,8 @@ def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call followed by dropout, where the reference drops: torch's probabilities first."""
     if not piece.reference.training:
         return
-    functional = piece.sides[1].framework.paddle.nn.functional  # type: ignore[attr-defined]
-    layers = [one for _, one in piece.sides[0].layers(piece.reference)]
+    functional = piece.sides.port.framework.paddle.nn.functional  # type: ignore[attr-defined]
+    layers = [one for _, one in piece.sides.reference.layers(piece.reference)]
     told = [one.p for one in layers if "Dropout" in type(one).__name__]
     for probability in dict.fromkeys([*told, *RATES]):
         act = then(partial(functional.dropout, p=probability, training=True))
@@ -843,7 +834,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             value
             for name in _TORCH_NAMES.get(op.name, (op.name,))
             for value in piece.truth.constants.get(name, ())
-            if _of_kind(value, argument.usual)
+            if not isinstance(value, bool) and any(type(value) is type(one) for one in argument.usual)
         ]
         tried: list[object] = [] if given is None else [given]
         for number, value in enumerate([*told, *argument.usual]):
@@ -889,8 +880,3 @@ _TORCH_NAMES = {
     "interpolate": ("interpolate", "upsample"),
     "upsample": ("interpolate", "upsample"),
 }
-
-
-def _of_kind(value: object, usual: Sequence[object]) -> bool:
-    """Tell whether a constant of the reference's code can be a value of this argument."""
-    return any(type(value) is type(one) for one in usual) and not isinstance(value, bool)

@@ -64,8 +64,8 @@ def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     place = common_path(op.holder for op in ops)
     right = [one for one in piece.cleared if place == one or place.startswith(f"{one}.")]
     place = min(right, key=len).rpartition(".")[0] if right else place
-    layers = dict(piece.sides[1].layers(piece.port))
-    base = piece.sides[1].framework.paddle.nn.Layer  # type: ignore[attr-defined]
+    layers = dict(piece.sides.port.layers(piece.port))
+    base = piece.sides.port.framework.paddle.nn.Layer  # type: ignore[attr-defined]
     while place and type(layers[place]).forward is base.forward:
         place = place.rpartition(".")[0]
     return place

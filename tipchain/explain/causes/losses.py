@@ -19,7 +19,7 @@ from tipchain.explain.causes.search import diagnose_loss
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
 from tipchain.explain.locate.runs import as_float, in_double
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify
 from tipchain.framework_types import Array, Loss, Nested, Tensor
@@ -35,7 +35,7 @@ Run = Callable[..., Evaluated]
 
 
 def cause_in_code(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     losses: tuple[Loss, Loss],
     outputs: tuple[object, object],
     labels: object,
@@ -245,7 +245,7 @@ class Fields(dict[str, Any]):
 
 
 def check_loss(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     losses: tuple[Loss, Loss],
     outputs: Nested,
     labels: Nested = None,
@@ -271,10 +271,7 @@ def check_loss(
         FAIL with both values; ERROR where a loss raises, is no scalar, or both loss and gradient are zero.
     """
     structure, arrays, _ = take_out(outputs, _is_array)
-    try:
-        theirs = _arranged(structure, arrays, port_outputs)
-    except UsageError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+    theirs = _arranged(structure, arrays, port_outputs)
     structures = structure, theirs.structure
 
     def run(number: int, given: Sequence[Array], target: object, *, double: bool = True) -> Evaluated:
@@ -289,6 +286,8 @@ def check_loss(
     for number, where in enumerate(("reference", "port")):
         both = doubles[number], singles[number]
         if not any(isinstance(one, Evaluated) for one in both):
+            if number and theirs.unlike:
+                return PieceCheck(outcome=Outcome.ERROR, reason=theirs.unlike)
             assert not isinstance(both[1], Evaluated)
             return _raised(where, number, both[1], arrays, labels, run, doubles[0])
     precise = all(isinstance(one, Evaluated) for one in doubles)
@@ -297,6 +296,9 @@ def check_loss(
     )
     assert isinstance(expected, Evaluated)
     assert isinstance(actual, Evaluated)
+    placed = zip(theirs.places, expected.gradients, strict=True)
+    if theirs.unlike and any(place is None and gradient.any() for place, gradient in placed):
+        return PieceCheck(outcome=Outcome.ERROR, reason=theirs.unlike)
     floor = _floor(expected, singles[0]) if precise else _noise(run, arrays, labels, doubles)
     problem = Problem(
         expected=expected,
@@ -395,12 +397,15 @@ class _Arranged:
         places: where each of the reference's arrays stands among the port's, and the order of its axes there; None of one
             that the port does not return.
         arrays: the port's own; those that the reference does not have are given as they are.
+        shapes: of the reference's arrays.
+        unlike: says that outputs of both have other shapes, if some have; a loss that uses them cannot be compared.
     """
 
     structure: Nested
     places: tuple[tuple[int, tuple[int, ...]] | None, ...]
     arrays: tuple[Array, ...]
     shapes: tuple[tuple[int, ...], ...]
+    unlike: str = ""
 
     def given(self, arrays: Sequence[Array]) -> list[Array]:
         """Return what the port's loss is given for arrays of the reference's."""
@@ -419,11 +424,7 @@ class _Arranged:
 
 
 def _arranged(structure: Nested, arrays: Sequence[Array], port: Nested) -> _Arranged:
-    """Return how the reference's outputs stand in the port's output, in the order of both; either may have more.
-
-    Raises:
-        UsageError: the port has no output of an array's shape, though it returns as many.
-    """
+    """Return how the reference's outputs stand in the port's output, in the order of both; either may have more."""
     shapes = tuple(one.shape for one in arrays)
     if port is None:
         places = tuple((number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
@@ -436,12 +437,11 @@ def _arranged(structure: Nested, arrays: Sequence[Array], port: Nested) -> _Arra
         if len(arrays) == len(others):
             fitting = ((at, axes) for at, axes in fitting if at == start)
         place = next(((at, axes) for at, axes in fitting if axes is not None), None)
-        if place is None and found.count(None) >= more:
-            listed = [[list(each.shape) for each in side] for side in (arrays, others)]
-            raise UsageError(f"the models' outputs have other shapes: expected {listed[0]}, actual {listed[1]}")
         found.append(place)
-        start = start if place is None else place[0] + 1
-    return _Arranged(theirs, tuple(found), tuple(others), shapes)
+        start = start + (len(arrays) == len(others)) if place is None else place[0] + 1
+    listed = [[list(each.shape) for each in side] for side in (arrays, others)]
+    told = f"the models' outputs have other shapes: expected {listed[0]}, actual {listed[1]}"
+    return _Arranged(theirs, tuple(found), tuple(others), shapes, told if found.count(None) > max(more, 0) else "")
 
 
 def _attempt(run: Run, number: int, arrays: Sequence[Array], labels: Nested, *, double: bool) -> Evaluated | Exception:

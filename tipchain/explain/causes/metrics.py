@@ -29,7 +29,7 @@ from tipchain.explain.causes.metric_ways import (
     with_ignored,
 )
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import Sides
 from tipchain.framework_types import Array, Nested
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
 from tipchain.outcome import Outcome
@@ -598,7 +598,7 @@ RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
 
 
 def check_metrics(
-    sides: tuple[LiveSide, LiveSide], metrics: tuple[object, object], outputs: object = None, labels: object = None
+    sides: Sides, metrics: tuple[object, object], outputs: object = None, labels: object = None
 ) -> PieceCheck:
     """Give both metrics equal outputs and labels: the models' own, and such as tell ways of counting apart.
 
@@ -615,7 +615,7 @@ def check_metrics(
         FAIL with both values and the causes; ERROR where a metric does not run.
     """
     try:
-        meters = MetricMeter.of(sides[0], metrics[0]), MetricMeter.of(sides[1], metrics[1])
+        meters = MetricMeter.of(sides.reference, metrics[0]), MetricMeter.of(sides.port, metrics[1])
     except UsageError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)

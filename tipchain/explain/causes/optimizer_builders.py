@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError, WeightsError
 from tipchain.explain.locate.matching import pair_layers
-from tipchain.explain.locate.sides import LiveSide, name_alike
+from tipchain.explain.locate.sides import LiveSide, Sides, name_alike
 from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.builders import rate_factor
 from tipchain.weights.layouts import TensorSlot, assemble, divide
@@ -144,7 +144,9 @@ def shrink(
         if int(np.prod(slot.shape)) <= MOST or whole != tuple(slot.shape) or shared:
             continue
         steps = _steps(whole)
-        _shrink_torch(parameters[name], optimizer, _joined(shapes, steps))
+        starts = np.cumsum([0, *(shape[0] for shape in shapes[:-1])])
+        first = [start + _picks(shape, steps)[0] for start, shape in zip(starts, shapes, strict=True)]
+        _shrink_torch(parameters[name], optimizer, [np.concatenate(first), *_picks(shapes[0], steps)[1:]])
         for part in slot.parts:
             every = tuple(slice(None, None, step) for step in (steps[::-1] if part.transpose else steps))
             with paddle.no_grad():
@@ -168,13 +170,6 @@ def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def _picks(shape: tuple[int, ...], steps: tuple[int, ...]) -> Picks:
     return [np.arange(0, size, step) for size, step in zip(shape, steps, strict=True)]
-
-
-def _joined(shapes: list[tuple[int, ...]], steps: tuple[int, ...]) -> Picks:
-    """Return the elements that are kept of parts that stand one below the other."""
-    starts = np.cumsum([0, *(shape[0] for shape in shapes[:-1])])
-    first = [start + _picks(shape, steps)[0] for start, shape in zip(starts, shapes, strict=True)]
-    return [np.concatenate(first), *_picks(shapes[0], steps)[1:]]
 
 
 def _shrink_torch(parameter: Tensor, optimizer: Optimizer, picks: Picks) -> None:
@@ -407,7 +402,7 @@ def slots_of(
 
 
 def open_both(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     models: tuple[object, object],
     builders: tuple[Builder, Builder],
     schedulers: tuple[Builder | None, Builder | None] | None,
@@ -433,14 +428,14 @@ def open_both(
     ours, theirs, schedule = build_both(sides, builders, (reference, port), schedulers)
     _check_held(ours, theirs, reference, slots)
     bound = [clipping(clip, *pair) for clip, pair in zip(clips, ((reference, ours), (port, theirs)), strict=True)]
-    one = TorchTrained(sides[0], reference, ours, bound[0])
+    one = TorchTrained(sides.reference, reference, ours, bound[0])
     given = ""
     if schedule is not None:
         theirs.set_lr_scheduler(schedule)
         # What the schedules start from is theirs to be compared; here both sides have one rate.
         given = "the schedules are compared by themselves"
-    kept = slots if whole else shrink(one.parameters, ours, slots, sides[1].framework.paddle)  # type: ignore[attr-defined]
-    other = PaddleTrained(sides[1], theirs, kept, bound[1])
+    kept = slots if whole else shrink(one.parameters, ours, slots, sides.port.framework.paddle)  # type: ignore[attr-defined]
+    other = PaddleTrained(sides.port, theirs, kept, bound[1])
     if given:
         _same_rate(one, other)
     for name in slots:
@@ -456,7 +451,7 @@ def open_both(
 
 
 def build_both(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     builders: tuple[Builder, Builder],
     models: tuple[Model, Model],
     schedulers: tuple[Builder | None, Builder | None] | None,
@@ -468,7 +463,7 @@ def build_both(
     """
     scheduler = schedulers[1] if schedulers else None
     if _must_have_rate(builders[0]) and not _must_have_rate(builders[1]):
-        theirs, schedule = _build_paddle(sides[1], builders[1], models[1], scheduler, RATE)
+        theirs, schedule = _build_paddle(sides.port, builders[1], models[1], scheduler, RATE)
         return _build_torch(builders[0], models[0], float(theirs.get_lr())), theirs, schedule
     ours = _build_torch(builders[0], models[0], RATE)
     if not hasattr(ours, "param_groups"):
@@ -476,7 +471,7 @@ def build_both(
             f"optimizers: the reference's builder returned {_a(ours)}\n  expected: a torch.optim.Optimizer; the pair is (torch's builder, Paddle's)"
         )
     rate = float(ours.param_groups[0]["lr"])
-    return ours, *_build_paddle(sides[1], builders[1], models[1], scheduler, rate)
+    return ours, *_build_paddle(sides.port, builders[1], models[1], scheduler, rate)
 
 
 def _a(made: object) -> str:

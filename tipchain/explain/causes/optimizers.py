@@ -14,7 +14,7 @@ from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, T
 from tipchain.explain.causes.update_formulas import Course, Formula, KnobCause, distance, explain, identify, simulate
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import rms
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import Sides
 from tipchain.framework_types import Array, Optimizer, Options, Setting, Tensor
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
@@ -254,7 +254,10 @@ def message_of(knob: str, expected: Setting, actual: Setting, form: str) -> str:
     if knob in PLAIN:
         tables: Mapping[str, Mapping[str, str]] = {"form": FORMS, "place": PLACES, "first": START_WORDS}
         table = tables.get(knob, {})
-        told = (_cleared(one) if knob == "kept" else table.get(one, one) for one in (actual, expected))
+        told = (
+            {0: "never", 1: "after each step"}.get(one, f"every {one} steps") if knob == "kept" else table.get(one, one)
+            for one in (actual, expected)
+        )
         return PLAIN[knob].format(**dict(zip(("actual", "expected"), told, strict=True)))
     if isinstance(actual, bool):
         return f"the port {'uses' if actual else 'does not use'} {knob}, the reference {'does' if expected else 'does not'}"
@@ -265,10 +268,6 @@ def message_of(knob: str, expected: Setting, actual: Setting, form: str) -> str:
         kind = {"l1": " (L1)", "decoupled": " (decoupled)"}.get(form, "")
         return f"the port's weight decay is {actual:.6g}{kind}, the reference's {expected:.6g}"
     return f"the port's {NAMES.get(knob, knob)} is {actual:.6g}, the reference's {expected:.6g}"
-
-
-def _cleared(steps: int) -> str:
-    return {0: "never", 1: "after each step"}.get(steps, f"every {steps} steps")
 
 
 CLIPPED: Mapping[str, str] = {
@@ -573,7 +572,7 @@ class _Ran:
 
 
 def check_optimizers(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     reference: object,
     port: object,
     builders: tuple[Builder, Builder],

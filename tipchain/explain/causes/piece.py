@@ -31,7 +31,7 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative, rms
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import Draws
@@ -368,7 +368,7 @@ class Piece:
         loss: whether it is a loss, whose value counts beside its gradients.
     """
 
-    sides: tuple[LiveSide, LiveSide]
+    sides: Sides
     calls: tuple[Call, Call]
     layers: tuple[Model, Model]
     inputs: tuple[tuple[Array, ...], tuple[Array, ...]]
@@ -420,7 +420,7 @@ class Piece:
             self.truth = self._run_reference()
             self._drop_unnamed()
             self._draws = drawn_again(self.calls[1], self.seed)
-            side: Any = self.sides[1]
+            side: Any = self.sides.port
             stack.enter_context(side.precision(double=self.double))
             stack.enter_context(side.randomness(self._draws))
             stack.enter_context(side.recording(gradient=self.backward))
@@ -454,7 +454,7 @@ class Piece:
         assert self._tap is not None
         assert self._draws is not None
         self.runs += 1
-        side, edits = self.sides[1], edits or {}
+        side, edits = self.sides.port, edits or {}
         side.seed(self.seed)
         self._draws.rewind()
         leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[1]]
@@ -478,7 +478,10 @@ class Piece:
             return PieceOutcome(outputs=(), consumed=self._consumed(recorder), gradients={}, ops=())
         finally:
             self._tap.recorder = None
-            self._restore()
+            # Give BatchNorm back the running statistics that a run in train mode changed.
+            if any(one.training for _, one in self.sides.port.layers(self.port)):
+                for tensor, values in self._statistics:
+                    tensor.set_value(values)
         if keep and not self._unrepeatable(recorder):
             self._known = tuple(op.result for op in recorder.ops)
         self._stop = self._consumer_call(recorder) if keep else self._stop
@@ -513,12 +516,6 @@ class Piece:
         """Tell whether calls must all be run each time: they write to tensors, draw numbers, or record gradients."""
         drawn = self._draws is not None and bool(self._draws.made)
         return self.backward or recorder.writes or drawn
-
-    def _restore(self) -> None:
-        """Give BatchNorm back the running statistics that a run in train mode changed."""
-        if any(one.training for _, one in self.sides[1].layers(self.port)):
-            for tensor, values in self._statistics:
-                tensor.set_value(values)
 
     def error(self, outcome: PieceOutcome) -> tuple[float, float]:
         """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
@@ -564,7 +561,7 @@ class Piece:
 
     def _run_reference(self) -> Truth:
 
-        side = self.sides[0]
+        side = self.sides.reference
         side.seed(self.seed)
         seen: list[list[Array]] = []
         with ExitStack() as stack:
@@ -585,7 +582,9 @@ class Piece:
             outputs = self._ends(0, take_out(result, side.is_tensor)[1])
             gradients: dict[str, Array] = {}
             if self.backward:
-                gradients = self._true_gradients(outputs, leaves)
+                generator = np.random.default_rng([self.seed, 5])
+                self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
+                gradients = self._gradients_of(0, self.reference, outputs, leaves)
         consumed = None
         if self.consumer is not None and len(seen) > self.consumer.reference_turn:
             consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
@@ -614,11 +613,6 @@ class Piece:
             names = set()
         kept = {name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names}
         self.truth = replace(self.truth, gradients=kept)
-
-    def _true_gradients(self, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> dict[str, Array]:
-        generator = np.random.default_rng([self.seed, 5])
-        self._cotangents = tuple(generator.standard_normal(tuple(one.shape)) for one in outputs)
-        return self._gradients_of(0, self.reference, outputs, leaves)
 
 
 def _note(
@@ -663,12 +657,12 @@ def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array])
 
 def is_tensor(piece: Piece) -> Callable[[object], bool]:
     """Return what tells the port's tensors."""
-    return piece.sides[1].is_tensor
+    return piece.sides.port.is_tensor
 
 
 def paddle_of(piece: Piece) -> ModuleType:
     """Return the port's framework."""
-    return piece.sides[1].framework.paddle  # type: ignore[attr-defined, no-any-return]
+    return piece.sides.port.framework.paddle  # type: ignore[attr-defined, no-any-return]
 
 
 def first_tensor(op: Op, piece: Piece) -> Tensor:

@@ -429,7 +429,9 @@ def _within_bounds(getitem: Function) -> Function:
             if one is Ellipsis:
                 axis = tensor.ndim - len(parts[number + 1 :])
                 continue
-            places = one.numpy() if hasattr(one, "inplace_version") else one
+            places = (
+                one.numpy() if hasattr(one, "inplace_version") else np.asarray(one) if isinstance(one, list) else one
+            )
             if isinstance(places, np.ndarray) and places.dtype.kind in "iu" and places.size:
                 size = tensor.shape[axis]
                 if not -size <= places.min() <= places.max() < size:

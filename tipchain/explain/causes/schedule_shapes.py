@@ -74,7 +74,10 @@ def draw(shape: Shape, count: int) -> Array:
     """Return the first rates of a shape, ``[count]``."""
     knobs = shape.knobs
     if shape.family == "noam":
-        return _draw_noam(knobs, np.arange(count))
+        at = np.arange(count)
+        with np.errstate(divide="ignore"):
+            fall = np.maximum(at, 1) ** -0.5
+        return np.asarray(knobs["rate"] * np.minimum(fall, at * float(knobs["warmup_steps"]) ** -1.5))
     warmup, rate = int(knobs["warmup_steps"]), float(knobs["rate"])
     start = float(knobs.get("warmup_start", 0.0))
     steps = np.arange(count)
@@ -263,12 +266,6 @@ def _fall(knobs: Options, at: Array) -> Array:
 
 def _between(form: Callable[[Options, Array], Array]) -> Callable[[Options, Array, float], Array]:
     return lambda knobs, at, rate: knobs["end"] + (rate - knobs["end"]) * form(knobs, at)
-
-
-def _draw_noam(knobs: Options, at: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        fall = np.maximum(at, 1) ** -0.5
-    return np.asarray(knobs["rate"] * np.minimum(fall, at * float(knobs["warmup_steps"]) ** -1.5))
 
 
 def _draw_pieces(knobs: Options, at: Array, rate: float) -> Array:

@@ -25,7 +25,7 @@ from tipchain.explain.causes.optimizer_builders import (
 )
 from tipchain.explain.causes.schedule_shapes import Shape, as_pieces, close, draw, first_apart, same, shape_of
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import Sides
 from tipchain.framework_types import Array, Options, Schedule
 from tipchain.numbers.tolerance import EXPLAINED, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 from tipchain.outcome import Outcome
@@ -440,7 +440,7 @@ class _Curves:
 
 
 def check_schedulers(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     reference: object,
     port: object,
     builders: tuple[Builder, Builder],
@@ -487,7 +487,7 @@ def check_schedulers(
 
 
 def _open(
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     reference: object,
     port: object,
     builders: tuple[Builder, Builder],
@@ -501,7 +501,10 @@ def _open(
     schedule = build_torch_schedule(schedulers[0], optimizer)
     if paddles is not None:
         other.set_lr_scheduler(paddles)
-    return (TorchTrained(sides[0], models[0], optimizer), schedule), (PaddleTrained(sides[1], other, slots), paddles)
+    return (TorchTrained(sides.reference, models[0], optimizer), schedule), (
+        PaddleTrained(sides.port, other, slots),
+        paddles,
+    )
 
 
 def _count(schedules: tuple[object, object], iterations: int) -> int:

@@ -73,7 +73,7 @@ from tipchain.explain.locate.comparing import Comparer
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, hands_on
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Model
@@ -85,12 +85,7 @@ from tipchain.weights.files import view_of
 
 
 def pieces(
-    located: Located,
-    verdict: LayerVerdict,
-    sides: tuple[LiveSide, LiveSide],
-    store: Store,
-    models: tuple[object, object],
-    seed: int,
+    located: Located, verdict: LayerVerdict, sides: Sides, store: Store, models: tuple[object, object], seed: int
 ) -> Iterator[Piece]:
     """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told.
 
@@ -110,7 +105,7 @@ def _build(
     pair: CallPair,
     located: Located,
     verdict: LayerVerdict,
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     store: Store,
     models: tuple[object, object],
     seed: int,
@@ -136,7 +131,7 @@ def _build(
         backward=backward,
         consumer=None if backward else _consumer(located, pair, store, verdict),
         seed=seed,
-        atomic=judged | _innermost(layers[1], sides[1]),
+        atomic=judged | _innermost(layers[1], sides.port),
         judged=judged,
         reference_judged=reference_judged | set(idle.values()),
         cleared=_cleared(located, pair, store),
@@ -352,7 +347,7 @@ TOLD = 3
 def diagnose(
     located: Located,
     verdict: LayerVerdict,
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     store: Store,
     *,
     models: tuple[object, object],
@@ -423,7 +418,7 @@ def _diagnose(
         if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
             given = (*map(partial(_given_otherwise, piece), piece.mended), _otherwise_ordered(piece))
             return [told for told in given if told][:1]
-        trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides[1]), 1)))
+        trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides.port), 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
             direct = told_by_gradients(piece, trials.base)
@@ -454,7 +449,7 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
         holder = ".".join(part for part in (piece.paths[1], group[0].op.holder) if part)
         if group[0].op.name == LAYER or holder in inside:
             continue
-        others = acts_of([one for one in partings if one not in group], piece.sides[1].assign)
+        others = acts_of([one for one in partings if one not in group], piece.sides.port.assign)
         walk.partings, walk.leaves = group, {}
         for one in (*by_counterparts(piece, walk), *by_substitution(piece, walk)):
             place = common_path(op.holder for op in trials.base.ops if op.number in one.acts)
@@ -636,7 +631,7 @@ def _searched(piece: Piece, trials: Trials, order: Sequence[Op]) -> Iterator[Ite
     yield rolls(piece, ops)
     inside = sorted(order, key=lambda op: op.number)
     for op in inside:  # few, and seldom by chance
-        yield everywhere(by_orders(op, piece, floats_of(op.result, piece.sides[1].is_tensor)), op, ops)
+        yield everywhere(by_orders(op, piece, floats_of(op.result, piece.sides.port.is_tensor)), op, ops)
     for op in inside:
         yield exchanged(op, piece, ops)
         yield counted(op, piece, ops)
@@ -671,7 +666,7 @@ def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         yield from by_function_arguments(op, piece)
         yield from by_resize_to_one(op, piece)
         yield from by_other_direction(op, piece)
-    made = floats_of(op.result, piece.sides[1].is_tensor)
+    made = floats_of(op.result, piece.sides.port.is_tensor)
     if made:
         yield from by_activation(op, piece, made[0])
         yield from by_dropout(op, piece)
@@ -697,8 +692,8 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
         path = theirs or "the model"
         found = [one for one in by_arguments(layer, reference, path) if one.confirmed]
         for op in [one for one in ops if one.name == LAYER and one.path == inside[1]]:
-            made = floats_of(op.result, piece.sides[1].is_tensor)
-            paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+            made = floats_of(op.result, piece.sides.port.is_tensor)
+            paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
             found += [one for one in by_geometry(op, reference, paddle, path) if one.confirmed]
             found += (
                 [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"]
@@ -720,7 +715,7 @@ def below(path: str, around: str) -> str | None:
 
 def _of_layer(op: Op, piece: Piece, reference: object) -> Iterator[Hypothesis]:
     path = ".".join(part for part in (piece.paths[1], op.path) if part) or "the model"
-    paddle = piece.sides[1].framework.paddle  # type: ignore[attr-defined]
+    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
     for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, paddle, path)):
         yield replace(one, place=op.path)
 

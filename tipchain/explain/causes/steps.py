@@ -65,12 +65,12 @@ EVERYWHERE = frozenset(
 
 def by_layer(op: Op, piece: Piece, ops: Sequence[Op], *, called_too: bool) -> Iterator[Hypothesis]:
     """Yield a call followed by a layer of the piece that is not called; or, if ``called_too``, by a norm that is."""
-    is_tensor = piece.sides[1].is_tensor
+    is_tensor = piece.sides.port.is_tensor
     results = floats_of(op.result, is_tensor)
     if not results:
         return
     used = {one.path for one in ops if one.name == LAYER}
-    for path, layer in piece.sides[1].layers(piece.port):
+    for path, layer in piece.sides.port.layers(piece.port):
         idle = not any(one == path or one.startswith(f"{path}.") for one in used)
         norm = "Norm" in type(layer).__name__
         nested = not idle or not norm
@@ -103,7 +103,7 @@ def by_layer(op: Op, piece: Piece, ops: Sequence[Op], *, called_too: bool) -> It
 def at_input(piece: Piece) -> Iterator[Hypothesis]:
     """Yield the piece with one of its layers applied to its input, and with its inputs exchanged or turned."""
     is_float = [one.dtype.kind == "f" for one in piece.inputs[1]]
-    for path, layer in piece.sides[1].layers(piece.port):
+    for path, layer in piece.sides.port.layers(piece.port):
         if path and "Norm" in type(layer).__name__ and is_float and is_float[0]:
             yield Hypothesis(
                 code="norm-order",
@@ -285,7 +285,7 @@ def _settings(op: Op) -> list[tuple[str, str]]:
 
 def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield all norms of a block behind its sums, or all in front of its branches."""
-    is_tensor = piece.sides[1].is_tensor
+    is_tensor = piece.sides.port.is_tensor
     found = [
         one for one in ops if one.name == LAYER and "Norm" in type(one.layer).__name__ and _keeps_shape(one, is_tensor)
     ]
@@ -341,7 +341,7 @@ def _normed(norm: Op) -> Act:
 
 def moves(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield one step done later or earlier: two neighbours exchanged, a norm moved behind or in front of others."""
-    is_tensor = piece.sides[1].is_tensor
+    is_tensor = piece.sides.port.is_tensor
     unary = [one for one in ops if _keeps_shape(one, is_tensor)]
     made = 0
     for op in unary:
@@ -413,7 +413,7 @@ def _listed(numbers: Collection[int], ops: Sequence[Op], piece: Piece) -> str:
 
 def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield backward without what cuts it."""
-    side: Any = piece.sides[1]
+    side: Any = piece.sides.port
     cut: dict[int, Act] = {}
     for op in ops:
         given = [one for one in floats_of((op.args, dict(op.kwargs)), side.is_tensor) if not one.stop_gradient]

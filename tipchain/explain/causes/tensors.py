@@ -63,7 +63,7 @@ def held_by(piece: Piece) -> tuple[list[SharedTensor], dict[str, Array], dict[st
     if not slots:
         return [], {}, {}
     state = {
-        name: piece.sides[0].view(tensor)
+        name: piece.sides.reference.view(tensor)
         for name, tensor in piece.reference.state_dict().items()
         if tensor.is_floating_point()
     }
@@ -116,17 +116,17 @@ def unsaved(piece: Piece) -> list[SharedTensor]:
     saved = {id(part.tensor) for slot in _slots(piece) for part in slot.parts}
     ours = [
         (f"{path}.{name}".lstrip("."), one.detach().double().numpy())
-        for path, module in piece.sides[0].layers(piece.reference)
+        for path, module in piece.sides.reference.layers(piece.reference)
         for name, one in (*module.named_buffers(recurse=False), *vars(module).items())
-        if piece.sides[0].is_tensor(one)
+        if piece.sides.reference.is_tensor(one)
     ]
     found = []
-    for path, layer in piece.sides[1].layers(piece.port):
+    for path, layer in piece.sides.port.layers(piece.port):
         own = {**layer._buffers, **vars(layer)}  # noqa: SLF001
         for name, one in own.items():
-            if not piece.sides[1].is_tensor(one) or id(one) in saved or path in piece.judged:
+            if not piece.sides.port.is_tensor(one) or id(one) in saved or path in piece.judged:
                 continue
-            theirs = np.asarray(piece.sides[1].array(one), np.float64)
+            theirs = np.asarray(piece.sides.port.array(one), np.float64)
             full = f"{path}.{name}".lstrip(".")
             sized = [(known, array) for known, array in ours if array.shape == theirs.shape]
             named = [pair for pair in sized if pair[0] == full] or [
@@ -539,7 +539,7 @@ def _given_values(piece: Piece, held: Sequence[SharedTensor], told: tuple[str, s
 
 def _place(piece: Piece, held: Sequence[SharedTensor]) -> str:
     """Return the path within the piece of the layer that holds some tensors."""
-    known = {path for path, _ in piece.sides[1].layers(piece.port)}
+    known = {path for path, _ in piece.sides.port.layers(piece.port)}
     paths = [one.name.rpartition(".")[0] for one in held]
     return common_path(one if one in known else "" for one in paths)
 
@@ -552,7 +552,7 @@ def _along_channels(side: LiveSide, array: Array, rank: int, axis: int) -> Tenso
 
 def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """Yield the port's output with a bias, or a weight and a bias, that only the reference has."""
-    side, kind = piece.sides[1], piece.calls[0].type
+    side, kind = piece.sides.port, piece.calls[0].type
     vectors = {
         name: array
         for name, array in missing.items()
@@ -645,7 +645,7 @@ WAYS = (("multiply", "multiplies by"), ("add", "adds"), ("subtract", "subtracts"
 def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:
     """Return the parameters and buffers of numbers that the piece's own code holds, by name."""
     found: list[tuple[str, Tensor]] = []
-    for path, layer in piece.sides[1].layers(piece.port):
+    for path, layer in piece.sides.port.layers(piece.port):
         if path not in piece.atomic:
             own = {"include_sublayers": False}
             held = [*layer.named_parameters(**own), *layer.named_buffers(**own)]
@@ -782,7 +782,7 @@ def missing_arguments(piece: Piece) -> Iterator[Hypothesis]:
     free += [name for name, one in zip(names, positional, strict=False) if one is None]
     for number in extra:
         told = piece.calls[0].input_names[number]
-        tensor = piece.sides[1].tensor(piece.inputs[0][number], gradient=False)
+        tensor = piece.sides.port.tensor(piece.inputs[0][number], gradient=False)
         for name in free:
             code = "missing-mask" if is_mask(tensor, piece) or "mask" in f"{name}{told}" else "missing-input"
             yield Hypothesis(

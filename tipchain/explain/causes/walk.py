@@ -112,7 +112,7 @@ class Walk:
                 value = self.values[number].array
                 wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
                 if wanted and number in self.makers and number not in self.shared and value is not None:
-                    new = self.piece.sides[1].tensor(
+                    new = self.piece.sides.port.tensor(
                         np.ascontiguousarray(next(arranged(value, array.shape, flat=True))), gradient=False
                     )
                     step = self.makers[number]
@@ -250,7 +250,7 @@ class Walk:
             elsewhere = set(self.matched[key]) - set(step.given)  # it is right, and does not belong here
             if maker is None or made is None or value is None or value.size != old.size or elsewhere:
                 return []
-            new = self.piece.sides[1].tensor(
+            new = self.piece.sides.port.tensor(
                 np.ascontiguousarray(next(arranged(value, tuple(old.shape), flat=True))), gradient=False
             )
             found.append(
@@ -323,7 +323,7 @@ class Walk:
             if leaf and number in self.makers and not self._is_constant(number):
                 continue
             for one in arranged(ours, array.shape, flat=True):
-                tensor = self.piece.sides[1].tensor(np.ascontiguousarray(one), gradient=False)
+                tensor = self.piece.sides.port.tensor(np.ascontiguousarray(one), gradient=False)
                 tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
                 if known is not None or self._makes_right(key, tensor, op.number - leaf, number):
                     return number, tensor
@@ -360,7 +360,7 @@ class Walk:
                 continue
             hidden = hidden if (hidden == like).mean() >= 0.5 else ~hidden
             form = hidden if array.dtype.kind == "b" else np.where(hidden, array.min(), 0.0)
-            tensor = self.piece.sides[1].tensor(np.ascontiguousarray(form), gradient=False)
+            tensor = self.piece.sides.port.tensor(np.ascontiguousarray(form), gradient=False)
             tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
             if self._makes_right(key, tensor, since, number):
                 return number, tensor

@@ -87,7 +87,7 @@ class Glue:
         calls = pair.reference, pair.port
         numbers = min(ours, len(pair.reference.inputs) - 1), min(theirs, len(pair.port.inputs) - 1)
         if min(numbers) < 0:
-            around = [self._parent(side, call) for side, call in enumerate(calls)]
+            around = [next(self._around(side, call), call) for side, call in enumerate(calls)]
             return around[0], around[1]
         values = pair.reference.inputs[numbers[0]], pair.port.inputs[numbers[1]]
         return self._culprits(
@@ -106,15 +106,11 @@ class Glue:
             handed = self._handed_on(values[1])  # by a layer that stands where the reference's does something
             if handed is not None:
                 return ours, handed
-        inside = self._counterpart(ours)
-        if inside is not None and (values[1] in inside.inputs or self._is_inside(inside, theirs)):
+        calls = (ours, *self._around(0, ours))
+        inside = next((self._container[one.number] for one in calls if one.number in self._container), None)
+        if inside is not None and (values[1] in inside.inputs or any(one is theirs for one in self._around(1, inside))):
             return ours, inside  # what the reference makes there, the port does not make, but hands on
         return ours, theirs
-
-    def _counterpart(self, call: Call) -> Call | None:
-        """Return the port's call that is the innermost one of the reference's around ``call``, or that call itself."""
-        calls = (call, *self._around(0, call))
-        return next((self._container[one.number] for one in calls if one.number in self._container), None)
 
     def _maker(self, side: int, value: TracedValue, around: Call) -> Call:
         if value.made_by is None or value.made_by in self._paired[side]:
@@ -136,12 +132,6 @@ class Glue:
         while call.parent is not None:
             call = self._traces[side].calls[call.parent]
             yield call
-
-    def _parent(self, side: int, call: Call) -> Call:
-        return next(self._around(side, call), call)
-
-    def _is_inside(self, call: Call, other: Call) -> bool:
-        return any(one is other for one in self._around(1, call))
 
     def _handed_on(self, value: TracedValue) -> Call | None:
         """Return the port's last call in no pair that gave back the value that it was given."""

@@ -365,7 +365,7 @@ def parameter_gradients(
         if port is None and port64 is None:
             continue
         if port64 is not None and not frameworks_own(replays.fed.pair.port.layer):
-            arranged = _in_order_of_size(truth, port64)
+            arranged = relative_or_inf(np.sort(truth, axis=None), np.sort(port64, axis=None))
             if arranged <= SAME_DOUBLE < relative_or_inf(truth, port64):
                 yield only(f"gradient of {name}", arranged)
                 continue
@@ -411,8 +411,3 @@ def _gradient(name: str, replayed: Replayed | None, kept: Mapping[str, Laid], sh
 def relative_or_inf(expected: Array, actual: Array) -> float:
     """Return how far two arrays are apart; arrays of different shapes are infinitely far."""
     return relative(expected, actual) if expected.shape == actual.shape else inf
-
-
-def _in_order_of_size(expected: Array, actual: Array) -> float:
-    """Return how far the elements of two arrays are apart whatever their order: a layer may keep its own."""
-    return relative_or_inf(np.sort(expected, axis=None), np.sort(actual, axis=None))

@@ -16,6 +16,7 @@ from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gr
 from tipchain.explain.locate.matching import CallPair, Matching
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
 from tipchain.explain.locate.runs import TracedRun
+from tipchain.explain.locate.sides import Sides
 from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
@@ -449,7 +450,7 @@ class PairJudge:
         """Return the verdicts about a pair; if its layers differ, those with what one side does next, if that is closer."""
         judged = self._judge_pair(pair, inputs, outputs, inherited)
         differs = any(one.at_fault for one in judged) or not outputs
-        sides = self.models[0].side, self.models[1].side
+        sides = Sides(self.models[0].side, self.models[1].side)
         traces = self.runs[0].trace, self.runs[1].trace
         joint = continued(self.matching, pair, traces, sides, self.store) if differs and not pair.whole else ()
         for one in joint:
@@ -475,7 +476,7 @@ class PairJudge:
         if not outputs:
             shapes = [[list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port)]
             reason = f"its results have other shapes: expected {shapes[0]}, actual {shapes[1]}"
-            told = inherited <= self.noise.limit and of_one_size((self.models[0].side, self.models[1].side), pair)
+            told = inherited <= self.noise.limit and of_one_size(Sides(*(one.side for one in self.models)), pair)
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             verdict = self._verdict(pair, "forward", inherited, closeness, None, reason)
             return [_made_up_for(verdict) if told and self._reshaped_next(pair) else verdict]

@@ -20,7 +20,7 @@ from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
 from tipchain.explain.locate.matching import CallPair, LayerPair, Matching, match_calls, pair_layers, pair_packed
 from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import ModelInputs, Start, TracedRun, random_start, run_model
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.framework_types import Array, Loss, Model, Options
@@ -149,7 +149,7 @@ class Locator:
         equal_nan: whether NaN at the same positions of both models' outputs, or gradients, is no fault.
     """
 
-    sides: tuple[LiveSide, LiveSide]
+    sides: Sides
     store: Store
     seed: int = 0
     backward: bool = True
@@ -157,7 +157,7 @@ class Locator:
     pace: Pace = field(default_factory=Pace)
     equal_nan: bool = False
     _sketches: dict[int, Sketch] = field(default_factory=dict)
-    _small: bool = False
+    _habits: tuple[bool, frozenset[int]] = (False, frozenset())
 
     def locate(
         self,
@@ -244,24 +244,28 @@ class Locator:
         return None
 
     def _judge(self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]) -> PairJudge:
-        """Return what judges both; where one makes masks by hand and they differ, perhaps with masks of the other habit.
+        """Return what judges both; where they differ, perhaps with random numbers that differ by no habit of theirs.
+
+        One side may keep where numbers are small, the other where they are large, if one makes masks by hand. What one draws in
+        another shape may stand in another order: such a mask keeps all.
 
         Raises:
             NotHeld: too little of their tensors is held.
         """
         judge = self._run_and_match(inputs, models, losses, layers)
         drawn = judge.runs[1].draws
-        if self._small or not drawn.mixed(range(len(drawn.made))):
-            return judge
-        apart = max(judge.outputs_apart(), default=0.0)
-        if apart <= ROUGH:
-            return judge
-        self._small = True
-        self._sketches.clear()
-        other = self._run_and_match(inputs, models, losses, layers)
-        if max(other.outputs_apart(), default=0.0) < apart:
-            return other
-        self._small = False
+        for small, even in ((drawn.mixed(range(len(drawn.made))), frozenset[int]()), (False, drawn.unclear())):
+            before, apart = self._habits, max(judge.outputs_apart(), default=0.0)
+            habits = before[0] or small, before[1] | even
+            if habits == before or apart <= ROUGH:
+                continue
+            self._habits = habits
+            self._sketches.clear()
+            other = self._run_and_match(inputs, models, losses, layers)
+            if max(other.outputs_apart(), default=0.0) < apart:
+                judge = other
+            else:
+                self._habits = before
         return judge
 
     def _run_and_match(
@@ -351,7 +355,7 @@ class Locator:
         double = judge.models[1].double
         if not wrong or double is None or not same_numbers(judge.runs):
             return
-        corrections, known = Corrections(self.sides[1], self.store), Twins(judge.runs[0].trace, self.store)
+        corrections, known = Corrections(self.sides.port, self.store), Twins(judge.runs[0].trace, self.store)
         for pair, links in judge.wrong:
             corrections.at_exit(pair, links)
         told, place, now = {type(double[one.port_path]): one.port_path for one in wrong}, -1, judge
@@ -374,7 +378,7 @@ class Locator:
             self.pace.tell("running the port in float64")
             with corrections.applied(double[""]):
                 run = run_model(
-                    self.sides[1],
+                    self.sides.port,
                     double[""],
                     inputs,
                     self.store,
@@ -408,8 +412,8 @@ class Locator:
     ) -> tuple[tuple[Models, TracedRun], tuple[Models, TracedRun], set[int]]:
         """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
         start = partial(random_start, seed=self.seed, only=only)
-        drawn = Draws(self.seed, small=self._small)
-        ours, reference = self._run(self.sides[0], models[0], inputs, losses[0], drawn, start)
+        drawn = Draws(self.seed, small=self._habits[0], even=self._habits[1])
+        ours, reference = self._run(self.sides.reference, models[0], inputs, losses[0], drawn, start)
         if ours.double is not None:
             ours.double.lay_aside()
         both: set[int] = set()
@@ -429,8 +433,9 @@ class Locator:
 
         def run_port(partners: dict[int, int] | None = None) -> tuple[Models, TracedRun]:
             both.clear()
-            draws = Draws(self.seed, follows=reference.draws, partners=partners, small=self._small)
-            return self._run(self.sides[1], models[1], inputs, losses[1], draws, likewise, known, double=double)
+            small, even = self._habits
+            draws = Draws(self.seed, follows=reference.draws, partners=partners, small=small, even=even)
+            return self._run(self.sides.port, models[1], inputs, losses[1], draws, likewise, known, double=double)
 
         theirs, port = run_port()
         if not port.draws.in_order():
@@ -452,7 +457,7 @@ class Locator:
         double: bool = True,
     ) -> tuple[Models, TracedRun]:
         """Run a copy of a model in float64, or in float32 if it does not run so or the reference does not."""
-        self.pace.tell(f"running the {'reference' if side is self.sides[0] else 'port'} in float64")
+        self.pace.tell(f"running the {'reference' if side is self.sides.reference else 'port'} in float64")
         single = Copies(side, model, self.training)
         options: Options = {
             "loss": loss,
@@ -474,7 +479,7 @@ class Locator:
                 raise
             except Exception:
                 draws.rewind()
-                if way == side.ways[-1] and side is self.sides[0] and loss is not None:
+                if way == side.ways[-1] and side is self.sides.reference and loss is not None:
                     raise  # it may be the loss that does not run so
         made = side.copied(model, double=False, training=self.training)
         run = run_model(side, made, inputs, self.store, double=False, **options)

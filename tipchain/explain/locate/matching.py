@@ -183,7 +183,9 @@ def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, 
         if [slot.leaf for slot in slots[0]] != [slot.leaf for slot in slots[1]]:
             continue
         arrays = [
-            (array_of(state[mine.name]), _whole(its)) for mine, its in zip(*slots, strict=True) if len(its.parts) == 1
+            (array_of(state[mine.name]), assemble([view_of(part.tensor) for part in its.parts], its))
+            for mine, its in zip(*slots, strict=True)
+            if len(its.parts) == 1
         ]
         whole = len(arrays) == len(slots[0])
         telling = any(array.size and (array != array.flat[0]).any() for array, _ in arrays)
@@ -193,11 +195,6 @@ def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, 
 
 def _parameters(layer: LayerTensors) -> list[TensorSlot]:
     return [slot for slot in layer.slots if slot.kind == "parameter" and not slot.fixed]
-
-
-def _whole(slot: TensorSlot) -> Array:
-    """Return the values of a slot of Paddle's that has one part, in torch's layout."""
-    return assemble([view_of(part.tensor) for part in slot.parts], slot)
 
 
 def _by_values(rest: _Rest, state: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from types import ModuleType
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -115,6 +115,13 @@ class LiveSide(TraceFramework, Protocol):
 
     def norm_scale(self, layer: object) -> Array | None:
         """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
+
+
+class Sides(NamedTuple):
+    """What is done to torch's model, and to Paddle's."""
+
+    reference: LiveSide
+    port: LiveSide
 
 
 class FrameworkSide:

@@ -187,7 +187,7 @@ class Store:
         large = array.size >= LARGE and array.dtype.kind == "f"
         if axis is not None and large and self.held + array.nbytes > self.room:
             self.cut = True
-            outline = _gradient_of(array) if gradient else _outline_of(self._part(array, axis), array)
+            outline = Outline(projected=Projected(array)) if gradient else _outline_of(self._part(array, axis), array)
             return StoredArray(shape=array.shape, dtype=array.dtype, axis=axis, outline=outline)
         if not array.nbytes or self.held + array.nbytes <= self.limit:
             self.held += array.nbytes
@@ -271,10 +271,6 @@ def spread(array: Array) -> Array:
 
 def _outline_of(part: Array, array: Array) -> Outline:
     return Outline(projected=Projected(array), first=part.astype(np.float32), spread=spread(part).astype(np.float64))
-
-
-def _gradient_of(array: Array) -> Outline:
-    return Outline(projected=Projected(array))
 
 
 # What every layer of a model was given and gave, forward and backward, in the order of the calls.

@@ -15,7 +15,7 @@ from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
 from tipchain.explain.locate.matching import CallPair, LayoutStep, Matching
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread
 from tipchain.framework_types import Array, Model
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
@@ -300,7 +300,7 @@ NEXT = 3
 
 
 def continued(
-    matching: Matching, pair: CallPair, traces: tuple[Trace, Trace], sides: tuple[LiveSide, LiveSide], store: Store
+    matching: Matching, pair: CallPair, traces: tuple[Trace, Trace], sides: Sides, store: Store
 ) -> Iterator[CallPair]:
     """Yield a pair with what one side does next to its layer's result: there the other side's layer may do both.
 
@@ -350,7 +350,7 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
                 return
 
 
-def holds_norm(pair: CallPair, number: int, after: Call, sides: tuple[LiveSide, LiveSide]) -> bool:
+def holds_norm(pair: CallPair, number: int, after: Call, sides: Sides) -> bool:
     """Tell whether the norm after one side's layer is folded into the other side's weights: those are closer to its product."""
     scale = sides[number].norm_scale(after.layer)
     if scale is None:
@@ -370,7 +370,7 @@ def _weight(side: LiveSide, call: Call) -> Array | None:
         return None
 
 
-def of_one_size(sides: tuple[LiveSide, LiveSide], pair: CallPair) -> bool:
+def of_one_size(sides: Sides, pair: CallPair) -> bool:
     """Tell whether the layers of a pair have equally many parameters; a fused layer has more than one of its parts."""
     sizes = [
         sum(int(prod(one.shape)) for _, one in side.parameters(call.layer))

@@ -296,13 +296,8 @@ def _argument_finding(pair: PairedLayers, one: Trait, values: tuple[object, ...]
 
 def _wanted_text(one: Trait, values: tuple[object, ...]) -> str:
     """Return the arguments that the port needs."""
-    value = tidy(one.write(_wanted(one, values)))
+    value = tidy(one.write(not values[1] if one.code == "time-order" else values[0]))
     return ", ".join(f"{name}={value!r}" for name in one.arguments[1].split(", "))
-
-
-def _wanted(one: Trait, values: tuple[object, ...]) -> object:
-    """Return the value that the port needs; batches are first in Paddle exactly if they are not in the port now."""
-    return not values[1] if one.code == "time-order" else values[0]
 
 
 def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object) -> str:

@@ -143,14 +143,16 @@ def _decay(terms: Iterable[tuple[str, Setting]]) -> Decay:
     return tuple((form, float(plain(coefficient))) for form, coefficient in terms if coefficient)
 
 
-def paddle_treatments(optimizer: object) -> Iterator[tuple[object, UpdateTreatment]]:
+def paddle_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTreatment]]:
     """Yield each parameter of a Paddle optimizer with what is done to it."""
     name = paddle_name(optimizer)
     for group, parameters in _paddle_groups(optimizer):
         settings = dict(_paddle_settings(optimizer, group, name))
         for one in parameters:
             treatment = UpdateTreatment(
-                rate=_paddle_rate(optimizer, one), decay=_paddle_decay(optimizer, group, one), settings=settings
+                rate=float(optimizer.get_lr()) * rate_factor(optimizer, one),
+                decay=_paddle_decay(optimizer, group, one),
+                settings=settings,
             )
             yield one, treatment
 
@@ -182,10 +184,6 @@ def _kept(optimizer: object, group: Mapping[str, object], attribute: str, absent
     """Return a setting of a group, else of the optimizer, else what holds where there is none."""
     key = attribute.lstrip("_")
     return plain(group[key]) if key and key in group else plain(getattr(optimizer, attribute or "-", absent))
-
-
-def _paddle_rate(optimizer: Optimizer, parameter: Tensor) -> float:
-    return float(optimizer.get_lr()) * rate_factor(optimizer, parameter)
 
 
 def _paddle_decay(optimizer: Optimizer, group: Options, parameter: Tensor) -> Decay:
@@ -270,7 +268,11 @@ def check_optimizers(
     found = [*lone, *_rates(matched, paddle_optimizer)]
     if None not in types:  # a user's own optimizer says nothing about how it decays
         found += _decays(matched)
-    for code in _codes(types[0], matched):
+    name = types[0]
+    listed = [code for code, _, _ in SETTINGS.get(name or "", ())]
+    listed += ["beta1", "beta2"] if name in ADAMS else []
+    rescaled = any("rescale" in theirs.settings for _, _, theirs in matched)
+    for code in [*listed, "maximize", *(["rescale"] if rescaled else [])]:
         found += _settings(code, matched, types[0] or "", paddle_optimizer)
     return [*found, *_formulas(paddle_optimizer), *_clipping(torch_optimizer, paddle_optimizer)]
 
@@ -423,13 +425,6 @@ def _decay_fix(decay: Decay, where: str) -> str:
         "l1": f"pass `weight_decay=paddle.regularizer.L1Decay({coefficient:.9g})`",
     }
     return ways[form] + where
-
-
-def _codes(name: str | None, matched: Matched) -> list[str]:
-    listed = [code for code, _, _ in SETTINGS.get(name or "", ())]
-    listed += ["beta1", "beta2"] if name in ADAMS else []
-    rescaled = any("rescale" in theirs.settings for _, _, theirs in matched)
-    return [*listed, "maximize", *(["rescale"] if rescaled else [])]
 
 
 def _settings(code: str, matched: Matched, name: str, optimizer: object) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
-from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import NotHeld, Store
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
 from tipchain.explain.preflight.construction import alike, place_of
@@ -42,7 +42,7 @@ TOKENS = 4096
 def weigh(
     findings: Iterable[Finding],
     located: Located,
-    sides: tuple[LiveSide, LiveSide],
+    sides: Sides,
     models: tuple[Model, Model],
     store: Store,
     seed: int = 0,
@@ -63,7 +63,7 @@ def weigh(
         pace: how long it may take: no layer is tried after that, and a finding says so.
     """
     pace = pace or Pace()
-    layers = dict(models[0].named_modules(remove_duplicate=False)), dict(_everywhere(sides[1], models[1]))
+    layers = dict(models[0].named_modules(remove_duplicate=False)), dict(_everywhere(sides.port, models[1]))
     told = list(findings)
     unlike = {(one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless}
     first = tuple({id(layer): path for path, layer in reversed(own.items())} for own in layers)
@@ -107,7 +107,7 @@ class _Trial:
     """Weighs findings, and tries layers whose runs agree."""
 
     located: Located
-    sides: tuple[LiveSide, LiveSide]
+    sides: Sides
     layers: tuple[Mapping[str, Model], Mapping[str, Model]]
     first: tuple[Mapping[int, str], ...]
     store: Store

@@ -371,7 +371,9 @@ def _label(number: int, left: Sequence[DumpedSample], right: Sequence[DumpedSamp
 def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare the arrays, then samples and transforms, of which the first that differs is explained, then file names."""
     verdicts = (*judge_samples(dumps, rules), *judge_transforms(dumps, rules), *judge_files(dumps))
-    notes = (*_kept_batches(dumps.reference), *label_notes(dumps))
+    facts = details(dumps.reference)
+    kept, total = facts.get("batches_kept"), facts.get("batches_in_all")
+    notes = (*([f"the first {kept} of {total} batches were compared"] if kept != total else []), *label_notes(dumps))
     return judging.judge(dumps, rules) + Judged(verdicts=verdicts, notes=notes)
 
 
@@ -403,9 +405,3 @@ def judge_files(dumps: Dumps) -> list[Verdict]:
 def _files(record: Record) -> list[str] | None:
     files = details(record).get("files")
     return [str(name) for name in files] if isinstance(files, list) else None
-
-
-def _kept_batches(record: Record) -> list[str]:
-    facts = details(record)
-    kept, total = facts.get("batches_kept"), facts.get("batches_in_all")
-    return [f"the first {kept} of {total} batches were compared"] if kept != total else []

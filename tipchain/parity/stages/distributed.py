@@ -44,7 +44,9 @@ def record(bench: Bench) -> Recording:
             steps = train(bench, model, model, batch)
             after = state(bench, model)
             reports = group.reports()
-        port = _load(folder / STATE)
+        from safetensors.numpy import load_file
+
+        port = load_file(folder / STATE)
     return Recording(
         arrays=_arrays(_mean(reports)),
         reference=_arrays(steps),
@@ -100,12 +102,6 @@ def _job(bench: Bench, folder: Path, place: str) -> WorkerJob:
         reseed=bench.case.reseed,
         names=dict(bench.case.weights.names),
     )
-
-
-def _load(path: Path) -> dict[str, Array]:
-    from safetensors.numpy import load_file
-
-    return dict(load_file(path))
 
 
 def _mean(reports: Sequence[JsonObject]) -> Steps:

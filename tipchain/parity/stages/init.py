@@ -346,7 +346,11 @@ def _judge_random(
             verdicts[name] = _verdict(Outcome.FAIL, name, reason)
             continue
         samples[name] = [one.values[:, ~places].ravel() for one in (expected[name], actual[name])]
-    needed = _least_size(TESTS * len(samples), alpha)
+    # How many values a side must have so that a difference can be seen at all.
+    tests = TESTS * len(samples)
+    needed = 1
+    while least_p_value(needed) * tests > alpha:
+        needed += 1
     for name in [name for name, pair in samples.items() if min(map(len, pair)) < needed]:
         kept = min(map(len, samples.pop(name)))
         seeds = math.ceil(needed * len(expected[name].values) / kept)
@@ -373,14 +377,6 @@ def _compare(left: Array, right: Array) -> list[float]:
     """Return the p-values of the `TESTS` tests."""
     moments = [test(left, right) for test in (compare_mean, compare_spread, compare_tails)]
     return [*moments, compare_distribution(left, right)[1]]
-
-
-def _least_size(tests: int, alpha: float) -> int:
-    """Return how many values a side must have so that a difference can be seen at all."""
-    size = 1
-    while least_p_value(size) * tests > alpha:
-        size += 1
-    return size
 
 
 def _fixed_places(left: _Parameter, right: _Parameter) -> tuple[Array, str]:

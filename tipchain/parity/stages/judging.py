@@ -454,7 +454,8 @@ def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
         if deviation.subject != verdict.subject:
             continue
         if verdict.outcome is Outcome.FAIL:
-            if not _is_finite(verdict):
+            diff = verdict.diff
+            if not (verdict.finite and (diff is None or not diff.size or isfinite(diff.max_abs))):
                 return replace(verdict, reason=f"{verdict.reason}; no known deviation covers NaN or Inf")
             return replace(
                 verdict, outcome=Outcome.SKIP, reason=f"known deviation: {deviation.reason} ({verdict.reason})"
@@ -463,11 +464,6 @@ def _deviate(verdict: Verdict, deviations: Iterable[KnownDeviation]) -> Verdict:
             reason = f"the known deviation is gone: {deviation.reason}; remove it from known_deviations"
             return replace(verdict, outcome=Outcome.FAIL, reason=reason)
     return verdict
-
-
-def _is_finite(verdict: Verdict) -> bool:
-    diff = verdict.diff
-    return verdict.finite and (diff is None or not diff.size or isfinite(diff.max_abs))
 
 
 def _lost_deviations(

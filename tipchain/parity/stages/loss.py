@@ -104,7 +104,7 @@ def explain_loss(expected: float, actual: float, gradients: Sequence[Pair], spre
 
 
 def _equal(expected: Array, actual: Array) -> bool:
-    return bool(np.abs(expected - actual).max() <= ROUGH * max(_rms(expected), 1e-30))
+    return bool(np.abs(expected - actual).max() <= ROUGH * max(float(np.sqrt(np.mean(expected**2))), 1e-30))
 
 
 def _explain_value(expected: float, actual: float, spread: float) -> str:
@@ -201,10 +201,6 @@ def _factor(expected: Array, actual: Array) -> float | None:
     factor = float(expected @ actual) / square
     rest = np.linalg.norm(actual - factor * expected)
     return factor if factor and rest <= ROUGH * np.linalg.norm(actual) else None
-
-
-def _rms(array: Array) -> float:
-    return float(np.sqrt(np.mean(array**2)))
 
 
 def _listed(numbers: Array) -> str:

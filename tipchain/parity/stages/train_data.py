@@ -15,7 +15,6 @@ from tipchain.errors import UsageError, did_you_mean
 from tipchain.explain.causes.data_order import some
 from tipchain.explain.causes.data_sources import channel_axis
 from tipchain.framework_types import Array, Dataset, Function, Nested
-from tipchain.frameworks.base import Framework
 from tipchain.json_text import Json, JsonObject
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
@@ -191,7 +190,9 @@ def _read_draws(bench: Bench, length: int, draw: Draw) -> dict[str, Array]:
         if callable(image):
             image = image() if number < LAZY_DRAWS else None
         if image is not None:
-            looks.append(describe_image(_as_image(bench.framework, image)))
+            looks.append(
+                describe_image(bench.framework.array(image) if bench.framework.is_tensor(image) else np.asarray(image))
+            )
     arrays = {f"draw/{name}": _stack(bench, name, [one[name] for one in drawn]) for name in drawn[0]}
     common = [name for name in looks[0] if all(name in one for one in looks)] if looks else []
     return arrays | {f"pixels/{name}": np.array([one[name] for one in looks]) for name in common}
@@ -210,10 +211,6 @@ def _stack(bench: Bench, name: str, values: list[Array]) -> Array:
     if len(lengths) > 1:
         raise _wrong(bench, "augmentation", f"{name!r}", f"{lengths} numbers", "equally many in every draw")
     return np.stack(values)
-
-
-def _as_image(framework: Framework, image: object) -> Array:
-    return framework.array(image) if framework.is_tensor(image) else np.asarray(image)
 
 
 def _wrong(bench: Bench, builder: str, what: str, found: object, expected: str) -> UsageError:
