@@ -564,13 +564,11 @@ class PaddleFramework:
         if shared:
             views = [self.view(one) for one in tensors]
             return stack([one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot)
-        pieces = []
-        for part, tensor in zip(slot.parts, tensors, strict=True):
-            if part.transpose and 1 not in tensor.shape:
-                # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it, into new memory.
-                pieces.append(self.view(self.paddle.t(tensor.detach()).contiguous()))
-            else:
-                pieces.append(self.array(tensor).T if part.transpose else self.array(tensor))
+        # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it, and into new memory.
+        pieces = [
+            self.view(self.paddle.t(tensor.detach()).contiguous()) if part.transpose else self.array(tensor)
+            for part, tensor in zip(slot.parts, tensors, strict=True)
+        ]
         return stack(pieces, slot)
 
     def _slots(self, model: Model, names: Mapping[str, str], kind: str) -> Iterator[TensorSlot]:
