@@ -145,8 +145,7 @@ def test_a_request_that_it_cannot_serve_is_refused(made, capsys, args, words):
 
 def test_another_torch_is_refused_unless_allowed(made, tmp_path, monkeypatch, capsys):
     """The version is that of the installed package, which need not be importable."""
-    from tipchain.commands.align import add_arguments, open_reference
-    from tipchain.commands.options import Parser
+    from tipchain.bundle.making import open_reference
     from tipchain.modes import Mode
     from tipchain.parity.case import load_case
 
@@ -157,11 +156,7 @@ def test_another_torch_is_refused_unless_allowed(made, tmp_path, monkeypatch, ca
     assert code == 2
     assert "is of another torch" in said
     assert "expected: torch 1.2.3, installed here" in said
-    parser = Parser()
-    add_arguments(parser)
-    case = str(made.project.case)
-    args = parser.parse_args([case, "--reference", str(made.bundle), "--allow-other-torch"])
-    assert open_reference(args, load_case(case), Mode.LITE_TRAIN_LITE_INFER)
+    assert open_reference(made.bundle, load_case(made.project.case), Mode.LITE_TRAIN_LITE_INFER, any_torch=True)
 
 
 def test_without_torch_the_projects_pin_counts(made, tmp_path, monkeypatch):

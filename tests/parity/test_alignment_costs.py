@@ -6,7 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from safetensors.numpy import save_file
+import pytest
+from safetensors.numpy import load_file, save_file
 
 from tipchain.parity import recorder
 from tipchain.parity.stages import Bench
@@ -68,6 +69,48 @@ def test_asking_for_a_tensor_does_not_load_it(tmp_path, monkeypatch):
     with TensorFile(tmp_path / "t.safetensors") as tensors:
         assert "gradient/w" in tensors
         assert "gradient/x" not in tensors
+
+
+def test_tensors_of_every_shape_and_dtype_are_read_back_as_they_were(tmp_path):
+    path = tmp_path / "t.safetensors"
+    tensors = {
+        "transposed": np.arange(6.0).reshape(2, 3).T,
+        "scalar": np.array(1.5, np.float32),
+        "empty": np.zeros((0, 3), np.float16),
+        "flags": np.array([True, False]),
+        "odd": np.arange(3, dtype=np.int16),
+        "complex": np.array([1j], np.complex64),
+    }
+    recorder.save_tensors(path, tensors)
+    theirs = load_file(path)
+    with TensorFile(path) as ours:
+        assert set(theirs) == set(ours) == set(tensors)
+        for name, array in tensors.items():
+            for found in (theirs[name], ours[name]):
+                assert (found.dtype, found.shape, found.tolist()) == (array.dtype, array.shape, array.tolist())
+    with pytest.raises(OSError, match="wide is of dtype"):
+        recorder.save_tensors(path, {"wide": np.zeros(1, np.longdouble)})
+    assert set(load_file(path)) == set(tensors), "a file that was whole stays"
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("outputs", [1, 40])
+def test_what_paddle_gives_away_stays_as_it_was_when_the_model_trains_on(outputs):
+    import paddle
+
+    from tipchain.frameworks import load_framework
+
+    framework, layer = load_framework("paddle"), paddle.nn.Linear(3000, outputs)
+    (_, weight), (_, bias) = framework.parameters(layer, {})
+    before = weight.copy(), bias.copy()
+    assert weight.shape == (outputs, 3000)
+    assert weight.flags.c_contiguous
+    with paddle.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(paddle.ones_like(parameter))
+    assert np.array_equal(weight, before[0])
+    assert np.array_equal(bias, before[1])
+    assert not np.array_equal(next(framework.parameters(layer, {}))[1], weight)
 
 
 def test_memory_is_kept_for_reuse_unless_the_user_says_otherwise(monkeypatch):

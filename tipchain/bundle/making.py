@@ -30,11 +30,13 @@ from tipchain.bundle.manifest import (
     BundleManifest,
     CaseIdentity,
     files_below,
+    open_bundle,
     write_manifest,
 )
 from tipchain.environment import installed_versions
 from tipchain.errors import BundleError, OutputError, TipchainError, UsageError
 from tipchain.json_text import JsonObject
+from tipchain.machine import core_count
 from tipchain.modes import Mode
 from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.outcome import Outcome
@@ -522,3 +524,62 @@ def pinned(root: Path) -> dict[str, str]:
 
 def _release(version: str) -> str:
     return version.partition("+")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A bundle that fits the case."""
+
+    folder: Path
+    manifest: BundleManifest
+
+    @property
+    def dumps(self) -> Path:
+        """The folder of torch's dumps."""
+        return dumps_of(self.folder)
+
+    @property
+    def given(self) -> GivenInputs:
+        """Inputs and weights."""
+        return given(self.folder, self.manifest)
+
+    @property
+    def threads(self) -> int:
+        """As many threads as torch had, if this machine has them and the environment names none; else 0."""
+        if os.environ.get("OMP_NUM_THREADS"):
+            return 0
+        return min(self.manifest.threads, core_count())
+
+    def serve(self, stages: Sequence[str], *, asked: bool) -> tuple[str, ...]:
+        """Return those of ``stages`` that the bundle has.
+
+        Raises:
+            BundleError: it lacks one that was asked for, or has none.
+        """
+        found = tuple(stage for stage in stages if stage in self.manifest.stages)
+        if asked or not found:
+            check_stages(self.folder, self.manifest, stages)
+        return found
+
+    def notes(self, possible: Sequence[str]) -> tuple[str, ...]:
+        """Return where the reference comes from, and what it has nothing for, of the stages that there could be."""
+        one = self.manifest
+        made = f"torch {one.torch or 'not run'} on {one.device or 'no device'}, made {one.created}"
+        notes = [f"reference: bundle {self.folder}, {made}, content {one.content[:12]}"]
+        absent = [stage for stage in possible if stage not in one.stages]
+        if absent:
+            notes.append(f"not checked, for the bundle has no such stage: {', '.join(absent)}")
+        return tuple(notes)
+
+
+def open_reference(folder: Path, case: Case, mode: Mode, *, any_torch: bool = False) -> Reference:
+    """Return the bundle in ``folder``, checked; ``any_torch``: even if another torch recorded it.
+
+    Raises:
+        BundleError: it is damaged, or of another case, mode, seed or torch.
+    """
+    manifest = open_bundle(folder)
+    check_case(folder, manifest, case, mode)
+    if not any_torch:
+        check_torch(folder, manifest, case.root)
+    return Reference(folder=folder, manifest=manifest)

@@ -87,7 +87,8 @@ def default_folder(case: Case, mode: Mode) -> Path:
 
 def _make(args: argparse.Namespace) -> int:
     from tipchain.bundle.making import Wanted, make_bundle
-    from tipchain.commands.align import choose_stages, from_root
+    from tipchain.commands.align import from_root
+    from tipchain.parity.align import choose_stages
     from tipchain.parity.case import load_case
     from tipchain.parity.publish import parse_stages
 

@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         OutputError: the archive cannot be written.
     """
-    from tipchain.commands.align import from_root, out_folder
+    from tipchain.commands.align import from_root
+    from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
     from tipchain.parity.publish import LATEST
 

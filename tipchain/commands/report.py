@@ -6,7 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from tipchain.commands.align import located_details
 from tipchain.commands.options import (
     add_report_arguments,
     add_verbosity,
@@ -28,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Render the report; the exit code is the run's."""
     check_targets(args)
+    from tipchain.live.worker import located_details
     from tipchain.report.model import LATEST, load_report
     from tipchain.report.write import curves_of, with_page, write_report
 

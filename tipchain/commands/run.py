@@ -379,7 +379,7 @@ class Setting:
         Raises:
             OSError: the run's folder cannot be written to.
         """
-        from tipchain.commands.align import located_details
+        from tipchain.live.worker import located_details
         from tipchain.report.model import LATEST
         from tipchain.report.write import with_page
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request, out_folder, run_request
+from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
 from tipchain.framework_types import Array
 from tipchain.language import escaped, say
@@ -132,12 +132,14 @@ def _rate_table(folder: Path) -> list[str]:
 
 
 def _record(args: argparse.Namespace, stage: str, side: str) -> int:
+    from tipchain.nightly.origin import origin
     from tipchain.numbers.dumps import load_record
+    from tipchain.parity.align import run_case
     from tipchain.parity.publish import LATEST, dump_name
     from tipchain.runs import prune
 
     request, out = make_request(args, (stage,))
-    report = run_request(request, out, None)
+    report = run_case(request, out, where=origin(request.case.root))
     prune(out)
     failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
     for verdict in failures:
@@ -154,6 +156,7 @@ def _record(args: argparse.Namespace, stage: str, side: str) -> int:
 def _check(args: argparse.Namespace, stage: str) -> int:
     from tipchain.environment import installed_versions
     from tipchain.numbers.diff_log import write_diff_log
+    from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
     from tipchain.parity.publish import LATEST, log_name
     from tipchain.parity.stages.judging import Rules, judge_stage
@@ -189,6 +192,7 @@ def _check(args: argparse.Namespace, stage: str) -> int:
 
 def _create_fake_data(args: argparse.Namespace) -> int:
     from tipchain.numbers.dumps import save_record
+    from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
     from tipchain.parity.inputs import make_inputs
     from tipchain.parity.publish import LATEST

@@ -468,7 +468,8 @@ class PaddleFramework:
         tensor = tensor.detach()
         if tensor.dtype == self.paddle.bfloat16:
             tensor = tensor.astype("float32")
-        return np.array(tensor.numpy())
+        values: Array = tensor.numpy()  # it copies, on the CPU too
+        return values
 
     def view(self, tensor: Tensor) -> Array:
         """Return a tensor's values, without copying them if they are on the CPU; bfloat16 becomes float32."""
@@ -563,9 +564,9 @@ class PaddleFramework:
         if shared:
             views = [self.view(one) for one in tensors]
             return stack([one.T if part.transpose else one for part, one in zip(slot.parts, views, strict=True)], slot)
-        # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it.
+        # Paddle's kernel transposes in half of the time that numpy.ascontiguousarray takes for it, and into new memory.
         pieces = [
-            self.array(self.paddle.t(tensor.detach()).contiguous() if part.transpose else tensor)
+            self.view(self.paddle.t(tensor.detach()).contiguous()) if part.transpose else self.array(tensor)
             for part, tensor in zip(slot.parts, tensors, strict=True)
         ]
         return stack(pieces, slot)

@@ -11,17 +11,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 from tipchain.blame import UsersError
-from tipchain.errors import UsageError
+from tipchain.errors import TipchainError, UsageError
 from tipchain.guard import guarded
 from tipchain.json_text import JsonObject
+from tipchain.language import say
 from tipchain.machine import kept_import
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.progress import Pace, Progress, interrupted
+from tipchain.report.model import Diagnosed, diagnose_run, stage_of
+from tipchain.report.terminal import fold, terminal_width
+from tipchain.runs import append, atomic_write
+
+if TYPE_CHECKING:
+    from tipchain.parity.align import AlignRequest
+    from tipchain.report.model import RunReport
+    from tipchain.report.page import Section
 
 # Aligning live models in a process of their own, as its parent sees it; no framework is needed here.
 
@@ -161,7 +171,112 @@ def _kill(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-# The process in which live models run: it may crash without taking the command with it.
+# The causes of what an alignment of a case found, looked for in such a process.
+
+
+LOCATABLE = frozenset(
+    ("forward", "data", "metric", "loss", "optimizer", "lr", "regularization", "backward", "train_data", "train")
+)
+"""Stages whose failure may lie in a layer, the loss, the optimizer, the schedule, the data or the metric."""
+LOCATE_TIMEOUT_S = 900.0
+SWITCHED_OFF = "not looked for: --no-locate"
+INTERRUPTED = "not looked for: interrupted"
+ONE_SIDE = "not looked for: it takes both models, and a side's dumps were given"
+NEEDS_TORCH = (
+    "not looked for: it takes the live torch model, and a bundle has none; "
+    "tipchain align CASE without --reference, where torch is installed, looks for it"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseSearch:
+    """How causes are looked for.
+
+    Attributes:
+        wanted: whether they are.
+        within: seconds for the search itself; None for no limit.
+        timeout_s: seconds in all; None for `LOCATE_TIMEOUT_S`.
+        quiet: do not say how far it is.
+        stream: where what is found is printed; None for nowhere.
+    """
+
+    wanted: bool = True
+    within: float | None = None
+    timeout_s: float | None = None
+    quiet: bool = False
+    stream: TextIO | None = None
+
+
+def explain_failures(report: RunReport, request: AlignRequest, out: Path, search: CauseSearch) -> RunReport:
+    """Return the report of an alignment with the causes of what failed, or why they were not looked for.
+
+    Raises:
+        OSError: the output folder cannot be written to.
+    """
+    try:
+        found = _find_causes(report, request, out, search)
+    except KeyboardInterrupt:
+        found = Diagnosed(undiagnosed=INTERRUPTED, interrupted=True)
+    if found == Diagnosed():
+        if not report.diagnoses:
+            _located_file(request).unlink(missing_ok=True)
+        return report
+    interrupted = report.interrupted or found.interrupted
+    return replace(report, diagnoses=found.diagnoses, undiagnosed=found.undiagnosed, interrupted=interrupted)
+
+
+def _find_causes(report: RunReport, request: AlignRequest, out: Path, search: CauseSearch) -> Diagnosed:
+    """Look for the causes where a stage failed that runs the model, and both sides were run here."""
+    failed = {stage_of(verdict) for verdict in report.verdicts if verdict.outcome is Outcome.FAIL}
+    if not failed or report.interrupted:
+        return Diagnosed(undiagnosed=INTERRUPTED if failed else "")
+    if not failed & LOCATABLE:
+        return Diagnosed(undiagnosed=f"not looked for: {', '.join(sorted(failed))} tells itself what differs")
+    if not search.wanted:
+        return Diagnosed(undiagnosed=SWITCHED_OFF)
+    if request.dumps or len(request.sides) < 2:
+        return Diagnosed(undiagnosed=ONE_SIDE if request.given is None else NEEDS_TORCH)
+    asked = {
+        "case": str(request.case.path.resolve()),
+        "mode": request.mode.value,
+        "reseed": request.case.reseed,
+        "data_path": str(request.data_path) if request.data_path else "",
+        "only": sorted(failed),
+        "options": {"within": search.within} if search.within else {},
+    }
+    try:
+        done = launch(asked, timeout_s=search.timeout_s or LOCATE_TIMEOUT_S, quiet=search.quiet)
+        text, document, interrupted = done.text, done.document, done.interrupted
+    except TipchainError as error:
+        text, document, interrupted = str(error), None, False
+    if document is None:
+        _located_file(request).unlink(missing_ok=True)
+        found = Diagnosed(undiagnosed=f"could not be looked for: {text.removeprefix('ERROR: ')}")
+        text = found.undiagnosed
+    else:
+        found = diagnose_run(report.verdicts, document, request.case.root)
+        atomic_write(_located_file(request), json.dumps(document) + "\n")
+    if search.stream is not None:
+        print(f"== where and why\n{fold(say(text), terminal_width())}", file=search.stream, flush=True)
+    append(out / "alignment.log", f"# run {request.folder.parent.name} where and why\n{text}\n")
+    return replace(found, interrupted=interrupted)
+
+
+def located_details(folder: Path) -> list[Section]:
+    """Return what live models showed, of the first of the alignments in a folder that failed; [] where nothing is kept."""
+    for file in sorted(folder.glob("located*.json")):
+        from tipchain.live.html import detail_sections
+        from tipchain.live.report import AlignmentReport
+
+        # One that cannot be read is passed over: a page without it tells the causes all the same.
+        with suppress(OSError, ValueError, TipchainError):
+            return list(detail_sections(AlignmentReport.from_json(file.read_text(encoding="utf-8"))))
+    return []
+
+
+def _located_file(request: AlignRequest) -> Path:
+    """Return the file that keeps what the live models showed, beside an alignment's report."""
+    return request.folder / f"{request.report_name.replace('alignment', 'located')}.json"
 
 
 # The command line that asks for what a process of live models was asked for.

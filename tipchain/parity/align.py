@@ -1,4 +1,4 @@
-"""Run the stages of a case: record both sides in processes of their own, then compare and judge.
+"""A case's run: record both sides in processes of their own, then compare, judge and report.
 
 Recording and judging meet as files: a side may come from another machine, and a finished run can be
 judged again (`judge_folder`).
@@ -6,31 +6,38 @@ judged again (`judge_folder`).
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
+from tipchain.environment import installed_versions
 from tipchain.errors import MissingFrameworkError, UsageError
+from tipchain.json_text import JsonObject
 from tipchain.machine import core_count
 from tipchain.modes import Mode
+from tipchain.numbers.diff_log import write_diff_log
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.publish import adopt_dumps, dump_name
+from tipchain.parity.publish import LATEST, adopt_dumps, dump_name, log_name, publish, stage_files, withdraw
 from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingSide, listen
 from tipchain.parity.reference_cache import ReferenceCache
 from tipchain.parity.stages.backward import lacks_noise
 from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
-from tipchain.progress import Progress
-from tipchain.runs import commit
-from tipchain.stage_table import SOLO
+from tipchain.progress import Progress, Stages
+from tipchain.report.model import RunReport, dump_report
+from tipchain.runs import append, atomic_write, commit, run_header
+from tipchain.stage_table import INFO, SOLO, STAGES
 
 DUMPS = {"torch": "--reference", "paddle": "--port"}
 """The option that names a side's dumps."""
@@ -73,6 +80,166 @@ class AlignRequest:
     def recorded_sides(self) -> tuple[str, ...]:
         """The sides that are run here."""
         return tuple(side for side in self.sides if side not in self.dumps)
+
+    @property
+    def report_name(self) -> str:
+        """What its report is called, without an ending; alignments of one stage each may share a folder."""
+        return "alignment" if len(self.stages) != 1 else f"alignment_{self.stages[0]}"
+
+
+def out_folder(out: Path | None, case: Case, mode: Mode) -> Path:
+    """Return where the case's runs in a mode go: ``out``, else the usual place."""
+    return out or case.root / "test_tipc" / "output" / case.id / mode.value
+
+
+def choose_stages(case: Case, mode: Mode, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Return the stages to run: those wanted, or all that the case names and the mode allows.
+
+    Raises:
+        UsageError: a wanted stage is not in the case.
+    """
+    possible = [stage for stage in case.stages if mode.trains or not INFO[stage].trains]
+    missing = [stage for stage in wanted if stage not in case.stages]
+    if missing:
+        raise UsageError(
+            f"{case.path}: stages: {', '.join(missing)} not in this case\n  it has: {', '.join(case.stages)}"
+        )
+    return tuple(wanted) or tuple(possible)
+
+
+# A case's run from its start to its report.
+
+
+STAGE_SECONDS = ".stage_seconds.json"
+"""What stages took when they last ran, the basis for the time that is left; nothing else rests on it."""
+
+
+def run_case(
+    request: AlignRequest, out: Path, *, where: JsonObject, stream: TextIO | None = None, quiet: bool = False
+) -> RunReport:
+    """Run the stages, write down each of them as it is judged, and report; an interruption ends the run, not the report.
+
+    Args:
+        request: what is run.
+        out: the folder of the case's runs in the mode, which has their log and the latest files.
+        where: the machine and the commit, for the report.
+        stream: where each stage is printed; None for nowhere.
+        quiet: do not say how far it is.
+
+    Raises:
+        MissingFrameworkError: a framework is absent or lacks the device.
+        OSError: the output folder cannot be written to.
+    """
+    scribe = _Scribe(request, out, where, stream)
+    withdraw(out / LATEST, request.stages)
+    stages = Stages(request.stages, _stage_seconds(out))
+    with Progress(quiet=quiet) as progress:
+        progress.left = stages.left
+
+        def listen(judgement: StageJudgement) -> None:
+            stages.ended(judgement.stage)
+            with progress.hidden():
+                scribe.stage(judgement)
+
+        try:
+            align(request, listen, progress)
+        except MissingFrameworkError as error:
+            scribe.refuse(str(error))
+            raise
+        except KeyboardInterrupt:
+            return scribe.report(interrupted=True)
+    atomic_write(out / STAGE_SECONDS, json.dumps(_stage_seconds(out) | stages.took))
+    return scribe.report()
+
+
+def _stage_seconds(out: Path) -> dict[str, float]:
+    """Return what stages took when they last ran below ``out``."""
+    try:
+        found = json.loads((out / STAGE_SECONDS).read_text())
+        return {str(stage): float(seconds) for stage, seconds in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def keep_report(report: RunReport, request: AlignRequest) -> None:
+    """Write a run's report into its folder; alignments of one stage each may share a folder."""
+    atomic_write(request.folder / f"{request.report_name}.json", dump_report(report))
+
+
+class _Scribe:
+    """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
+
+    def __init__(self, request: AlignRequest, out: Path, where: JsonObject, stream: TextIO | None) -> None:
+
+        self.request = request
+        self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
+        self.stream, self.sides = stream, request.sides
+        self.started, self.clock = datetime.now().astimezone(), time.perf_counter()
+        self.versions, self.where = installed_versions(), where
+        self.judged: list[StageJudgement] = []
+        self.notes = request.notes
+        facts = {
+            "case": str(self.case.path),
+            "mode": self.mode.value,
+            "device": request.device,
+            "commit": self.where["commit"],
+            **self.versions,
+            "tf32": "off",
+        }
+        header = (run_header(self.folder.parent, facts), *(f"# {note}" for note in self.notes))
+        append(out / "alignment.log", "\n".join(header))
+
+    def stage(self, judgement: StageJudgement) -> None:
+        """Write down one judged stage."""
+        self.judged.append(judgement)
+        path = self.folder / log_name(judgement.stage)
+        if self.stream is not None:
+            print(f"== {judgement.stage}", file=self.stream, flush=True)
+        write_diff_log(path, judgement.verdicts, judgement.tolerances, stage=judgement.stage, stream=self.stream)
+        publish(self.folder, self.out / LATEST, stage_files(judgement.stage, self.sides))
+        append(
+            self.out / "alignment.log", f"# run {self.folder.parent.name} stage {judgement.stage}\n{path.read_text()}"
+        )
+
+    def refuse(self, message: str) -> None:
+        """Note in ``alignment.log`` why nothing was run."""
+        append(self.out / "alignment.log", "".join(f"# {line}\n" for line in f"error: {message}".splitlines()))
+
+    def report(self, *, interrupted: bool = False) -> RunReport:
+        """Return the report, its stages in their order, kept in the run's folder too."""
+        sides = self.case.sides
+        judged = sorted(self.judged, key=lambda one: STAGES.index(one.stage))
+        ended = {one.stage for one in judged}
+        left = [
+            Verdict(outcome=Outcome.SKIP, subject=f"{stage}/run", reason="interrupted before it was judged")
+            for stage in self.request.stages
+            if interrupted and stage not in ended
+        ]
+        report = RunReport(
+            title=str(self.case.path),
+            mode=self.mode.value,
+            run=os.path.relpath(self.folder.parent),
+            started=self.started.isoformat(timespec="seconds"),
+            seconds=time.perf_counter() - self.clock,
+            versions=self.versions,
+            where=self.where,
+            models={"reference": sides["torch"].model, "port": sides["paddle"].model},
+            verdicts=(*(verdict for one in judged for verdict in one.verdicts), *left),
+            notes=(*self.notes, *(f"{one.stage}: {note}" for one in judged for note in one.notes)),
+            interrupted=interrupted,
+        )
+        keep_report(report, self.request)
+        counts = ", ".join(
+            f"{report.outcomes.count(outcome)} {outcome.value}" for outcome in dict.fromkeys(report.outcomes)
+        )
+        append(
+            self.out / "alignment.log",
+            f"# run {self.folder.parent.name} ended: {counts}; exit code {int(report.exit_code)}",
+        )
+        return report
+
+
+# Record, compare and judge.
 
 
 Listener = Callable[[StageJudgement], None]

@@ -79,6 +79,7 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
             trainer.step()
             trainer.step_schedule()
             losses[f"loss_{number}"] = scalar(framework.array(loss))
+    del trainer, loss  # their memory takes the copies
     tensors |= {f"parameter/{name}": value for name, value in framework.parameters(model, names)}
     tensors |= {f"buffer/{name}": value for name, value in framework.buffers(model, names)}
     if framework.name == "torch":

@@ -274,6 +274,7 @@ DTYPES = {
     "U16": "<u2",
     "U8": "u1",
     "BOOL": "?",
+    "C64": "<c8",
 }
 """The format's names of what numpy can read where it lies."""
 
