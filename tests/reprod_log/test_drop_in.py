@@ -254,3 +254,21 @@ def test_a_full_disk_leaves_the_earlier_dump(tmp_path, monkeypatch):
     with pytest.raises(RecordError, match="cannot be written"):
         logger.save(str(tmp_path / "file" / "x.npy"))
     assert not isnan(ReprodDiffHelper().load_info(str(tmp_path / "x.npy"))["a"][0])
+
+
+def test_tiny_arrays_differ_as_each_does_alone(monkeypatch):
+    data1 = {
+        "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "b": np.full((2, 3), 0.3, np.float32),
+        "nan": np.array([nan, 1.0]),
+        "int": np.arange(3),
+        "masked": np.ma.masked_array([1.0, 2.0], [True, False]),
+        "deep": {"scalar": np.float32(2), "c": np.array([0.1, 0.2])},
+    }
+    data2 = {name: one if name == "deep" else one * 1.5 for name, one in data1.items()}
+    together = compute_diff(data1, data2)
+    assert isnan(together["nan"]["max"])
+    assert together["a"]["max"] == 2.5
+    assert together["masked"] == {"mean": 0.5, "max": 1.0, "min": 0.0}
+    monkeypatch.setattr(compare, "diff_tiny", lambda *_: {})
+    assert repr(compute_diff(data1, data2)) == repr(together)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.framework_types import Model
-from tipchain.numbers.compare import diff_arrays
+from tipchain.numbers.compare import TensorDiff, diff_arrays, diff_tiny
 from tipchain.numbers.diff_log import statistics
 from tipchain.reprod_log.utils import Difference, check_print_diff, np2paddle, np2torch, paddle2np, torch2np
 
@@ -40,13 +40,17 @@ def compute_diff(data1: Mapping[Any, Any], data2: Mapping[Any, Any]) -> dict[Any
         NotImplementedError: a value is no array, number or dict.
     """
     check_data(data1, data2)
+    arrays = ({key: one for key, one in data.items() if type(one) is np.ndarray} for data in (data1, data2))
+    tiny = diff_tiny(*arrays)
     result: dict[Any, Any] = {}
     for key, value in data1.items():
         other = data2[key]
         if isinstance(value, Mapping) != isinstance(other, Mapping):
             kinds = " and ".join("a dict" if isinstance(item, Mapping) else "an array" for item in (value, other))
             raise AssertionError(f"{key}: {kinds}")
-        result[key] = compute_diff(value, other) if isinstance(value, Mapping) else _difference(key, value, other)
+        result[key] = (
+            compute_diff(value, other) if isinstance(value, Mapping) else _difference(key, value, other, tiny.get(key))
+        )
     return result
 
 
@@ -152,11 +156,11 @@ def _missing(data: Mapping[object, object], other: Mapping[Any, Any], path: str 
     return result
 
 
-def _difference(key: object, value: object, other: object) -> Difference:
+def _difference(key: object, value: object, other: object, diff: TensorDiff | None) -> Difference:
     for item in (value, other):
         if not isinstance(item, (np.ndarray, np.generic, bool, int, float, complex)):
             raise NotImplementedError(f"{key}: cannot compare a {type(item).__name__}")
-    diff = diff_arrays(str(key), np.asarray(value), np.asarray(other))
+    diff = diff or diff_arrays(str(key), np.asarray(value), np.asarray(other))
     if diff.expected_shape != diff.actual_shape:
         return Difference(problem=f"shapes differ: {diff.expected_shape} and {diff.actual_shape}")
     if not diff.size:
