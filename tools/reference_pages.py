@@ -451,10 +451,10 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.explain.causes import loss_hypotheses, metrics, optimizers, schedules
+    from tipchain.explain.causes import loss_formulas, metrics, optimizers, schedules
     from tipchain.explain.preflight import kinds
 
-    found = {code for module in (loss_hypotheses, metrics, optimizers) for code in module.CODES.values()}
+    found = {code for module in (loss_formulas, metrics, optimizers) for code in module.CODES.values()}
     found |= {one.code for one in schedules.KNOBS.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
     for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
@@ -474,8 +474,8 @@ WITHOUT_PORT = {
         "层或代码一运行，就有另一个代码先指出该错误",
     ): (
         "argmax-axis batch-norm-mode constant count-include-pad dropout-axis dropout-in-eval dtype factor flatten-axes heads k "
-        "mask-value max-norm maximum minimum missing-roll off-by-one other-layer-weight padding-row resize-to-one roll-direction "
-        "shift-direction smoothing-constant statistics time-order unit unmatched-parameters warmup-steps weight-form"
+        "max-norm maximum minimum off-by-one other-layer-weight padding-row shape statistics time-order unit "
+        "unmatched-parameters warmup-steps weight-form"
     ),
     ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (
         "added-bias added-zeros bias-correction cycle-momentum dampening epsilon-placement learning-rate-decay maximize "
@@ -484,7 +484,7 @@ WITHOUT_PORT = {
     (
         "the fault needs a training loop, an evaluation or data of several samples, not a line",
         "该错误需要训练循环、评估或多个样本的数据，而不是一行代码",
-    ): ("accumulated-gradients batch-average frame-sampling gradient-scale max-length not-reset resize-size"),
+    ): ("accumulated-gradients batch-average gradient-scale max-length not-reset resize-size"),
 }
 """Why no port is recorded for a code: a new code needs a port, or stands here."""
 

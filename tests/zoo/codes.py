@@ -210,7 +210,6 @@ CODES = (
     _code("exclusive", "return F.avg_pool1d(x, 3, 2, 1)", "return F.avg_pool1d(x, 3, 2, 1, exclusive=False)", ", exclusive=False", ""),
     _code("norm-p", "return F.normalize(x, p=1, dim=1)", "return F.normalize(x, p=1, axis=1)", "p=1, ", ""),
     _code("missing-function", "return torch.sin(x)", "return paddle.sin(x)", "paddle.sin(x)", "x"),
-    _code("extra-roll", "return x * 2 + F.relu(x)", "return x * 2 + F.relu(x)", "x * 2", "paddle.roll(x, 2, 1) * 2"),
     _code("axis-order", "return x.permute(0, 2, 3, 1).tanh()", "return x.transpose([0, 2, 3, 1]).tanh()", "[0, 2, 3, 1]", "[0, 3, 2, 1]", IMAGES),
     _code("scaled-gradient", "return x.tanh()", "return x.tanh()", "x.tanh()", "x.tanh() * 2 - x.tanh().detach()"),
     _code("upscale-factor", "return F.pixel_shuffle(x, 2)", "return F.pixel_shuffle(x, 2)", "(x, 2)", "(x, 4)", (2, 16, 4, 4)),
@@ -229,13 +228,9 @@ FOCAL = "chance = {soft}(output, -1)\n    picked = (chance * F.one_hot(label, 4)
 FOCALS = (FOCAL.format(soft="F.softmax", alpha="0.25", gamma="2.0"),) * 2
 LOSSES = (
     _loss("class-weights", f"return F.cross_entropy(output, label, torch.tensor({WEIGHT}).to(output.dtype))", f"return F.cross_entropy(output, label, paddle.to_tensor({WEIGHT}).astype(output.dtype))", f", paddle.to_tensor({WEIGHT}).astype(output.dtype)", ""),
-    _loss("cut-gradient", "return F.cross_entropy(output, label)", "return F.cross_entropy(output, label)", "(output, label)\n", "(output.detach(), label)\n"),
     _loss("focal-alpha", *FOCALS, "0.25", "0.75"),
     _loss("focal-gamma", *FOCALS, "** 2.0", "** 1.0"),
-    _loss("temperature", "return F.cross_entropy(output, label)", "return F.cross_entropy(output, label)", "(output, label)\n", "(output / 2, label)\n"),
     _loss("margin", "return F.multi_margin_loss(output, label, margin=0.5)", "return F.multi_margin_loss(output, label, margin=0.5)", ", margin=0.5", ""),
-    _loss("label-order", "return F.cross_entropy(output, label)", "return F.cross_entropy(output, label)", "(output, label)\n", "(output, label.flip([0]))\n"),
-    _loss("label-shift", "return F.cross_entropy(output, label)", "return F.cross_entropy(output, label)", "(output, label)\n", "(output, (label + 1) % 4)\n"),
 )  # fmt: skip
 OPTIMIZERS = (
     _optimizer("amsgrad", "torch.optim.Adam(parameters, 0.1, amsgrad=True)", "paddle.optimizer.Adam(0.1, parameters=parameters, amsgrad=True)", ", amsgrad=True", ""),

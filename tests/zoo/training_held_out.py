@@ -605,14 +605,14 @@ LOSSES: Mapping[str, HeldOut] = {
         partial(TF.huber_loss, delta=0.5), partial(PF.smooth_l1_loss, delta=1.0), "beta", "delta", labels=_real
     ),
     "squared-halved": _loss(
-        TF.mse_loss, lambda output, labels: 0.5 * PF.mse_loss(output, labels), "loss-scale", labels=_real
+        TF.mse_loss, lambda output, labels: 0.5 * PF.mse_loss(output, labels), "scale-factor", labels=_real
     ),
     "root-missing": _loss(
-        lambda output, labels: TF.mse_loss(output, labels).sqrt(), PF.mse_loss, "missing-root", "loss-type", "missing-sqrt",
+        lambda output, labels: TF.mse_loss(output, labels).sqrt(), PF.mse_loss, "missing-root", "missing-function", "pooling",
         labels=_real,
     ),
     "triplet-margin": _loss(_our_triplet, partial(_their_triplet, margin=1.0), "margin", **THREE),
-    "triplet-squared": _loss(_our_triplet, _squared_triplet, "distance", "loss-type", "norm-order", **THREE),
+    "triplet-squared": _loss(_our_triplet, _squared_triplet, "distance", "loss-type", "other-activation", **THREE),
     "triplet-swapped": _loss(
         _our_triplet, lambda output, _: _their_triplet((output[0], output[2], output[1]), None),
         "output-order", "swapped-outputs", **THREE,
@@ -632,23 +632,23 @@ LOSSES: Mapping[str, HeldOut] = {
     "focal-gamma": _loss(_our_focal, partial(_their_focal, gamma=1.0), "focal-gamma", "gamma", labels=_bits),
     "focal-alpha": _loss(_our_focal, partial(_their_focal, alpha=0.75), "focal-alpha", "alpha", "pos-weight", labels=_bits),
     "focal-missing": _loss(_hard_focal, PF.cross_entropy, "focal-gamma", "gamma", "loss-type"),
-    "dice-smooth": _loss(_our_dice, partial(_their_dice, smooth=1e-5), "smoothing-constant", "epsilon", labels=_bits),
+    "dice-smooth": _loss(_our_dice, partial(_their_dice, smooth=1e-5), "missing-term", "epsilon", labels=_bits),
     "poisson-log-input": _loss(
         TF.poisson_nll_loss,
-        lambda output, labels: PF.poisson_nll_loss(output.exp(), labels), "exp-twice", "log-input", labels=_counts,
+        lambda output, labels: PF.poisson_nll_loss(output.exp(), labels), "extra-step", "log-input", labels=_counts,
     ),
     "divergence-of-logs": _loss(
         lambda output, labels: TF.kl_div(output.log_softmax(1), labels, reduction="batchmean", log_target=True),
         lambda output, labels: PF.kl_div(PF.log_softmax(output, 1), labels, reduction="batchmean"),
-        "label-form", "log-target", labels=_logs,
+        "log-target", labels=_logs,
     ),
     "divergence-unsoftened": _loss(
         lambda output, labels: TF.kl_div((output / 4).log_softmax(1), labels, reduction="batchmean") * 16,
         lambda output, labels: PF.kl_div(PF.log_softmax(output, 1), labels, reduction="batchmean") * 16,
-        "temperature", labels=_share,
+        "scale-factor", labels=_share,
     ),
     "divergence-scale": _loss(
-        _distilled(torch, TF, 16.0), _distilled(paddle, PF, 1.0), "loss-scale", "reduction", labels=_share
+        _distilled(torch, TF, 16.0), _distilled(paddle, PF, 1.0), "scale-factor", "reduction", labels=_share
     ),
     "signs-for-bits": _loss(
         lambda output, labels: TF.soft_margin_loss(output, 2 * labels - 1),
@@ -657,7 +657,7 @@ LOSSES: Mapping[str, HeldOut] = {
     "second-head-detached": _loss(
         lambda output, labels: TF.cross_entropy(output[0], labels) + 0.4 * TF.cross_entropy(output[1], labels),
         lambda output, labels: PF.cross_entropy(output[0], labels) + 0.4 * PF.cross_entropy(output[1].detach(), labels),
-        "cut-gradient", shape=(5, 5),
+        "stop-gradient", shape=(5, 5),
     ),
     "first-head-twice": _loss(
         lambda output, labels: TF.cross_entropy(output[0], labels) + 0.4 * TF.cross_entropy(output[1], labels),
@@ -669,7 +669,7 @@ LOSSES: Mapping[str, HeldOut] = {
         lambda output, labels: PF.nll_loss(PF.log_softmax(output, 1) / math.log(10), labels), "log-base",
     ),
     "probabilities-for-logits": _loss(
-        TF.cross_entropy, lambda output, labels: PF.nll_loss(PF.softmax(output), labels), "missing-log", "logits",
+        TF.cross_entropy, lambda output, labels: PF.nll_loss(PF.softmax(output), labels), "other-activation", "logits",
     ),
 }  # fmt: skip
 

@@ -44,40 +44,6 @@ CURVED = frozenset({"exp", "softmax", "log_softmax", "sigmoid", "tanh"})
 """Functions of which a factor in front is another one than a factor behind."""
 
 
-def by_counted(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield whole numbers without what is added to them."""
-    if op.name not in ("add", "subtract") or len(op.args) < 2 or not isinstance(op.args[1], int):
-        return
-    for number in (0, op.args[1] + 1, op.args[1] - 1):
-        act = with_argument(1, number)
-        yield Hypothesis(
-            code="off-by-one",
-            acts={op.number: act},
-            message=f"it does `{op.name}` {op.args[1]}{place_of(op, piece)}, the reference {number}",
-            fix=f"write {number} for {op.args[1]}{place_of(op, piece)}: `{op.line}`",
-        )
-
-
-def by_rounding(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield casts to whole numbers of what was rounded otherwise before."""
-    given = first_tensor(op, piece)
-    if op.name != "astype" or given is None:
-        return
-    paddle, where = paddle_of(piece), place_of(op, piece)
-    ways = {"round": paddle.round, "floor": paddle.floor, "ceil": paddle.ceil, "floor(x + 0.5)": _rounded_up}
-    for told, function in ways.items():
-        yield Hypothesis(
-            code="rounding",
-            acts={op.number: on_input(function)},
-            message=f"it cuts off the fraction by `astype`{where}, the reference has another rounding there: {told}",
-            fix=f"apply {told} in front of `astype`{where}: `{op.line}`",
-        )
-
-
-def _rounded_up(tensor: Tensor) -> Tensor:
-    return (tensor + 0.5).floor()
-
-
 def by_orders(op: Op, piece: Piece, results: Sequence[object]) -> Iterator[Hypothesis]:
     """Yield lists of tensors in another order."""
     where, telling = place_of(op, piece), is_tensor(piece)
@@ -318,16 +284,12 @@ def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str,
 # Masks as the cause: missing, hiding the opposite, or too weak.
 
 
-ATTENTION, MASK = "scaled_dot_product_attention", 3
-"""Fused attention, and the place of its mask."""
 HIDDEN = -1e30
 """What is added to scores of what may not be seen: float32 holds it, and its exponential is 0 in float64, too."""
 
 
 def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield softmax of masked values: what comes later is hidden, or what a tensor of the model hides."""
-    if op.name == ATTENTION:
-        yield from _later_hidden(op, piece)
     if op.name != "softmax" and type(op.layer).__name__ != "Softmax":
         return
     available = available_before(op, ops, piece)
@@ -363,33 +325,6 @@ def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             )
 
 
-def _later_hidden(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield fused attention whose mask hides what comes later, too."""
-    paddle, where, mask = paddle_of(piece), place_of(op, piece), _mask_of(op)
-    if not is_tensor(piece)(mask):
-        return
-    sizes = op.args[0].shape[1], op.args[1].shape[1]  # of [batch, length, heads, channels]
-    if sizes[0] != sizes[1]:
-        return
-    seen = paddle.tril(paddle.ones(sizes, dtype="int32")).astype("bool")
-    both = (
-        paddle.logical_and(seen, mask)
-        if "bool" in str(mask.dtype)
-        else _hidden(paddle, seen, mask + paddle.zeros(sizes, dtype=mask.dtype))
-    )
-    yield Hypothesis(
-        code="causal-mask",
-        acts={op.number: with_argument(MASK, both, "attn_mask")},
-        message=f"the mask of `{op.name}`{where} does not hide what comes later, the reference's does",
-        fix=f"hide what comes later in the mask of `{op.name}`{where}, too: `{op.line}`",
-    )
-
-
-def _mask_of(op: Op) -> Tensor:
-    """Return what fused attention is given as its mask."""
-    return op.kwargs.get("attn_mask", op.args[MASK] if len(op.args) > MASK else None)
-
-
 def _hidden(paddle: ModuleType, seen: Tensor, scores: Tensor) -> Tensor:
     hidden = paddle.full(scores.shape, HIDDEN, dtype=scores.dtype)
     return paddle.where(paddle.broadcast_to(seen, scores.shape), scores, hidden)
@@ -405,50 +340,7 @@ def _fitted(flags: Tensor, shape: Sequence[int]) -> Iterator[Tensor]:
         yield flags
 
 
-def by_wrong_masks(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield masks that are turned round, or hide altogether."""
-    yield from _turned_round(op, piece)
-    yield from _harder(op, piece)
-
-
-def _turned_round(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a choice by the opposite of its condition."""
-    place = {"where": 0, "masked_fill": 1}.get(op.name)
-    if place is None or len(op.args) <= place or "bool" not in str(getattr(op.args[place], "dtype", "")):
-        return
-    where = place_of(op, piece)
-    yield Hypothesis(
-        code="mask-inverted",
-        acts={op.number: with_argument(place, paddle_of(piece).logical_not(op.args[place]))},
-        message=f"the mask of `{op.name}`{where} hides what the reference shows, and shows what it hides",
-        fix=f"pass the opposite of the mask to `{op.name}`{where}: `{op.line}`",
-    )
-
-
-def _harder(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a sum, or attention, with a tensor of two numbers, which is made to hide altogether where it is the smaller."""
-    if op.name not in ("add", ATTENTION):
-        return
-    paddle, where = paddle_of(piece), place_of(op, piece)
-    for place, value in enumerate(op.args[:2]) if op.name == "add" else [(MASK, _mask_of(op))]:
-        if not is_tensor(piece)(value) or "float" not in str(value.dtype) or is_mask(value, piece):
-            continue
-        least, most = float(value.min()), float(value.max())
-        if least == most or not bool(((value == most) | (value == least)).all()):
-            continue
-        hard = paddle.where(value == least, paddle.full_like(value, HIDDEN), paddle.zeros_like(value))
-        yield Hypothesis(
-            code="mask-value",
-            acts={op.number: with_argument(place, hard, "" if op.name == "add" else "attn_mask")},
-            message=f"the mask that it adds{where} is {least:g} where it should hide altogether",
-            fix=f"add a mask of -inf, or -1e9, for {least:g}{where}: `{op.line}`",
-        )
-
-
 # What is taken of a tensor as the cause: another index, another slice, one element for all of an axis.
-
-
-REDUCED = frozenset({"mean", "sum", "max", "min"})
 
 
 def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
@@ -501,66 +393,3 @@ def _told(item: object) -> str:
     if isinstance(item, slice):
         return ":".join("" if one is None else str(one) for one in (item.start, item.stop))
     return str(item)
-
-
-def by_selections(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield one element in place of all along an axis, and all in place of one."""
-    given, where, paddle = first_tensor(op, piece), place_of(op, piece), paddle_of(piece)
-    if given is None or not given.shape:
-        return
-    rank = len(given.shape)
-    if op.name in REDUCED:
-        axis = op.kwargs.get("axis", op.args[1] if len(op.args) > 1 else None)
-        axis = axis[0] if isinstance(axis, list | tuple) and len(axis) == 1 else axis
-        if not isinstance(axis, int) or isinstance(axis, bool):
-            return
-        keep = list(given.shape) if op.kwargs.get("keepdim") else None
-        for number in (0, -1):
-            yield Hypothesis(
-                code="pooling",
-                acts={op.number: instead(partial(_one, axis % rank, number, keep))},
-                message=f"it takes the {op.name} over axis {axis}{where}, the reference takes index {number} there",
-                fix=f"take index {number} of axis {axis} for the {op.name}{where}: `{op.line}`",
-            )
-    elif op.name == "getitem" and len(op.args) > 1:
-        items = op.args[1] if isinstance(op.args[1], tuple) else (op.args[1],)
-        whole = all(isinstance(one, int) or one == slice(None) for one in items if not is_tensor(piece)(one))
-        places = [place for place, one in enumerate(items) if isinstance(one, int) and not isinstance(one, bool)]
-        if not whole or len(places) != 1 or any(is_tensor(piece)(one) for one in items):
-            return
-        for name in ("mean", "max", "sum"):
-            yield Hypothesis(
-                code="pooling",
-                acts={op.number: instead(partial(_all, getattr(paddle, name), places[0]))},
-                message=f"it takes index {items[places[0]]} of axis {places[0]}{where}, the reference the {name} over that axis",
-                fix=f"take the {name} over axis {places[0]}{where}: `{op.line}`",
-            )
-
-
-def _one(axis: int, number: int, kept: Sequence[int] | None, tensor: Tensor) -> object:
-    taken = tensor[(slice(None),) * axis + (number,)]
-    return taken if kept is None else taken.unsqueeze(axis)
-
-
-def _all(reduce: Callable[..., Tensor], axis: int, tensor: Tensor) -> object:
-    return reduce(tensor, axis=axis)
-
-
-def counted(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield calls of one line that all take the same index, each taking the next one."""
-    if op.name != "getitem" or len(op.args) < 2 or not isinstance(op.args[1], int) or not op.place:
-        return
-    alike = [
-        one
-        for one in ops
-        if one.name == op.name and one.place == op.place and one.args[0] is op.args[0] and one.args[1:] == op.args[1:]
-    ]
-    if len(alike) < 2 or alike[0] is not op or len(alike) > op.args[0].shape[0]:
-        return
-    where = place_of(op, piece)
-    yield Hypothesis(
-        code="wrong-index",
-        acts={one.number: with_argument(1, number) for number, one in enumerate(alike)},
-        message=f"it takes index {op.args[1]} each of {len(alike)} times{where}, the reference the next one each time",
-        fix=f"take the index of the turn{where}: `{op.line}`",
-    )

@@ -10,14 +10,7 @@ import numpy as np
 
 from tipchain.errors import UsageError
 from tipchain.explain.causes.data_images import explain_images
-from tipchain.explain.causes.data_order import (
-    explain_clips,
-    explain_counts,
-    explain_frames,
-    explain_labels,
-    explain_order,
-    explain_tokens,
-)
+from tipchain.explain.causes.data_order import explain_counts, explain_labels, explain_order, explain_tokens
 from tipchain.explain.causes.data_pipeline import Method, explain_pipelines, explain_reruns, resize, spy
 from tipchain.explain.causes.data_sources import (
     DATA,
@@ -127,7 +120,7 @@ def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[
             first = f"{_shown(es[0])} expected, {_shown(acts[0])} actual"
             yield cause.diagnosis(where, f"{first}; held against all {count} labels", pair.path)
             return
-    sequence = _explain_sequence(pair, name, off)
+    sequence = explain_tokens(*pair.values(name, range(count)))
     if sequence is not None:
         yield sequence.diagnosis(where, f"held against all {count} samples, {kinds}", pair.path)
         return
@@ -146,20 +139,6 @@ def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[
         share = "" if cause.explained is None else f": {cause.explained:.2%} of the difference is gone"
         together = f" with the {len(causes)} causes together" if len(causes) > 1 else ""
         yield cause.diagnosis(where, f"{evidence}{share}{together if share else ''}", pair.path)
-
-
-def _explain_sequence(pair: SamplePair, name: str, off: Sequence[int]) -> DataCause | None:
-    """Return what makes sequences differ: tokens over all samples, frames of some videos."""
-    tokens = explain_tokens(*pair.values(name, range(min(len(pair.ours), len(pair.theirs)))))
-    if tokens is not None:
-        return tokens
-    es, acts = pair.values(name, off[:RAW])
-    raws = pair.raw_arrays(off[:RAW])
-    if raws is not None and pair.transforms is not None:
-        found = explain_frames((_runs(pair, 0, name), _runs(pair, 1, pair.fields[name])), raws, es, acts)
-        if found is not None:
-            return found
-    return explain_clips(es, acts)
 
 
 def _runs(pair: SamplePair, number: int, field: str) -> Callable[[Array], Array]:
@@ -459,11 +438,7 @@ def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCh
             return found
     numbers[f"{path}/differing_samples"] = float(len(off))
     reason = _reason(pairing, off, fields)
-    order = (
-        explain_order(places, len(ours), batches=(pairing.read[0].batch, pairing.read[1].batch))
-        if _complete(pairing)
-        else None
-    )
+    order = explain_order(places, len(ours), batch=pairing.read[1].batch) if _complete(pairing) else None
     if order is None and not off:
         counts = pairing.counts
         order = explain_counts(counts, (len(ours), len(theirs)), (pairing.read[0].batch, pairing.read[1].batch))

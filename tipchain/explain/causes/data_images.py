@@ -9,7 +9,7 @@ from itertools import permutations
 
 import numpy as np
 
-from tipchain.explain.causes.data_pipeline import OPPOSITE, constants, name_both
+from tipchain.explain.causes.data_pipeline import OPPOSITE, name_both
 from tipchain.explain.causes.data_sources import (
     Arrays,
     DataCause,
@@ -241,7 +241,6 @@ def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
 def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
     """Yield conversions that lose something."""
     whole = all((one == np.rint(one)).all() for one in actual)
-    yield from _levels(expected, actual)
     levels = "divide by 255 and normalize in floating point; convert to uint8 only what is in 0..255"
     if whole:
         for name, change in (("rounds", np.rint), ("cuts", np.trunc), ("rounds down", np.floor)):
@@ -276,33 +275,6 @@ def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, floa
             explained=None,
         )
         yield cause, apart(half, actual)
-
-
-def _levels(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
-    """Yield that pixels became whole grey levels before they were divided by 255 and normalized, where constants are known."""
-    axes = {channel_axis(one.shape) for one in expected}
-    axis = axes.pop() if len(axes) == 1 else None
-    count = expected[0].shape[axis] if axis is not None else 1
-    for known in constants(count):
-        factor, shift = (one / BYTE if at == 0 else one for at, one in enumerate(known.line))
-        if known.rank or not factor.all():
-            continue
-        grey = [[apply(one, axis, 1 / factor, -shift / factor) for one in side] for side in (expected, actual)]
-        whole_levels = [all(np.abs(one - np.rint(one)).max() <= ROUGH for one in side) for side in grey]
-        if whole_levels != [False, True]:
-            continue
-        whole = [np.rint(one) for one in grey[1]]
-        for name, change in (("cuts", np.floor), ("rounds", np.rint)):
-            # What lies between two levels but for float32's error may have become either.
-            each = [(change(one - ROUGH), change(one + ROUGH), own) for one, own in zip(grey[0], whole, strict=True)]
-            made = [apply(np.where(own == high, high, low), axis, factor, shift) for low, high, own in each]
-            cause = DataCause(
-                code="rounding",
-                message=f"values: the port {name} pixels to whole grey levels before they are normalized, the reference does not",
-                fix="keep pixels in floating point until they are normalized",
-                explained=None,
-            )
-            yield cause, apart(made, actual)
 
 
 def _ends(arrays: Arrays) -> tuple[float, float]:
@@ -443,9 +415,6 @@ def _explain_values(expected: Arrays, actual: Arrays) -> list[DataCause]:
         if found is not None:
             share = 1 - found.left
             return [replace(one, explained=min(1.0, share)) for one in found.causes]
-        level = _one_level(expected, actual)
-        if level is not None:
-            return [level]
     return [_unknown(expected, actual)]
 
 
@@ -519,7 +488,6 @@ def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
                 expected,
                 partial(np.transpose, axes=axes),
             )
-    yield from _reshaped(expected)
     high, wide = plane(first.shape)
     for code, words, axes in (
         ("flip", "values: mirrored left to right", (wide,)),
@@ -558,36 +526,6 @@ def _permuted(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
                 expected,
                 partial(np.take, indices=order, axis=axis),
             )
-
-
-def _reshaped(expected: Arrays) -> Iterator[ImageStep]:
-    """Yield images whose axes were reshaped where they are to be transposed, also before they were normalized by channel."""
-    shape = expected[0].shape
-    if len(shape) < 3 or len({one.shape for one in expected}) > 1:
-        return
-    rest = len(shape) - 3
-    lead = tuple(range(rest))
-    before = {"(h, w, c)": (1, 2, 0), "(w, h, c)": (2, 1, 0)} if channel_axis(shape) == -3 else {"(c, h, w)": (2, 0, 1)}
-    for form, axes in before.items() if channel_axis(shape) is not None else ():
-        turned = (*lead, *(axis + rest for axis in axes))
-        message = f"layout: {form} was reshaped to {shape}, not transposed: pixels are mixed up"
-        fix = "transpose the axes, image.transpose(2, 0, 1), in place of reshape"
-
-        def change(image: Array, turned: tuple[int, ...] = turned) -> Array:
-            return np.ascontiguousarray(image.transpose(turned)).reshape(image.shape)
-
-        yield _step("layout", message, fix, expected, change)
-        axis = channel_axis(shape) or 0
-        for known in constants(shape[axis]):
-            if not known.rank and (np.ptp(known.mean) or np.ptp(known.std)):
-                again = partial(_between, change=change, axis=axis, line=known.line)
-                yield _step("layout", f"{message}, before the normalization", fix, expected, again)
-
-
-def _between(image: Array, change: Change, axis: int, line: tuple[Array, Array]) -> Array:
-    """Return an image that was changed before it was normalized by ``line``."""
-    factor, shift = line
-    return apply(change(apply(image, axis, 1 / factor, -shift / factor)), axis, factor, shift)
 
 
 def _reordered(expected: Arrays, channels: int) -> Iterator[ImageStep]:
@@ -745,34 +683,6 @@ def _inside(image: Array, frame: tuple[int, int, int, int]) -> tuple[slice, ...]
     found[high] = slice(top, image.shape[high] - bottom)
     found[wide] = slice(left, image.shape[wide] - right)
     return tuple(found)
-
-
-def _one_level(expected: Arrays, actual: Arrays) -> DataCause | None:
-    """Recognize images of which one is lower by one grey level here and there, never higher: it was cut, not rounded."""
-    axes = {channel_axis(one.shape) for one in expected}
-    axis = axes.pop() if len(axes) == 1 else None
-    signs = set()
-    for e, a in zip(rows_of(expected, axis), rows_of(actual, axis), strict=True):
-        gap = a - e
-        off = np.abs(gap) > SAME_ENLARGED * max(size(e), size(a))
-        steps = gap[off]
-        if not len(steps) or np.ptp(steps) > ROUGH * np.abs(steps).max():
-            return None
-        levels = (e - e.min()) / np.abs(steps[0])
-        if np.abs(levels - np.rint(levels)).max() > ROUGH:
-            return None  # the reference's own values are no whole levels of that size
-        signs.add(float(np.sign(steps[0])))
-    if len(signs) != 1:
-        return None
-    cuts, rounds = ("port", "reference") if signs == {-1.0} else ("reference", "port")
-    return DataCause(
-        code="rounding",
-        message=f"values: one grey level apart here and there, always to the same side: the {cuts} cuts to whole levels, the {rounds} rounds",
-        fix="round before converting to uint8: np.rint(image).astype(np.uint8)"
-        if cuts == "port"
-        else "convert to uint8 without rounding, as the reference does",
-        explained=None,
-    )
 
 
 def _unknown(expected: Arrays, actual: Arrays) -> DataCause:

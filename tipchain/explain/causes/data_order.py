@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tipchain.explain.causes.data_sources import DataCause, channel_axis, same_array
+from tipchain.explain.causes.data_sources import DataCause
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import SAME_ENLARGED
 
@@ -19,15 +19,13 @@ SHOWN_PLACES = 5
 """Places that a message shows."""
 
 
-def explain_order(
-    places: Sequence[int | None], count: int, *, batches: tuple[int | None, int | None] = (None, None)
-) -> DataCause | None:
+def explain_order(places: Sequence[int | None], count: int, *, batch: int | None = None) -> DataCause | None:
     """Return what makes the port's order of the reference's; None where the order is the same, or nothing known.
 
     Args:
         places: of each of the port's samples the number of the reference's sample that it is, None of one it has not.
         count: the reference's samples.
-        batches: samples of the reference's and of the port's batches, where known.
+        batch: samples of the port's batches, where known.
     """
     known = [place for place in places if place is not None]
     foreign = len(places) - len(known)
@@ -37,11 +35,11 @@ def explain_order(
     twice = sorted(place for place, times in seen.items() if times > 1)
     missing = [place for place in range(count) if place not in seen]
     if foreign:
-        return _goes_on(places, known, count, foreign, batches[0]) if not twice and not missing else None
+        return None
     if twice:
         return _repeated(known, count, twice, missing)
     if missing:
-        return _missing(known, count, missing, batches[1])
+        return _missing(known, count, missing, batch)
     return _permuted(known, count)
 
 
@@ -120,30 +118,6 @@ def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: S
         message=f"order: the port has {some(twice)} more than once{lacks}",
         fix="read every sample once",
         explained=1.0,
-    )
-
-
-def _goes_on(
-    places: Sequence[int | None], known: Sequence[int], count: int, foreign: int, batch: int | None
-) -> DataCause | None:
-    """Recognize a port that goes on where the reference ends."""
-    if list(known) != list(range(count)):
-        return None
-    if all(place is None for place in places[count:]):
-        if batch and count % batch == 0 and foreign < batch:
-            return DataCause(
-                code="drop-last",
-                message=f"order: the port keeps a smaller last batch of {foreign} that the reference leaves out",
-                fix="pass drop_last=True to the port's DataLoader",
-                explained=1.0,
-            )
-        said = f"after the reference's {count} samples the port has {foreign} more"
-    elif all(place is None for place in places[:foreign]):
-        said = f"the port begins {foreign} earlier"
-    else:
-        said = f"the port has {foreign} samples that the reference has not"
-    return DataCause(
-        code="extra-samples", message=f"order: {said}", fix="read the reference's list of samples", explained=1.0
     )
 
 
@@ -321,137 +295,13 @@ def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
     return None
 
 
-# Which items of a sequence a side takes: frames of a video, tokens of a text; and what makes two sides take others.
+# What makes two sides take other tokens of a text.
 #
-# Frames are told by transforming marked videos, in which every frame is black or white by one bit of its number: whatever
-# is done to pixels, what comes out tells which frames went in.
-#
-# Sources: L. Wang et al., Temporal segment networks, arXiv:1608.00859, and PaddleVideo's and mmaction2's samplers;
-# ``truncation_side``, ``padding_side``, ``max_length`` and ``add_special_tokens`` of the usual tokenizers.
+# Source: ``truncation_side``, ``padding_side``, ``max_length`` and ``add_special_tokens`` of the usual tokenizers.
 
 
-Run = Callable[[Array], Array]
-STRIDES = 16
-"""Steps between frames that are tried."""
 ENDS = 2
 """Special tokens at an end that one side may lack."""
-SHOWN_TOKENS = 8
-"""Tokens that a message shows."""
-
-
-def explain_frames(
-    runs: tuple[Run, Run], raws: Sequence[Array], expected: Sequence[Array], actual: Sequence[Array]
-) -> DataCause | None:
-    """Return which frames the sides take, where these differ; None of what is no video, or where they do not.
-
-    Args:
-        runs: both transforms of one raw video ``[frames, h, w, c]``.
-        raws: videos of bytes.
-        expected: what the reference makes of them.
-        actual: what the port makes.
-    """
-    known = []
-    for raw, one, other in zip(raws, expected, actual, strict=True):
-        if raw.ndim != 4 or raw.dtype != np.uint8 or one.ndim < 4 or other.ndim < 4:
-            return None
-        found = [_frames(run, raw) for run in runs]
-        if None in found or not found[0] or not found[1]:
-            return None
-        known.append((len(raw), found[0], found[1]))
-    if all(ours == theirs for _, ours, theirs in known):
-        return None
-    count, ours, theirs = next(one for one in known if one[1] != one[2])
-    names = [_rule([(total, taken[at]) for total, *taken in known]) for at in (0, 1)]
-    shown = [
-        f"{_list(frames)}{f' ({name})' if name else ''}" for frames, name in zip((ours, theirs), names, strict=True)
-    ]
-    fix = (
-        f"take frames as the reference does: {names[0]}"
-        if names[0]
-        else f"take the reference's frames: {_list(ours)} of {count}"
-    )
-    return DataCause(
-        code="frame-sampling",
-        message=f"frames: of {count} the reference takes {shown[0]}, the port {shown[1]}",
-        fix=fix,
-        explained=None,
-    )
-
-
-def _frames(run: Run, raw: Array) -> list[int] | None:
-    """Return the numbers of the frames that a transform takes, None where what comes out does not tell."""
-    try:
-        black, white = (np.asarray(run(np.full_like(raw, level)), np.float64) for level in (0, 255))
-        numbers = np.arange(len(raw))
-        bits = []
-        for bit in range(max(1, (len(raw) - 1).bit_length())):
-            marked = np.zeros_like(raw)
-            marked[(numbers >> bit) & 1 == 1] = 255
-            bits.append(np.asarray(run(marked), np.float64))
-    except Exception:  # noqa: BLE001  (a transform that does not take such a video)
-        return None
-    if black.shape != white.shape or any(one.shape != black.shape for one in bits):
-        return None
-    lit = [(one - black) / np.where(white == black, 1.0, white - black) > 0.5 for one in bits]
-    axis = next((at for at in (0, 1) if black.ndim > at and _is_time(lit, at)), None)
-    if axis is None:
-        return None
-    flat = [np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1)[:, 0] for one in lit]
-    return [int(sum(int(one[at]) << bit for bit, one in enumerate(flat))) for at in range(len(flat[0]))]
-
-
-def _is_time(lit: Sequence[Array], axis: int) -> bool:
-    """Tell whether every slice along an axis is of one frame."""
-    whole = [np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1) for one in lit]
-    return (
-        all((one == one[:, :1]).all() for one in whole)
-        and channel_axis(np.moveaxis(lit[0], axis, 0).shape[1:]) is not None
-    )
-
-
-def _rule(known: Sequence[tuple[int, list[int]]]) -> str:
-    """Return the rule by which frames are taken of all videos, "" where none is known."""
-    rules = [dict(_rules(total, len(frames))) for total, frames in known]
-    return next(
-        (
-            name
-            for name in rules[0]
-            if all(rule.get(name) == frames for rule, (_, frames) in zip(rules, known, strict=True))
-        ),
-        "",
-    )
-
-
-def _rules(total: int, count: int) -> Iterator[tuple[str, list[int]]]:
-    """Yield the usual ways to take so many frames of a video, with what they take."""
-    at = np.arange(count)
-    mean, whole = total / count, total // count
-    named: list[tuple[str, Array]] = [
-        ("the middle of each of as many segments, int(average / 2 + average * i)", (mean / 2 + mean * at).astype(int)),
-        ("the middle of each segment of whole length, average // 2 + average * i", whole // 2 + whole * at),
-        ("the beginning of each segment, int(average * i)", (mean * at).astype(int)),
-        ("the beginning of each segment of whole length, average * i", whole * at),
-        ("evenly from the first to the last, round(linspace)", np.rint(np.linspace(0, total - 1, count)).astype(int)),
-        ("evenly from the first to the last, int(linspace)", np.linspace(0, total - 1, count).astype(int)),
-    ]
-    for stride in range(1, STRIDES + 1):
-        span, long = count * stride, (count - 1) * stride + 1
-        every = f"every {_ordinal(stride)}" if stride > 1 else "every frame"
-        named.append((f"{every} from the first", stride * at))
-        named.append((f"{every} from the second", 1 + stride * at))
-        named.append(
-            (f"{every} in the middle, from (frames - count * stride) // 2", max(0, total - span) // 2 + stride * at)
-        )
-        named.append((f"{every} in the middle, from (frames - span) // 2", max(0, total - long) // 2 + stride * at))
-        named.append((f"{every} to the last", total - long + stride * at))
-    for name, frames in named:
-        yield name, [int(one) for one in np.clip(frames, 0, total - 1)]
-        if (frames >= total).any():
-            yield f"{name}, beginning anew at the end", [int(one) for one in frames % total]
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return "[" + ", ".join(map(str, numbers[:SHOWN_TOKENS])) + (", …]" if len(numbers) > SHOWN_TOKENS else "]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +327,6 @@ def explain_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> DataCa
         return _padded_otherwise(ours, theirs, whole)
     return (
         _ends(ours, theirs)
-        or _longest(ours, theirs)
         or _truncated(ours, theirs)
         or _renumbered_tokens(*whole)
         or _renumbered_tokens(ours.cores, theirs.cores)
@@ -560,28 +409,6 @@ def _ends(ours: _Padded, theirs: _Padded) -> DataCause | None:
     return None
 
 
-def _longest(ours: _Padded, theirs: _Padded) -> DataCause | None:
-    """Recognize another largest length: the longer sequences are cut, the last tokens kept where they are special."""
-    lengths = ours.longest, theirs.longest
-    if lengths[0] == lengths[1]:
-        return None
-    short, long = (ours, theirs) if lengths[0] < lengths[1] else (theirs, ours)
-    most = short.longest
-    for kept in range(ENDS + 1):
-        cut = [
-            np.concatenate([one[: most - kept], one[len(one) - kept :]]) if len(one) > most else one
-            for one in long.cores
-        ]
-        if all(map(np.array_equal, cut, short.cores)):
-            return DataCause(
-                code="max-length",
-                message=f"tokens: the port keeps {lengths[1]} tokens at most, the reference {lengths[0]}",
-                fix=f"pass max_length={lengths[0]}",
-                explained=1.0,
-            )
-    return None
-
-
 def _truncated(ours: _Padded, theirs: _Padded) -> DataCause | None:
     """Recognize long sequences of which one side keeps the beginning, the other the end."""
     most = ours.longest
@@ -644,47 +471,3 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Da
         fix="take the reference's vocabulary and special tokens",
         explained=1.0,
     )
-
-
-def explain_clips(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
-    """Return what makes the frames of finished clips differ, where both have frames in common; None where they have none."""
-    if any(one.ndim < 4 or one.shape != other.shape for one, other in zip(expected, actual, strict=True)):
-        return None
-    for axis in (0, 1):
-        if channel_axis(tuple(size for at, size in enumerate(expected[0].shape) if at != axis)) is None:
-            continue
-        found = {
-            tuple(_matched(np.moveaxis(one, axis, 0), np.moveaxis(other, axis, 0)))
-            for one, other in zip(expected, actual, strict=True)
-        }
-        if len(found) != 1:
-            continue
-        places = list(found.pop())
-        count = len(places)
-        shared = [(at, place) for at, place in enumerate(places) if place is not None]
-        if len(shared) * 2 < count or all(at == place for at, place in shared):
-            continue
-        whole = len(shared) == count
-        if [place for _, place in shared] == [count - 1 - at for at, _ in shared]:
-            words = "the clip is in reverse order"
-        elif len({place - at for at, place in shared}) == 1:
-            words = f"the port's clip begins {shared[0][1] - shared[0][0]:+d} frames from the reference's"
-        else:
-            words = f"the port's frames are the reference's {_list([place for _, place in shared])}"
-        return DataCause(
-            code="frame-sampling",
-            message=f"frames: {words}",
-            fix="take the frames that the reference takes, in its order",
-            explained=1.0 if whole else None,
-        )
-    return None
-
-
-def _matched(ours: Array, theirs: Array) -> list[int | None]:
-    return [next((at for at, other in enumerate(ours) if same_array(other, one)), None) for one in theirs]
-
-
-def _ordinal(number: int) -> str:
-    """Return a number as one says which: 2nd, 11th."""
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending if number // 10 != 1 else 'th'}"

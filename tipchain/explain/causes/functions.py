@@ -20,6 +20,8 @@ from tipchain.framework_types import Function, Model, Nested, Options, Tensor
 EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-4, 1e-8, 1e-2, 1e-7, 1e-10, 0.0)
 """Epsilons that are tried where neither side tells one, likeliest first: the defaults of both frameworks' norms, of
 TensorFlow's (1e-3), BERT's (1e-12) and the powers of ten between."""
+
+
 RATES = (0.0, 0.1, 0.2, 0.5, 0.3, 0.25, 0.4, 0.6, 0.7, 0.8, 0.05, 0.15, 0.9)
 """Dropout rates that are tried where neither side tells one: those of papers, in steps of 0.05 and 0.1; 0: none."""
 MODES = ("nearest", "bilinear", "bicubic", "linear", "trilinear", "area")
@@ -509,8 +511,6 @@ LAYER_ACTIVATIONS = frozenset(
 )
 
 
-RANK = 4
-"""Axes of images: samples, channels, rows, columns."""
 RARE: Mapping[str, frozenset[str]] = {
     "normalize": frozenset({"normalize", "norm", "vector_norm", "linalg_vector_norm"}),
     "exp": frozenset({"exp"}),
@@ -609,53 +609,6 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
             fix=f"apply `{written}` after {called(op)}{where}",
             place=op.path if op.layer is not None and op.result is op.args[0] else None,
         )
-
-
-def by_resize_to_one(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield resizing to one row or column as torch does it: Paddle takes the first, torch the middle.
-
-    Source: Paddle's ``interpolate`` has a ratio of 0 wherever the result has one pixel, whatever ``align_corners`` is.
-    """
-    made = op.result
-    if op.name not in ("interpolate", "upsample") or len(getattr(made, "shape", ())) != RANK or 1 not in made.shape[2:]:
-        return
-    sizes, where = list(made.shape[2:]), place_of(op, piece)
-    yield Hypothesis(
-        code="resize-to-one",
-        acts={op.number: instead(partial(_sampled, piece, sizes))},
-        message=f"`{op.name}`{where} reduces an axis to one pixel: Paddle takes the first, the reference the middle one",
-        fix=f"write `F.grid_sample` at the pixels' middles, `padding_mode='border'`, for `{op.name}`{where}: `{op.line}`",
-    )
-
-
-def _sampled(piece: Piece, sizes: Sequence[int], tensor: Tensor) -> object:
-    """Return a tensor resized with bilinear weights between pixels' middles."""
-    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
-    rows, columns = ((2 * paddle.arange(size, dtype=tensor.dtype) + 1) / size - 1 for size in sizes)
-    grid = paddle.stack(paddle.meshgrid(columns, rows), axis=-1).transpose([1, 0, 2])
-    grid = grid.unsqueeze(0).expand([tensor.shape[0], -1, -1, -1])
-    return paddle.nn.functional.grid_sample(tensor, grid, padding_mode="border", align_corners=False)
-
-
-def by_other_direction(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a temporal shift the other way round: Paddle's first channels come from the step before, TSM's from the next."""
-    if op.name != "temporal_shift":
-        return
-    where = place_of(op, piece)
-    yield Hypothesis(
-        code="shift-direction",
-        acts={op.number: _backwards},
-        message=f"`temporal_shift`{where} shifts the first channels from the step before and the next from the step after, the reference the other way round",
-        fix=f"shift by slices as the reference does, for `temporal_shift`{where}: `{op.line}`",
-    )
-
-
-def _backwards(original: Function, args: tuple[Nested, ...], kwargs: Options) -> object:
-    """Return what a function of [samples times steps, ...] makes of the steps in reversed order, in theirs."""
-    steps = kwargs.get("seg_num", args[1] if len(args) > 1 else 1)
-    turned = [one.reshape([-1, steps, *one.shape[1:]]).flip(1).reshape(one.shape) for one in args[:1]]
-    made = original(*turned, *args[1:], **kwargs)
-    return made.reshape([-1, steps, *made.shape[1:]]).flip(1).reshape(made.shape)
 
 
 def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:

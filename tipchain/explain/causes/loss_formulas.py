@@ -1,16 +1,16 @@
-"""Usual losses, recognized by value and gradient with the settings they must have."""
+"""Usual losses, recognized by value and gradient with the settings they must have; and what makes one of the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import permutations
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log
 
 import numpy as np
 
-from tipchain.explain.locate.trace import put_back, take_out
-from tipchain.framework_types import Array, Function, Nested, Options, Tensor
-from tipchain.numbers.tolerance import NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE, TINY
+from tipchain.explain.locate.trace import take_out
+from tipchain.framework_types import Array, Nested, Options, Setting
+from tipchain.numbers.tolerance import CONSTANT, NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 
 # Two losses that differ, and what hypotheses about them are held against.
 
@@ -37,7 +37,6 @@ class Guess:
         fix: the line to change.
         evidence: what was tried.
         found: the loss under the hypothesis.
-        side: which loss it should be: 1 the port's, made of the reference's; 0 the other way round.
         gradient_only: the value cannot be predicted.
     """
 
@@ -46,7 +45,6 @@ class Guess:
     fix: str
     evidence: str
     found: Evaluated
-    side: int = 1
     gradient_only: bool = False
 
 
@@ -74,33 +72,24 @@ class Problem:
         arrays: list[Array] = take_out(self.labels, _is_array)[1]
         return arrays
 
-    def relabelled(self, number: int, array: Array) -> object:
-        """Return the labels with another array in place of one."""
-        structure, arrays, _ = take_out(self.labels, _is_array)
-        return put_back(structure, [*arrays[:number], array, *arrays[number + 1 :]])
-
     def explained(self, guess: Guess) -> float:
         """Return the share of the difference that a hypothesis takes away, in value or gradient, where that is less."""
-        return max(0.0, self.closeness(guess))
-
-    def closeness(self, guess: Guess) -> float:
-        """Return that share, negative where a hypothesis makes the difference larger."""
-        target = (self.expected, self.actual)[guess.side]
+        target = self.actual
         shares = (
             []
             if guess.gradient_only
-            else [_left(guess.found.value - target.value, self.actual.value - self.expected.value, target.value)]
+            else [_left(guess.found.value - target.value, target.value - self.expected.value, target.value)]
         )
         one, other, found, wanted = (
             np.concatenate([gradient.reshape(-1) for gradient in loss.gradients] or [np.zeros(0)])
-            for loss in (self.expected, self.actual, guess.found, target)
+            for loss in (self.expected, target, guess.found, target)
         )
         shares.append(
             _left(
                 float(np.linalg.norm(found - wanted)), float(np.linalg.norm(other - one)), float(np.linalg.norm(wanted))
             )
         )
-        return 1 - max(shares) if np.isfinite(shares).all() else -1e9
+        return max(0.0, 1 - max(shares)) if np.isfinite(shares).all() else 0.0
 
 
 def _is_array(value: object) -> bool:
@@ -150,14 +139,17 @@ def recognize(output: Array, label: Array, gradient: Array) -> Iterator[Recogniz
         if label.dtype.kind in "iub" and output.ndim > 1 and label.size < output.size:
             yield from _cross_entropy(output, label, gradient)
             yield from _focal(output, label, gradient)
+            if label.size * output.shape[1] == output.size:
+                hot = np.moveaxis(
+                    label.reshape(output.shape[0], *output.shape[2:])[..., None] == np.arange(output.shape[1]), -1, 1
+                )
+                yield from _binary(output, hot.astype(np.float64), gradient)
         if label.shape == output.shape or label.size == output.size:
             target = label.reshape(output.shape).astype(np.float64)
             yield from _regression(output, target, gradient)
             if target.min() >= 0 and target.max() <= 1:
                 yield from _binary(output, target, gradient)
                 yield from _binary_focal(output, target, gradient)
-            if output.ndim > 1 and target.min() >= 0:
-                yield from _divergence(output, target, gradient)
 
 
 def log_softmax(logits: Array, axis: int = 1) -> Array:
@@ -177,7 +169,6 @@ def _cross_entropy(output: Array, label: Array, gradient: Array) -> Iterator[Rec
         order = [one for one in range(output.ndim) if one != axis]
         logits, rows = (np.transpose(one, (*order, axis)).reshape(-1, output.shape[axis]) for one in (output, gradient))
         labels = label.reshape(-1).astype(np.int64)
-        yield from _normalized_elsewhere(output, label, gradient, axis)
         logs = log_softmax(logits)
         for name, given, chances in (
             ("logits", logs, np.exp(logs)),
@@ -190,38 +181,6 @@ def _cross_entropy(output: Array, label: Array, gradient: Array) -> Iterator[Rec
                 yield Recognized(
                     family=f"cross entropy of {name}", knobs={**found[0], "axis": axis}, value=found[1], gradient=fitted
                 )
-
-
-def _normalized_elsewhere(output: Array, label: Array, gradient: Array, axis: int) -> Iterator[Recognized]:
-    """Recognize a cross entropy whose softmax runs over another axis than the classes'."""
-    classes = output.shape[axis]
-    labels = np.expand_dims(label.reshape([size for at, size in enumerate(output.shape) if at != axis]), axis)
-    if labels.min() < 0 or labels.max() >= classes:
-        return
-    hot = (labels == np.arange(classes).reshape([-1 if at == axis else 1 for at in range(output.ndim)])).astype(
-        np.float64
-    )
-    for other in range(output.ndim):
-        if other == axis:
-            continue
-        logs = log_softmax(output, other)
-        slope = np.exp(logs) * hot.sum(axis=other, keepdims=True) - hot
-        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), TINY))
-        if scale and np.linalg.norm(scale * slope - gradient) <= REMAINDER * np.linalg.norm(gradient):
-            knobs = {
-                "smoothing": 0.0,
-                "weights": {},
-                "form": "",
-                "ignored": (),
-                "scale": scale * label.size,
-                "axis": other,
-            }
-            yield Recognized(
-                family="cross entropy of logits",
-                knobs=knobs,
-                value=-scale * float((hot * logs).sum()),
-                gradient=scale * slope,
-            )
 
 
 def _weighted(logs: Array, labels: Array, rows: Array, chances: Array) -> tuple[dict[str, object], float, Array] | None:
@@ -396,7 +355,6 @@ def _binary_focal(output: Array, target: Array, gradient: Array) -> Iterator[Rec
     factors = gradient.reshape(-1) / np.where(hard, hard, 1.0)
     found = _focus(factors, logs, bits, np.abs(hard))
     if found is None or len(found[1]) != 2:
-        yield from _asymmetric(output, bits, factors, logs, hard)
         return
     gamma, sizes = found
     each = np.array([sizes[int(one)] for one in bits])
@@ -404,47 +362,7 @@ def _binary_focal(output: Array, target: Array, gradient: Array) -> Iterator[Rec
         family="binary focal loss",
         value=-float((each * (-np.expm1(logs)) ** gamma * logs).sum()),
         gradient=(each * _slope(logs, gamma) * hard).reshape(output.shape),
-        knobs={
-            "gamma": gamma,
-            "gamma_neg": gamma,
-            "alpha": sizes[1] / (sizes[0] + sizes[1]),
-            "scale": (sizes[0] + sizes[1]) * len(x),
-        },
-    )
-
-
-def _asymmetric(output: Array, bits: Array, factors: Array, logs: Array, hard: Array) -> Iterator[Recognized]:
-    """Recognize a focal loss of yes and no with a focus of its own for each."""
-    parts = [
-        (
-            bits == kind,
-            _focus(
-                factors[bits == kind], logs[bits == kind], bits[bits == kind], np.abs(hard[bits == kind]), plain=True
-            ),
-        )
-        for kind in (0, 1)
-    ]
-    value, fitted, known = 0.0, np.zeros(len(bits)), []
-    for at, found in parts:
-        if found is None:
-            return
-        gamma, size = found[0], next(iter(found[1].values()))
-        value -= float((size * (-np.expm1(logs[at])) ** gamma * logs[at]).sum())
-        fitted[at] = size * _slope(logs[at], gamma) * hard[at]
-        known.append((gamma, size))
-    if max(known[0][0], known[1][0]) < ROUGH:
-        return  # a plain one, with weights
-    total = known[0][1] + known[1][1]
-    yield Recognized(
-        family="binary focal loss",
-        value=value,
-        gradient=fitted.reshape(output.shape),
-        knobs={
-            "gamma": known[1][0],
-            "gamma_neg": known[0][0],
-            "alpha": known[1][1] / total,
-            "scale": total * len(bits),
-        },
+        knobs={"gamma": gamma, "alpha": sizes[1] / (sizes[0] + sizes[1]), "scale": (sizes[0] + sizes[1]) * len(x)},
     )
 
 
@@ -552,336 +470,253 @@ def _knee(apart: Array, gradient: Array) -> float | None:
     return beta if np.isfinite(beta) and beta > 0 else None
 
 
-def _divergence(output: Array, target: Array, gradient: Array) -> Iterator[Recognized]:
-    """Recognize the divergence of labels from softmax of logits, or from log-probabilities, and the reversed ones."""
-    logs = log_softmax(output)
-    chances = np.exp(logs)
-    total = target.sum(axis=1, keepdims=True)
-    wanted = np.log(np.maximum(target, TINY))
-    entropy = float(np.where(target > 0, target * wanted, 0.0).sum())
-    gap = logs - wanted
-    forms: list[tuple[str, Array, float]] = [
-        ("soft cross entropy of logits", chances * total - target, -float((target * logs).sum())),
-        ("Kullback-Leibler of logits", chances * total - target, entropy - float((target * logs).sum())),
-        (
-            "reversed Kullback-Leibler of logits",
-            chances * (gap - (chances * gap).sum(axis=1, keepdims=True)),
-            float((chances * gap).sum()),
-        ),
-        ("Kullback-Leibler of log-probabilities", -target, entropy - float((target * output).sum())),
-    ]
-    if output.max() <= 0:
-        forms.append(
-            (
-                "reversed Kullback-Leibler of log-probabilities",
-                np.exp(output) * (output - wanted + 1),
-                float((np.exp(output) * (output - wanted)).sum()),
-            )
+# What makes one of two losses of the other: a factor.
+
+
+BASES = {"2": log(2), "10": log(10)}
+"""Logarithms to these bases instead of e."""
+
+
+def factors(problem: Problem) -> Iterator[Guess]:
+    """Yield the one factor between two losses, with what it may stand for."""
+    one, other = (_flat(loss) for loss in (problem.expected, problem.actual))
+    square = float(one @ one)
+    factor = float(one @ other) / square if square else 0.0
+    if not square and problem.expected.value:
+        factor = problem.actual.value / problem.expected.value
+    if not factor or abs(factor - 1) < SAME_DOUBLE:
+        return
+    code, words = _meaning(problem, factor)
+    scaled = problem.expected.scaled(factor)
+    if abs(problem.actual.value - problem.expected.value) <= SAME_SINGLE * abs(problem.expected.value):
+        yield Guess(
+            code="scaled-gradient",
+            message=f"the port's loss has the reference's value, but {factor:.6g} times its gradient{words}",
+            fix="look for what scales gradients alone: an argument (`norm_by_times`), a hook, a part that is detached",
+            evidence="the reference's value with its gradient times this factor is the port's",
+            found=replace(scaled, value=problem.expected.value),
         )
-    plain = {"smoothing": 0.0, "weights": {}, "form": ""}
-    found = False
-    for name, slope, height in forms:
-        scale = float((slope * gradient).sum() / max(float((slope**2).sum()), TINY))
-        if scale and np.linalg.norm(scale * slope - gradient) <= REMAINDER * np.linalg.norm(gradient):
-            found = True
-            knobs = {**(plain if name.startswith("soft") else {}), "scale": scale}
-            yield Recognized(family=name, knobs=knobs, value=scale * height, gradient=scale * slope)
-    if not found and np.allclose(total, 1, atol=SAME_ENLARGED):
-        both = _soft_weighted(*(rows_of(one) for one in (chances, target, gradient, logs)))
-        if both is not None:
-            smoothing, weights, form, scale, value, fitted = both
-            shape = (output.shape[0], *output.shape[2:], output.shape[1])
-            alike = np.ptp(list(weights.values())) <= ROUGH
-            yield Recognized(
-                family="soft cross entropy of logits",
-                value=value,
-                gradient=np.moveaxis(fitted.reshape(shape), -1, 1),
-                knobs={
-                    "smoothing": smoothing,
-                    "weights": {} if alike else weights,
-                    "form": "" if alike else form,
-                    "scale": scale,
-                },
-            )
-
-
-# Losses with a setting of their own (a margin, a focus), recognized by value and gradient, and the setting that differs.
-#
-# Sources: ``torch/nn/functional.py`` of triplet_margin_loss, cosine_embedding_loss, margin_ranking_loss,
-# hinge_embedding_loss and multi_margin_loss; Lin et al., Focal loss, arXiv:1708.02002; Milletari et al. (Dice),
-# arXiv:1606.04797.
-
-
-FITS = 1e-5
-"""Relative difference of value and gradient up to which a formula is a loss."""
-MOST = 300_000
-"""Elements of the outputs beyond which nothing is tried."""
-REDUCTIONS = ("mean", "sum")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """A formula with one knob.
-
-    Attributes:
-        name: what it is called.
-        make: ``(outputs, labels, knob)`` returns the loss of each sample, torch tensors of float64 all.
-        knob: what the knob is called; "" where there is none.
-        code: the slug of another value of it.
-        usual: values that are tried first; the knob is then fitted between the least and the largest.
-    """
-
-    name: str
-    make: Callable[[Sequence[Tensor], Tensor, float], Tensor]
-    knob: str = ""
-    code: str = ""
-    usual: tuple[float, ...] = (0.0,)
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A side's loss as a family with its knob."""
-
-    family: Family
-    knob: float
-    reduction: str
-    found: Evaluated
-
-
-def families(problem: Problem) -> Iterator[Guess]:
-    """Yield the one setting of a known family that differs, or the port's family where the reference's is another."""
-    if sum(one.size for one in problem.outputs) > MOST:
         return
-    ours = list(_recognized(problem, problem.expected))
-    if not ours:
-        return
-    pairs = [(known, theirs) for theirs in _recognized(problem, problem.actual) for known in ours]
-    # Several families may give one loss: a setting of the same one comes first.
-    pairs.sort(key=lambda pair: pair[0].family.name != pair[1].family.name)
-    yield from (guess for pair in pairs if (guess := _guess(*pair)) is not None)
+    yield Guess(
+        code=code,
+        message=f"the port's loss is {factor:.6g} times the reference's{words}",
+        fix=_reduction_fix(words) if code == "reduction" else f"multiply the port's loss by {1 / factor:.6g}",
+        evidence="the reference's loss times this factor is the port's",
+        found=scaled,
+    )
 
 
-def _guess(ours: _Known, theirs: _Known) -> Guess | None:
-    evidence = f"both losses are recognized: {_named(ours)}; {_named(theirs)}"
+def _reduction_fix(words: str) -> str:
+    """Return what to do about another reduction; a mean over another number is divided by the reference's."""
+    wanted = words.rpartition(" in place of ")[2]
+    return (
+        f"divide by the number of {wanted}, as the reference does"
+        if words.startswith(": a mean over")
+        else "use the reference's reduction"
+    )
+
+
+def _meaning(problem: Problem, factor: float) -> tuple[str, str]:
+    """Return the slug of a factor, and what to say of it."""
+    for meaning, code, words in _meanings(problem):
+        if abs(factor / meaning - 1) < SAME_SINGLE:
+            return code, words
+    return "loss-scale", ""
+
+
+def _meanings(problem: Problem) -> Iterator[tuple[float, str, str]]:
+    """Yield factors that stand for something, with a slug and what to say."""
+    yield -1.0, "sign", ": its sign is the other one"
+    for base, size in BASES.items():
+        yield 1 / size, "log-base", f": logarithms to base {base} in place of natural ones"
+        yield size, "log-base", f": natural logarithms in place of those to base {base}"
+    counts = {name: count for name, count in _counts(problem).items() if count > 1}
+    for name, count in counts.items():
+        yield count, "reduction", f", the number of {name}: a sum in place of a mean"
+        yield 1 / count, "reduction", f", one over the number of {name}: a mean in place of a sum"
+    for name, count in counts.items():
+        for other, divisor in counts.items():
+            if count > divisor:
+                yield divisor / count, "reduction", f": a mean over {name} in place of {other}"
+                yield count / divisor, "reduction", f": a mean over {other} in place of {name}"
+
+
+def _counts(problem: Problem) -> dict[str, int]:
+    """Return what losses are divided by."""
+    shape = next((one.shape for one in problem.outputs if one.ndim), (1,))
+    found = {"samples": shape[0], "elements": int(np.prod(shape))}
+    if len(shape) > 1:
+        found |= {"classes": shape[1], "entries of the last axis": shape[-1], "places": int(np.prod(shape)) // shape[1]}
+    for labels in problem.targets[:1]:
+        found["labels"] = labels.size
+        if labels.dtype.kind in "iub":
+            values, times = np.unique(labels, return_counts=True)
+            classes = shape[1] if len(shape) > 1 else 0
+            counted = sorted(zip(values, times, strict=True), key=lambda one: 0 <= one[0] < classes)
+            # What is no class is left out on purpose; the number of a class is told last.
+            found |= {f"labels other than {value}": labels.size - int(count) for value, count in counted}
+            found["labels above 0"] = int((labels > 0).sum())
+    return {name: int(count) for name, count in found.items()}
+
+
+def _flat(loss: Evaluated) -> Array:
+    return np.concatenate([one.reshape(-1) for one in loss.gradients] or [np.zeros(0)])
+
+
+# Hypotheses about two losses by recognizing both: one setting that differs, or another loss altogether.
+
+
+CODES: Mapping[str, str] = {
+    "axis": "axis",
+    "ignored": "ignore-index",
+    "weights": "class-weights",
+    "pos_weight": "pos-weight",
+    "beta": "beta",
+    "smoothing": "label-smoothing",
+    "form": "weight-form",
+    "gamma": "focal-gamma",
+    "alpha": "focal-alpha",
+    "alphas": "focal-alpha",
+}
+"""What is told first where several differ: an ignored class changes the mean's divisor too."""
+FIXES: Mapping[str, str] = {
+    "axis": "take softmax over axis {0}, that of the classes",
+    "weights": "pass the reference's weight=",
+    "pos_weight": "pass pos_weight={0:.5g}",
+    "beta": "pass beta={0:.5g} (delta=; Paddle's smooth_l1_loss is beta times as large as torch's)",
+    "smoothing": "pass label_smoothing={0:.5g}",
+    "gamma": "pass gamma={0:.5g}",
+    "alpha": "pass alpha={0:.5g}",
+    "alphas": "pass the reference's alpha of each class",
+    "form": "weigh each class's term before they are summed: -(weight * soft * log_softmax(x)).sum(1), over the sum of the labels' weights",
+}
+
+
+FOCAL = ({"cross entropy of logits", "focal cross entropy"}, {"binary cross entropy of logits", "binary focal loss"})
+"""Families of which the second is the first with a focus."""
+
+
+def settings(problem: Problem) -> Iterator[Guess]:
+    """Yield the setting of a usual loss that differs, for each output with each array of labels."""
+    for number, output in enumerate(problem.outputs):
+        one, other = problem.expected.gradients[number], problem.actual.gradients[number]
+        if not output.ndim or output.dtype.kind != "f" or not one.any() or not other.any():
+            continue
+        given = output.astype(np.float64)
+        for labels in problem.targets:
+            for ours in _recognized(problem.expected, given, labels, one):
+                for theirs in _recognized(problem.actual, given, labels, other):
+                    guess = _guess(problem, number, ours, theirs)
+                    if guess is not None:
+                        yield guess
+
+
+def _recognized(loss: Evaluated, output: Array, labels: Array, gradient: Array) -> list[Recognized]:
+    """Return the formulas that give a side's gradient and its value too."""
+    single = len(loss.gradients) == 1
+    return [
+        one
+        for one in recognize(output, labels, gradient)
+        if not single or abs(one.value - loss.value) <= REMAINDER * abs(loss.value)
+    ]
+
+
+def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) -> Guess | None:
+    gradients = list(problem.expected.gradients)
+    gradients[number] = theirs.gradient
+    single = len(gradients) == 1
+    found = Evaluated(value=theirs.value if single else problem.actual.value, gradients=tuple(gradients))
 
     def made(code: str, message: str, fix: str) -> Guess:
-        return Guess(code=code, message=message, fix=fix, evidence=evidence, found=theirs.found)
+        evidence = f"both losses are recognized ({ours.family}; {theirs.family}), and the reference's with this change is the port's"
+        return Guess(code=code, message=message, fix=fix, evidence=evidence, found=found, gradient_only=not single)
 
-    if ours.family.name == theirs.family.name:
-        if ours.knob != theirs.knob:
-            words = f"the port's {ours.family.knob} is {theirs.knob:.6g}, the reference's {ours.knob:.6g}"
-            return made(ours.family.code, words, f"pass {ours.family.knob}={ours.knob:.6g}")
-        if ours.reduction != theirs.reduction:
-            words = f"the port takes the {theirs.reduction} over samples, the reference the {ours.reduction}"
-            return made("reduction", words, f"pass reduction={ours.reduction!r}")
-        return None
-    names = ours.family.name, theirs.family.name
-    code = "output-order" if names[0].partition(" (")[0] == names[1].partition(" (")[0] else "loss-type"
-    code = "missing-log" if names == (_focal_name, _probability_name) and not ours.knob else code
-    return made(
-        code,
-        f"the port's loss is {_named(theirs)}, the reference's {_named(ours)}",
-        f"use the loss of the reference: {_named(ours)}",
-    )
-
-
-def _named(known: _Known) -> str:
-    knob = f" with {known.family.knob} {known.knob:.6g}" if known.family.knob else ""
-    return f"{known.family.name}{knob}"
-
-
-def _recognized(problem: Problem, loss: Evaluated) -> Iterator[_Known]:
-    targets = problem.targets
-    for family in _families(problem.outputs, targets[0] if len(targets) == 1 else None):
-        for reduction in REDUCTIONS:
-            for knob in _knobs(problem, family, reduction, loss.value):
-                found = _evaluated(problem, family, reduction, knob)
-                if found is not None and _same(found, loss):
-                    yield _Known(family, knob, reduction, found)
-                    break
-
-
-def _same(one: Evaluated, other: Evaluated) -> bool:
-    if abs(one.value - other.value) > FITS * max(abs(other.value), NOISE):
-        return False
-    size = np.sqrt(sum(float((gradient**2).sum()) for gradient in other.gradients))
-    apart = np.sqrt(sum(float(((a - b) ** 2).sum()) for a, b in zip(one.gradients, other.gradients, strict=True)))
-    return bool(size > 0 and apart <= FITS * size)
-
-
-def _knobs(problem: Problem, family: Family, reduction: str, wanted: float) -> Iterator[float]:
-    """Yield the usual values, then the one with which the value, which rises or falls with the knob, is as wanted."""
-    yield from family.usual
-    if not family.knob:
-        return
-    low, high = min(family.usual), max(family.usual)
-
-    def miss(knob: float) -> float:
-        found = _evaluated(problem, family, reduction, knob)
-        return float("nan") if found is None else found.value - wanted
-
-    ends = miss(low), miss(high)
-    if not ends[0] * ends[1] < 0:
-        return
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if miss(middle) * ends[0] > 0 else (low, middle)
-    exact = (low + high) / 2
-    yield float(f"{exact:.6g}")
-
-
-def _evaluated(problem: Problem, family: Family, reduction: str, knob: float) -> Evaluated | None:
-    import torch
-
-    given = [torch.tensor(one, dtype=torch.float64, requires_grad=True) for one in problem.outputs]
-    targets = problem.targets
-    labels = torch.as_tensor(np.ascontiguousarray(targets[0])) if len(targets) == 1 else None
-    if labels is not None and labels.is_floating_point():
-        labels = labels.double()
-    try:
-        with torch.enable_grad():
-            losses = family.make(given, labels, knob)
-            value = losses.mean() if reduction == "mean" else losses.sum()
-            slopes = torch.autograd.grad(value, given, allow_unused=True)
-    except (RuntimeError, ValueError, IndexError, TypeError):
-        return None  # the outputs' shapes or the labels are not such a loss's
-    gradients = tuple(
-        np.zeros(one.shape) if slope is None else slope.numpy()
-        for one, slope in zip(problem.outputs, slopes, strict=True)
-    )
-    return Evaluated(value=float(value.detach()), gradients=gradients)
-
-
-_MARGINS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 10.0)
-"""Margins that are tried: the defaults of torch's losses (0, 0.5, 1), of ArcFace (0.5) and of triplets in papers; others are fitted."""
-_FOCI = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-"""Exponents of focal losses that are tried: those of the paper (Lin et al. 2017) and the largest that is looked for."""
-_SMOOTH = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1.0, 100.0)
-"""Smoothings of ratios that are tried: powers of ten as codes have them, 0: none, 1 and 100 as Dice losses have."""
-_focal_name, _probability_name = "the focal cross entropy", "the negative probability of the label"
-
-
-def _families(outputs: Sequence[Array], array: Array | None) -> Iterator[Family]:
-    """Yield what outputs and labels of such numbers, shapes and kinds may be given to."""
-    first = outputs[0]
-    alike = all(one.shape == first.shape and one.dtype.kind == "f" for one in outputs)
-    if not alike or not first.ndim:
-        return
-    if len(outputs) == 3 and first.ndim == 2:
-        yield from _triplets()
-    elif len(outputs) == 2 and array is not None and set(np.unique(array)) <= {-1, 1}:
-        yield from _pairs()
-    elif len(outputs) == 1 and array is not None and array.dtype.kind in "iu":
-        if first.ndim > 1 and array.size * first.shape[1] == first.size:
-            yield from _of_classes(first.shape[1])
-    elif len(outputs) == 1 and array is not None and array.shape == first.shape:
-        yield from _of_targets(array)
-
-
-def _triplets() -> Iterator[Family]:
-    from torch.nn import functional
-
-    def distance(one: object, other: object) -> object:
-        return functional.pairwise_distance(one, other)
-
-    def squared(one: Tensor, other: Tensor) -> object:
-        return ((one - other) ** 2).sum(1)
-
-    for name, far in (("the triplet margin loss", distance), ("the triplet margin loss of squared distances", squared)):
-        for order in permutations(range(3)):
-            words = ", ".join(f"output {one}" for one in order)
-
-            def make(
-                given: Sequence[Tensor], _: object, margin: float, far: Function = far, order: Sequence[int] = order
-            ) -> Tensor:
-                anchor, near, other = (given[one] for one in order)
-                return (far(anchor, near) - far(anchor, other) + margin).relu()
-
-            yield Family(name=f"{name} (of {words})", make=make, knob="margin", code="margin", usual=_MARGINS)
-
-
-def _pairs() -> Iterator[Family]:
-    from torch.nn import functional
-
-    def cosine(given: Sequence[Tensor], labels: Tensor, margin: float) -> object:
-        one, other = given
-        return functional.cosine_embedding_loss(one, other, labels.reshape(-1), margin=margin, reduction="none")
-
-    def ranking(given: Sequence[Tensor], labels: Tensor, margin: float) -> object:
-        signs = labels.reshape(-1)
-        one, other = (each.reshape(-1) if each.numel() == signs.numel() else each[:, 0] for each in given)
-        return functional.margin_ranking_loss(one, other, signs, margin=margin, reduction="none")
-
-    margins = (-1.0, -0.5, *_MARGINS)
-    yield Family(name="the cosine embedding loss", make=cosine, knob="margin", code="margin", usual=margins)
-    yield Family(name="the margin ranking loss", make=ranking, knob="margin", code="margin", usual=margins)
-
-
-def _of_classes(classes: int) -> Iterator[Family]:
-    from torch.nn import functional
-
-    def focal(given: Sequence[Tensor], labels: Tensor, gamma: float) -> object:
-        entropy = functional.cross_entropy(given[0], labels.long(), reduction="none")
-        return (1 - (-entropy).exp()) ** gamma * entropy if gamma else entropy
-
-    def probability(given: Sequence[Tensor], labels: Tensor, _: float) -> Tensor:
-        return functional.nll_loss(given[0].softmax(1), labels.long(), reduction="none")
-
-    def binary(given: Sequence[Tensor], labels: Tensor, _: float) -> object:
-        hot = functional.one_hot(labels.long(), classes).movedim(-1, 1).double()
-        return functional.binary_cross_entropy_with_logits(given[0], hot, reduction="none")
-
-    yield Family(name=_focal_name, make=focal, knob="gamma", code="focal-gamma", usual=_FOCI)
-    yield Family(name=_probability_name, make=probability)
-    yield Family(name="the binary cross entropy of each class", make=binary)
-    for power in (1, 2):
-
-        def hinge(given: Sequence[Tensor], labels: Tensor, margin: float, power: int = power) -> object:
-            return functional.multi_margin_loss(given[0], labels.long(), p=power, margin=margin, reduction="none")
-
-        yield Family(
-            name=f"the multi margin loss of power {power}", make=hinge, knob="margin", code="margin", usual=_MARGINS
+    if ours.family != theirs.family:
+        return made(*_other_family(ours, theirs))
+    for knob, code in CODES.items():
+        if _differs(ours.knobs.get(knob), theirs.knobs.get(knob)):
+            return made(code, _words(knob, ours.knobs[knob], theirs.knobs[knob]), _setting_fix(knob, ours.knobs[knob]))
+    weighted = ours.knobs.get("weights")
+    if weighted and abs(theirs.knobs["scale"] - ours.knobs["scale"]) > REMAINDER:
+        words = (
+            f"both losses weigh classes alike, but the port's mean is {theirs.knobs['scale'] / ours.knobs['scale']:.6g} times "
+            "the reference's: one divides by the sum of the weights, the other by the number of samples"
         )
-
-
-def _of_targets(labels: Array) -> Iterator[Family]:
-    from torch.nn import functional
-
-    if set(np.unique(labels)[:3]) <= {-1, 1}:
-
-        def hinge(given: Sequence[Tensor], signs: Tensor, margin: float) -> object:
-            return functional.hinge_embedding_loss(given[0], signs, margin=margin, reduction="none")
-
-        yield Family(name="the hinge embedding loss", make=hinge, knob="margin", code="margin", usual=_MARGINS)
-    if labels.min() < 0 or labels.max() > 1:
-        return
-
-    def focused(given: Sequence[Tensor], bits: Tensor, alpha: float, gamma: float) -> object:
-        entropy = functional.binary_cross_entropy_with_logits(given[0], bits.double(), reduction="none")
-        chance = given[0].sigmoid()
-        right = chance * bits + (1 - chance) * (1 - bits)
-        share = alpha * bits + (1 - alpha) * (1 - bits) if alpha >= 0 else 1.0
-        return share * ((1 - right) ** gamma if gamma else 1.0) * entropy
-
-    def dice(given: Sequence[Tensor], bits: Tensor, smooth: float) -> object:
-        chance = given[0].sigmoid()
-        return 1 - (2 * (chance * bits).sum() + smooth) / (chance.sum() + bits.sum() + smooth)
-
-    for alpha in (0.25, 0.5, 0.75, -1.0):
-
-        def of_gamma(given: Sequence[Tensor], bits: Tensor, gamma: float, alpha: float = alpha) -> object:
-            return focused(given, bits, alpha, gamma)
-
-        yield Family(
-            name=f"the focal loss of alpha {alpha:g}", make=of_gamma, knob="gamma", code="focal-gamma", usual=_FOCI
+        return made("reduction", words, "divide by the sum of the weights, as reduction='mean' does")
+    sizes = theirs.knobs["scale"], ours.knobs["scale"]
+    if (
+        ours.family.endswith(("focal cross entropy", "focal loss"))
+        and max(map(abs, sizes)) <= 1 + REMAINDER
+        and abs(sizes[0] - sizes[1]) > REMAINDER
+    ):
+        # A mean of samples times a factor of at most 1, as alpha is; whole multiples are other reductions.
+        return made(
+            "focal-alpha",
+            f"the port's focal loss has a factor (alpha) of {sizes[0]:.5g}, the reference's of {sizes[1]:.5g}",
+            f"pass alpha={sizes[1]:.5g}",
         )
-    for gamma in _FOCI[:-1]:
+    beta, scales = ours.knobs.get("beta"), (ours.knobs["scale"], theirs.knobs["scale"])
+    if beta and abs(scales[1] / scales[0] / beta - 1) < REMAINDER and abs(beta - 1) > REMAINDER:
+        words = f"the port's loss is Huber's, {beta:.6g} times the reference's smooth L1: beta times as large"
+        return made("beta", words, f"divide Paddle's smooth_l1_loss by delta ({beta:.6g})")
+    return None
 
-        def of_alpha(given: Sequence[Tensor], bits: Tensor, alpha: float, gamma: float = gamma) -> object:
-            return focused(given, bits, alpha, gamma)
 
-        shares = (0.0, 0.25, 0.5, 0.75, 1.0)
-        yield Family(
-            name=f"the focal loss of gamma {gamma:g}", make=of_alpha, knob="alpha", code="focal-alpha", usual=shares
+def _other_family(ours: Recognized, theirs: Recognized) -> tuple[str, str, str]:
+    """Return slug, words and fix of losses of different families."""
+    if {ours.family, theirs.family} in FOCAL:
+        expected, actual = (one.knobs.get("gamma", 0.0) for one in (ours, theirs))
+        words = f"the port's gamma is {actual:.5g}, the reference's {expected:.5g} (0 is a plain cross entropy)"
+        return "focal-gamma", words, f"pass gamma={expected:.5g}"
+    words = f"the port's loss is {theirs.family}, the reference's {ours.family}"
+    return _family_code(ours.family, theirs.family), words, f"use the loss of the reference: {ours.family}"
+
+
+def _setting_fix(knob: str, expected: Setting) -> str:
+    if knob == "ignored":
+        return (
+            f"pass ignore_index={expected[0]}" if len(expected) == 1 else "ignore the labels that the reference ignores"
         )
-    yield Family(name="the Dice loss", make=dice, knob="smoothing constant", code="smoothing-constant", usual=_SMOOTH)
+    return FIXES[knob].format(expected)
+
+
+def _family_code(expected: str, actual: str) -> str:
+    one, other = (family.partition(" of ")[0] for family in (expected, actual))
+    return "logits" if one == other else "loss-type"
+
+
+def _differs(one: object, other: object) -> bool:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        # Labels that one side ignores have no weight there.
+        return any(_differs(one.get(key, 1.0), other.get(key, 1.0)) for key in {*one, *other})
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) > max(REMAINDER * max(abs(one), abs(other)), CONSTANT)
+    return bool(one != other)
+
+
+def _words(knob: str, expected: Setting, actual: Setting) -> str:
+    match knob:
+        case "axis":
+            return f"the port takes softmax over axis {actual}, the reference over axis {expected}"
+        case "ignored":
+            said = [f"{', '.join(map(str, one))}" if one else "none" for one in (actual, expected)]
+            return f"the port ignores samples of label {said[0]}, the reference of {said[1]}"
+        case "form":
+            forms = {"": "alike", "terms": "each class's term", "samples": "each sample's whole loss"}
+            return f"the port's weights multiply {forms[actual]}, the reference's {forms[expected]}: with soft or smoothed labels these differ"
+        case "alphas":
+            return (
+                f"the port's alpha is, by class, {_weights(actual)}, the reference's {_weights(expected)} (means are 1)"
+            )
+        case "weights":
+            return f"the port weighs classes {_weights(actual)}, the reference {_weights(expected)} (means are 1)"
+        case _:
+            name = {"smoothing": "label smoothing", "pos_weight": "weight of positive labels"}.get(knob, knob)
+            return f"the port's {name} is {actual:.5g}, the reference's {expected:.5g}"
+
+
+def _weights(weights: Mapping[int, float]) -> str:
+    if not weights:
+        return "equally"
+    shown = list(weights.items())[:6]
+    return ", ".join(f"{label}: {one:.4g}" for label, one in shown) + (", …" if len(weights) > len(shown) else "")

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import TipchainError, UsageError
-from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, families
-from tipchain.explain.causes.loss_hypotheses import factors, functions, reruns, settings, terms
+from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, factors, settings
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.search import diagnose_loss
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
@@ -118,9 +117,7 @@ def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[object], object]) ->
 def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
     """Return what explains the difference of two losses; one of code ``unknown`` where nothing reaches 99 %."""
     best: tuple[float, Guess] | None = None
-    for guess in chain(
-        settings(problem), factors(problem), functions(problem), families(problem), reruns(problem), terms(problem)
-    ):
+    for guess in chain(settings(problem), factors(problem)):
         share = problem.explained(guess)
         if share >= WHOLE:
             return (_told(guess, share),)
@@ -129,33 +126,6 @@ def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
     if best is not None and best[0] >= EXPLAINED:
         return (_told(best[1], best[0]),)
     return (_unknown(problem),)
-
-
-def ignored_only(
-    expected: Evaluated,
-    outputs: Sequence[Array],
-    labels: object,
-    port: Callable[[Sequence[Array], object], Evaluated | None],
-) -> Diagnosis | None:
-    """Return the diagnosis of a port that cannot take a label which the reference ignores, None if that is not why."""
-    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.ndim < 1:
-        return None
-    for label in np.unique(labels):
-        keep = (labels != label).reshape(len(labels), -1).all(axis=1)
-        if not keep.any() or keep.all() or any(len(one) != len(labels) for one in outputs):
-            continue
-        found = port([one[keep] for one in outputs], labels[keep])
-        if found is None or abs(found.value - expected.value) > SAME_SINGLE * abs(expected.value):
-            continue
-        return Diagnosis(
-            code="ignore-index",
-            port_path=LOSS,
-            message=f"the reference ignores samples of label {label}, the port's loss cannot take them",
-            evidence=f"without these samples the port's loss is {found.value:.9g}, the reference's {expected.value:.9g}",
-            explained=1.0,
-            fix=f"pass ignore_index={label}",
-        )
-    return None
 
 
 def clamped(problem: Problem) -> bool:
@@ -199,7 +169,7 @@ def _unknown(problem: Problem) -> Diagnosis:
         code="unknown",
         port_path=LOSS,
         message=f"the losses differ, the cause is unknown: {words}",
-        evidence="no factor, setting, missing step or term explains 99 % of the difference",
+        evidence="no factor and no setting of a usual loss explains 99 % of the difference",
         explained=None,
         fix="compare the two losses' code and arguments",
     )
@@ -212,10 +182,8 @@ HELD: Mapping[str, tuple[str, ...]] = {
     "ignore-index": ("ignore_index",),
     "focal-gamma": ("gamma",),
     "focal-alpha": ("alpha",),
-    "margin": ("margin",),
     "reduction": ("reduction",),
     "beta": ("beta", "delta"),
-    "smoothing-constant": ("smooth", "eps"),
 }
 """Attributes of losses by what a diagnosis is about."""
 
@@ -289,7 +257,7 @@ def check_loss(
             if number and theirs.unlike:
                 return PieceCheck(outcome=Outcome.ERROR, reason=theirs.unlike)
             assert not isinstance(both[1], Evaluated)
-            return _raised(where, number, both[1], arrays, labels, run, doubles[0])
+            return _raised(where, number, both[1], doubles[0])
     precise = all(isinstance(one, Evaluated) for one in doubles)
     expected, actual = (
         one if isinstance(one, Evaluated) else other for one, other in zip(doubles, singles, strict=True)
@@ -538,10 +506,8 @@ def _judge(problem: Problem, floor: Sequence[float], *, precise: bool) -> PieceC
     )
 
 
-def _raised(
-    where: str, number: int, error: Exception, arrays: Sequence[Array], labels: Nested, run: Run, reference: object
-) -> PieceCheck:
-    """Return the ERROR of a loss that raises, or the FAIL where it takes other labels than the reference's."""
+def _raised(where: str, number: int, error: Exception, reference: object) -> PieceCheck:
+    """Return the ERROR of a loss that raises, or the FAIL of a port's that is no scalar."""
     failed = failed_to_run(f"the {where}'s loss", error)
     if isinstance(error, TipchainError):
         failed = PieceCheck(outcome=Outcome.ERROR, reason=str(error))
@@ -557,8 +523,4 @@ def _raised(
             fix="pass the reference's reduction: 'mean' or 'sum'",
         )
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(unreduced,))
-    found = ignored_only(reference, arrays, labels, lambda given, target: _again(run, 1, given, target, precise=True))
-    if found is None:
-        return failed
-    reason = f"the port's loss cannot take the reference's labels: {failed.reason}"
-    return PieceCheck(outcome=Outcome.FAIL, reason=reason, diagnoses=(found,))
+    return failed

@@ -11,11 +11,27 @@ import numpy as np
 
 from tipchain.errors import TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, TrainedParameters, open_both
-from tipchain.explain.causes.update_formulas import Course, Formula, KnobCause, distance, explain, identify, simulate
+from tipchain.explain.causes.update_formulas import (
+    KNOBS,
+    Course,
+    Formula,
+    KnobCause,
+    distance,
+    explain,
+    identify,
+    simulate,
+)
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.sides import Sides
-from tipchain.framework_types import Array, Optimizer, Options, Setting, Tensor
+from tipchain.explain.preflight.optimizers import (
+    UpdateTreatment,
+    paddle_name,
+    paddle_treatments,
+    torch_name,
+    torch_treatments,
+)
+from tipchain.framework_types import Array, Options, Setting, Tensor
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 from tipchain.outcome import Outcome
@@ -23,117 +39,59 @@ from tipchain.outcome import Outcome
 # What an optimizer says about itself, as a formula for each parameter.
 
 
-TORCH: Mapping[str, str] = {
-    "SGD": "sgd",
-    "Adam": "adam",
-    "AdamW": "adam",
-    "RMSprop": "rmsprop",
-    "Adagrad": "adagrad",
-    "Adadelta": "adadelta",
-    "Adamax": "adamax",
-}
-PADDLE: Mapping[str, str] = {
-    "SGD": "sgd",
-    "Momentum": "sgd",
-    "Adam": "adam",
-    "AdamW": "adam",
-    "RMSProp": "rmsprop",
-    "Adagrad": "adagrad",
-    "Adadelta": "adadelta",
-    "Adamax": "adamax",
-}
+FIELDS = {"rho": "beta2", "initial-accumulator": "initial", "rate-decay": "rate_decay", "rescale": "scale"}
+"""Fields of a formula by the code of a setting, where it is called otherwise."""
 CLIP_KINDS = {"ClipGradByValue": "value", "ClipGradByNorm": "norm", "ClipGradByGlobalNorm": "global"}
 
 
 def torch_formula(trained: TrainedParameters, name: str) -> Formula | None:
     """Return what torch's optimizer says that it does to a parameter; None for one of an unknown kind."""
-    optimizer, tensor = trained.optimizer, trained.tensor(name)
-    kind = _known(type(optimizer), TORCH)
-    groups = (group for group in optimizer.param_groups if any(one is tensor for one in group["params"]))
-    group = next(groups, None)
-    if kind is None:
-        return None
-    if group is None or not tensor.requires_grad:
-        return Formula(algorithm=TORCH[kind], frozen=True)
-    betas = group.get("betas", (0.9, 0.999))
-    decoupled = bool(group.get("decoupled_weight_decay", kind == "AdamW"))
-    return Formula(
-        algorithm=TORCH[kind],
-        lr=float(group["lr"]),
-        decay=float(group.get("weight_decay", 0.0)),
-        form="decoupled" if decoupled else "l2",
-        momentum=float(group.get("momentum", 0.0)),
-        dampening=float(group.get("dampening", 0.0)),
-        nesterov=bool(group.get("nesterov", False)),
-        beta1=float(betas[0]),
-        beta2=float(group.get("alpha", group.get("rho", betas[1]))),
-        epsilon=float(group.get("eps", 1e-8)),
-        amsgrad=bool(group.get("amsgrad", False)),
-        centered=bool(group.get("centered", False)),
-        initial=float(group.get("initial_accumulator_value", 0.0)),
-        rate_decay=float(group.get("lr_decay", 0.0)),
-        maximize=bool(group.get("maximize", False)),
+    frozen = not trained.tensor(name).requires_grad
+    return _formula(
+        torch_name(trained.optimizer), torch_treatments(trained.optimizer), trained.tensor(name), frozen=frozen
     )
 
 
 def paddle_formula(trained: TrainedParameters, name: str) -> Formula | None:
     """Return what Paddle's optimizer says that it does to a parameter; None for one of an unknown kind."""
     optimizer, tensor = trained.optimizer, trained.tensor(name)
-    kind = _known(type(optimizer), PADDLE)
-    if kind is None:
-        return None
-    rate = trained.rates().get(name)
-    if rate is None or tensor.stop_gradient:
-        return Formula(algorithm=PADDLE[kind], frozen=True)
+    kind = paddle_name(optimizer)
+    said = _formula(kind, paddle_treatments(optimizer), tensor, frozen=tensor.stop_gradient)
+    if said is None or said.frozen:
+        return said
     groups = (one for one in optimizer._param_groups if isinstance(one, dict))  # noqa: SLF001
     group = next((one for one in groups if any(other is tensor for other in one["params"])), {})
-
-    def said(key: str, otherwise: Setting) -> Setting:
-        return group.get(key, getattr(optimizer, f"_{key}", otherwise))
-
-    decay, form = _decay(kind, optimizer, group, tensor)
     clip, limit = _clip(bool(group), group.get("grad_clip", optimizer._grad_clip))  # noqa: SLF001
-    own = type(optimizer).__name__ == kind
-    return Formula(
-        algorithm=PADDLE[kind],
-        lr=rate,
-        decay=decay,
-        form=form,
-        momentum=float(said("momentum", 0.0)),
-        nesterov=bool(said("use_nesterov", False)),
+    own = type(optimizer).__module__.startswith("paddle.optimizer")
+    return replace(
+        said,
         rate_inside=own and kind == "RMSProp",
-        beta1=float(said("beta1", 0.9)),
-        beta2=float(said("rho", said("beta2", 0.999))),
-        epsilon=float(said("epsilon", 1e-8)),
         place="inside" if own and kind in ("RMSProp", "Adamax") else "outside",
-        amsgrad=bool(said("amsgrad", False)),
-        centered=bool(said("centered", False)),
-        initial=float(group.get("initial_accumulator_value", getattr(optimizer, "initial_accumulator_value", 0.0))),
         clip=clip,
         limit=limit,
     )
 
 
-def _known(kind: type, names: Mapping[str, str]) -> str | None:
-    return next((base.__name__ for base in kind.__mro__ if base.__name__ in names), None)
-
-
-def _decay(kind: str, optimizer: Optimizer, group: Options, tensor: Tensor) -> tuple[float, str]:
-    if kind == "AdamW":
-        chooses = group.get("apply_decay_param_fun", optimizer._apply_decay_param_fun)  # noqa: SLF001
-        decays = chooses is None or chooses(tensor.name)
-        given = group.get("weight_decay", optimizer._weight_decay)  # noqa: SLF001
-        return (float(given) if decays else 0.0), "decoupled"
-    regularizer = tensor.regularizer
-    if regularizer is None:
-        regularizer = group.get("weight_decay", getattr(optimizer, "regularization", None))
-    if regularizer is None and kind == "Momentum":
-        return float(getattr(optimizer, "_regularization_coeff", 0.0)), "l2"
-    if regularizer is None:
-        return 0.0, "l2"
-    if isinstance(regularizer, int | float):
-        return float(regularizer), "l2"
-    return float(getattr(regularizer, "_coeff", 0.0)), "l1" if "L1" in type(regularizer).__name__ else "l2"
+def _formula(
+    kind: str | None, treatments: Iterable[tuple[object, UpdateTreatment]], tensor: Tensor, *, frozen: bool
+) -> Formula | None:
+    """Return what an optimizer of a common name does to a parameter, without what only Paddle's has."""
+    algorithm = (kind or "").lower()
+    if algorithm not in KNOBS:
+        return None
+    said = next((treatment for one, treatment in treatments if one is tensor), None)
+    if said is None or frozen:
+        return Formula(algorithm=algorithm, frozen=True)
+    form, decay = said.decay[0] if said.decay else ("l2", 0.0)
+    knobs = {FIELDS.get(code, code): value for code, value in said.settings.items()}
+    known = {one.name for one in fields(Formula)}
+    return Formula(
+        algorithm=algorithm,
+        lr=said.rate,
+        decay=decay,
+        form=form,
+        **{k: v for k, v in knobs.items() if k in known and v is not None},
+    )
 
 
 def groups_of(trained: TrainedParameters, names: Iterable[str]) -> dict[str, int]:

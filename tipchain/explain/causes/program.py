@@ -563,11 +563,6 @@ def exchanged(one: int, other: int) -> Act:
     return act
 
 
-def of_both(function: Callable[[Nested, Nested], Nested]) -> Act:
-    """Return what does something else with the first two arguments."""
-    return lambda _original, args, _kwargs: function(args[0], args[1])
-
-
 def called_as(
     function: Callable[..., Nested], *, most: int | None = None, without: Sequence[str] = (), **more: object
 ) -> Act:

@@ -13,14 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tipchain.explain.causes.arrangements import (
-    available_before,
-    by_masks,
-    by_orders,
-    by_wrong_masks,
-    counted,
-    in_order,
-)
+from tipchain.explain.causes.arrangements import available_before, by_masks, by_orders, in_order
 from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
 from tipchain.explain.causes.functions import (
     by_activation,
@@ -28,8 +21,6 @@ from tipchain.explain.causes.functions import (
     by_dropout,
     by_function_arguments,
     by_geometry,
-    by_other_direction,
-    by_resize_to_one,
 )
 from tipchain.explain.causes.hypotheses import (
     Hypothesis,
@@ -43,12 +34,7 @@ from tipchain.explain.causes.hypotheses import (
 from tipchain.explain.causes.piece import Consumer, Piece
 from tipchain.explain.causes.program import LAYER, Op, floats_of
 from tipchain.explain.causes.steps import (
-    arrangements,
-    at_input,
     at_output,
-    by_kept,
-    by_layer,
-    by_own_forward,
     by_step,
     everywhere,
     exchanged,
@@ -58,15 +44,7 @@ from tipchain.explain.causes.steps import (
     norms,
     output_order,
 )
-from tipchain.explain.causes.tensors import (
-    by_named_functions,
-    by_tensors,
-    by_terms,
-    by_unsaved,
-    missing_arguments,
-    placed_otherwise,
-    rolls,
-)
+from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
 from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.comparing import Comparer
@@ -416,7 +394,7 @@ def _diagnose(
     with piece.open():
         trials = Trials(piece, most, pace)
         if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
-            given = (*map(partial(_given_otherwise, piece), piece.mended), _otherwise_ordered(piece))
+            given = map(partial(_given_otherwise, piece), piece.mended)
             return [told for told in given if told][:1]
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides.port), 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
@@ -560,22 +538,6 @@ def _given_otherwise(piece: Piece, mended: tuple[int, int]) -> Diagnosis | None:
     )
 
 
-def _otherwise_ordered(piece: Piece) -> Diagnosis | None:
-    """Return the cause where a piece is right as soon as its outputs are put in the reference's order."""
-    order = [theirs for _, theirs in sorted(piece.ends or ())]
-    if order == sorted(order):
-        return None
-    told = "reversed" if order == sorted(order, reverse=True) else "in another order"
-    return Diagnosis(
-        code="output-order",
-        port_path=piece.paths[1],
-        explained=1.0,
-        fix=f"return the outputs of {piece.shown} in the order {order}",
-        message=f"{piece.shown}: its outputs are {told}: the reference's are its numbers {', '.join(map(str, order))}",
-        evidence="in the reference's order they are the reference's",
-    )
-
-
 def made_by(ops: Sequence[Op], side: LiveSide) -> int:
     """Return how many elements the calls of one run made."""
     return sum(int(np.prod(one.shape)) for op in ops for one in floats_of(op.result, side.is_tensor))
@@ -627,34 +589,23 @@ def _searched(piece: Piece, trials: Trials, order: Sequence[Op]) -> Iterator[Ite
     """Yield changes of some calls, those that come first in an order first."""
     ops = trials.base.ops
     yield norms(piece, ops)
-    yield placed_otherwise(piece, ops)
-    yield rolls(piece, ops)
     inside = sorted(order, key=lambda op: op.number)
     for op in inside:  # few, and seldom by chance
         yield everywhere(by_orders(op, piece, floats_of(op.result, piece.sides.port.is_tensor)), op, ops)
     for op in inside:
         yield exchanged(op, piece, ops)
-        yield counted(op, piece, ops)
-        yield by_kept(op, piece)
-        yield by_wrong_masks(op, piece)
         yield by_masks(op, piece, ops)
-        yield by_layer(op, piece, ops, called_too=False)
     yield in_helpers(piece, ops)
     for start in range(0, len(order), 2):
         for op in order[start : start + 2]:
             yield everywhere(_quick(op, piece), op, ops)
         for op in order[start : start + 2]:
             yield everywhere(by_step(op, piece, available_before(op, ops, piece)), op, ops)
-            yield by_layer(op, piece, ops, called_too=True)
-            yield by_terms(op, piece, ops)
             yield by_named_functions(op, piece, ops)
         if not start:
             yield moves(piece, ops)
             if not piece.loss:  # any number is another one times a factor
-                yield at_input(piece)
                 yield at_output(piece, trials.base.outputs)
-            yield arrangements(order, ops, piece)
-    yield by_own_forward(piece)
 
 
 def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
@@ -664,8 +615,6 @@ def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             yield from _of_layer(op, piece, None)
     else:
         yield from by_function_arguments(op, piece)
-        yield from by_resize_to_one(op, piece)
-        yield from by_other_direction(op, piece)
     made = floats_of(op.result, piece.sides.port.is_tensor)
     if made:
         yield from by_activation(op, piece, made[0])

@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from math import isfinite
-from types import MethodType
 from typing import Any
 
-from tipchain.explain.causes.arrangements import (
-    MOST_TENSORS,
-    by_axes,
-    by_counted,
-    by_indices,
-    by_rounding,
-    by_scales,
-    by_selections,
-)
+from tipchain.explain.causes.arrangements import MOST_TENSORS, by_axes, by_indices, by_scales
 from tipchain.explain.causes.functions import ACTIVATIONS, LAYER_ACTIVATIONS, called, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis, name_number
-from tipchain.explain.causes.piece import INPUT, OUTPUT, Piece, first_tensor, is_mask, is_tensor, paddle_of
+from tipchain.explain.causes.piece import OUTPUT, Piece, first_tensor, is_mask, is_tensor
 from tipchain.explain.causes.program import (
     LAYER,
     LIKES,
     Act,
     Op,
     argument,
-    called_as,
     constant,
     floats_of,
-    instead,
     numpy_of,
-    of_both,
     tensors_of,
-    then,
     then_first,
-    with_argument,
     with_tensors,
 )
-from tipchain.explain.causes.program import exchanged as exchanged_arguments
 from tipchain.explain.locate.differences import relative
-from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
+from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.numbers.tolerance import SAME_DOUBLE
 
 # Two steps of a layer's code as the cause, and layers that are called elsewhere or not at all.
@@ -61,81 +45,6 @@ EVERYWHERE = frozenset(
 """.split()
 )
 """Causes that a helper's code has wherever it is called."""
-
-
-def by_layer(op: Op, piece: Piece, ops: Sequence[Op], *, called_too: bool) -> Iterator[Hypothesis]:
-    """Yield a call followed by a layer of the piece that is not called; or, if ``called_too``, by a norm that is."""
-    is_tensor = piece.sides.port.is_tensor
-    results = floats_of(op.result, is_tensor)
-    if not results:
-        return
-    used = {one.path for one in ops if one.name == LAYER}
-    for path, layer in piece.sides.port.layers(piece.port):
-        idle = not any(one == path or one.startswith(f"{path}.") for one in used)
-        norm = "Norm" in type(layer).__name__
-        nested = not idle or not norm
-        if (
-            not path
-            or idle is called_too
-            or not (idle or norm)
-            or (nested and any(True for _ in layer.children()) and not idle)
-        ):
-            continue
-        if idle and any(path.startswith(f"{one}.") for one in used):
-            continue
-        if idle and op.layer is not None and type(op.layer) is type(layer):
-            yield Hypothesis(
-                code="wrong-layer",
-                acts={op.number: instead(layer)},
-                message=f"it calls {called(op)}{place_of(op, piece)} in the place of `{path}`, which is never called",
-                fix=f"call `{path}` for {called(op)}{place_of(op, piece)}: `{op.line}`",
-            )
-        act = then(layer)
-        code = "norm-order" if norm and not idle else "missing-layer"
-        yield Hypothesis(
-            code=code,
-            acts={op.number: act},
-            message=f"it does not apply `{path}` after {called(op)}{place_of(op, piece)}",
-            fix=f"apply `{path}` after {called(op)}{place_of(op, piece)}: `{op.line}`",
-        )
-
-
-def at_input(piece: Piece) -> Iterator[Hypothesis]:
-    """Yield the piece with one of its layers applied to its input, and with its inputs exchanged or turned."""
-    is_float = [one.dtype.kind == "f" for one in piece.inputs[1]]
-    for path, layer in piece.sides.port.layers(piece.port):
-        if path and "Norm" in type(layer).__name__ and is_float and is_float[0]:
-            yield Hypothesis(
-                code="norm-order",
-                edits={INPUT: lambda given, layer=layer: [layer(given[0]), *given[1:]]},  # type: ignore[misc]
-                message=f"it does not apply `{path}` to its input",
-                fix=f"apply `{path}` to the input of {piece.shown}",
-            )
-    shapes = [one.shape for one in piece.inputs[1]]
-    for i in range(len(shapes)):
-        for j in range(i + 1, len(shapes)):
-            if shapes[i] == shapes[j]:
-                yield Hypothesis(
-                    code="swapped-inputs",
-                    edits={INPUT: lambda given, i=i, j=j: _exchanged(given, i, j)},  # type: ignore[misc]
-                    message=f"its inputs {i} and {j} stand in each other's place",
-                    fix=f"exchange inputs {i} and {j} of {piece.shown}",
-                )
-    if shapes and is_float[0]:
-        for axis, size in enumerate(shapes[0]):
-            code = "channel-order" if size == 3 and axis in (1, len(shapes[0]) - 1) else "flipped-input"
-            yield Hypothesis(
-                code=code,
-                edits={INPUT: lambda given, axis=axis: [given[0].flip([axis]), *given[1:]]},  # type: ignore[misc]
-                message=f"axis {axis} of its input runs the other way",
-                fix=f"flip axis {axis} of the input of {piece.shown}",
-            )
-
-
-def _exchanged(given: list[object], i: int, j: int) -> list[object]:
-    changed = list(given)
-    changed[i], changed[j] = changed[j], changed[i]
-    return changed
 
 
 def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> Iterator[Hypothesis]:
@@ -216,33 +125,6 @@ def at_output(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypothesis]:
 
 def _rescaled(number: int, factor: float, shift: float, outputs: Sequence[Tensor]) -> list[object]:
     return [one * factor + shift if at == number else one for at, one in enumerate(outputs)]
-
-
-def by_own_forward(piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a layer whose class is derived from Paddle's with the forward of that class."""
-    layer = piece.port
-    base: Model = next(
-        (one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer"),
-        None,
-    )
-    if base is None or type(layer).forward is base.forward:
-        return
-    yield Hypothesis(
-        code="extra-step",
-        message=f"the forward of its class `{type(layer).__name__}` does something else than that of `{base.__name__}`",
-        fix=f"use `paddle.nn.{base.__name__}` for {piece.shown}",
-        within=partial(_with_forward, layer, base),
-    )
-
-
-@contextmanager
-def _with_forward(layer: Model, base: Model) -> Iterator[None]:
-    held = vars(layer).get("forward")
-    object.__setattr__(layer, "forward", MethodType(base.forward, layer))
-    try:
-        yield
-    finally:
-        object.__delattr__(layer, "forward") if held is None else object.__setattr__(layer, "forward", held)
 
 
 def everywhere(hypotheses: Iterator[Hypothesis], op: Op, ops: Sequence[Op]) -> Iterator[Hypothesis]:
@@ -330,9 +212,9 @@ def _branch(total: Op, ops: Sequence[Op], is_tensor: Callable[[object], bool]) -
         and one.number < total.number
         and "Norm" not in type(one.layer).__name__
         and any(id(tensor) in kept for tensor in floats_of(one.args[:1], is_tensor))
+        and one.result is not one.args[0]
     ]
-    last = [number for number in found if number + 1 != total.number]
-    return last or None
+    return found or None
 
 
 def _normed(norm: Op) -> Act:
@@ -455,11 +337,7 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
 
 
 BINARY = frozenset({"add", "subtract", "multiply", "divide", "matmul", "maximum", "minimum", "rsub", "rdiv", "pow"})
-REDUCTIONS = frozenset({"mean", "sum", "max", "min", "logsumexp"})
 TRANSPOSING = frozenset({"t", "transpose", "swapaxes", "moveaxis"})
-POOLS = frozenset(
-    {f"{kind}_pool{dims}d" for kind in ("max", "avg", "adaptive_max", "adaptive_avg") for dims in (1, 2, 3)}
-)
 
 
 def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, object]]) -> Iterator[Hypothesis]:
@@ -472,15 +350,10 @@ def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, object]]) -> It
     """
     results = floats_of(op.result, is_tensor(piece))
     if not results:
-        yield from by_counted(op, piece)
-        yield from by_rounding(op, piece)
         return
     first = results[0]
     yield from _left_out(op, piece, first)
-    yield from _other_operation(op, piece)
     yield from by_indices(op, piece)
-    yield from by_selections(op, piece)
-    yield from _operands(op, piece, available)
     yield from _residual(op, piece, first, available)
     yield from by_axes(op, piece, first)
     yield from by_scales(op, piece, first)
@@ -568,159 +441,6 @@ def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str
                 message=f"the reference behaves as if it would {how} {name} after {called(op)}{where}",
                 fix=f"{how} {name} after {called(op)}{where}",
             )
-
-
-def _operands(op: Op, piece: Piece, available: Sequence[tuple[str, Tensor]]) -> Iterator[Hypothesis]:
-    """Yield the call with one of its tensors replaced by another that was there, or with two of them exchanged."""
-    telling, where = is_tensor(piece), place_of(op, piece)
-    if op.name not in BINARY and op.name not in ("scaled_dot_product_attention", LAYER):
-        return
-    places = [number for number, one in enumerate(op.args) if telling(one)]
-    for i, j in ((i, j) for i in places for j in places if i < j):
-        if list(op.args[i].shape) == list(op.args[j].shape) and op.name not in (
-            "add",
-            "multiply",
-            "maximum",
-            "minimum",
-        ):
-            exchange = exchanged_arguments(i, j)
-            scores = op.name == "matmul" and len(op.args[i].shape) >= 3
-            code = "swapped-qkv" if scores or op.name == "scaled_dot_product_attention" else "swapped-inputs"
-            yield Hypothesis(
-                code=code,
-                acts={op.number: exchange},
-                message=f"the arguments {i} and {j} of {called(op)}{where} are exchanged",
-                fix=f"exchange arguments {i} and {j} of {called(op)}{where}: `{op.line}`",
-            )
-    for place in places[:3]:
-        shape, present = list(op.args[place].shape), op.args[place]
-        for name, tensor in [(name, one) for name, one in available if list(one.shape) == shape and one is not present][
-            :MOST_TENSORS
-        ]:
-            other = with_argument(place, tensor)
-            code = "residual" if op.name == "add" else "wrong-input"
-            yield Hypothesis(
-                code=code,
-                acts={op.number: other},
-                message=f"argument {place} of {called(op)}{where} is another tensor than the reference's, which is {name}",
-                fix=f"give {called(op)}{where} {name} as argument {place}: `{op.line}`",
-            )
-
-
-def _other_operation(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield another function of the same arguments: max for mean, a difference for a sum."""
-    paddle, where = paddle_of(piece), place_of(op, piece)
-    if op.name in ("add", "subtract", "multiply", "divide", "maximum"):
-        for name in ("add", "subtract", "multiply", "divide", "maximum"):
-            if name != op.name:
-                function = {
-                    "add": lambda a, b: a + b,
-                    "subtract": lambda a, b: a - b,
-                    "multiply": lambda a, b: a * b,
-                    "divide": lambda a, b: a / b,
-                    "maximum": paddle.maximum,
-                }[name]
-                act = of_both(function)
-                code = "sign" if {name, op.name} == {"add", "subtract"} else "other-operation"
-                yield Hypothesis(
-                    code=code,
-                    acts={op.number: act},
-                    message=f"it does `{op.name}`{where}, the reference `{name}`",
-                    fix=f"write `{name}` for `{op.name}`{where}: `{op.line}`",
-                )
-    if op.name in REDUCTIONS:
-        for name in ("mean", "sum", "max", "min", "logsumexp"):
-            if name != op.name:
-                reduce = called_as(getattr(paddle, name))
-                code = "reduction" if {name, op.name} == {"sum", "mean"} else "pooling"
-                yield Hypothesis(
-                    code=code,
-                    acts={op.number: reduce},
-                    message=f"it takes the {op.name}{where}, the reference the {name}",
-                    fix=f"write `{name}` for `{op.name}`{where}: `{op.line}`",
-                )
-    yield from _other_pool(op, piece)
-
-
-def by_kept(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    """Yield a mean over those elements alone that are not zero: what is ignored, or masked, is."""
-    where = place_of(op, piece)
-    if op.name == "mean":
-        yield Hypothesis(
-            code="reduction",
-            acts={op.number: called_as(_mean_of_kept)},
-            message=f"it takes the mean over all elements{where}, the reference over those that are not zero: those that are ignored or masked do not count",
-            fix=f"divide the sum by the number of elements that are not masked{where}: `{op.line}`",
-        )
-
-
-def _mean_of_kept(tensor: Tensor, axis: object = None, keepdim: bool = False) -> object:
-    count = (tensor != 0).astype(tensor.dtype).sum(axis=axis, keepdim=keepdim)
-    return tensor.sum(axis=axis, keepdim=keepdim) / count.clip(min=1)
-
-
-def _other_pool(op: Op, piece: Piece) -> Iterator[Hypothesis]:
-    paddle, where = paddle_of(piece), place_of(op, piece)
-    functional = paddle.nn.functional
-    layer = op.layer
-    kind = type(layer).__name__ if layer is not None else op.name
-    name = _pool_name(kind) if layer is not None else kind
-    if name not in POOLS:
-        return
-    wanted = name.replace("max", "\0").replace("avg", "max").replace("\0", "avg")
-    function = getattr(functional, wanted)
-    wholes = ({"exclusive": True}, {"exclusive": False}) if "adaptive" not in name and "avg" in wanted else ({},)
-    for options in wholes:
-        if layer is not None:
-            size = getattr(layer, "_output_size", getattr(layer, "output_size", None))
-            sizes = (
-                (size,)
-                if "adaptive" in name
-                else (getattr(layer, "ksize", getattr(layer, "kernel_size", None)), layer.stride, layer.padding)
-            )
-            more = {} if "adaptive" in name else {"ceil_mode": layer.ceil_mode, **options}
-            act = instead(partial(_pooled, function, sizes, more))
-        else:
-            act = called_as(function, most=4, without=("exclusive", "return_mask", "divisor_override"), **options)
-
-        yield Hypothesis(
-            code="pooling",
-            acts={op.number: act},
-            message=f"it applies `{kind}`{where}, the reference `{wanted}`",
-            fix=f"write `{wanted}` for `{kind}`{where}",
-        )
-
-
-def _pooled(
-    function: Callable[..., object], sizes: Sequence[object], more: Mapping[str, object], tensor: object
-) -> object:
-    return function(tensor, *sizes, **more)
-
-
-def _pool_name(kind: str) -> str:
-    """Return the function of a layer: ``adaptive_avg_pool2d`` of ``AdaptiveAvgPool2D``."""
-    for name, start in (
-        ("AdaptiveMaxPool", "adaptive_max_pool"),
-        ("AdaptiveAvgPool", "adaptive_avg_pool"),
-        ("MaxPool", "max_pool"),
-        ("AvgPool", "avg_pool"),
-    ):
-        if kind.startswith(name):
-            return start + kind[len(name) :].lower()
-    return ""
-
-
-def arrangements(order: Sequence[Op], ops: Sequence[Op], piece: Piece) -> Iterator[Hypothesis]:
-    """Yield other orders of axes of all reshapes: a tensor in another order has the values that the reference has.
-
-    Such a call looks as if it were right by its values.
-    """
-    seen: set[str] = set()
-    for op in order:
-        made = floats_of(op.result, is_tensor(piece))
-        if op.name in ("reshape", "flatten") and made and op.place not in seen:
-            seen.add(op.place)
-            yield from everywhere(by_axes(op, piece, made[0]), op, ops)
 
 
 def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:

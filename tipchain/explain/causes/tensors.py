@@ -15,7 +15,7 @@ from tipchain.errors import WeightsError
 from tipchain.explain.causes.functions import called, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis, common_path, name_number
 from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, paddle_of
-from tipchain.explain.causes.program import LAYER, Act, Op, argument, floats_of, on_input, tensors_of, then, then_first
+from tipchain.explain.causes.program import LAYER, Op, floats_of, on_input, then_first
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Model, Nested, Tensor
@@ -614,34 +614,6 @@ def _extra(piece: Piece, extra: Mapping[str, TensorSlot]) -> Iterator[Hypothesis
 # A layer's own tensors, and what it is given, as the cause: a term, a factor or an argument that its code leaves out.
 
 
-MOST_OWN, MOST_OTHERS = 8, 3
-"""Tensors of a layer's own that are tried at most: those that nothing uses, and others."""
-UNARY = {
-    "log": "log",
-    "log1p": "log1p",
-    "log2": "log2",
-    "log10": "log10",
-    "exp": "exp",
-    "expm1": "expm1",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "abs": "abs",
-    "absolute": "abs",
-    "square": "square",
-    "reciprocal": "reciprocal",
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "erf": "erf",
-    "sign": "sign",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "round",
-}
-"""Functions of single numbers: Paddle's name by torch's."""
-WAYS = (("multiply", "multiplies by"), ("add", "adds"), ("subtract", "subtracts"))
-
-
 def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:
     """Return the parameters and buffers of numbers that the piece's own code holds, by name."""
     found: list[tuple[str, Tensor]] = []
@@ -652,121 +624,6 @@ def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:
             start = f"{path}." if path else ""
             found += [(f"{start}{name}", one) for name, one in held if "bool" not in str(one.dtype)]
     return found
-
-
-def by_terms(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield a call with a tensor of the layer's own added to its result, or multiplied with it: idle tensors first."""
-    made = floats_of(op.result, is_tensor(piece))
-    if not made:
-        return
-    used = {id(one) for other in ops for one in tensors_of((other.args, dict(other.kwargs)), is_tensor(piece))}
-    held = own_tensors(piece)
-    idle = [(name, one) for name, one in held if id(one) not in used][:MOST_OWN]
-    busy = [(name, one) for name, one in held if id(one) in used][:MOST_OTHERS]
-    for name, tensor in (*idle, *busy):
-        counted = "float" not in str(tensor.dtype)
-        if not counted:
-            yield from _applied([op], piece, (name, tensor), list(made[0].shape), behind=True)
-        given = op.args[0] if op.name == LAYER and op.args and is_tensor(piece)(op.args[0]) else None
-        if given is not None and ("float" not in str(given.dtype)) == counted:
-            alike = [one for one in ops if one.name == LAYER and one.args and one.args[0] is given]
-            yield from _applied(alike, piece, (name, tensor), list(given.shape), behind=False)
-
-
-def _applied(
-    found: Sequence[Op], piece: Piece, held: tuple[str, object], shape: Sequence[int], *, behind: bool
-) -> Iterator[Hypothesis]:
-    """Yield a tensor applied to what a call returns, or to what calls are given."""
-    (name, tensor), op = held, found[0]
-    place = f"{'after' if behind else 'in front of'} {called(op)}{place_of(op, piece)}"
-    for shaped in fitted(tensor, shape):
-        for way, told in WAYS:
-            apply = partial(_done, way, shaped)
-            yield Hypothesis(
-                code="missing-factor" if way == "multiply" else "missing-term",
-                acts={one.number: then_first(apply) if behind else on_input(apply) for one in found},
-                message=f"its `{name}` is missing there: the reference {told} it {place}",
-                fix=f"{way} `{name}` {place}: `{op.line}`",
-            )
-
-
-def _done(way: str, tensor: object, value: object) -> Tensor:
-    return getattr(value, way)(tensor)
-
-
-def fitted(tensor: Tensor, shape: Sequence[int]) -> Iterator[Tensor]:
-    """Yield a tensor as it can be broadcast to a shape: as it is, and a vector along the channels."""
-    sizes = list(tensor.shape)
-    if len(sizes) <= len(shape) and all(a in (1, b) for a, b in zip(reversed(sizes), reversed(shape), strict=False)):
-        yield tensor
-    if len(sizes) == 1 and len(shape) > 2 and sizes[0] == shape[1]:
-        yield tensor.reshape([1, sizes[0], *[1] * (len(shape) - 2)])
-
-
-def placed_otherwise(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield a sum with a slice of the layer's own tensor left out, and the whole tensor added to what is made later."""
-    own = {id(one): (name, one) for name, one in own_tensors(piece)}
-    telling = is_tensor(piece)
-    slices = {
-        id(op.result): own[id(op.args[0])]
-        for op in ops
-        if op.name == "getitem" and op.args and id(op.args[0]) in own and telling(op.result)
-    }
-    for op in ops:
-        places = [number for number, one in enumerate(op.args[:2]) if id(one) in slices]
-        if op.name != "add" or len(places) != 1:
-            continue
-        name, tensor = slices[id(op.args[places[0]])]
-        for later in [one for one in ops if op.number < one.number <= op.number + 4]:
-            made = floats_of(later.result, telling)
-            for shaped in fitted(tensor, list(made[0].shape)) if made else ():
-                yield Hypothesis(
-                    code="missing-term",
-                    acts={op.number: argument(1 - places[0]), later.number: then_first(partial(_done, "add", shaped))},
-                    message=f"it adds a slice of its `{name}`{place_of(op, piece)}, the reference the whole after {called(later)}{place_of(later, piece)}",
-                    fix=f"add `{name}` to the result of {called(later)}{place_of(later, piece)} instead: `{op.line}`",
-                )
-
-
-def rolls(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
-    """Yield the code without rolls that the reference lacks, rolls by the opposite, and rolls undone behind later calls."""
-    found = [op for op in ops if op.name == "roll"]
-    if len(found) > piece.truth.names.count("roll"):
-        for several in [[op] for op in found] + [found] * (len(found) > 1):
-            op = several[0]
-            yield Hypothesis(
-                code="extra-roll",
-                acts={one.number: argument(0) for one in several},
-                message=f"it rolls{place_of(op, piece)}, the reference does not",
-                fix=f"leave out the roll{place_of(op, piece)}: `{op.line}`",
-            )
-    for op in found:
-        shifts = op.kwargs.get("shifts", op.args[1] if len(op.args) > 1 else None)
-        axis = op.kwargs.get("axis", op.args[2] if len(op.args) > 2 else None)
-        if not isinstance(shifts, int | list | tuple):
-            continue
-        back = -shifts if isinstance(shifts, int) else [-one for one in shifts]
-        undo = partial(_rolled, back, axis)
-        act: Act = lambda _original, args, _kwargs, undo=undo: undo(args[0])  # type: ignore[misc]  # noqa: E731
-        yield Hypothesis(
-            code="roll-direction",
-            acts={op.number: act},
-            message=f"`roll`{place_of(op, piece)} shifts by {shifts}, the reference by {back}",
-            fix=f"roll by {back}{place_of(op, piece)}: `{op.line}`",
-        )
-        for later in [one for one in ops if one.number > op.number]:
-            made = floats_of(later.result, is_tensor(piece))
-            if len(made) == 1 and len(made[0].shape) == len(op.result.shape) and later not in found:
-                yield Hypothesis(
-                    code="missing-roll",
-                    acts={later.number: then(undo)},
-                    message=f"what it rolls by {shifts}{place_of(op, piece)} is not rolled back after {called(later)}{place_of(later, piece)}",
-                    fix=f"roll by {back} after {called(later)}{place_of(later, piece)}: `{later.line}`",
-                )
-
-
-def _rolled(shifts: object, axis: object, tensor: Tensor) -> object:
-    return tensor.roll(shifts, axis)
 
 
 def missing_arguments(piece: Piece) -> Iterator[Hypothesis]:
@@ -810,6 +667,31 @@ def _with_argument(layer: Model, names: Sequence[str], name: str, tensor: object
         yield
     finally:
         object.__delattr__(layer, "forward") if held is None else object.__setattr__(layer, "forward", held)
+
+
+UNARY = {
+    "log": "log",
+    "log1p": "log1p",
+    "log2": "log2",
+    "log10": "log10",
+    "exp": "exp",
+    "expm1": "expm1",
+    "sqrt": "sqrt",
+    "rsqrt": "rsqrt",
+    "abs": "abs",
+    "absolute": "abs",
+    "square": "square",
+    "reciprocal": "reciprocal",
+    "sin": "sin",
+    "cos": "cos",
+    "tan": "tan",
+    "erf": "erf",
+    "sign": "sign",
+    "floor": "floor",
+    "ceil": "ceil",
+    "round": "round",
+}
+"""Functions of single numbers: Paddle's name by torch's."""
 
 
 def by_named_functions(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:

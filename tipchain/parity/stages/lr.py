@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from tipchain.explain.causes.schedules import schedule_causes
 from tipchain.framework_types import Array
 from tipchain.frameworks.base import updates_module
 from tipchain.numbers.compare import largest
@@ -117,54 +118,16 @@ def _failed(verdict: Verdict, expected: Array, actual: Array, rule: Tolerance) -
 
 
 def explain(expected: Array, actual: Array, rule: Tolerance) -> str:
-    """Say how one curve differs from another of the same length.
-
-    Returns:
-        The first step that differs with both rates; and a shift, a stretch or a factor that explains all steps.
-    """
+    """Return the first step at which two curves of one length differ, with both rates, behind what explains all steps."""
     apart = np.flatnonzero(~_close(expected, actual, rule))
     first, last = int(apart[0]), int(apart[-1])
     words = [f"first differs at step {first}: expected {expected[first]:.9g}, actual {actual[first]:.9g}"]
     if last + 1 < len(expected):
         words.append(f"equal from step {last + 1} on")
-    causes = [cause for find in (_shift, _stretch, _factor) if (cause := find(expected, actual, rule))]
-    return " · ".join(["; or ".join(causes), *words] if causes else words)
+    known = [one.message for one in schedule_causes(expected, actual) if one.code != "unknown"]
+    return " · ".join(["; ".join(known), *words] if known else words)
 
 
 def _close(expected: Array, actual: Array, rule: Tolerance) -> Array:
     rtol, atol = (rule.rtol, rule.atol) if rule.threshold is None else (0.0, rule.threshold)
     return np.abs(np.subtract(actual, expected)) <= (atol or 0.0) + (rtol or 0.0) * np.abs(expected)
-
-
-def _shift(expected: Array, actual: Array, rule: Tolerance) -> str:
-    """Say by how many steps one curve lags behind the other, "" if it does not; half of it must still overlap."""
-    for steps in range(1, len(expected) // 2 + 1):
-        pairs = {"behind": (expected[:-steps], actual[steps:]), "ahead": (expected[steps:], actual[:-steps])}
-        for where, (left, right) in pairs.items():
-            if np.ptp(left) > 0 and _close(left, right, rule).all():
-                plural = "step" if steps == 1 else "steps"
-                return f"the same curve, shifted: the port is {steps} {plural} {where}"
-    return ""
-
-
-def _stretch(expected: Array, actual: Array, rule: Tolerance) -> str:
-    """Say how many times as fast one curve is as the other, "" if it is not the same curve."""
-    for times in range(2, len(expected)):
-        slow = np.arange(len(expected)) // times
-        pairs = {"slow": (expected[slow], actual), "fast": (expected, actual[slow])}
-        for how, (left, right) in pairs.items():
-            if np.ptp(left) > 0 and _close(left, right, rule).all():
-                return (
-                    f"the same curve, the port's {times} times as {how}: "
-                    "stepped per epoch on one side, per iteration on the other?"
-                )
-    return ""
-
-
-def _factor(expected: Array, actual: Array, rule: Tolerance) -> str:
-    """Say which factor makes one curve of the other, "" if none does."""
-    counts = np.abs(expected) > (rule.atol or 0.0)
-    factor = float(np.median(actual[counts] / expected[counts])) if counts.any() else 0.0
-    if not factor or not _close(expected * factor, actual, rule).all():
-        return ""
-    return f"the port's rate is {factor:.6g} times the reference's at every step"
