@@ -43,7 +43,7 @@ NIGHTLY_TIMEOUT_S = 4 * 3600
 WORTH_TELLING_S = 1.0
 """A file that takes less is not listed at the end."""
 
-# Texts are compared in English, whatever the developer's locale is; tests/test_language.py has the others.
+# Texts are compared in English, whatever the developer's locale is; tests/core/test_language.py has the others.
 os.environ["TIPCHAIN_LANG"] = "en"
 # The same examples every time: what a random one finds some night must not stop a change that has nothing to do with it.
 settings.register_profile("quick", deadline=None, max_examples=300, derandomize=True)

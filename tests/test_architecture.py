@@ -135,7 +135,12 @@ def test_a_plan_loads_only_what_planning_needs():
         "subprocess",
         "traceback",
     )
-    others = ("tipchain.blame", "tipchain.frameworks.builders", "tipchain.chain.artifacts", "tipchain.chain.kinds.base")
+    others = (
+        "tipchain.core.blame",
+        "tipchain.frameworks.builders",
+        "tipchain.chain.artifacts",
+        "tipchain.chain.kinds.base",
+    )
     assert loaded_after(code, (*HEAVY, *slow, *others)) == ["yaml"]
 
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import reference_pages  # noqa: E402
 
-from tipchain.language import _read  # noqa: E402
+from tipchain.core.language import _read  # noqa: E402
 
 CHINESE = sorted(DOCS.rglob("*.zh.md"))
 

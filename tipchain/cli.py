@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from tipchain import OLD_SPELLINGS_END, __version__
+from tipchain.core.guard import guarded
+from tipchain.core.language import LANGUAGES, columns, padded, say, speaking
 from tipchain.errors import UsageError, did_you_mean
-from tipchain.guard import guarded
-from tipchain.language import LANGUAGES, columns, padded, say, speaking
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The reference pages that are made from the code, and what MkDocs needs besides (``hooks`` of mkdocs.yml).
 
 Keys, types and defaults of YAML files are what the readers of these files ask for: a document that has every mapping once
-is read, and each call of `tipchain.yaml_lines.Reader` is one row; what a key means is the line about it in the ``Attributes`` of
+is read, and each call of `tipchain.core.yaml_reader.Reader` is one row; what a key means is the line about it in the ``Attributes`` of
 the dataclass that holds it. Commands come from their argparse parsers, diagnosis codes from docs/diagnoses.json
 (``tools/record_diagnoses.py``), exit codes, stages and tolerances from the tables that the program itself uses.
 """
@@ -30,8 +30,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 from list_constants import constants_page  # noqa: E402
 
-from tipchain.language import language, read_catalogue, say, speaking  # noqa: E402
-from tipchain.yaml_lines import Reader  # noqa: E402
+from tipchain.core.language import language, read_catalogue, say, speaking  # noqa: E402
+from tipchain.core.yaml_reader import Reader  # noqa: E402
 
 MADE = "_Made from the code by `tools/reference_pages.py`._\n"
 CATALOGUE = ROOT / "docs/reference.zh.po"

@@ -2,7 +2,7 @@
 
 A message is a line of two words or more that the code makes: of a string, an f-string (its places get names), or several
 that are added up. What chooses between texts is each of them. They are written as entries of ``tipchain/locale/zh.po`` whose
-``msgstr`` is empty; a place is named as `tipchain.language` says: ``{n}`` is a number, ``{cNAME}`` is never translated.
+``msgstr`` is empty; a place is named as `tipchain.core.language` says: ``{n}`` is a number, ``{cNAME}`` is never translated.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def is_translated(text: str) -> bool:
 
 
 def _is_chinese(text: str) -> bool:
-    from tipchain.language import say
+    from tipchain.core.language import say
 
     said = say(text)
     return bool(re.search("[\u4e00-\u9fff]", said)) and not ENGLISH.search(CALL.sub("", said))

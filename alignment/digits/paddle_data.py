@@ -15,8 +15,8 @@ from paddle.vision import transforms
 from paddle.vision.datasets import DatasetFolder
 from PIL import Image
 
+from tipchain.core.images import SUFFIXES, read_image
 from tipchain.errors import DataError
-from tipchain.images import SUFFIXES, read_image
 from tipchain.paddle_tools.checkpoint import train_batches
 
 Pixels = npt.NDArray[np.float32]

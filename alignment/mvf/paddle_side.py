@@ -20,7 +20,7 @@ from paddle.nn.initializer import Normal
 from paddle.vision import transforms
 from PIL import Image
 
-from tipchain.images import Video, class_names, find_videos, read_image, read_split
+from tipchain.core.images import Video, class_names, find_videos, read_image, read_split
 
 Pixels = npt.NDArray[np.float32]
 VIEWS = {"T": (0,), "TH": (0, 1), "THW": (0, 1, 2)}

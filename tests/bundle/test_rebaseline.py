@@ -17,10 +17,10 @@ from tipchain.bundle.evidence import describe_folder
 from tipchain.bundle.making import kept_weights
 from tipchain.bundle.manifest import damages, files_below, moves_of, open_bundle, read_manifest, write_manifest
 from tipchain.cli import main
+from tipchain.core.files import sha256_of
 from tipchain.errors import BundleError
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import load_case
-from tipchain.runs import sha256_of
 
 USER = "[user]\n\tname = A Person\n\temail = person@example.org\n"
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from tipchain import environment
 from tipchain.cli import main
 from tipchain.commands import doctor
-from tipchain.environment import ALIGNING, DoctorLine
+from tipchain.core import environment
+from tipchain.core.environment import ALIGNING, DoctorLine
 from tipchain.outcome import Outcome
 from tipchain.prepare.data import prepare_data
 

@@ -9,8 +9,8 @@ import pytest
 
 from tipchain.cli import main
 from tipchain.commands.init import read_input, short_case
+from tipchain.core.files import ROOT_VARIABLE
 from tipchain.parity.case import load_case
-from tipchain.runs import ROOT_VARIABLE
 
 NET = """
 import torch

@@ -9,7 +9,7 @@ import yaml
 
 from tipchain.cli import main, parser_of
 from tipchain.commands.options import leaves
-from tipchain.runs import ROOT_VARIABLE, find_root
+from tipchain.core.files import ROOT_VARIABLE, find_root
 
 ROOTED = (
     "align", "bundle make", "convert-weights", "eval", "export", "init", "judge", "lint", "locate", "pack", "prepare",

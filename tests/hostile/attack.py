@@ -77,7 +77,7 @@ def function(module: str, name: str) -> Callable[[Path], int]:
     def read(path: Path) -> int:
         from importlib import import_module
 
-        from tipchain.guard import guarded
+        from tipchain.core.guard import guarded
 
         reader = getattr(import_module(module), name)
 

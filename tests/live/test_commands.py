@@ -45,7 +45,7 @@ def hang():
 
 def impatient(output, labels):
     import signal
-    from tipchain.progress import interrupted
+    from tipchain.core.progress import interrupted
     if not interrupted.is_set():
         os.kill(os.getppid(), signal.SIGINT)
         assert interrupted.wait(60)

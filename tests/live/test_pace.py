@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain import progress as pacing  # noqa: E402
+from tipchain.core import progress as pacing  # noqa: E402
 from tipchain.errors import UsageError  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain.blame import UsersError, tell  # noqa: E402
+from tipchain.core.blame import UsersError, tell  # noqa: E402
 from tipchain.live.sources import open_callables  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
 

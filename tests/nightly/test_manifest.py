@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tipchain.core.quantities import duration, parse_mebibytes, parse_seconds
 from tipchain.errors import ManifestError
 from tipchain.nightly.expand import DiskProject, expand
 from tipchain.nightly.manifest import load_manifest
-from tipchain.quantities import duration, parse_mebibytes, parse_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 WHOLE = """\

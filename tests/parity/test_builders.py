@@ -8,10 +8,10 @@ from types import ModuleType
 
 import pytest
 
+from tipchain.core.files import ROOT_VARIABLE, find_root
 from tipchain.errors import CaseError
 from tipchain.frameworks.builders import candidates, resolve
 from tipchain.parity.case import check_builders, load_case
-from tipchain.runs import ROOT_VARIABLE, find_root
 
 CASE = """\
 id: x

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.blame import UsersError, tell
+from tipchain.core.blame import UsersError, tell
+from tipchain.core.files import find_root
 from tipchain.errors import CaseError
 from tipchain.modes import Mode
 from tipchain.parity.case import load_case, resolve
-from tipchain.runs import find_root
 from tipchain.stage_table import STAGES
 
 GOOD = """\

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from in_process import failed
 
-from tipchain.blame import UsersError
+from tipchain.core.blame import UsersError
 from tipchain.explain.causes.metric_ways import BATCH_SIZES, make_probe, other_ways, recognize
 from tipchain.numbers.dumps import Record
 from tipchain.parity.stages import judge_dumps

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from tipchain.core.files import sha256_of
 from tipchain.parity.inputs import imported_sources
-from tipchain.runs import sha256_of
 
 
 def test_imported_files_are_known_by_their_content(tmp_path, monkeypatch):

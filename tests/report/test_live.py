@@ -11,8 +11,8 @@ import pytest
 
 from tipchain.chain.plan import Command, Result
 from tipchain.commands.run import LiveView
+from tipchain.core.progress import cut, elapsed
 from tipchain.outcome import Outcome
-from tipchain.progress import cut, elapsed
 
 
 def command(name):

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tipchain.chain.plan import Command, Result
+from tipchain.core.files import atomic_write
 from tipchain.errors import RecordError
 from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.verdicts import Verdict
@@ -22,7 +23,6 @@ from tipchain.outcome import ExitCode, Outcome
 from tipchain.report.ci import junit_xml
 from tipchain.report.model import RunReport, dump_report, load_report, parse_report, report_json
 from tipchain.report.terminal import render_report
-from tipchain.runs import atomic_write
 
 
 def test_no_number_of_a_log_is_cut():

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
 from tipchain.errors import UsageError, WeightsError
 from tipchain.paddle_tools.program import run_program
-from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE
 
 pytestmark = pytest.mark.frameworks
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest
+from tipchain.core.json_text import Json, read_json
 from tipchain.framework_types import Array
-from tipchain.json_text import Json, read_json
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
 from tipchain.outcome import Outcome

@@ -33,10 +33,11 @@ from tipchain.bundle.manifest import (
     open_bundle,
     write_manifest,
 )
-from tipchain.environment import installed_versions
+from tipchain.core.environment import installed_versions
+from tipchain.core.files import atomic_write, commit, sha256_of
+from tipchain.core.json_text import JsonObject
+from tipchain.core.machine import core_count
 from tipchain.errors import BundleError, OutputError, TipchainError, UsageError
-from tipchain.json_text import JsonObject
-from tipchain.machine import core_count
 from tipchain.modes import Mode
 from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.outcome import Outcome
@@ -45,7 +46,6 @@ from tipchain.parity.case import SIDES, Case
 from tipchain.parity.publish import dump_name, stage_files, tensors_name
 from tipchain.parity.recorder import TRUTH_STAGES
 from tipchain.parity.weights import GivenInputs, Prepared, WeightFiles, prepare
-from tipchain.runs import atomic_write, commit, sha256_of
 from tipchain.stage_table import SOLO
 from tipchain.weights.files import SAFETENSORS, read_torch_state
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
+from tipchain.core.files import append, atomic_write, git, sha256_of
+from tipchain.core.json_text import parse_as, parse_json, read_json
 from tipchain.errors import BundleError
-from tipchain.json_text import parse_as, parse_json, read_json
-from tipchain.runs import append, atomic_write, git, sha256_of
 
 # What a bundle says about itself, and whether its files are still those.
 #

@@ -14,7 +14,6 @@ from datetime import datetime
 from itertools import count, takewhile
 from pathlib import Path
 
-from tipchain import language
 from tipchain.chain.artifacts import (
     LineCheck,
     Missing,
@@ -29,9 +28,10 @@ from tipchain.chain.artifacts import (
 )
 from tipchain.chain.plan import Command, Result, Speed
 from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines
+from tipchain.core import language
+from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.modes import DataFolders, Mode, data_folders
 from tipchain.outcome import NO_VERDICT, NOT_THE_SAME, Outcome
-from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
 # Numbers of a command's log: losses, accuracies, speeds, milliseconds, memory.
 #

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tipchain.chain.emitter import VISIBLE
 from tipchain.chain.plan import Command, Plan
-from tipchain.runs import take_lock
+from tipchain.core.files import take_lock
 
 DEVICES = Path("/dev")
 HIDDEN = ("", "-1")

@@ -16,9 +16,9 @@ from tipchain import __version__
 from tipchain.chain.artifacts import Stamp, UnsettledError, settle, snapshot, stamp
 from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command, Plan, Result, parse_result, result_json
-from tipchain.json_text import Json
+from tipchain.core.files import DATA_VARIABLE, sha256_of
+from tipchain.core.json_text import Json
 from tipchain.outcome import Outcome
-from tipchain.runs import DATA_VARIABLE, sha256_of
 
 # What a command's result depends on, as far as its words and its environment tell.
 #

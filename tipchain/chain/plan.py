@@ -14,7 +14,7 @@ from tipchain.modes import DataFolders, Mode
 from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
-    from tipchain.json_text import JsonObject
+    from tipchain.core.json_text import JsonObject
 
 # Commands and plans: what a chain would run, in order.
 #

@@ -35,8 +35,8 @@ from tipchain.errors import ProfileError, UsageError, did_you_mean
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from tipchain.json_text import Json
-    from tipchain.yaml_lines import LinedYaml, Reader
+    from tipchain.core.json_text import Json
+    from tipchain.core.yaml_reader import LinedYaml, Reader
 
 
 ALWAYS = frozenset(("root", "model", "mode", "base", "epoch", "batch", "config"))
@@ -357,7 +357,7 @@ def _merge(base: object, own: object) -> Json:
 @cache
 def _document(path: Path) -> tuple[LinedYaml, dict[str, Json]]:
     """Return the document at ``path`` and its data, with what it extends merged in."""
-    from tipchain.yaml_lines import load_yaml
+    from tipchain.core.yaml_reader import load_yaml
 
     document = load_yaml(path, ProfileError, "a suite's profile")
     data = dict(document.data)
@@ -414,7 +414,7 @@ class _Profile:
     """One profile file on its way to a Suite."""
 
     def __init__(self, path: Path) -> None:
-        from tipchain.yaml_lines import Reader
+        from tipchain.core.yaml_reader import Reader
 
         document, data = _document(path)
         self.path = path
@@ -487,7 +487,7 @@ class _Profile:
         return reader
 
     def nested(self, reader: Reader, key: str, index: int, data: object) -> Reader:
-        from tipchain.yaml_lines import Reader as _Reader
+        from tipchain.core.yaml_reader import Reader as _Reader
 
         if not isinstance(data, dict):
             raise reader.error(key, "has an entry that is no mapping", found=repr(data))

@@ -30,9 +30,9 @@ from tipchain.commands.options import (
     report_targets,
 )
 from tipchain.commands.prepare import add_prepare_first, prepare_case_first
+from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE
 from tipchain.errors import OutputError, UsageError
 from tipchain.modes import Mode, parse_device, parse_mode
-from tipchain.runs import DATA_VARIABLE, RUN_VARIABLE
 
 if TYPE_CHECKING:
     from tipchain.modes import Mode
@@ -108,11 +108,11 @@ def align_case(
 
     What ``show`` makes of the folder of dumps is printed before the verdict.
     """
+    from tipchain.core.files import prune
     from tipchain.live.worker import CauseSearch, explain_failures, located_details
     from tipchain.nightly.origin import origin
     from tipchain.parity.align import keep_report, run_case
     from tipchain.report.write import with_page, write_report
-    from tipchain.runs import prune
 
     check_targets(args)
     # Where the report goes to standard output, it must stand there alone.
@@ -224,7 +224,7 @@ def from_root(path: Path) -> Path:
 
 def _run_folder(out: Path) -> Path:
     """Return the folder of the chain's run that this is part of, or a new one."""
-    from tipchain.runs import new_run
+    from tipchain.core.files import new_run
 
     if os.environ.get(RUN_VARIABLE):
         return Path(os.environ[RUN_VARIABLE])

@@ -21,8 +21,8 @@ from tipchain.commands.options import (
     add_timeout,
     write_document,
 )
+from tipchain.core.language import escaped, escaped_lines, padded, say
 from tipchain.errors import UsageError
-from tipchain.language import escaped, escaped_lines, padded, say
 from tipchain.modes import Mode, parse_device, parse_mode
 from tipchain.outcome import ExitCode
 

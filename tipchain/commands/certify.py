@@ -7,7 +7,7 @@ import sys
 
 from tipchain.commands.locate import add_source_arguments, read_request, without_text
 from tipchain.commands.options import count, write_document
-from tipchain.runs import check_writable
+from tipchain.core.files import check_writable
 
 MOST = 24
 TIMEOUT_S = 7200.0

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tipchain.commands.options import add_names, add_root, renamed
+from tipchain.core.language import escaped, escaped_lines, say
 from tipchain.errors import UsageError
 from tipchain.framework_types import Model
-from tipchain.language import escaped, escaped_lines, say
 from tipchain.outcome import ExitCode
 
 SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdparams",)}
@@ -87,9 +87,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _models(args: argparse.Namespace) -> tuple[Model, Model, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
+    from tipchain.core.files import find_root
     from tipchain.frameworks.builders import checking, resolve
     from tipchain.parity.case import load_case
-    from tipchain.runs import find_root
 
     by_hand = {"--reference": args.reference, "--port": args.port, "--model-args": args.model_args}
     if args.case is not None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
+from tipchain.core.files import check_writable
 from tipchain.errors import UsageError
 from tipchain.framework_types import Array
 from tipchain.outcome import Outcome, exit_code
-from tipchain.runs import check_writable
 
 if TYPE_CHECKING:
     from tipchain.numbers.tolerance import Tolerance
@@ -79,7 +79,7 @@ def compare_on_cores(
     Processes do what threads did not: NumPy lets go of Python's lock for microseconds at a time, and threads spent more
     on waiting for it than they gained. Each takes whole arrays, so that no fact depends on the number of cores.
     """
-    from tipchain.machine import core_count, on_cores
+    from tipchain.core.machine import core_count, on_cores
     from tipchain.numbers.verdicts import compare
 
     def compare_some(names: Collection[str]) -> list[Verdict]:
@@ -117,7 +117,7 @@ def _tolerance(args: argparse.Namespace) -> Tolerance:
 
 def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tolerance) -> None:
     """Print a line per tensor, and the facts of those that did not pass below it."""
-    from tipchain.language import escaped, in_rows, say
+    from tipchain.core.language import escaped, in_rows, say
 
     width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)
     for verdict in verdicts:

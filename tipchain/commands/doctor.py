@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tipchain import __version__
 from tipchain.commands.options import add_json, add_strict, show
-from tipchain.environment import (
+from tipchain.core.environment import (
     ALIGNING,
     CASES,
     PROBES,
@@ -22,8 +22,8 @@ from tipchain.environment import (
     check_python,
     check_threads,
 )
+from tipchain.core.language import columns, padded, say
 from tipchain.errors import DataError
-from tipchain.language import columns, padded, say
 from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
 from tipchain.outcome import ExitCode, Outcome
 from tipchain.prepare.data import KINDS, PARAMS, way_out

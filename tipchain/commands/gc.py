@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import count, seconds
+from tipchain.core.language import aligned, clean, say
 from tipchain.errors import UsageError
-from tipchain.language import aligned, clean, say
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _size(text: str) -> int:
-    from tipchain.quantities import MEMORY_EXPECTED, parse_mebibytes
+    from tipchain.core.quantities import MEMORY_EXPECTED, parse_mebibytes
 
     try:
         return parse_mebibytes(text) * 2**20

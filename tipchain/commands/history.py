@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_json, add_viewers, count, show, show_in_viewers
+from tipchain.core.language import say
 from tipchain.errors import UsageError
-from tipchain.language import say
 from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
@@ -324,9 +324,9 @@ def _night_diff(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
+    from tipchain.core.files import check_writable, replacing_path
     from tipchain.history.entries import find_entry
     from tipchain.history.render import TABLES, export, scalars
-    from tipchain.runs import check_writable, replacing_path
 
     if args.table not in TABLES:
         raise UsageError(f"--table {args.table}: expected one of {', '.join(TABLES)}")

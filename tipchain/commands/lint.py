@@ -15,9 +15,9 @@ from tipchain.chain.lint import PATTERN, Coverage, Disk, Found, Linted, is_check
 from tipchain.chain.slots import refusal
 from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
+from tipchain.core.language import aligned, clean, columns, in_rows, padded, say
+from tipchain.core.machine import core_count, on_cores
 from tipchain.errors import CaseError, UsageError
-from tipchain.language import aligned, clean, columns, in_rows, padded, say
-from tipchain.machine import core_count, on_cores
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 from tipchain.outcome import ExitCode
 from tipchain.report.ci import workflow_command

@@ -19,10 +19,10 @@ from tipchain.commands.options import (
     add_within,
     write_document,
 )
+from tipchain.core.files import check_writable
+from tipchain.core.json_text import JsonObject
 from tipchain.errors import OutputError, UsageError
 from tipchain.framework_types import Setting
-from tipchain.json_text import JsonObject
-from tipchain.runs import check_writable
 
 SHOWN = 12
 """Layers that are listed at most."""
@@ -96,7 +96,7 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
 
 def run(args: argparse.Namespace) -> int:
     """Align the models in a process of their own, print what was found, and return the exit code."""
-    from tipchain.language import say
+    from tipchain.core.language import say
     from tipchain.live.worker import launch
     from tipchain.report.terminal import fold, terminal_width
 

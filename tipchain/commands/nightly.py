@@ -19,11 +19,11 @@ from tipchain.commands.history import (
     with_history,
 )
 from tipchain.commands.options import add_json, add_quiet, count, renamed, show
+from tipchain.core.files import sha256_of
+from tipchain.core.json_text import JsonObject
+from tipchain.core.language import say
 from tipchain.errors import ManifestError, OutputError, TipchainError, UsageError
-from tipchain.json_text import JsonObject
-from tipchain.language import say
 from tipchain.outcome import ExitCode
-from tipchain.runs import sha256_of
 
 if TYPE_CHECKING:
     from tipchain.nightly.coordinator import Sink
@@ -138,8 +138,8 @@ def check_targets(args: argparse.Namespace) -> None:
     """
     if args.junit == "-":
         raise UsageError("--junit needs a file: standard output has how the night goes on")
+    from tipchain.core.files import check_writable
     from tipchain.report.ci import SUMMARY_VARIABLE
-    from tipchain.runs import check_writable
 
     summary = os.environ.get(SUMMARY_VARIABLE) if args.github else None
     check_writable({"--junit": args.junit, SUMMARY_VARIABLE: summary})
@@ -154,9 +154,9 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
     """
     if not args.junit and not args.github:
         return
+    from tipchain.core.files import atomic_write
     from tipchain.nightly.night_report import night_junit
     from tipchain.nightly.nights import read_results
-    from tipchain.runs import atomic_write
 
     results = read_results(folder)
     try:
@@ -221,11 +221,11 @@ def run_dashboard(args: argparse.Namespace) -> int:
     Raises:
         UsageError: there are no nights, or the page cannot be written.
     """
+    from tipchain.core.files import atomic_write, check_writable
     from tipchain.nightly.dashboard import render
     from tipchain.nightly.night_report import counted
     from tipchain.nightly.nights import NIGHTS, find_nights
     from tipchain.nightly.timeline import read_timelines
-    from tipchain.runs import atomic_write, check_writable
 
     check_writable({"--html": args.html})
     folder = args.folder or Path(NIGHTS)

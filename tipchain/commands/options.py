@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tipchain import OLD_SPELLINGS_END
 from tipchain.chain.kinds import KINDS
+from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
+from tipchain.core.language import LANGUAGES, in_rows, say
 from tipchain.errors import OutputError, UsageError
-from tipchain.language import LANGUAGES, in_rows, say
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
-from tipchain.runs import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
 
 if TYPE_CHECKING:
-    from tipchain.quantities import Scalar
+    from tipchain.core.quantities import Scalar
     from tipchain.report.write import Targets
 
 STDOUT = "-"
@@ -158,7 +158,7 @@ def renamed(parser: argparse._ActionsContainer, old: str, action: argparse.Actio
 
 def seconds(text: str) -> float:
     """Return a time: ``90`` (seconds), ``90s``, ``5m``, ``2h``, ``1h 30m``."""
-    from tipchain.quantities import TIME_EXPECTED, parse_seconds
+    from tipchain.core.quantities import TIME_EXPECTED, parse_seconds
 
     try:
         return parse_seconds(_number(text) or text)
@@ -257,7 +257,7 @@ def show_in_viewers(args: argparse.Namespace, scalars: Callable[[], Iterable[Sca
     for viewer in VIEWERS:
         folder: Path | None = getattr(args, viewer)
         if folder is not None:
-            from tipchain.quantities import write_scalars
+            from tipchain.core.quantities import write_scalars
 
             count = write_scalars(scalars(), viewer, folder)
     return count

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_mode, add_root, former, renamed
+from tipchain.core.language import say
 from tipchain.errors import OutputError
-from tipchain.language import say
 from tipchain.modes import Mode, parse_mode
 from tipchain.outcome import ExitCode, Outcome, worst
 
@@ -196,10 +196,10 @@ def _chain_files(case: Case, out: Path) -> Entries:
 def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> bytes:
     """Return what the archive says about itself, as JSON."""
     from tipchain import __version__
-    from tipchain.environment import installed_versions
+    from tipchain.core.environment import installed_versions
+    from tipchain.core.files import commit
     from tipchain.numbers.dumps import load_record
     from tipchain.parity.publish import dump_name
-    from tipchain.runs import commit
 
     dumps: dict[str, object] = {}
     for stage, state in states.items():
@@ -229,7 +229,7 @@ def _content(entry: Path | bytes) -> bytes:
 
 def _write(archive: Path, folder: str, entries: Entries) -> None:
     """Write the archive, whole or not at all; everything in it stands in ``folder``."""
-    from tipchain.runs import replacing_path
+    from tipchain.core.files import replacing_path
 
     with replacing_path(archive) as beside, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file:
         for name, entry in entries.items():

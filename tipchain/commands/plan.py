@@ -15,11 +15,11 @@ from posixpath import dirname, normpath
 from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, Plan, plan_json, select
 from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show
+from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+from tipchain.core.language import clean, say
 from tipchain.errors import ParamsError, UsageError
-from tipchain.language import clean, say
 from tipchain.modes import DataFolders, Mode, data_folders
 from tipchain.outcome import ExitCode
-from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
 # Plans for people: a tree to read, and a script to paste into a shell.
 #

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, write_document
+from tipchain.core.files import check_writable
+from tipchain.core.json_text import Json
+from tipchain.core.language import say
 from tipchain.errors import BundleError, OutputError, UsageError, first_line
-from tipchain.json_text import Json
-from tipchain.language import say
 from tipchain.modes import Mode, parse_device, parse_mode
 from tipchain.outcome import ExitCode
-from tipchain.runs import check_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +100,8 @@ def _place(args: argparse.Namespace) -> Path:
 
 
 def _case(args: argparse.Namespace, place: Path, old: BundleManifest) -> Case:
+    from tipchain.core.files import find_root
     from tipchain.parity.case import load_case
-    from tipchain.runs import find_root
 
     path = args.case or (args.item if args.item.is_file() else find_root(place.absolute()) / old.case.file)
     if not path.is_file():

@@ -31,10 +31,10 @@ from tipchain.commands.options import (
 )
 from tipchain.commands.plan import add_chain_arguments, options
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
+from tipchain.core.language import clean, say
+from tipchain.core.progress import Estimate, Screen, elapsed
 from tipchain.errors import DataError, RecordError, UsageError
-from tipchain.language import clean, say
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.progress import Estimate, Screen, elapsed
 from tipchain.report.terminal import mark, use_color
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ CLAIM = re.compile(r"run(\s+)(?=successfully|failed)", re.IGNORECASE)
 
 def versions() -> dict[str, str]:
     """Return the versions that a run rests on, as installed beside tipchain; no framework is imported."""
-    from tipchain.environment import installed_versions
+    from tipchain.core.environment import installed_versions
 
     return {"tipchain": __version__, "python": platform.python_version(), **installed_versions()}
 
@@ -246,7 +246,7 @@ class ResultsLog:
         self.view.tick()
 
     def _header(self) -> str:
-        from tipchain.runs import commit, run_header
+        from tipchain.core.files import commit, run_header
 
         facts = {"params": self.plan.params, "mode": self.plan.mode.value, "suite": self.plan.suite}
         facts |= {
@@ -258,7 +258,7 @@ class ResultsLog:
         return run_header(self.place.run, {**facts, **found})
 
     def _append(self, text: str) -> None:
-        from tipchain.runs import append
+        from tipchain.core.files import append
 
         try:
             append(self.path, text)
@@ -302,7 +302,7 @@ def run(args: argparse.Namespace) -> int:
     from tipchain.chain.load import nothing_planned
     from tipchain.chain.plan import PLACEHOLDER
     from tipchain.chain.run import Policy
-    from tipchain.runs import hold_run
+    from tipchain.core.files import hold_run
 
     check_targets(args)
     if args.data_path is not None and not args.data_path.is_dir():
@@ -405,7 +405,7 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
 
 
 def _new_folder(plan: Plan) -> Path:
-    from tipchain.runs import new_run
+    from tipchain.core.files import new_run
 
     try:
         return new_run(Path.cwd() / plan.out)
@@ -501,9 +501,9 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
     from tipchain.chain import journal as journals
     from tipchain.chain.gpus import Leases
     from tipchain.chain.run import link_latest, run_plan
+    from tipchain.core.files import atomic_write, prune
     from tipchain.nightly.origin import origin
     from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report
-    from tipchain.runs import atomic_write, prune
 
     stream = sys.stderr if "-" in (setting.targets.json, setting.targets.junit) else sys.stdout
     place, journal = _place(plan, folder, setting), journals.Journal(folder)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
+from tipchain.core.language import escaped, say
 from tipchain.framework_types import Array
-from tipchain.language import escaped, say
 from tipchain.modes import parse_mode
 from tipchain.numbers.tolerance import SAME_DOUBLE
 from tipchain.outcome import ExitCode, Outcome
@@ -73,7 +73,7 @@ def align_rates(argv: Sequence[str] | None = None) -> int:
 
 def _script(description: str, case: Path, argv: Sequence[str] | None, act: Callable[[argparse.Namespace], int]) -> int:
     """Do what a script does with the options of ``tipchain align``; return the exit code."""
-    from tipchain.guard import guarded
+    from tipchain.core.guard import guarded
 
     def work() -> int:
         parser = Parser(description=description, allow_abbrev=False)
@@ -132,11 +132,11 @@ def _rate_table(folder: Path) -> list[str]:
 
 
 def _record(args: argparse.Namespace, stage: str, side: str) -> int:
+    from tipchain.core.files import prune
     from tipchain.nightly.origin import origin
     from tipchain.numbers.dumps import load_record
     from tipchain.parity.align import run_case
     from tipchain.parity.publish import LATEST, dump_name
-    from tipchain.runs import prune
 
     request, out = make_request(args, (stage,))
     report = run_case(request, out, where=origin(request.case.root))
@@ -154,7 +154,8 @@ def _record(args: argparse.Namespace, stage: str, side: str) -> int:
 
 
 def _check(args: argparse.Namespace, stage: str) -> int:
-    from tipchain.environment import installed_versions
+    from tipchain.core.environment import installed_versions
+    from tipchain.core.files import append
     from tipchain.numbers.diff_log import write_diff_log
     from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
@@ -162,7 +163,6 @@ def _check(args: argparse.Namespace, stage: str) -> int:
     from tipchain.parity.stages.judging import Rules, judge_stage
     from tipchain.report.model import RunReport
     from tipchain.report.write import with_page, write_report
-    from tipchain.runs import append
 
     check_targets(args)
     started, clock = datetime.now().astimezone(), time.perf_counter()

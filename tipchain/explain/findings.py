@@ -8,9 +8,9 @@ from math import isfinite
 from pathlib import Path
 from typing import Literal
 
-from tipchain.blame import one_line
+from tipchain.core.blame import one_line
+from tipchain.core.json_text import JsonObject
 from tipchain.errors import TipchainError
-from tipchain.json_text import JsonObject
 from tipchain.outcome import Outcome
 
 Effect = Literal["here", "elsewhere", "none"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tipchain.blame import UsersError, blame, claim, place_of, placed, serving
+from tipchain.core.blame import UsersError, blame, claim, place_of, placed, serving
 from tipchain.errors import CaseError
 from tipchain.framework_types import Model
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
 from tipchain.framework_types import Array, Dataset, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import Batch, Builder
 from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
+from tipchain.frameworks.paddle_loading import load_batches
 from tipchain.frameworks.randomness import Draws, switched_off
-from tipchain.machine import kept_import
 from tipchain.modes import Device
-from tipchain.paddle_loading import load_batches
 from tipchain.weights.files import view_of
 from tipchain.weights.layouts import TensorSlot, assemble, divide, stack
 from tipchain.weights.sides import torch_view

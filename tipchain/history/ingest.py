@@ -16,6 +16,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.core.files import atomic_write, replacing
+from tipchain.core.json_text import Json, JsonObject, parse_as
+from tipchain.core.language import say
+from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError
 from tipchain.history.schema import (
     STATISTICS,
@@ -31,14 +35,10 @@ from tipchain.history.schema import (
     taken,
 )
 from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
-from tipchain.json_text import Json, JsonObject, parse_as
-from tipchain.language import say
-from tipchain.machine import core_count
 from tipchain.nightly import nights, origin
 from tipchain.nightly.nights import FINISHED, holder, nights_below
 from tipchain.outcome import worst
 from tipchain.report.model import load_report, report_json
-from tipchain.runs import atomic_write, replacing
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict

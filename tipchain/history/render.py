@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import sqlalchemy as sa
 
-from tipchain import language
 from tipchain.chain.plan import number_json
+from tipchain.core import language
+from tipchain.core.json_text import Json
+from tipchain.core.language import aligned, columns, padded, say
+from tipchain.core.quantities import Scalar
 from tipchain.history.compare import (
     ENOUGH,
     Changes,
@@ -42,10 +45,7 @@ from tipchain.history.schema import (
     texts,
     verdicts,
 )
-from tipchain.json_text import Json
-from tipchain.language import aligned, columns, padded, say
 from tipchain.outcome import Outcome
-from tipchain.quantities import Scalar
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import sqlalchemy as sa
 
-from tipchain.json_text import Json
+from tipchain.core.json_text import Json
 from tipchain.nightly.items import ShardPart
 from tipchain.outcome import Outcome
 

@@ -18,10 +18,10 @@ from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from tipchain.core.files import replacing_path
 from tipchain.errors import HistoryError, UsageError, first_line
 from tipchain.history import VARIABLE, schema
 from tipchain.history.schema import EntryFacts, ItemFacts
-from tipchain.runs import replacing_path
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -12,7 +12,10 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 
-from tipchain.blame import one_line
+from tipchain.core.blame import one_line
+from tipchain.core.files import commit
+from tipchain.core.machine import collect
+from tipchain.core.progress import LATE, OutOfTime, Pace, Progress
 from tipchain.errors import UsageError
 from tipchain.explain.causes.losses import check_loss
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
@@ -48,11 +51,8 @@ from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, train_both
-from tipchain.machine import collect
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.outcome import Outcome
-from tipchain.progress import LATE, OutOfTime, Pace, Progress
-from tipchain.runs import commit
 from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Function

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tipchain.core.progress import Pace
 from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, below, diagnose, said_alike, unsearched
 from tipchain.explain.findings import PIECES, Diagnosis, Finding, SourceLine
 from tipchain.explain.locate.locate import Located
@@ -24,7 +25,6 @@ from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.explain.preflight.weighing import PADDING
 from tipchain.framework_types import Model
 from tipchain.numbers.tolerance import EXPLAINED
-from tipchain.progress import Pace
 
 # Where in the user's code a cause stands: the line of the port to change, and the reference's that it is held against.
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
+from tipchain.core.language import template
 from tipchain.explain.findings import Finding
 from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
-from tipchain.language import template
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.numbers.tolerance import SAME_DOUBLE, UNIT
 from tipchain.outcome import Outcome

@@ -11,7 +11,7 @@ from itertools import permutations
 
 import numpy as np
 
-from tipchain.blame import blame
+from tipchain.core.blame import blame
 from tipchain.errors import UsageError
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.data_images import explain_images

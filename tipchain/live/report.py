@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from tipchain.core.json_text import Json, JsonObject, parse_json
 from tipchain.errors import RecordError
 from tipchain.explain.findings import Diagnosis, Finding, diagnosis_json, read_diagnosis
 from tipchain.explain.locate.differences import arrange, rms
 from tipchain.explain.locate.trace import Call, Store, StoredArray
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array
-from tipchain.json_text import Json, JsonObject, parse_json
 from tipchain.outcome import ExitCode, Outcome, exit_code
 
 if TYPE_CHECKING:
@@ -265,8 +265,8 @@ class AlignmentReport:
         Raises:
             OSError: the file cannot be written. An older file is then unchanged.
         """
+        from tipchain.core.files import atomic_write
         from tipchain.live.html import render
-        from tipchain.runs import atomic_write
 
         atomic_write(Path(path), render(self))
 

@@ -8,7 +8,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from tipchain.blame import serving
+from tipchain.core.blame import serving
+from tipchain.core.files import root_of_callables
+from tipchain.core.json_text import JsonObject
 from tipchain.errors import CaseError, UsageError, WeightsError
 from tipchain.explain.causes.metric_ways import OfTensors
 from tipchain.explain.findings import PIECES
@@ -19,7 +21,6 @@ from tipchain.frameworks.base import Framework
 from tipchain.frameworks.builders import checking, make_optimizer, resolve
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.torch_ import TorchFramework
-from tipchain.json_text import JsonObject
 from tipchain.live.arguments import read_arrays
 from tipchain.live.predictions import DATA_STAGES, METRIC_STAGE
 from tipchain.modes import parse_mode
@@ -27,7 +28,6 @@ from tipchain.numbers.dumps import read_npz
 from tipchain.parity.case import LABEL, SIDES, Case, load_case, open_builder
 from tipchain.parity.inputs import make_inputs
 from tipchain.parity.weights import data_roots, prepare_weights
-from tipchain.runs import root_of_callables
 from tipchain.weights.convert import to_paddle
 from tipchain.weights.given_names import NameMap, with_ignored
 from tipchain.weights.layouts import divide

@@ -9,6 +9,7 @@ from functools import reduce
 
 import numpy as np
 
+from tipchain.core.machine import collect, keep_memory
 from tipchain.explain.causes.optimizer_builders import Clips, any_precision, clipping
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.locate.differences import distance, rms
@@ -17,7 +18,6 @@ from tipchain.explain.locate.runs import ModelInputs, Precise, bind, call_model,
 from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.framework_types import Array, Loss, Model, Nested, Optimizer, Schedule
 from tipchain.frameworks.randomness import Draws
-from tipchain.machine import collect, keep_memory
 from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, TINY, UNIT
 from tipchain.outcome import Outcome
 

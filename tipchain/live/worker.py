@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.blame import UsersError
+from tipchain.core.blame import UsersError
+from tipchain.core.files import append, atomic_write
+from tipchain.core.guard import guarded
+from tipchain.core.json_text import JsonObject
+from tipchain.core.language import say
+from tipchain.core.machine import kept_import
+from tipchain.core.progress import Pace, Progress, interrupted
 from tipchain.errors import TipchainError, UsageError
-from tipchain.guard import guarded
-from tipchain.json_text import JsonObject
-from tipchain.language import say
-from tipchain.machine import kept_import
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.progress import Pace, Progress, interrupted
 from tipchain.report.model import Diagnosed, diagnose_run, stage_of
 from tipchain.report.terminal import fold, terminal_width
-from tipchain.runs import append, atomic_write
 
 if TYPE_CHECKING:
     from tipchain.parity.align import AlignRequest

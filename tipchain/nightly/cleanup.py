@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Literal
 
 from tipchain.bundle.manifest import FILE_NAME, KIND, MANIFEST
+from tipchain.core.files import RUN_LOCK, atomic_write, is_locked
+from tipchain.core.json_text import Json, read_json
 from tipchain.errors import InputError, RecordError, UsageError
-from tipchain.json_text import Json, read_json
 from tipchain.nightly.nights import FINISHED, NIGHT, began, hold, holder, read_night
-from tipchain.runs import RUN_LOCK, atomic_write, is_locked
 
 # What killed processes leave outside of nights and runs: dead names of temporary folders, and unfinished bundles.
 

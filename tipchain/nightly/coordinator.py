@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from tipchain.chain.run import on_signals
-from tipchain.json_text import parse_as, read_json
+from tipchain.core.files import atomic_write
+from tipchain.core.json_text import parse_as, read_json
+from tipchain.core.progress import Estimate
+from tipchain.core.quantities import duration
 from tipchain.nightly.executor import Ended, Executor, Work
 from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import drop_dumps, judge
@@ -27,9 +30,6 @@ from tipchain.nightly.nights import (
     write_record,
 )
 from tipchain.outcome import ExitCode, Outcome, exit_code
-from tipchain.progress import Estimate
-from tipchain.quantities import duration
-from tipchain.runs import atomic_write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.lint import files_by_kind, is_checkout
-from tipchain.language import clean, say, template
+from tipchain.core.language import clean, say, template
+from tipchain.core.quantities import duration
 from tipchain.nightly.items import Item
 from tipchain.nightly.origin import commits_of_file
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
 from tipchain.outcome import BAD, Outcome, worst
-from tipchain.quantities import duration
 from tipchain.report.chart import Scale, linear
 from tipchain.report.page import Markup, asset, banner, element, many, markup, outcome, page, prose
 

@@ -18,16 +18,16 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from tipchain import language
 from tipchain.chain import gpus as machine_gpus
 from tipchain.chain.execute import LOG_COLUMNS, search_path
 from tipchain.chain.gpus import VARIABLE as LEASED
 from tipchain.chain.gpus import Gpus, Leases, lease_folder
 from tipchain.chain.process import GRACE_S, Ending, Stop, call
-from tipchain.machine import usable_cores
+from tipchain.core import language
+from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+from tipchain.core.machine import usable_cores
 from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item
 from tipchain.nightly.origin import VISIBLE, memory_mb, resident_mb, usable_gpus
-from tipchain.runs import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 
 # Who runs items, what each has for itself, and how one attempt goes.
 

@@ -14,13 +14,13 @@ from tipchain.chain.artifacts import snapshot
 from tipchain.chain.execute import killed_by, signal_within
 from tipchain.chain.plan import parse_result
 from tipchain.chain.process import last_lines
-from tipchain.json_text import Json, JsonObject, read_json
-from tipchain.language import clean
+from tipchain.core.files import sha256_of
+from tipchain.core.json_text import Json, JsonObject, read_json
+from tipchain.core.language import clean
+from tipchain.core.quantities import duration
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.nights import ItemRecord, causes_in
 from tipchain.outcome import ExitCode, Outcome
-from tipchain.quantities import duration
-from tipchain.runs import sha256_of
 
 # What an item left behind: its report, and the files of a chain's commands by their hashes; asked where it ran.
 

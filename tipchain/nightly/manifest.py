@@ -10,13 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from tipchain.core.files import sha256_of
+from tipchain.core.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
+from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import ManifestError, did_you_mean
 from tipchain.modes import Mode
 from tipchain.nightly.items import CLUSTERS_OWN, Kind
-from tipchain.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
-from tipchain.runs import sha256_of
 from tipchain.stage_table import STAGES
-from tipchain.yaml_lines import Reader, load_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

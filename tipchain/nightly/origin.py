@@ -16,10 +16,10 @@ from pathlib import Path
 
 from tipchain import __version__
 from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
-from tipchain.environment import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, installed_versions
-from tipchain.json_text import Json
-from tipchain.machine import core_count
-from tipchain.runs import commit, git
+from tipchain.core.environment import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, installed_versions
+from tipchain.core.files import commit, git
+from tipchain.core.json_text import Json
+from tipchain.core.machine import core_count
 
 DIRTY = "-dirty"
 _HASH = re.compile(r"[0-9a-f]{4,40}")

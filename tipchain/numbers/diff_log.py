@@ -8,12 +8,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TextIO
 
-from tipchain.language import escaped
+from tipchain.core.files import atomic_write
+from tipchain.core.language import escaped
 from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import ExitCode, Outcome, exit_code
-from tipchain.runs import atomic_write
 
 PASSED, FAILED = "diff check passed", "diff check failed"
 NOTHING = "nothing was compared"

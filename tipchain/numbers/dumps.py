@@ -18,9 +18,10 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 from numpy.lib import format as npy
 
+from tipchain.core.files import atomic_write, replacing
+from tipchain.core.json_text import parse_json
 from tipchain.errors import RecordError
 from tipchain.framework_types import Array, Nested
-from tipchain.json_text import parse_json
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
     Bytes,
@@ -35,7 +36,6 @@ from tipchain.numbers.pickle_stream import (
     map_file,
     view,
 )
-from tipchain.runs import atomic_write, replacing
 
 # Read what ``numpy.save`` writes for a dict of arrays, without unpickling.
 #

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.core.json_text import Json, JsonObject
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.framework_types import Array
-from tipchain.json_text import Json, JsonObject
 from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays, diff_tiny
 from tipchain.numbers.dumps import flatten
 from tipchain.numbers.tolerance import Tolerance

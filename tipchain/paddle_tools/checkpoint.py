@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tipchain.blame import serving
+from tipchain.core.blame import serving
+from tipchain.core.files import atomic_write, replacing_path
 from tipchain.errors import DataError, WeightsError
 from tipchain.framework_types import Dataset, Model, Nested, Optimizer, Stateful
 from tipchain.frameworks.builders import check_batch
-from tipchain.paddle_loading import load_batches
+from tipchain.frameworks.paddle_loading import load_batches
 from tipchain.paddle_tools.program import ProgramError
-from tipchain.runs import atomic_write, replacing_path
 from tipchain.weights.files import read_paddle_file
 
 # Batches for training and evaluation.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.blame import serving
+from tipchain.core.blame import serving
 from tipchain.framework_types import Dataset, Model
 from tipchain.frameworks import load_framework
 from tipchain.outcome import ExitCode

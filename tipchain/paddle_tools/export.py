@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import yaml
 
+from tipchain.core.language import say
 from tipchain.errors import CaseError, DataError, UsageError
 from tipchain.framework_types import Array, Model, Nested
-from tipchain.language import say
+from tipchain.frameworks.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
 from tipchain.outcome import ExitCode
-from tipchain.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
 from tipchain.paddle_tools.program import (
     PaddleBench,
     ProgramError,

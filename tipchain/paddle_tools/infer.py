@@ -16,9 +16,9 @@ import numpy as np
 
 from tipchain.errors import DataError, UsageError
 from tipchain.framework_types import Array, Dataset
+from tipchain.frameworks.paddle_export import Predictor
 from tipchain.modes import parse_device
 from tipchain.outcome import ExitCode
-from tipchain.paddle_export import Predictor
 from tipchain.paddle_tools.program import (
     ProgramError,
     add_case,

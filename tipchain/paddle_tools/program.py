@@ -15,14 +15,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
-from tipchain.blame import serving
+from tipchain.core.blame import serving
+from tipchain.core.files import DATA_VARIABLE
+from tipchain.core.machine import core_count
 from tipchain.errors import TipchainError, UsageError
 from tipchain.framework_types import Dataset, Function, Model
 from tipchain.frameworks.base import Framework
-from tipchain.machine import core_count
 from tipchain.modes import Device, data_folder, parse_device
 from tipchain.parity.case import Case, load_case, open_builder
-from tipchain.runs import DATA_VARIABLE
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser
@@ -50,7 +50,7 @@ class Program(Protocol):
 
 def run_program(name: str, argv: Sequence[str] | None = None) -> int:
     """Run the program ``tipchain.paddle_tools.<name>`` with command line arguments; return its exit code."""
-    from tipchain.guard import guarded
+    from tipchain.core.guard import guarded
 
     return guarded(_run, name, sys.argv[1:] if argv is None else argv)
 

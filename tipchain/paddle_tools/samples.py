@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tipchain.blame import serving
+from tipchain.core.blame import serving
+from tipchain.core.images import find_images, read_image
+from tipchain.core.json_text import JsonObject
+from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import CaseError, InputError, UsageError
 from tipchain.framework_types import Array, Dataset, Function, Nested
 from tipchain.frameworks.builders import resolve
-from tipchain.images import find_images, read_image
-from tipchain.json_text import JsonObject
-from tipchain.paddle_export import STEM
+from tipchain.frameworks.paddle_export import STEM
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
-from tipchain.yaml_lines import load_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

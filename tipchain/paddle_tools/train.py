@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tipchain.core.files import MODE_VARIABLE
 from tipchain.errors import UsageError
 from tipchain.framework_types import Dataset, Loss, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.builders import make_optimizer
@@ -40,7 +41,6 @@ from tipchain.paddle_tools.program import (
     quiet,
 )
 from tipchain.parity.case import Case
-from tipchain.runs import MODE_VARIABLE
 from tipchain.weights.files import load_paddle_weights
 
 if TYPE_CHECKING:

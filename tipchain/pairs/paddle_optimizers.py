@@ -8,7 +8,6 @@ import paddle
 
 from tipchain.errors import UsageError
 from tipchain.framework_types import Model, Nested, Setting, Tensor
-from tipchain.layer_types import rule_for
 from tipchain.pairs.settings import (
     NamedParameter,
     OptimizerSettings,
@@ -18,6 +17,7 @@ from tipchain.pairs.settings import (
     read_optimizer_settings,
     treat,
 )
+from tipchain.weights.layer_types import rule_for
 
 # torch's formulas in Paddle, where Paddle's own differ.
 #

@@ -18,10 +18,12 @@ from typing import TextIO
 
 import numpy as np
 
-from tipchain.environment import installed_versions
+from tipchain.core.environment import installed_versions
+from tipchain.core.files import append, atomic_write, commit, run_header
+from tipchain.core.json_text import JsonObject
+from tipchain.core.machine import core_count
+from tipchain.core.progress import Progress, Stages
 from tipchain.errors import MissingFrameworkError, UsageError
-from tipchain.json_text import JsonObject
-from tipchain.machine import core_count
 from tipchain.modes import Mode
 from tipchain.numbers.diff_log import write_diff_log
 from tipchain.numbers.dumps import load_record, save_record
@@ -34,9 +36,7 @@ from tipchain.parity.reference_cache import ReferenceCache
 from tipchain.parity.stages.backward import lacks_noise
 from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
-from tipchain.progress import Progress, Stages
 from tipchain.report.model import RunReport, dump_report
-from tipchain.runs import append, atomic_write, commit, run_header
 from tipchain.stage_table import INFO, SOLO, STAGES
 
 DUMPS = {"torch": "--reference", "paddle": "--port"}

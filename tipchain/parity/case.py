@@ -13,11 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from tipchain.blame import UsersError, is_users, placed, serving
+from tipchain.core.blame import UsersError, is_users, placed, serving
+from tipchain.core.files import ROOT_VARIABLE, find_root, sha256_of
+from tipchain.core.json_text import Json
+from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.framework_types import Function, Nested
 from tipchain.frameworks.builders import checking, described, imports_start, resolve
-from tipchain.json_text import Json
 from tipchain.modes import CHAIN_MODES, Mode
 from tipchain.numbers.tolerance import METHODS, Tolerance, is_looser, tolerance_for
 from tipchain.parity.settings import (
@@ -35,9 +37,7 @@ from tipchain.parity.settings import (
     UpdatesSettings,
     read_settings,
 )
-from tipchain.runs import ROOT_VARIABLE, find_root, sha256_of
 from tipchain.stage_table import INFO, STAGES
-from tipchain.yaml_lines import Reader, load_yaml
 
 # What an alignment case holds.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import CaseError
 from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
-from tipchain.yaml_lines import load_yaml
 
 
 def case_folders(case: Path, mode: Mode) -> DataFolders:

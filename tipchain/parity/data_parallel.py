@@ -19,19 +19,19 @@ from pathlib import Path
 
 import numpy as np
 
-from tipchain.blame import blame
+from tipchain.core.blame import blame
+from tipchain.core.files import atomic_write
+from tipchain.core.json_text import JsonObject
 from tipchain.errors import TipchainError
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import scalar
-from tipchain.json_text import JsonObject
 from tipchain.modes import parse_device
 from tipchain.numbers.dumps import load_record
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.launch import end_with_parent
 from tipchain.parity.recorder import save_tensors
 from tipchain.parity.stages.bench import Bench
-from tipchain.runs import atomic_write
 
 # Some training steps on one batch: the same code for one process and for each of several.
 

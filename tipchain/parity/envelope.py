@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tipchain.core.files import atomic_write
+from tipchain.core.json_text import Json
 from tipchain.framework_types import Array
-from tipchain.json_text import Json
 from tipchain.modes import DATA_FOLDER
-from tipchain.runs import atomic_write
 
 if TYPE_CHECKING:
     from tipchain.parity.stages.bench import Bench

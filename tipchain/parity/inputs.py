@@ -15,13 +15,13 @@ from stat import S_ISREG
 
 import numpy as np
 
-from tipchain.blame import is_users
+from tipchain.core.blame import is_users
+from tipchain.core.files import sha256_of
+from tipchain.core.images import SPLITS, read_split, split_file
 from tipchain.errors import DataError
 from tipchain.framework_types import Array, Options
-from tipchain.images import SPLITS, read_split, split_file
 from tipchain.modes import DIGITS, MINI_UCF, NONE
 from tipchain.parity.case import LABEL, Case, InputSpec
-from tipchain.runs import sha256_of
 
 # Fake inputs: what both sides are fed where no data are wanted.
 

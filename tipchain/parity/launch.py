@@ -14,7 +14,7 @@ import os
 import runpy
 import signal
 
-from tipchain.machine import kept_import
+from tipchain.core.machine import kept_import
 
 PR_SET_PDEATHSIG = 1
 """What `prctl` calls it (``linux/prctl.h``)."""

@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 
+from tipchain.core.files import atomic_write
+from tipchain.core.json_text import Json
+from tipchain.core.language import clean
+from tipchain.core.machine import kept_import
 from tipchain.framework_types import Array, Nested
-from tipchain.json_text import Json
-from tipchain.language import clean
-from tipchain.machine import kept_import
+from tipchain.frameworks.paddle_export import EngineError, program_files
 from tipchain.numbers.dumps import load_record, save_record
-from tipchain.paddle_export import EngineError, program_files
-from tipchain.runs import atomic_write
 
 PACKAGES = ("paddle2onnx", "onnxruntime")
 HOW_TO_INSTALL = "pip install 'tipchain[onnx]' (paddle2onnx has wheels for Python 3.10 to 3.12)"

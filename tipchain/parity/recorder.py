@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from tipchain import __version__
-from tipchain.blame import blame, users_fault
+from tipchain.core.blame import blame, users_fault
+from tipchain.core.files import replacing_path, sha256_of
+from tipchain.core.json_text import JsonObject
 from tipchain.errors import MissingFrameworkError, RecordError, TipchainError, UsageError, WeightsError
 from tipchain.framework_types import Array
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import Framework
-from tipchain.json_text import JsonObject
 from tipchain.modes import parse_device
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
@@ -35,7 +36,6 @@ from tipchain.parity.settings import DOUBLE
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
 from tipchain.parity.stages.judging import DTYPES, TensorFile
-from tipchain.runs import replacing_path, sha256_of
 from tipchain.stage_table import INFO
 
 if TYPE_CHECKING:

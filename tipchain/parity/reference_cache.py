@@ -22,6 +22,7 @@ from pathlib import Path
 from filelock import FileLock
 
 import tipchain
+from tipchain.core.files import RUN_VARIABLE, atomic_write
 from tipchain.modes import DATA_FOLDER, NONE
 from tipchain.outcome import Outcome
 from tipchain.parity.case import Case
@@ -29,7 +30,6 @@ from tipchain.parity.inputs import mark
 from tipchain.parity.publish import link, stage_files
 from tipchain.parity.recorder import RecordingJob
 from tipchain.parity.stages.judging import StageJudgement
-from tipchain.runs import RUN_VARIABLE, atomic_write
 
 FORMAT = 1
 """Number of the entries' format."""

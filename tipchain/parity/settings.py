@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TypeVar
 
+from tipchain.core.yaml_reader import Reader
 from tipchain.errors import did_you_mean
 from tipchain.framework_types import Options, Setting
 from tipchain.modes import DATA_SETS, DIGITS
 from tipchain.numbers.tolerance import ULPS
 from tipchain.parity.envelope import FACTOR
-from tipchain.yaml_lines import Reader
 
 T = TypeVar("T")
 Args = Options

@@ -15,11 +15,12 @@ from types import ModuleType
 import numpy as np
 
 import tipchain
-from tipchain.blame import UsersError, serving, users_fault
+from tipchain.core.blame import UsersError, serving, users_fault
+from tipchain.core.files import atomic_write, replacing_path, sha256_of
+from tipchain.core.guard import guarded
+from tipchain.core.json_text import Json, JsonObject
 from tipchain.errors import DataError, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested
-from tipchain.guard import guarded
-from tipchain.json_text import Json, JsonObject
 from tipchain.modes import DATA_FOLDER, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
 from tipchain.outcome import ExitCode
@@ -34,7 +35,6 @@ from tipchain.parity.inputs import (
     make_inputs,
 )
 from tipchain.parity.recorder import StageNeeds
-from tipchain.runs import atomic_write, replacing_path, sha256_of
 from tipchain.stage_table import INFO
 
 # The weights that both sides of a case start from.

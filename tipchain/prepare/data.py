@@ -19,12 +19,12 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tipchain.core.files import sha256_of
+from tipchain.core.images import LAYOUT, class_names, read_split, split_file
+from tipchain.core.json_text import Json, JsonObject
+from tipchain.core.progress import Pace, Progress
 from tipchain.errors import DataError, UsageError
-from tipchain.images import LAYOUT, class_names, read_split, split_file
-from tipchain.json_text import Json, JsonObject
 from tipchain.modes import DATA_SETS, DIGITS, MINI_UCF, data_folder
-from tipchain.progress import Pace, Progress
-from tipchain.runs import sha256_of
 
 if TYPE_CHECKING:
     import numpy as np

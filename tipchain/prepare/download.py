@@ -11,8 +11,8 @@ import re
 import sys
 from collections.abc import Iterator
 
+from tipchain.core.json_text import JsonObject
 from tipchain.errors import TipchainError
-from tipchain.json_text import JsonObject
 
 CUDA_NAME = re.compile(r"(nvidia|cuda|triton)([-_.\s\[;=<>!~]|$)", re.IGNORECASE)
 NOTICE = """\
@@ -58,6 +58,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from tipchain.guard import guarded
+    from tipchain.core.guard import guarded
 
     raise SystemExit(guarded(main, said=str))

@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 
 from tipchain.chain.execute import has_own_python, search_path
 from tipchain.chain.process import Ending, Stop, call
+from tipchain.core.language import say
 from tipchain.errors import OutputError, UsageError
-from tipchain.language import say
 from tipchain.prepare.keep import put_back, start_keeping
 
 # What a shell script's output says went wrong, for scripts that end with 0 whatever happens.

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from tipchain.chain.load import checkout as checkout_of
 from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending
-from tipchain.language import say
+from tipchain.core.language import say
 from tipchain.modes import Mode
 from tipchain.outcome import ExitCode
 from tipchain.prepare.running import LOGS, REFUSED, SCRIPT, Interpreter, find_interpreter, find_troubles, run_script

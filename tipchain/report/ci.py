@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.plan import Result
+from tipchain.core.language import say
 from tipchain.explain.findings import Diagnosis
-from tipchain.language import say
 from tipchain.outcome import BAD, ExitCode, Outcome
 from tipchain.report.model import RunReport
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result, number_json, parse_result, result_json
+from tipchain.core.json_text import JsonObject, parse_json
 from tipchain.errors import RecordError
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, diagnosis_json, read_diagnosis
-from tipchain.json_text import JsonObject, parse_json
 from tipchain.outcome import ExitCode, Outcome, exit_code
 from tipchain.stage_table import INFO, STAGES
 

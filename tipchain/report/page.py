@@ -11,8 +11,8 @@ from html import escape
 from importlib.resources import files
 from math import inf, isfinite, isnan
 
+from tipchain.core.language import clean, language, say
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
-from tipchain.language import clean, language, say
 from tipchain.outcome import Outcome
 
 Part = str | Iterable[str | Iterable[str] | None] | None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from tipchain.language import aligned, clean, in_rows, padded, say
+from tipchain.core.language import aligned, clean, in_rows, padded, say
 from tipchain.outcome import ExitCode, Outcome
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result
+from tipchain.core.language import clean, columns, cut, padded, say, wrapped
 from tipchain.explain.findings import PIECES, Diagnosis
-from tipchain.language import clean, columns, cut, padded, say, wrapped
 from tipchain.modes import Mode
 from tipchain.outcome import BAD, NO_VERDICT, NOT_THE_SAME, Outcome, worst
 from tipchain.report.model import UNKNOWN, RunReport, stage_of

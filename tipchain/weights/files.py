@@ -12,9 +12,10 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 
+from tipchain.core.files import replacing_path
+from tipchain.core.json_text import Json
 from tipchain.errors import WeightsError, did_you_mean, first_line
 from tipchain.framework_types import Array, Model, Nested, Tensor
-from tipchain.json_text import Json
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
     SHARED,
@@ -28,7 +29,6 @@ from tipchain.numbers.pickle_stream import (
     finished,
     map_file,
 )
-from tipchain.runs import replacing_path
 
 # Torch weight files, read without running what is in them, and written; tensors as arrays and back.
 

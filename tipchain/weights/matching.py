@@ -14,11 +14,11 @@ from typing import Literal
 
 import numpy as np
 
+from tipchain.core.language import in_rows
 from tipchain.errors import WeightsError, did_you_mean
 from tipchain.framework_types import Array, Model
-from tipchain.language import in_rows
-from tipchain.layer_types import OWN_KIND, RULES, join
 from tipchain.weights.given_names import with_ignored
+from tipchain.weights.layer_types import OWN_KIND, RULES, join
 from tipchain.weights.layouts import (
     NOT_IN_PORT,
     NOT_IN_TORCH,

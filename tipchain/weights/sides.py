@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tipchain.errors import WeightsError
 from tipchain.framework_types import Model, Tensor
-from tipchain.layer_types import OWN, OWN_KIND, LayerRule, join, rule_for
+from tipchain.weights.layer_types import OWN, OWN_KIND, LayerRule, join, rule_for
 from tipchain.weights.layouts import (
     NOT_IN_TORCH,
     UNSUPPORTED,

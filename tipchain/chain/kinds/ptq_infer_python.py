@@ -769,7 +769,7 @@ def _evaluated_on(config: Path, section: Sequence[str]) -> Mapping[str, object]:
     Raises:
         ParamsError: one cannot be read, or is not YAML.
     """
-    from tipchain.yaml_lines import load_yaml
+    from tipchain.core.yaml_reader import load_yaml
 
     merged: dict[str, object] = {}
     for _ in range(MAX_BASES):

@@ -10,13 +10,13 @@ from math import inf, isfinite, sqrt
 
 import numpy as np
 
+from tipchain.core.progress import Pace
 from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import Act, Op
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import arrange, relative, rms
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
-from tipchain.progress import Pace
 
 # Causes as they are tried, and what is told about those that explain an error.
 

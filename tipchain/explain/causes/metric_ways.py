@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tipchain.blame import placed
+from tipchain.core.blame import placed
 from tipchain.errors import UsageError
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import put_back, take_out

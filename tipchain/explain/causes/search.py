@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tipchain.core.progress import Pace
 from tipchain.explain.causes.arrangements import available_before, by_masks, by_orders, in_order
 from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
 from tipchain.explain.causes.functions import (
@@ -56,7 +57,6 @@ from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Model
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
-from tipchain.progress import Pace
 from tipchain.weights.files import view_of
 
 # From a verdict to the piece that is diagnosed: both layers, and what they are given.

@@ -9,6 +9,7 @@ from math import inf, prod, sqrt
 
 import numpy as np
 
+from tipchain.core.progress import LATE, Pace
 from tipchain.explain.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
 from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import relative, squeezed_as
@@ -39,7 +40,6 @@ from tipchain.explain.locate.verdicts import (
 )
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
-from tipchain.progress import LATE, Pace
 
 STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"
 ROUNDINGS = 2.0

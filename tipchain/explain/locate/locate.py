@@ -12,6 +12,8 @@ from math import inf, prod
 
 import numpy as np
 
+from tipchain.core.machine import keep_memory
+from tipchain.core.progress import OutOfTime, Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.between_layers import Noise
 from tipchain.explain.locate.comparing import Comparer, TensorLink
@@ -26,9 +28,7 @@ from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Tw
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.framework_types import Array, Loss, Model, Options
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
-from tipchain.machine import keep_memory
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
-from tipchain.progress import OutOfTime, Pace
 
 Pair = tuple[Model, Model]
 Losses = tuple[Loss | None, Loss | None]

@@ -12,13 +12,13 @@ from functools import partial
 
 import numpy as np
 
+from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.differences import projections
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Known, Store, Trace, TracedValue, Tracer, put_back, take_out
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.randomness import Draws
-from tipchain.progress import Pace
 
 # Losses in the precision of what they are given: those that hold float32 constants are given them in float64.
 

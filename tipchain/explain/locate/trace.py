@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tipchain.core.progress import OutOfTime, Pace
 from tipchain.explain.locate.differences import relative
 from tipchain.framework_types import Array, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, SAME_DOUBLE, SAME_SINGLE
-from tipchain.progress import OutOfTime, Pace
 
 # Arrays of a trace: in memory up to a limit, beyond it memory-mapped; and sketches of them.
 

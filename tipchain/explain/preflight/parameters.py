@@ -15,9 +15,9 @@ from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import equal, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, print_of
 from tipchain.framework_types import Array, Model, Nested, Tensor
-from tipchain.layer_types import OWN_KIND
 from tipchain.numbers.tolerance import REMAINDER, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
+from tipchain.weights.layer_types import OWN_KIND
 from tipchain.weights.layouts import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
 from tipchain.weights.matching import match_models, matchable_layers
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tipchain.core.progress import OutOfTime, Pace
 from tipchain.explain.findings import Finding
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
@@ -22,9 +23,8 @@ from tipchain.explain.locate.verdicts import FINE, LayerVerdict
 from tipchain.explain.preflight.construction import alike, place_of
 from tipchain.explain.preflight.table import PairedLayers
 from tipchain.framework_types import Array, Model
-from tipchain.layer_types import join
 from tipchain.numbers.tolerance import ROUGH
-from tipchain.progress import OutOfTime, Pace
+from tipchain.weights.layer_types import join
 
 LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")
 """Codes of a parameter that holds the reference's numbers in another arrangement."""

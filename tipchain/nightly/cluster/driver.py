@@ -24,8 +24,8 @@ from pathspec import GitIgnoreSpec
 from ray import exceptions
 
 from tipchain import __version__
+from tipchain.core.language import say
 from tipchain.errors import UsageError, class_and_line
-from tipchain.language import say
 from tipchain.nightly.cluster.node import (
     AttemptPiece,
     Begun,

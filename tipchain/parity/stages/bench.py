@@ -11,11 +11,11 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from tipchain.blame import UsersError, placed
+from tipchain.core.blame import UsersError, placed
+from tipchain.core.json_text import Json, JsonObject
 from tipchain.errors import DataError
 from tipchain.framework_types import Array, Dataset, Function, Metric, Model, Nested, Tensor
 from tipchain.frameworks.base import Framework, Trainer, concat_outputs
-from tipchain.json_text import Json, JsonObject
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
 

@@ -11,10 +11,10 @@ from statistics import median
 
 import numpy as np
 
+from tipchain.core.json_text import JsonObject
+from tipchain.core.machine import core_count
 from tipchain.errors import RecordError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
-from tipchain.json_text import JsonObject
-from tipchain.machine import core_count
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from tipchain.core.json_text import Json, JsonObject
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.base import flatten_outputs
-from tipchain.json_text import Json, JsonObject
+from tipchain.frameworks.paddle_export import EngineError, Predictor, output_tensors, save_program
 from tipchain.modes import parse_device
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.paddle_export import EngineError, Predictor, output_tensors, save_program
 from tipchain.parity.case import LABEL
 from tipchain.parity.onnx_engine import HOW_TO_INSTALL, EngineEnd, OnnxProcess, missing_packages
 from tipchain.parity.stages import judging

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tipchain.core.json_text import Json, JsonObject
 from tipchain.errors import InputError, RecordError, did_you_mean
 from tipchain.framework_types import Array, Tensor
-from tipchain.json_text import Json, JsonObject
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.numbers.pickle_stream import map_file

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tipchain.core.json_text import Json
 from tipchain.explain.causes.metric_ways import ClassifierProbe, make_probe, recognize
 from tipchain.framework_types import Array, Tensor
-from tipchain.json_text import Json
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
 from tipchain.parity.stages import judging

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from video_samples import write_ucf, write_video
 
+from tipchain.core.images import class_names, find_videos, read_split, split_file
 from tipchain.errors import DataError
-from tipchain.images import class_names, find_videos, read_split, split_file
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.machine import WORTH, collect, keep_memory
+from tipchain.core.machine import WORTH, collect, keep_memory
 
 LARGE = 2**26
 PROGRAM = """
 import ctypes, resource, sys
 from contextlib import nullcontext
-from tipchain.machine import keep_memory
+from tipchain.core.machine import keep_memory
 
 def touch():
     ctypes.CDLL(None).free(ctypes.c_void_p(taken()))
@@ -43,7 +43,7 @@ print(open("/proc/self/statm").read().split()[1])
 def faults_and_pages(way: str, **variables: str) -> list[int]:
     """Return how often the system gave a page to a program that takes and frees 64 MiB, and its pages at the end."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(size=LARGE), way], env={**kept, "PYTHONPATH": str(root), **variables},
         capture_output=True, text=True, check=True,

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from tipchain.language import clean, say
+from tipchain.core.language import clean, say
 
 REDRAW_S = 0.2
 UP_AND_CLEAR = "\x1b[1A\x1b[2K"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.frameworks
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import sys
 import numpy as np
 from paddle.io import BatchSampler
-from tipchain.paddle_loading import load_batches
+from tipchain.frameworks.paddle_loading import load_batches
 
 class Ten:
     def __len__(self): return 10

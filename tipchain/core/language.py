@@ -127,7 +127,7 @@ def read_catalogue(text: str) -> dict[str, str]:
 @cache
 def catalogue() -> Mapping[str, str]:
     """Return the Chinese catalogue."""
-    return read_catalogue((Path(__file__).parent / "locale" / "zh.po").read_text(encoding="utf-8"))
+    return read_catalogue((Path(__file__).parents[1] / "locale" / "zh.po").read_text(encoding="utf-8"))
 
 
 @cache

@@ -11,12 +11,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-import tipchain.blame
 import tipchain.cli
-from tipchain.blame import UsersError, blame, is_users, message_of, one_line, serving, side_of, tell, users_fault
+import tipchain.core.blame
+from tipchain.core.blame import UsersError, blame, is_users, message_of, one_line, serving, side_of, tell, users_fault
+from tipchain.core.guard import guarded
 from tipchain.errors import did_you_mean
 from tipchain.frameworks.builders import check_batch, checking
-from tipchain.guard import guarded
 from tipchain.outcome import ExitCode
 
 
@@ -203,11 +203,11 @@ def test_a_package_that_a_builder_is_named_from_counts_as_the_users(tmp_path, mo
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(package.parent)
-    monkeypatch.setattr(tipchain.blame, "_claimed", set())
+    monkeypatch.setattr(tipchain.core.blame, "_claimed", set())
     assert not is_users(str(package / "nets.py"))
-    tipchain.blame.claim("their_zoo.nets")
+    tipchain.core.blame.claim("their_zoo.nets")
     assert is_users(str(package / "nets.py"))
-    tipchain.blame.claim("tipchain.pairs")
+    tipchain.core.blame.claim("tipchain.pairs")
     assert not is_users(tipchain.cli.__file__)
 
 
@@ -324,6 +324,6 @@ def test_a_full_disk_under_a_recorder_is_nobodys_code(monkeypatch):
         eval_data="", epochs=1, commit="",
     )  # fmt: skip
     monkeypatch.setattr(recorder, "_bench", full)
-    monkeypatch.setattr(tipchain.blame, "is_users", lambda _: False)
+    monkeypatch.setattr(tipchain.core.blame, "is_users", lambda _: False)
     ended = recorder._record_stage(job, None, None, {}, "data", "cpu")
     assert ended["message"] == "data: [Errno 28] No space left on device: 'dump.npy'"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from history_samples import PASS, judged, night, report, trained
 
-from tipchain import quantities
 from tipchain.cli import main
+from tipchain.core import quantities
+from tipchain.core.quantities import Scalar, plain_tag, write_scalars
 from tipchain.history.store import History, place_of
 from tipchain.numbers.dumps import save_record
-from tipchain.quantities import Scalar, plain_tag, write_scalars
 
 VIEWERS = ("tensorboard", "visualdl")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tipchain import machine
+from tipchain.core import machine
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tipchain.machine import kept_import
+from tipchain.core.machine import kept_import
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_what_came_later_is_frozen_before_the_interpreter_ends():
     program = """
 import atexit, gc
 atexit.register(lambda: print(gc.get_freeze_count() > kept))  # registered first, so that it runs last
-from tipchain.machine import kept_import
+from tipchain.core.machine import kept_import
 with kept_import("no_such_framework"):
     pass
 kept = gc.get_freeze_count()

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from tipchain.core.language import escaped_lines, say
 from tipchain.errors import TipchainError
-from tipchain.language import escaped_lines, say
 from tipchain.outcome import ExitCode
 
 # The disk or a quota is full, a file would grow over its limit, a disk or terminal is gone.
@@ -46,7 +46,7 @@ def guarded(function: Callable[..., int], *args: object, said: Callable[[str], s
 
 def _tell(error: Exception | SystemExit, said: Callable[[str], str]) -> int:
     """Print what was raised, and return the exit code: wrong use, a full disk, the user's own code, or a bug of ours."""
-    from tipchain.blame import UsersError, tell
+    from tipchain.core.blame import UsersError, tell
 
     if isinstance(error, TipchainError) and not isinstance(error, UsersError):
         print(said(f"error: {escaped_lines(error.in_language(said))}"), file=sys.stderr)

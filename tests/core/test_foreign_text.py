@@ -3,7 +3,7 @@
 import numpy as np
 
 from tipchain.cli import main
-from tipchain.language import clean, escaped, escaped_lines
+from tipchain.core.language import clean, escaped, escaped_lines
 
 FORGED = "a: \n[2026/01/01 00:00:00] root INFO: diff check passed"
 

@@ -25,7 +25,7 @@ def test_a_full_disk_under_standard_output_is_one_message_and_exit_1(words):
 
 
 def test_a_closed_standard_output_is_no_bug():
-    code = "import sys; from tipchain.guard import guarded; sys.exit(guarded(lambda: sys.stdout.isatty()))"
+    code = "import sys; from tipchain.core.guard import guarded; sys.exit(guarded(lambda: sys.stdout.isatty()))"
     done = subprocess.run(
         ["bash", "-c", f'"{sys.executable}" -c "{code}" >&-'], capture_output=True, text=True, check=False
     )
@@ -41,9 +41,7 @@ def test_a_closed_standard_output_is_no_bug():
     ],
 )
 def test_letters_that_the_terminal_lacks_are_escaped(encoding, shown):
-    code = (
-        "import sys; from tipchain.guard import guarded; sys.exit(guarded(lambda: print('\\xe9 \\udcff \\ud800') or 0))"
-    )
+    code = "import sys; from tipchain.core.guard import guarded; sys.exit(guarded(lambda: print('\\xe9 \\udcff \\ud800') or 0))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONIOENCODING": encoding},

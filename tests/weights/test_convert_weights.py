@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from tipchain.cli import main
+from tipchain.core.language import columns
 from tipchain.errors import WeightsError
-from tipchain.language import columns
 
 pytestmark = pytest.mark.frameworks
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CASE = ROOT / "tests/cases/tiny/tiny.yaml"
 
 
@@ -154,7 +154,7 @@ def test_paddle_layers_of_unknown_types_are_refused(sides):
 
 
 def test_subclasses_and_own_parameters(sides):
-    from tipchain.layer_types import OWN, rule_for
+    from tipchain.weights.layer_types import OWN, rule_for
 
     torch, paddle, tiny_torch, tiny_paddle = sides
 
@@ -428,7 +428,7 @@ def test_tool_runs_from_the_root(tmp_path):
 
 
 def test_the_docs_name_every_layer_that_has_a_rule():
-    from tipchain.layer_types import RULES
+    from tipchain.weights.layer_types import RULES
 
     text = (ROOT / "docs/how-to/weights.md").read_text()
     for rule in RULES:

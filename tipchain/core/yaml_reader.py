@@ -14,8 +14,8 @@ import yaml
 from tipchain.errors import CaseError, InputError, closest, did_you_mean, first_line
 
 if TYPE_CHECKING:
+    from tipchain.core.json_text import Json
     from tipchain.framework_types import Options
-    from tipchain.json_text import Json
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 

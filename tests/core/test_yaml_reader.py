@@ -4,8 +4,8 @@ import tracemalloc
 
 import pytest
 
+from tipchain.core.yaml_reader import GROWTH, MAX_DEPTH, load_yaml
 from tipchain.errors import CaseError
-from tipchain.yaml_lines import GROWTH, MAX_DEPTH, load_yaml
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdef", "bcdefg", strict=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tipchain.core.progress import Estimate, Pieces, Progress, Screen, Stages
 from tipchain.parity.align import show_recording
-from tipchain.progress import Estimate, Pieces, Progress, Screen, Stages
 
 
 class Clock:

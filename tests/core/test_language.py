@@ -16,8 +16,8 @@ from alignment_samples import failing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tipchain import language
-from tipchain.language import (
+from tipchain.core import language
+from tipchain.core.language import (
     LANGUAGES,
     VARIABLE,
     catalogue,
@@ -30,7 +30,7 @@ from tipchain.language import (
     wrapped,
 )
 
-PACKAGE = Path(__file__).resolve().parents[1] / "tipchain"
+PACKAGE = Path(__file__).resolve().parents[2] / "tipchain"
 spec = importlib.util.spec_from_file_location("untranslated", PACKAGE.parent / "tools/untranslated.py")
 assert spec is not None
 assert spec.loader is not None

@@ -4,8 +4,8 @@ from importlib import metadata
 
 import pytest
 
-from tipchain import environment
-from tipchain.environment import check_folder, check_framework, check_packages, check_python, check_threads
+from tipchain.core import environment
+from tipchain.core.environment import check_folder, check_framework, check_packages, check_python, check_threads
 from tipchain.outcome import Outcome
 
 ANSWER = '{"version": "9.9", "build": "CPU", "devices": ["cpu", "gpu:0 X"], "threads": 2, "checked": CHECKED}'

@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tipchain.cli import main
-from tipchain.errors import UsageError
-from tipchain.runs import (
+from tipchain.core.files import (
     append,
     atomic_write,
     check_writable,
@@ -24,6 +23,7 @@ from tipchain.runs import (
     replacing_path,
     run_header,
 )
+from tipchain.errors import UsageError
 
 
 def test_two_runs_never_share_a_folder(tmp_path):
@@ -34,9 +34,7 @@ def test_two_runs_never_share_a_folder(tmp_path):
 
 
 def test_a_run_is_held_by_one_process_until_that_ends(tmp_path):
-    program = (
-        "import sys; from pathlib import Path; from tipchain.runs import new_run; print(new_run(Path(sys.argv[1])))"
-    )
+    program = "import sys; from pathlib import Path; from tipchain.core.files import new_run; print(new_run(Path(sys.argv[1])))"
     argv = [sys.executable, "-c", f"{program}; sys.stdout.flush(); sys.stdin.read()", str(tmp_path)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         run = pathlib.Path(process.stdout.readline().strip())
@@ -52,7 +50,7 @@ def test_a_run_is_held_by_one_process_until_that_ends(tmp_path):
 def test_records_of_several_processes_do_not_mix(tmp_path):
     log = tmp_path / "log"
     program = (
-        "import sys; from pathlib import Path; from tipchain.runs import append\n"
+        "import sys; from pathlib import Path; from tipchain.core.files import append\n"
         "for n in range(50): append(Path(sys.argv[1]), (sys.argv[2] * 2000 + '\\n') * 3)"
     )
     processes = [subprocess.Popen([sys.executable, "-c", program, str(log), letter]) for letter in "abc"]
@@ -133,7 +131,7 @@ def test_pruning_keeps_logs_and_the_latest_runs(tmp_path):
 
 def test_pruning_leaves_a_run_alone_that_is_still_going_on(tmp_path):
     program = (
-        "import sys; from pathlib import Path; from tipchain.runs import new_run\n"
+        "import sys; from pathlib import Path; from tipchain.core.files import new_run\n"
         "run = new_run(Path(sys.argv[1])); (run / 'w.pdparams').write_bytes(b'x'); print(run, flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(

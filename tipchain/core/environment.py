@@ -17,8 +17,8 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from tipchain.json_text import Json
-from tipchain.machine import core_count
+from tipchain.core.json_text import Json
+from tipchain.core.machine import core_count
 from tipchain.outcome import Outcome
 
 PYTHONS = ((3, 10), (3, 13))
