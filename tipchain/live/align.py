@@ -301,7 +301,6 @@ class _Work:
             port_path="",
             message=finding.message,
             evidence="parameters whose elements are all equal were not counted",
-            explained=None,
             fix=finding.fix,
         )
         self.found.diagnoses.append(cause)

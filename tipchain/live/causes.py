@@ -498,6 +498,5 @@ def of_finding(finding: Finding) -> Diagnosis:
         port_path=finding.port_path or piece,
         message=finding.message,
         evidence=f"reference {finding.reference}, port {finding.port}",
-        explained=None,
         fix=finding.fix,
     )

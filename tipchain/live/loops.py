@@ -907,7 +907,6 @@ def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
             port_path=STEP,
             message=_often(steps, len(ours.losses)),
             evidence="updates were counted",
-            explained=None,
             fix="update after as many batches as the reference does",
         )
         return
@@ -925,7 +924,6 @@ def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 code="returned-loss",
                 port_path=STEP,
-                explained=None,
                 evidence="the models agree after the step",
                 message=f"the loss that the port's step returns is {factor:.6g} times the reference's, its updates are the reference's",
                 fix="return the loss that the reference returns: before, or after, it is divided",
@@ -943,6 +941,5 @@ def _unknown(ours: _Watched, theirs: _Watched) -> Diagnosis:
         port_path=STEP,
         message="the training steps differ, the cause is unknown",
         evidence=f"in {len(ours.losses)} steps: reference {counts[0]}; port {counts[1]}",
-        explained=None,
         fix="compare the two steps line by line: what is cleared, divided, clipped, updated and averaged, in which order",
     )

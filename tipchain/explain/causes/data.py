@@ -128,11 +128,7 @@ def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[
         es, acts = [one.view(np.float64) for one in es], [one.view(np.float64) for one in acts]
     causes, evidence = explain_images(es, acts), f"tried on {len(es)} samples, {kinds}"
     if not causes:
-        causes = [
-            DataCause(
-                code="dtype", message=f"dtype: {kinds}", fix=f"convert the port's to {es[0].dtype}", explained=1.0
-            )
-        ]
+        causes = [DataCause("dtype", f"dtype: {kinds}", f"convert the port's to {es[0].dtype}", explained=1.0)]
     if len(causes) > 1 or causes[0].explained is None:
         causes, evidence = _explain_further(pair, name, off, causes, evidence)
     for cause in causes:
@@ -422,7 +418,6 @@ def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCh
             port_path=path,
             message=str(error),
             evidence="the first sample of each side",
-            explained=None,
             fix="return the fields that the reference returns",
         )
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), numbers=numbers, diagnoses=(cause,))

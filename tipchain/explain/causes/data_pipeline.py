@@ -678,7 +678,7 @@ def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: 
     """Yield what differs between two pipelines, in the order in which it is done; ``halves``: crops are rounded otherwise."""
 
     def cause(code: str, message: str, fix: str) -> DataCause:
-        return DataCause(code=code, message=message, fix=fix, explained=explained)
+        return DataCause(code, message, fix, explained=explained)
 
     one, other = ours.geometry, theirs.geometry
     if (one.rule, one.height, one.width, one.rounds) != (other.rule, other.height, other.width, other.rounds):
@@ -779,7 +779,7 @@ def explain_reruns(
             continue
         left = apart(found, acts)
         if left <= max(rounding(found, acts), (1 - EXPLAINED) * off):
-            return [DataCause(code=code, message=message, fix=fix, explained=min(1.0, 1 - left / off))]
+            return [DataCause(code, message, fix, explained=min(1.0, 1 - left / off))]
     return []
 
 

@@ -27,7 +27,7 @@ LEAST_SHOWN = 0.2
 """Share of an image that two crops of it must have in common: torchvision's random crops keep 0.08 and more, centre crops 0.5."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DataCause:
     """A hypothesis about samples that holds, or ``unknown``.
 
@@ -41,7 +41,7 @@ class DataCause:
     code: str
     message: str
     fix: str
-    explained: float | None
+    explained: float | None = None
 
     def diagnosis(self, where: str, evidence: str, path: str = DATA) -> Diagnosis:
         """Return it as a diagnosis of the data.

@@ -49,6 +49,11 @@ class Knob:
     kept: str = ""
     read: Callable[[Model], object] | None = None
 
+    @property
+    def slug(self) -> str:
+        """The cause's slug."""
+        return self.code or self.argument.replace("_", "-")
+
     def attribute(self, layer: object) -> str | None:
         """Return where a Paddle layer keeps it, None if it does not."""
         names = (self.kept,) if self.kept else (f"_{self.argument}", self.argument)
@@ -190,7 +195,7 @@ def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[
             changes["head_dim"] = layer.embed_dim // value
         confirmed = number < len(told)
         yield Hypothesis(
-            code=knob.code or knob.argument.replace("_", "-"),
+            code=knob.slug,
             message=f"its `{knob.argument}` is {present!r}, the reference's {'' if confirmed else 'behaves like '}{value!r}",
             fix=f"pass `{knob.argument}={value!r}` to `{path}`",
             confirmed=confirmed,

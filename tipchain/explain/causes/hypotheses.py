@@ -314,7 +314,6 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
         port_path=verdict.port_path,
         message=f"{shown} computes with about {bits:.0f} significant bits ({name}), float32 has 24",
         evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
-        explained=None,
         fix=fix,
     )
 

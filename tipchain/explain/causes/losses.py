@@ -170,7 +170,6 @@ def _unknown(problem: Problem) -> Diagnosis:
         port_path=LOSS,
         message=f"the losses differ, the cause is unknown: {words}",
         evidence="no factor and no setting of a usual loss explains 99 % of the difference",
-        explained=None,
         fix="compare the two losses' code and arguments",
     )
 
@@ -193,7 +192,6 @@ NAN = Diagnosis(
     port_path="loss",
     message="the loss or its gradient is NaN on both sides, at equal positions",
     evidence="equal outputs of both models, and their gradients",
-    explained=None,
     fix="look at what the loss is given: a logarithm, root or division of what is 0 or negative, a mean of nothing",
 )
 
@@ -519,7 +517,6 @@ def _raised(where: str, number: int, error: Exception, reference: object) -> Pie
             port_path="loss",
             message="the port's loss is not reduced to a scalar, the reference's is",
             evidence=str(error),
-            explained=None,
             fix="pass the reference's reduction: 'mean' or 'sum'",
         )
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(unreduced,))

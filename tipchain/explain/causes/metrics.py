@@ -95,7 +95,6 @@ def why(case: MetricPair, name: str, other: str) -> list[Diagnosis]:
                 port_path=METRIC,
                 message="the metrics differ, the cause is unknown",
                 evidence=f"{values}: no way of counting, unit, batch or label explains 99 % of the difference",
-                explained=None,
                 fix="compare the two metrics' code and arguments",
             )
         ]

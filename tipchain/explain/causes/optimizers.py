@@ -469,7 +469,6 @@ def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:
         message=f"the optimizers differ, the cause is unknown{words}",
         evidence="no setting of SGD, Adam, RMSProp, Adagrad, Adadelta or Adamax, changed alone or with another, explains "
         f"99 % of the difference ({course.name})",
-        explained=None,
         fix="compare the two optimizers' arguments and formulas",
     )
 

@@ -492,7 +492,6 @@ def cycled_momentum(momentum: Array) -> Diagnosis:
         port_path=SCHEDULER,
         message=f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
         evidence="OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
-        explained=None,
         fix="pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
     )
 
@@ -736,7 +735,6 @@ def _unknown(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         port_path=SCHEDULER,
         message=f"the schedules differ, the cause is unknown: {peaks}",
         evidence=f"no shift, stretch, factor or single setting gives the port's curve; {'; '.join(known) or 'both of unknown shape'}",
-        explained=None,
         fix="compare the arguments of the two schedules",
     )
 
