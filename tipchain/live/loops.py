@@ -153,7 +153,7 @@ class Loop:
             drawn[number] = draws
         stack.enter_context(self.side.randomness(draws))
         stack.enter_context(self.side.recording(gradient=gradient))
-        stack.enter_context(any_precision(self.side.framework.paddle) if self.number else nullcontext())  # type: ignore[attr-defined]
+        stack.enter_context(any_precision(self.side.framework.paddle) if self.number else nullcontext())  # type: ignore[union-attr]
         return stack
 
     def _gather(self, value: object, name: str, found: dict[str, dict[str, Array]], seen: set[int], depth: int) -> None:

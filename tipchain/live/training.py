@@ -228,7 +228,7 @@ def _train(
                 side.backward(value)
             if clip is not None:
                 clip()
-            paddles = any_precision(side.framework.paddle) if number else nullcontext()  # type: ignore[attr-defined]
+            paddles = any_precision(side.framework.paddle) if number else nullcontext()  # type: ignore[union-attr]
             with _rates_times(optimizer, rate), paddles:
                 optimizer.step()
             side.clear_gradients(model)

@@ -462,7 +462,7 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         piece: the piece it is in.
         first: the first tensor that it returned.
     """
-    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
+    paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)
     where = place_of(op, piece)
@@ -512,7 +512,7 @@ def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call followed by dropout, where the reference drops: torch's probabilities first."""
     if not piece.reference.training:
         return
-    functional = piece.sides.port.framework.paddle.nn.functional  # type: ignore[attr-defined]
+    functional = piece.sides.port.framework.paddle.nn.functional  # type: ignore[union-attr]
     layers = [one for _, one in piece.sides.reference.layers(piece.reference)]
     told = [one.p for one in layers if "Dropout" in type(one).__name__]
     for probability in dict.fromkeys([*told, *RATES]):

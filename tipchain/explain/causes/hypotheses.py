@@ -65,7 +65,7 @@ def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     right = [one for one in piece.cleared if place == one or place.startswith(f"{one}.")]
     place = min(right, key=len).rpartition(".")[0] if right else place
     layers = dict(piece.sides.port.layers(piece.port))
-    base = piece.sides.port.framework.paddle.nn.Layer  # type: ignore[attr-defined]
+    base = piece.sides.port.framework.paddle.nn.Layer  # type: ignore[union-attr]
     while place and type(layers[place]).forward is base.forward:
         place = place.rpartition(".")[0]
     return place

@@ -283,7 +283,7 @@ class PaddleTrained:
         """Update, then clear the gradients."""
         if self.clip is not None:
             self.clip()
-        with any_precision(self.side.framework.paddle):  # type: ignore[attr-defined]
+        with any_precision(self.side.framework.paddle):  # type: ignore[union-attr]
             self.optimizer.step()
         self.optimizer.clear_grad()
 
@@ -299,7 +299,7 @@ class PaddleTrained:
 
     def hold_rate(self, rate: float) -> None:
         """Replace the schedule by one that stays at a rate."""
-        lr: ModuleType = self.side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
+        lr: ModuleType = self.side.framework.paddle.optimizer.lr  # type: ignore[union-attr]
         self._schedule = lr.LambdaDecay(rate, lambda _: self._share)
         self.optimizer.set_lr_scheduler(self._schedule)
 
@@ -434,7 +434,7 @@ def open_both(
         theirs.set_lr_scheduler(schedule)
         # What the schedules start from is theirs to be compared; here both sides have one rate.
         given = "the schedules are compared by themselves"
-    kept = slots if whole else shrink(one.parameters, ours, slots, sides.port.framework.paddle)  # type: ignore[attr-defined]
+    kept = slots if whole else shrink(one.parameters, ours, slots, sides.port.framework.paddle)  # type: ignore[union-attr]
     other = PaddleTrained(sides.port, theirs, kept, bound[1])
     if given:
         _same_rate(one, other)
@@ -531,7 +531,7 @@ def build_torch_schedule(builder: Builder | None, optimizer: Optimizer) -> objec
 
 
 def _schedule(side: LiveSide, builder: Builder, optimizer: Optimizer, rate: float) -> Schedule:
-    lr: ModuleType = side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
+    lr: ModuleType = side.framework.paddle.optimizer.lr  # type: ignore[union-attr]
     made = call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
     if made is None and optimizer is not None and _scheduled(optimizer):
         return optimizer._learning_rate  # noqa: SLF001

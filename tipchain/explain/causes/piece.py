@@ -662,7 +662,7 @@ def is_tensor(piece: Piece) -> Callable[[object], bool]:
 
 def paddle_of(piece: Piece) -> ModuleType:
     """Return the port's framework."""
-    return piece.sides.port.framework.paddle  # type: ignore[attr-defined, no-any-return]
+    return piece.sides.port.framework.paddle  # type: ignore[no-any-return, union-attr]
 
 
 def first_tensor(op: Op, piece: Piece) -> Tensor:

@@ -642,7 +642,7 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
         found = [one for one in by_arguments(layer, reference, path) if one.confirmed]
         for op in [one for one in ops if one.name == LAYER and one.path == inside[1]]:
             made = floats_of(op.result, piece.sides.port.is_tensor)
-            paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
+            paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
             found += [one for one in by_geometry(op, reference, paddle, path) if one.confirmed]
             found += (
                 [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"]
@@ -664,7 +664,7 @@ def below(path: str, around: str) -> str | None:
 
 def _of_layer(op: Op, piece: Piece, reference: object) -> Iterator[Hypothesis]:
     path = ".".join(part for part in (piece.paths[1], op.path) if part) or "the model"
-    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
+    paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, paddle, path)):
         yield replace(one, place=op.path)
 
