@@ -18,7 +18,6 @@ from tipchain.explain.causes.data_sources import (
     DataSource,
     ReadSamples,
     Sample,
-    TensorReader,
     channel_axis,
     differing,
     pair_fields,
@@ -70,7 +69,7 @@ class SamplePair:
     raws: Sequence[Nested] | None
     transforms: tuple[Nested, Nested] | None
     datasets: tuple[Dataset | None, Dataset | None]
-    tensors: Sequence[TensorReader]
+    tensors: Sequence[LiveSide]
     path: str
 
     def values(self, name: str, numbers: Sequence[int]) -> tuple[list[Array], list[Array]]:

@@ -680,7 +680,11 @@ def _judge(case: MetricPair) -> PieceCheck:
         names = pair_names(ours, theirs)
     except ValueError as error:
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error))
-    numbers = _numbers(case, names)
+    numbers = {
+        f"{METRIC}/{name}".removesuffix("/") + f"/{side}": value
+        for name, other in names.items()
+        for side, value in (("reference", ours[name]), ("port", theirs[other]))
+    }
     lasting = not_reset(case, same)
     off = [
         (name, other)
@@ -729,18 +733,6 @@ def same(one: float | None, other: float | None) -> bool:
     if np.isnan(one) or np.isnan(other) or np.isinf(one) or np.isinf(other):
         return bool(one == other or (np.isnan(one) and np.isnan(other)))
     return bool(abs(one - other) <= RELATIVE * max(abs(one), abs(other)) + ABSOLUTE)
-
-
-def _numbers(case: MetricPair, names: Mapping[str, str]) -> dict[str, float]:
-    ours, theirs = case.values[0]
-    return dict(_pairs(ours, theirs, names))
-
-
-def _pairs(ours: Values, theirs: Values, names: Mapping[str, str]) -> Iterator[tuple[str, float]]:
-    for name, other in names.items():
-        label = f"{METRIC}/{name}" if name else METRIC
-        yield f"{label}/reference", ours[name]
-        yield f"{label}/port", theirs[other]
 
 
 def _shown(value: float | None) -> str:
