@@ -12,7 +12,6 @@ from itertools import combinations
 
 import numpy as np
 
-from tipchain.explain.causes.arrangements import layout_code
 from tipchain.explain.causes.functions import ACTIVATIONS, ARGUMENTS, MOST_EPSILON, called, has_axis, kind_of, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis, common_path, holder_of
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain, is_tensor, paddle_of
@@ -30,6 +29,7 @@ from tipchain.explain.causes.program import (
     with_arguments,
     with_tensor,
 )
+from tipchain.explain.causes.steps import layout_code
 from tipchain.explain.causes.tensors import own_tensors, told_by_name
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.explain.locate.differences import HIDING

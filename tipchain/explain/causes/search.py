@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.arrangements import available_before, by_masks, by_orders, in_order
 from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
 from tipchain.explain.causes.functions import (
     by_activation,
@@ -36,11 +35,15 @@ from tipchain.explain.causes.piece import Consumer, Piece
 from tipchain.explain.causes.program import LAYER, Op, floats_of
 from tipchain.explain.causes.steps import (
     at_output,
+    available_before,
+    by_masks,
+    by_orders,
     by_step,
     everywhere,
     exchanged,
     gradients,
     in_helpers,
+    in_order,
     moves,
     norms,
     output_order,
@@ -48,10 +51,9 @@ from tipchain.explain.causes.steps import (
 from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
 from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding
-from tipchain.explain.locate.comparing import Comparer
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.matching import CallPair, hands_on
+from tipchain.explain.locate.matching import CallPair, Comparer, hands_on
 from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict

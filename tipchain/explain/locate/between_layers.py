@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import distance, relative, rms, same_mask
 from tipchain.explain.locate.gradients import Shared, cut_off, input_gradients
-from tipchain.explain.locate.matching import CallPair, Matching, hands_on
+from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink, hands_on
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, drawn_again, run_again
 from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out

@@ -11,10 +11,9 @@ import numpy as np
 
 from tipchain.core.progress import LATE, Pace
 from tipchain.explain.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
-from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import relative, squeezed_as
 from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
-from tipchain.explain.locate.matching import CallPair, Matching
+from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
 from tipchain.explain.locate.runs import TracedRun
 from tipchain.explain.locate.sides import Sides

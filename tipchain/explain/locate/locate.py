@@ -16,11 +16,19 @@ from tipchain.core.machine import keep_memory
 from tipchain.core.progress import OutOfTime, Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.between_layers import Noise
-from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.gradients import large_weights
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
-from tipchain.explain.locate.matching import CallPair, LayerPair, Matching, match_calls, pair_layers, pair_packed
+from tipchain.explain.locate.matching import (
+    CallPair,
+    Comparer,
+    LayerPair,
+    Matching,
+    TensorLink,
+    match_calls,
+    pair_layers,
+    pair_packed,
+)
 from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import LargeWeight, ModelInputs, Start, TracedRun, random_start, run_model
 from tipchain.explain.locate.sides import LiveSide, Sides
