@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tipchain.explain.locate.matching import pair_layers
-from tipchain.explain.preflight import check_flags, check_parameters
-from tipchain.explain.preflight.parameters import Tensors
+from tipchain.explain.preflight.construction import check_flags
+from tipchain.explain.preflight.parameters import Tensors, check_parameters
 
 
 def findings(reference, port):

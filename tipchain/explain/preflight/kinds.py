@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from tipchain.explain.preflight import table
 from tipchain.explain.preflight.table import (
+    SPACE_KINDS,
     UNTOLD,
     LayerKind,
     PairedLayers,
@@ -472,7 +472,7 @@ SEQUENCE_KINDS = (
 """Their kinds."""
 
 
-KINDS = (*table.SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
+KINDS = (*SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in KINDS}
 _OWN_MODULES = ("torch.nn.", "paddle.nn.")
