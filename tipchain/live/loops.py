@@ -213,7 +213,6 @@ def _held(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _numbers(side: LiveSide, value: Nested, name: str) -> Iterator[tuple[str, Array]]:
-    """Yield the numbers and tensors that a step returned, by name."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _numbers(side, one, f"{name}.{key}".lstrip("."))

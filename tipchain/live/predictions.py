@@ -397,7 +397,6 @@ def _where(
 
 
 def _alike(ours: Sequence[Mapping[str, Array]], theirs: Sequence[Mapping[str, Array]]) -> bool:
-    """Tell whether all calls of the models were given the same arrays."""
     return len(ours) == len(theirs) and all(
         len(a) == len(b) and all(same_array(x, y) for x, y in zip(a.values(), b.values(), strict=True))
         for a, b in zip(ours, theirs, strict=True)
@@ -437,7 +436,6 @@ def _after(
 
 
 def _leaves(side: LiveSide, value: object, path: str) -> Iterator[tuple[str, Leaf]]:
-    """Yield the leaves of a result with their paths."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _leaves(side, one, f"{path}.{key}".lstrip("."))

@@ -479,7 +479,6 @@ def shown(item: object) -> str:
 
 
 def _code(op: Op, name: str, present: object, value: object, walk: Walk) -> str:
-    """Return the slug of a setting that is another one."""
     known = next((one.code for one in ARGUMENTS.get(op.name, ()) if one.name == name), None)
     if known is not None:
         return known
@@ -967,7 +966,6 @@ def _count(called: Sequence[tuple[str, int]]) -> Counter[str]:
 
 
 def _one_sided(code: str, which: str) -> str:
-    """Return the slug of what only one program does."""
     kind = {"mask": "mask", "other-activation": "activation", "arithmetic": "term", "shift": "shift"}.get(code, "step")
     return f"{which}-{kind}"
 

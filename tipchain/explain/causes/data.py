@@ -360,7 +360,6 @@ def _read(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> ReadSamp
 
 
 def _spread(opened: Sequence[DataSource], count: int) -> list[ReadSamples]:
-    """Read the first samples of large data sets, and others spread over them."""
     length = min(len(one.opened) for one in opened)
     half = min(count, length) // 2
     rest = np.unique(np.linspace(half, length - 1, max(1, min(count, length) - half)).astype(int))
@@ -373,8 +372,6 @@ def _inner(opened: Sequence[DataSource]) -> tuple[Dataset | None, Dataset | None
 
 
 class _Pairing:
-    """What was read of both sides."""
-
     def __init__(
         self,
         opened: Sequence[DataSource],
@@ -475,7 +472,6 @@ def _complete(pairing: _Pairing) -> bool:
 def _judge_random(
     pairing: _Pairing, random: Sequence[bool], places: Sequence[int | None], path: str, inside: Callable[[], PieceCheck]
 ) -> PieceCheck | None:
-    """Judge sources of which at least one gives something else at every read."""
     shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(len(pairing.ours)))
     if all(random):
         if shuffled:

@@ -232,7 +232,6 @@ def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
 
 
 def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
-    """Yield conversions that lose something."""
     whole = all((one == np.rint(one)).all() for one in actual)
     levels = "divide by 255 and normalize in floating point; convert to uint8 only what is in 0..255"
     if whole:
@@ -382,7 +381,6 @@ def explain_images(expected: Arrays, actual: Arrays) -> list[DataCause]:
 
 
 def _explain_values(expected: Arrays, actual: Arrays) -> list[DataCause]:
-    """Explain arrays of equal shapes."""
     if any(np.isnan(one).any() for one in (*expected, *actual)):
         return _explain_nan(expected, actual)
     raw, noise = apart(expected, actual), rounding(expected, actual)
@@ -661,7 +659,6 @@ def _inside(image: Array, frame: tuple[int, int, int, int]) -> tuple[slice, ...]
 
 
 def _unknown(expected: Arrays, actual: Arrays) -> DataCause:
-    """Say how much arrays without a simple cause have in common."""
     e, a = expected[0], actual[0]
     for one, other in zip(expected, actual, strict=True):
         if apart([one], [other]) > rounding([one], [other]):

@@ -410,7 +410,6 @@ def _focus(
 
 
 def _binary(output: Array, target: Array, gradient: Array) -> Iterator[Recognized]:
-    """Recognize binary cross entropy of logits, or of probabilities."""
     bounded = output.min() > 0 and output.max() < 1
     for name in ("logits", "probabilities") if bounded else ("logits",):
         if name == "logits":
@@ -517,7 +516,6 @@ def _reduction_fix(words: str) -> str:
 
 
 def _meaning(problem: Problem, factor: float) -> tuple[str, str]:
-    """Return the slug of a factor, and what to say of it."""
     for meaning, code, words in _meanings(problem):
         if abs(factor / meaning - 1) < SAME_SINGLE:
             return code, words
@@ -612,7 +610,6 @@ def settings(problem: Problem) -> Iterator[Guess]:
 
 
 def _recognized(loss: Evaluated, output: Array, labels: Array, gradient: Array) -> list[Recognized]:
-    """Return the formulas that give a side's gradient and its value too."""
     single = len(loss.gradients) == 1
     return [
         one

@@ -80,7 +80,6 @@ def cause_in_code(
 
 
 def _called(output: object, labels: object) -> tuple[Call, tuple[Array, ...]]:
-    """Return a call with an output and labels, and the arrays in them."""
     arguments, arrays, names = take_out(((output, labels), {}), lambda one: isinstance(one, np.ndarray))
     call = Call(
         number=0,
@@ -425,7 +424,6 @@ def _again(run: Run, number: int, given: Sequence[Array], labels: Nested, *, pre
 
 
 def _floor(exact: Evaluated, single: Evaluated | Exception) -> list[float]:
-    """Return the reference's own float32 errors: of the value, then of each gradient."""
     if isinstance(single, Exception):
         return [0.0] * (1 + len(exact.gradients))
     return _errors(exact, single, ())

@@ -437,7 +437,6 @@ class MetricMeter:
         return put_back(structure, made)
 
     def _named(self, found: object, names: object) -> Values:
-        """Return numbers by name."""
         if isinstance(found, Mapping):
             result: Values = {}
             for name, one in found.items():

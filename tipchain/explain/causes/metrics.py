@@ -426,7 +426,6 @@ CHANGES: tuple[tuple[str, str, str, Callable[[Batch], Sequence[Batch]]], ...] = 
 
 
 def _labels(case: MetricPair) -> list[int]:
-    """Return the labels of the probes, few of them."""
     found: set[int] = set()
     for probe in case.probes:
         for _, labels in probe.batches:
@@ -626,7 +625,6 @@ def check_metrics(
 
 
 def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
-    """Return what both metrics say about every probe that both take, or the ERROR of those that take none."""
     probes: list[Probe] = []
     found: list[tuple[Values, Values]] = []
     errors: dict[str, Exception] = {}

@@ -337,7 +337,6 @@ def _reference(course: Course, side: TrainedParameters, known: Sequence[Formula]
 
 
 def _grouped(found: Mapping[str, KnobCause]) -> dict[_Told, list[str]]:
-    """Return the parameters of each knob that differs."""
     told: dict[_Told, list[str]] = {}
     for name, cause in found.items():
         knobs = ["algorithm"] if cause.reference.algorithm != cause.port.algorithm else _knobs(cause)
@@ -510,8 +509,6 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """What became of all updates."""
-
     opened: Opened
     watched: Mapping[str, _Watched]
     norms: Sequence[float]

@@ -535,7 +535,6 @@ def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | N
 
 
 def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape | None]) -> Iterator[_Guess]:
-    """Yield changes, the simplest first."""
     whole = slice(None)
     one, other = shapes
     if np.ptp(actual) == 0 and np.ptp(expected) > 0:

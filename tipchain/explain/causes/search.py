@@ -258,7 +258,6 @@ def _innermost(layer: Model, side: LiveSide) -> frozenset[str]:
 
 
 def _is_paddles(layer: Model) -> bool:
-    """Tell whether a layer's forward is Paddle's own."""
     bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
     own = type(layer).forward.__module__.partition(".")[0] == "paddle"
     return own and any(one.__name__ != "Layer" for one in bases)
@@ -546,7 +545,6 @@ def made_by(ops: Sequence[Op], side: LiveSide) -> int:
 
 
 def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
-    """Try causes, from those that the reference's construction tells to those that are searched for."""
     for group in _groups(piece, trials, models):
         trials.run(group)
         if trials.settled():

@@ -465,7 +465,6 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
 
 
 def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor] | None:
-    """Return the last call that made an array, and its tensor; None if none did."""
     made = ((op, one) for op in reversed(ops) for one in floats_of(op.result, is_tensor(piece)))
     alike = (both for both in made if tuple(both[1].shape) == array.shape)
     return next((both for both in alike if relative(array, numpy_of(both[1])) <= SAME_DOUBLE), None)
@@ -539,7 +538,6 @@ def _alike(one: Op, other: Op) -> bool:
 
 
 def _settings(op: Op) -> list[tuple[str, str]]:
-    """Return what a call is given by name, as text, except tensors."""
     return sorted((name, repr(value)) for name, value in op.kwargs.items() if not hasattr(value, "shape"))
 
 
@@ -666,7 +664,6 @@ def _detached(tensor: Tensor) -> object:
 
 
 def _listed(numbers: Collection[int], ops: Sequence[Op], piece: Piece) -> str:
-    """Return where some calls stand, each line once."""
     told = (f"{called(op)}{place_of(op, piece)}" for op in ops if op.number in numbers)
     return ", ".join(list(dict.fromkeys(told))[:3])
 
@@ -738,7 +735,6 @@ def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, object]]) -> It
 
 
 def _left_out(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
-    """Yield the code without this call."""
     given = first_tensor(op, piece)
     where = place_of(op, piece)
     if given is None or list(given.shape) != list(first.shape) or op.name in LIKES:
@@ -774,7 +770,6 @@ def _left_out(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
 
 
 def _extra_code(op: Op) -> str:
-    """Return the slug of a call that should not be there."""
     kind = op.name if op.layer is None else type(op.layer).__name__.lower()
     for word, code in (
         ("norm", "extra-norm"),
@@ -794,7 +789,6 @@ def _extra_code(op: Op) -> str:
 
 
 def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str, Tensor]]) -> Iterator[Hypothesis]:
-    """Yield the code with a tensor that was there before added to what the call returns, or multiplied with it."""
     where = place_of(op, piece)
     shape = list(first.shape)
     fitting = [(name, one) for name, one in available if list(one.shape) == shape and one is not first]

@@ -382,7 +382,6 @@ def _turned(one: SharedTensor) -> tuple[str, str, str] | None:
 
 
 def _scaled(one: SharedTensor) -> tuple[str, str, str] | None:
-    """Tell a tensor that is a multiple of the reference's, or differs from it by a constant."""
     ours, theirs = one.ours, one.theirs
     square = float(np.sum(ours * ours))
     if ours.size < 2 or not square or not theirs.any():
@@ -409,7 +408,6 @@ def _scaled(one: SharedTensor) -> tuple[str, str, str] | None:
 def _elsewhere(
     theirs: Array, piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]], one: SharedTensor
 ) -> tuple[str, str, str] | None:
-    """Tell a tensor that the reference has in another layer."""
     state, ports = states
     own = f"{piece.paths[0]}.{one.name}" if piece.paths[0] else one.name
     if np.ptp(theirs) == 0:

@@ -505,7 +505,6 @@ def _descend(miss: Callable[[float], float], grid: Array) -> tuple[float, float]
 
 
 def _rounded(value: float, miss: Callable[[float], float], *, share: bool) -> float:
-    """Return the shortest number near ``value`` that fits as well."""
     limit = max(miss(value) * 2, SAME_SINGLE)
     candidates = [0.0] if miss(0.0) <= limit else []
     for digits in range(1, 6):

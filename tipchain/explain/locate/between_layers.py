@@ -341,7 +341,6 @@ class GivenLayers(ABC):
         return True
 
     def _replaced(self, given: Iterable[tuple[CallPair, TensorLink]], result: object) -> object:
-        """Return a layer's result with the wanted values in it; None to leave it as it is."""
         structure, made, _ = take_out(result, self._side.is_tensor)
         plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
         if not given or not plain:

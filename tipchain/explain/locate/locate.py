@@ -201,7 +201,6 @@ class Locator:
         return replace(found, layers=tuple(layers))
 
     def _found(self, inputs: ModelInputs, asked: tuple[Pair, Losses, Sequence[LayerPair]]) -> Located:
-        """Compare the models with outlines of their tensors, on some samples, or with every tensor held."""
         found, whole = self._by_outlines(inputs, *asked)
         if found is None:
             cut, self.store.samples = self.store.cut, None

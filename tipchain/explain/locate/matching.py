@@ -186,7 +186,6 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
 
 
 def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Yield layers that structure pairs and whose parameters are equal and not all constant."""
     for one, other in _by_structure(rest, names, named=False):
         slots = [_parameters(layers[path]) for layers, path in ((rest.ours, one), (rest.theirs, other))]
         if [slot.leaf for slot in slots[0]] != [slot.leaf for slot in slots[1]]:
@@ -250,7 +249,6 @@ def print_of(array: Array) -> Print:
 
 
 def _by_path(rest: _Rest) -> Iterator[tuple[str, str]]:
-    """Yield layers of one name and kind, whatever their tensors."""
     named = {(layer.torch_path, layer.kind): path for path, layer in rest.theirs.items()}
     for path, layer in rest.ours.items():
         if (path, layer.kind) in named:
@@ -631,7 +629,6 @@ def _any(_one: Call, _other: Call) -> bool:
 
 
 def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dict[frozenset[int], list[Call]]:
-    """Return the calls that hold others by the numbers of the pairs in them, outermost first."""
     below: dict[int, set[int]] = defaultdict(set)
     for number, call in enumerate(calls):
         parent = call.parent

@@ -498,7 +498,6 @@ def select(output: Nested, chosen: object, is_tensor: Callable[[object], bool], 
 
 
 def _numbered(values: Sequence[object]) -> dict[object, object]:
-    """Return values by their indices, from the end too."""
     return {place: one for n, one in enumerate(values) for place in (n, n - len(values))}
 
 

@@ -293,7 +293,6 @@ class PaddleSide(FrameworkSide):
         return _doubled(made) if double else made
 
     def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
-        """Return copies of a layer's empty containers and large parameters by what they are copies of; see `_copied`."""
         paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
         if not isinstance(model, paddle.nn.Layer):
             return {}
@@ -472,8 +471,6 @@ def _doubled(layer: Model) -> Model:
 
 
 def _removing(*hooks: Hook) -> Callable[[], None]:
-    """Return what removes the hooks."""
-
     def end() -> None:
         for hook in hooks:
             hook.remove()

@@ -616,7 +616,6 @@ class ProjectedArray:
 
 
 def _probe(array: Array) -> Array:
-    """Return some of the elements, evenly spread."""
     if array.size <= LOOKED_AT:
         return array.reshape(-1).copy()
     return array[_places(array.shape)]

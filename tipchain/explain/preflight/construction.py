@@ -295,7 +295,6 @@ def _argument_finding(pair: PairedLayers, one: Trait, values: tuple[object, ...]
 
 
 def _wanted_text(one: Trait, values: tuple[object, ...]) -> str:
-    """Return the arguments that the port needs."""
     value = tidy(one.write(not values[1] if one.code == "time-order" else values[0]))
     return ", ".join(f"{name}={value!r}" for name in one.arguments[1].split(", "))
 
@@ -639,7 +638,6 @@ def _paths(one: Finding) -> tuple[str, str]:
 
 
 def _modules(model: Model, method: str) -> dict[str, Model]:
-    """Return the layers of a model by path; one that stands at several paths comes at each."""
     if method == "named_modules":
         return dict(model.named_modules(remove_duplicate=False))
     return dict(_sublayers(model, ""))

@@ -337,7 +337,6 @@ def paddle_recurrent(layer: object) -> str | None:
 
 
 def _cells(layer: Model) -> list[Model]:
-    """Return a Paddle layer's cells; the layer itself if it is one."""
     if hasattr(layer, "num_layers"):
         return [one for number in range(layer.num_layers) for one in _cells(layer[number])]
     found = [getattr(layer, name) for name in ("cell", "cell_fw", "cell_bw") if hasattr(layer, name)]
@@ -383,7 +382,6 @@ TIME_ORDER = Trait(
 
 
 def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
-    """Yield a recurrent layer and its cell."""
     own = [NONLINEARITY] if name == "RNN" else []
     if name == "LSTM":
         own = [Trait("projection", "proj_size", read_paddle=lambda layer, _: _cells(layer)[0].proj_size)]

@@ -357,7 +357,6 @@ _T = TypeVar("_T")
 
 
 def _grouped(matched: Matched, values: Callable[[UpdateTreatment], _T]) -> Iterator[tuple[_T, _T, list[str]]]:
-    """Yield each pair of values that differ with the parameters that have them."""
     found: dict[tuple[_T, _T], list[str]] = defaultdict(list)
     for name, ours, theirs in matched:
         one, other = values(ours), values(theirs)

@@ -201,7 +201,6 @@ class Tensors:
 
 
 def _first_tensor(slot: TensorSlot) -> int:
-    """Return the identity of the first of the port's tensors in a slot."""
     return id(slot.parts[0].tensor)
 
 
@@ -587,7 +586,6 @@ def _elements(slot: TensorSlot) -> int:
 
 
 def _prints(tensors: Tensors) -> Mapping[Print, list[str]]:
-    """Return the names of torch's tensors by their values; read only when a value differs."""
     return _Lazy(tensors)
 
 
@@ -725,7 +723,6 @@ def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tenso
 
 
 def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
-    """Yield the parameters of one side's layers that are in no pair."""
     return (slot for layer in tensors.unmatched[side] for slot in layer.slots if slot.kind == "parameter")
 
 

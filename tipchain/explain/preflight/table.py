@@ -400,7 +400,6 @@ def _paddle_mode(layer: Model, shape: Shape | None) -> Setting:
 
 
 def _pools(axes: int) -> Iterator[LayerKind]:
-    """Yield the kinds of pools over so many axes."""
     size = (
         Trait(
             "kernel-size",
