@@ -58,45 +58,33 @@ FEW = 8
 """Numbers of a tensor that are shown one by one at most."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
+
+
+def _group(code: str, names: str) -> tuple[str, frozenset[str]]:
+    return code, frozenset(names.split())
+
+
 GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
-    (
+    _group(
         "mask",
-        frozenset(
-            """
-            where masked_fill masked_fill_ tril triu less less_equal greater greater_equal logical_not
-            logical_and logical_or
-        """.split()
-        ),
+        "where masked_fill masked_fill_ tril triu less less_equal greater greater_equal "
+        "logical_not logical_and logical_or",
     ),
-    ("position-table", frozenset({"outer", "arange", "linspace", "rpow", "meshgrid"})),
-    (
+    _group("position-table", "outer arange linspace rpow meshgrid"),
+    _group(
         "wrong-index",
-        frozenset(
-            """
-            getitem gather gather_nd index_select take_along_axis index_sample setitem put_along_axis
-            topk argmax argmin argsort sort
-        """.split()
-        ),
+        "getitem gather gather_nd index_select take_along_axis index_sample setitem "
+        "put_along_axis topk argmax argmin argsort sort",
     ),
-    ("shift", frozenset({"roll", "pad"})),
-    ("repeat-order", frozenset({"tile", "repeat_interleave"})),
+    _group("shift", "roll pad"),
+    _group("repeat-order", "tile repeat_interleave"),
     ("other-activation", ACTIVATIONS),
-    ("concat-order", frozenset({"concat", "stack", "split", "chunk", "unbind", "flip"})),
-    (
-        "pooling",
-        frozenset(
-            {"mean", "max", "min", "sum", "median", "var", "std", "norm", "logsumexp", "avg_pool2d", "max_pool2d"}
-        ),
-    ),
-    ("interpolation-mode", frozenset({"interpolate", "grid_sample", "affine_grid"})),
-    (
+    _group("concat-order", "concat stack split chunk unbind flip"),
+    _group("pooling", "mean max min sum median var std norm logsumexp avg_pool2d max_pool2d"),
+    _group("interpolation-mode", "interpolate grid_sample affine_grid"),
+    _group(
         "arithmetic",
-        frozenset(
-            """
-            add subtract rsub multiply divide rdiv neg pow exp log sqrt cos sin cumsum rsqrt abs square
-            matmul clip
-        """.split()
-        ),
+        "add subtract rsub multiply divide rdiv neg pow exp log sqrt cos sin cumsum rsqrt abs square matmul clip",
     ),
 )
 """Slugs by the functions that only one of two programs calls, the most telling first."""

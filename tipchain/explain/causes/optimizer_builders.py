@@ -37,12 +37,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 def roles(builder: Builder) -> dict[str, inspect.Parameter]:
     """Return a builder's parameters by what their names ask for; those bound by ``functools.partial`` are left out."""
-    found = {}
-    for name, one in _parameters(builder).items():
-        role = next((role for role, names in NAMES.items() if name in names), None)
-        if role is not None and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
-            found[role] = one
-    return found
+    return {role: one for one in _parameters(builder).values() if (role := _role(one)) is not None}
 
 
 def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[str, ...]) -> Optimizer:
@@ -57,7 +52,7 @@ def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[st
         UsageError: a required parameter that nothing is known for.
         Exception: whatever the builder raises.
     """
-    unclear = [one for one in _parameters(builder).values() if _required(one) and _role(one) is None]
+    unclear = [one for one in _parameters(builder).values() if one.default is one.empty and _role(one) is None]
     named = {role: one for role, one in roles(builder).items() if role in offers}
     if not unclear:
         if not named and not _parameters(builder):
@@ -66,7 +61,8 @@ def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[st
     free = [role for role in first if role not in named and role in offers]
     if len(unclear) > 1 or not free:
         names = ", ".join(one.name for one in unclear)
-        raise UsageError(f"builder {_name(builder)} asks for {names}: nothing to give it")
+        name = getattr(builder, "__qualname__", type(builder).__name__)
+        raise UsageError(f"builder {name} asks for {names}: nothing to give it")
     chosen = {one.name: role for role, one in named.items()}
     for role in free[:-1]:
         with suppress(AttributeError, TypeError):  # a list of parameters is no model
@@ -99,14 +95,6 @@ def _parameters(builder: Builder) -> Mapping[str, inspect.Parameter]:
 
 def _role(one: inspect.Parameter) -> str | None:
     return next((role for role, names in NAMES.items() if one.name in names), None)
-
-
-def _required(one: inspect.Parameter) -> bool:
-    return one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-
-
-def _name(builder: Builder) -> str:
-    return getattr(builder, "__qualname__", type(builder).__name__)
 
 
 # Parameters cut down after their optimizers were built: what updates element by element needs but some elements.

@@ -667,28 +667,8 @@ def _with_argument(layer: Model, names: Sequence[str], name: str, tensor: object
         object.__delattr__(layer, "forward") if held is None else object.__setattr__(layer, "forward", held)
 
 
-UNARY = {
-    "log": "log",
-    "log1p": "log1p",
-    "log2": "log2",
-    "log10": "log10",
-    "exp": "exp",
-    "expm1": "expm1",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "abs": "abs",
-    "absolute": "abs",
-    "square": "square",
-    "reciprocal": "reciprocal",
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "erf": "erf",
-    "sign": "sign",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "round",
-}
+_UNARY = "log log1p log2 log10 exp expm1 sqrt rsqrt abs square reciprocal sin cos tan erf sign floor ceil round"
+UNARY = {**{name: name for name in _UNARY.split()}, "absolute": "abs"}
 """Functions of single numbers: Paddle's name by torch's."""
 
 
