@@ -525,11 +525,11 @@ class _Work:
     def methods(self, geometry: Geometry) -> tuple[Method, ...]:
         return METHODS[:1] if geometry.rule == "none" else METHODS
 
-    def grid_left(self, geometry: Geometry, method: Method, images: int = IMAGES) -> float:
+    def grid_left(self, geometry: Geometry, method: Method) -> float:
         """Return what is left on a grid of pixels, as a share of the spread."""
         rows, columns = (np.unique(np.linspace(0, length - 1, GRID).astype(int)) for length in self.crop)
         given, wanted = [], []
-        for raw, result in zip(self.floats[:images], self.results[:images], strict=True):
+        for raw, result in zip(self.floats[:IMAGES], self.results[:IMAGES], strict=True):
             shape = geometry.shape(raw.shape)
             begin = geometry.place(shape, self.crop)
             if begin is None:

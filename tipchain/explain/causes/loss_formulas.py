@@ -372,10 +372,8 @@ def _slope(logs: Array, gamma: float) -> Array:
     return np.asarray(rest**gamma - gamma * np.exp(logs) * rest ** (gamma - 1) * logs)
 
 
-def _focus(
-    factors: Array, logs: Array, names: Array, weights: Array, *, plain: bool = False
-) -> tuple[float, dict[int, float]] | None:
-    """Return gamma and the factor of each name, with which slopes are as found; None where none are; gamma 0 if ``plain``."""
+def _focus(factors: Array, logs: Array, names: Array, weights: Array) -> tuple[float, dict[int, float]] | None:
+    """Return gamma and the factor of each name, with which slopes are as found; None where none are."""
     kinds = np.unique(names)
     if len(factors) < len(kinds) + 2:
         return None
@@ -400,11 +398,7 @@ def _focus(
     short = float(f"{gamma:.4g}")
     gamma = short if fit(short)[0] <= 4 * fit(gamma)[0] + NOISE * float(((factors * weights) ** 2).sum()) else gamma
     left, sizes = fit(gamma)
-    if (
-        left > REMAINDER**2 * float(((factors * weights) ** 2).sum())
-        or (gamma < ROUGH and not plain)
-        or not all(sizes.values())
-    ):
+    if left > REMAINDER**2 * float(((factors * weights) ** 2).sum()) or gamma < ROUGH or not all(sizes.values()):
         return None
     return gamma, sizes
 

@@ -199,10 +199,6 @@ class TorchTrained:
         """Return a copy of a parameter."""
         return self.side.array(self.parameters[name])
 
-    def assign(self, name: str, value: Array) -> None:
-        """Set a parameter."""
-        self.parameters[name].data.copy_(self.side.tensor(value, gradient=False))
-
     def add_gradient(self, name: str, gradient: Array) -> None:
         """Add to a parameter's gradient, as backward does; a frozen parameter gets none."""
         one = self.parameters[name]

@@ -303,11 +303,6 @@ def _turn(trace: Trace, call: Call, around: Call) -> int:
     return sum(one.path == call.path for one in before)
 
 
-def elements(arrays: Iterable[Array]) -> int:
-    """Return how many elements there are in all."""
-    return sum(int(np.prod(one.shape)) for one in arrays)
-
-
 # Why a layer is at fault: causes are tried on a copy of it until one explains the error.
 
 
@@ -439,7 +434,7 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
     return causes
 
 
-def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) -> Diagnosis | None:
+def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:
     """Return what explains that the code of two losses differs; None if nothing does.
 
     What explains value and gradients is told; else the place where the two programs part, by the value alone, for the
@@ -447,11 +442,10 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
 
     Args:
         build: returns both losses as a piece, with gradients or without.
-        most: how often the port's is run at most.
     """
     piece = build(True)
     with piece.open():
-        trials = Trials(piece, most)
+        trials = Trials(piece, MOST_RUNS // 2)
         if trials.before[0] <= NOISE:
             return None
         ops = trials.base.ops
@@ -473,7 +467,7 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
             return _told(found, trials)
     piece = build(False)
     with piece.open():
-        trials = Trials(piece, most)
+        trials = Trials(piece, MOST_RUNS // 2)
         walk = Walk(piece, trials.base.ops, trials.before[0])
         if trials.before[0] > NOISE:
             walk.run()

@@ -23,7 +23,7 @@ from tipchain.explain.preflight.kinds import (
     runs_as_built,
 )
 from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers, check_schedulers
-from tipchain.explain.preflight.parameters import Tensors, check_ties, compare_tensors, is_floating, port_name
+from tipchain.explain.preflight.parameters import Tensors, check_parameters, check_ties, is_floating, port_name
 from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
@@ -611,7 +611,7 @@ def check(
     told = {(one.code, *_paths(one)) for one in arguments}
     kept = [
         one
-        for one in compare_tensors(tensors)
+        for one in check_parameters(tensors)
         if not (one.code in FOLLOWING and (_paths(one) in shaped or (one.code, *_paths(one)) in told))
     ]
     flags = [

@@ -16,7 +16,6 @@ from tipchain.numbers.tolerance import SAME_SINGLE
 # What a kind of layer is made with, and how both frameworks write it.
 
 
-Framework = Literal["torch", "paddle"]
 Shape = tuple[int, ...]
 
 
