@@ -13,9 +13,8 @@ from tipchain.explain.locate.trace import Call, Trace, TracedValue
 from tipchain.framework_types import Array, Model
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.given_names import expand_names
-from tipchain.weights.layouts import LayerTensors, Target, TensorSlot, assemble
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
-from tipchain.weights.sides import torch_layers
+from tipchain.weights.sides import LayerTensors, Target, TensorSlot, assemble, torch_layers
 from tipchain.weights.structure import match_by_structure
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
