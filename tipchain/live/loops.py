@@ -22,7 +22,7 @@ from tipchain.frameworks.randomness import Draws
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.outcome import Outcome
-from tipchain.weights.layouts import TensorSlot, assemble
+from tipchain.weights.sides import TensorSlot, assemble
 
 # Training loops of the user's: both are called step after step in float64, and what they leave is held against each other.
 

@@ -18,9 +18,8 @@ from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.locate.sides import LiveSide, Sides, name_alike
 from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.builders import rate_factor
-from tipchain.weights.layouts import TensorSlot, assemble, divide
 from tipchain.weights.matching import match_models
-from tipchain.weights.sides import paddle_layers, torch_view
+from tipchain.weights.sides import TensorSlot, assemble, divide, paddle_layers, torch_view
 
 # Calling a user's builder of an optimizer or a schedule, whatever it asks for.
 

@@ -21,8 +21,7 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 from tipchain.weights.files import view_of
-from tipchain.weights.layouts import TensorSlot, divide, stack
-from tipchain.weights.sides import torch_view
+from tipchain.weights.sides import TensorSlot, divide, stack, torch_view
 
 # Tensors that both layers of a piece hold, and how the port's are replaced for a while.
 

@@ -16,9 +16,8 @@ from tipchain.framework_types import Array, Model
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.given_names import expand_names
-from tipchain.weights.layouts import LayerTensors, Target, TensorSlot, assemble
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
-from tipchain.weights.sides import torch_layers
+from tipchain.weights.sides import LayerTensors, Target, TensorSlot, assemble, torch_layers
 from tipchain.weights.structure import match_by_structure
 
 # Which layer and which call of the reference is which of the port.

@@ -17,9 +17,8 @@ from tipchain.explain.locate.matching import LayerPair, Print, print_of
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.tolerance import REMAINDER, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
-from tipchain.weights.layer_types import OWN_KIND
-from tipchain.weights.layouts import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
 from tipchain.weights.matching import match_models, matchable_layers
+from tipchain.weights.sides import OWN_KIND, LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
 

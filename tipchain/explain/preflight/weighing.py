@@ -24,7 +24,7 @@ from tipchain.explain.preflight.construction import alike, place_of
 from tipchain.explain.preflight.table import PairedLayers
 from tipchain.framework_types import Array, Model
 from tipchain.numbers.tolerance import ROUGH
-from tipchain.weights.layer_types import join
+from tipchain.weights.sides import join
 
 LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")
 """Codes of a parameter that holds the reference's numbers in another arrangement."""
