@@ -58,34 +58,32 @@ FEW = 8
 """Numbers of a tensor that are shown one by one at most."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
-
-
-def _group(code: str, names: str) -> tuple[str, frozenset[str]]:
-    return code, frozenset(names.split())
-
-
-GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
-    _group(
-        "mask",
-        "where masked_fill masked_fill_ tril triu less less_equal greater greater_equal "
-        "logical_not logical_and logical_or",
-    ),
-    _group("position-table", "outer arange linspace rpow meshgrid"),
-    _group(
-        "wrong-index",
-        "getitem gather gather_nd index_select take_along_axis index_sample setitem "
-        "put_along_axis topk argmax argmin argsort sort",
-    ),
-    _group("shift", "roll pad"),
-    _group("repeat-order", "tile repeat_interleave"),
-    ("other-activation", ACTIVATIONS),
-    _group("concat-order", "concat stack split chunk unbind flip"),
-    _group("pooling", "mean max min sum median var std norm logsumexp avg_pool2d max_pool2d"),
-    _group("interpolation-mode", "interpolate grid_sample affine_grid"),
-    _group(
-        "arithmetic",
-        "add subtract rsub multiply divide rdiv neg pow exp log sqrt cos sin cumsum rsqrt abs square matmul clip",
-    ),
+GROUPS: tuple[tuple[str, frozenset[str]], ...] = tuple(
+    (code, frozenset(names))
+    for code, names in (
+        (
+            "mask",
+            "where masked_fill masked_fill_ tril triu less less_equal greater greater_equal "
+            "logical_not logical_and logical_or".split(),
+        ),
+        ("position-table", "outer arange linspace rpow meshgrid".split()),
+        (
+            "wrong-index",
+            "getitem gather gather_nd index_select take_along_axis index_sample setitem "
+            "put_along_axis topk argmax argmin argsort sort".split(),
+        ),
+        ("shift", "roll pad".split()),
+        ("repeat-order", "tile repeat_interleave".split()),
+        ("other-activation", ACTIVATIONS),
+        ("concat-order", "concat stack split chunk unbind flip".split()),
+        ("pooling", "mean max min sum median var std norm logsumexp avg_pool2d max_pool2d".split()),
+        ("interpolation-mode", "interpolate grid_sample affine_grid".split()),
+        (
+            "arithmetic",
+            "add subtract rsub multiply divide rdiv neg pow exp log sqrt cos sin cumsum rsqrt "
+            "abs square matmul clip".split(),
+        ),
+    )
 )
 """Slugs by the functions that only one of two programs calls, the most telling first."""
 NUMBERED = {

@@ -666,8 +666,8 @@ def _with_argument(layer: Model, names: Sequence[str], name: str, tensor: object
         object.__delattr__(layer, "forward") if held is None else object.__setattr__(layer, "forward", held)
 
 
-_UNARY = "log log1p log2 log10 exp expm1 sqrt rsqrt abs square reciprocal sin cos tan erf sign floor ceil round"
-UNARY = {**{name: name for name in _UNARY.split()}, "absolute": "abs"}
+_UNARY = "log log1p log2 log10 exp expm1 sqrt rsqrt abs square reciprocal sin cos tan erf sign floor ceil round".split()
+UNARY = {**{name: name for name in _UNARY}, "absolute": "abs"}
 """Functions of single numbers: Paddle's name by torch's."""
 
 
