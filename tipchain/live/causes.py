@@ -26,9 +26,6 @@ from tipchain.explain.preflight.weighing import PADDING
 from tipchain.framework_types import Model
 from tipchain.numbers.tolerance import EXPLAINED
 
-# Where in the user's code a cause stands: the line of the port to change, and the reference's that it is held against.
-
-
 QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
 """A place as messages have it: the file's name alone."""
 ARGUMENT = re.compile(r"(\w+)\s*=[^=]")

@@ -38,9 +38,6 @@ from tipchain.report.page import (
     table,
 )
 
-# The layers of a report as a tree that opens and closes, each with its error and what it inherited.
-
-
 SLUGS = {one: one.value.replace(" ", "-") for one in Closeness}
 SIGNS = {
     Closeness.BITWISE: "=",
@@ -501,9 +498,6 @@ def _histogram(one: Histogram) -> Markup:
 
 def _power(value: float) -> str:
     return f"1e{value:g}"
-
-
-# A report of two live models as one HTML file: no network, no other file, no script that what matters needs.
 
 
 CELL_STYLE = """\

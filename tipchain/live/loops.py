@@ -24,9 +24,6 @@ from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_D
 from tipchain.outcome import Outcome
 from tipchain.weights.sides import TensorSlot, assemble
 
-# Training loops of the user's: both are called step after step in float64, and what they leave is held against each other.
-
-
 Step = Function
 STEP = "step"
 SCHEDULES = ("scheduler", "schedule", "lr_scheduler")

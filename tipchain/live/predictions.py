@@ -30,9 +30,6 @@ from tipchain.live.training import FACTOR, shake
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, UNIT
 from tipchain.outcome import Outcome
 
-# What makes two results of deployment code differ, though both were made of the same model's outputs.
-
-
 Change = Callable[[Array], Array]
 SHOWN = 4
 """Values that a message shows."""

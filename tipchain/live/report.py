@@ -146,9 +146,6 @@ def _call(calls: Sequence[Call], path: str, turn: int) -> Call | None:
     return found[min(turn, len(found) - 1)] if found else None
 
 
-# What comparing two live models came to: as text, as JSON and back, and as a page.
-
-
 LINES = 20
 """Lines that the text of a report has at most."""
 MOST_CAUSES = 3

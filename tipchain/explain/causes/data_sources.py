@@ -14,9 +14,6 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Dataset, Loader
 from tipchain.numbers.tolerance import NOISE, SAME_ENLARGED
 
-# What hypotheses about samples are made of: axes, sizes of differences, straight lines through them, shifts.
-
-
 Arrays = Sequence[Array]
 DATA = "data"
 REACH = 3
@@ -172,9 +169,6 @@ def _peaks(expected: Array, actual: Array) -> Iterator[tuple[int, int]]:
         down, right = (int(one) for one in np.unravel_index(int(place), found.shape))
         height, width = found.shape
         yield ((down - height if down > height // 2 else down), (right - width if right > width // 2 else right))
-
-
-# Samples of a data source, whatever it is: an array, a list, a generator, a data set or a loader of torch or Paddle.
 
 
 MOST = 512

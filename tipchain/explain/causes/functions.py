@@ -391,9 +391,6 @@ def kind_of(layer: object) -> str:
     return type(layer).__name__
 
 
-# Functions that ports leave out, add or mistake for each other, and the arguments of functions that they get wrong.
-
-
 ACTIVATIONS = frozenset(
     """
     relu relu6 leaky_relu elu celu selu gelu silu swish hardswish hardsigmoid sigmoid tanh softplus mish softmax

@@ -18,8 +18,6 @@ from tipchain.explain.locate.differences import arrange, relative, rms
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
-# Causes as they are tried, and what is told about those that explain an error.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
@@ -292,9 +290,6 @@ def name_number(value: float, sizes: Sequence[int]) -> str:
     return f"{value:.6g}" if value != inf else "inf"
 
 
-# A layer that computes with fewer bits than float32 has.
-
-
 FORMATS = ((8.0, "bfloat16"), (11.0, "float16 or TF32"))
 """Significant bits, the implicit one counted, and the format that has them (IEEE 754; NVIDIA A100 whitepaper)."""
 
@@ -316,9 +311,6 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
         evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
         fix=fix,
     )
-
-
-# What gradients tell by themselves: parameters that get none, and factors.
 
 
 def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:

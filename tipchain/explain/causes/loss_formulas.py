@@ -12,8 +12,6 @@ from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Array, Nested, Options, Setting
 from tipchain.numbers.tolerance import CONSTANT, NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 
-# Two losses that differ, and what hypotheses about them are held against.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Evaluated:
@@ -461,9 +459,6 @@ def _knee(apart: Array, gradient: Array) -> float | None:
         return None
     beta = float(top / np.median(size[inner] / np.maximum(slope[inner], TINY)))
     return beta if np.isfinite(beta) and beta > 0 else None
-
-
-# What makes one of two losses of the other: a factor.
 
 
 BASES = {"2": log(2), "10": log(10)}

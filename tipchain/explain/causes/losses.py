@@ -110,9 +110,6 @@ def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[object], object]) ->
     return made
 
 
-# Why two losses differ: each hypothesis is tried, and the one that explains value and gradient is told.
-
-
 def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
     """Return what explains the difference of two losses; one of code ``unknown`` where nothing reaches 99 %."""
     best: tuple[float, Guess] | None = None

@@ -15,9 +15,6 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
 
-# Ways of counting, each with what sets it apart from the others, and the probe on which a metric's code is tried alone.
-
-
 Batches = Sequence[tuple[Array, Array]]
 MOST = 10
 """Top-k accuracies are told apart up to this k."""

@@ -181,9 +181,6 @@ def _place(tensor: Tensor, paddle: ModuleType) -> object:
     return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
 
 
-# Parameters of live models under their optimizers, with gradients from outside.
-
-
 class TorchTrained:
     """A torch optimizer over a copy of a module; ``clip`` is called before each update, as a training loop does."""
 

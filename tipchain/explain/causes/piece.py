@@ -38,9 +38,6 @@ from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import torch_view
 
-# What the reference's code calls while it runs: functions, their settings, and what they are given and return.
-
-
 MOST_ELEMENTS = 1 << 22
 """Elements of a tensor beyond which it is not looked at."""
 KEPT = 1 << 23
@@ -331,9 +328,6 @@ class Truth:
     constants: Mapping[str, tuple[object, ...]]
     steps: tuple[ReferenceCall, ...] = ()
     values: tuple[RecordedTensor, ...] = ()
-
-
-# The layer at fault and its reference, apart from their models, with what both are given and should give.
 
 
 INPUT, OUTPUT = -1, -2

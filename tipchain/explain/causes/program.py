@@ -159,9 +159,6 @@ OF_TORCH = {
 """Torch's functions, methods and properties, without underscores, by the name that Paddle's have here; others are called alike."""
 
 
-# What a layer of a Paddle model calls while it runs, and the same run with some of these calls replaced.
-
-
 Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
 """What is done in place of a call: it is given the function, and its arguments."""
 LAYER = "layer"

@@ -39,9 +39,6 @@ from tipchain.numbers.tolerance import (
 )
 from tipchain.outcome import Outcome
 
-# The shapes that schedules of learning rates have, and what a curve's shape is.
-
-
 MOST_PIECES = 12
 """Jumps that a schedule of single values has at most."""
 POINTS = 400
@@ -362,9 +359,6 @@ def as_pieces(shape: Shape, count: int) -> Shape | None:
         return None
     kept = {name: shape.knobs[name] for name in ("rate", "warmup_steps", "warmup_start") if name in shape.knobs}
     return Shape(family="pieces", knobs={**kept, **found.knobs})
-
-
-# Two schedules, compared by the learning rates they give, step by step; and why they differ.
 
 
 SCHEDULER = "scheduler"

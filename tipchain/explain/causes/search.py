@@ -303,9 +303,6 @@ def _turn(trace: Trace, call: Call, around: Call) -> int:
     return sum(one.path == call.path for one in before)
 
 
-# Why a layer is at fault: causes are tried on a copy of it until one explains the error.
-
-
 MOST_RUNS, LEAST_RUNS = 1200, 60
 """How often a piece is run at most for one diagnosis: less often the larger it is."""
 WORK = 400_000_000

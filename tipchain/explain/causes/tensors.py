@@ -23,9 +23,6 @@ from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SA
 from tipchain.weights.files import view_of
 from tipchain.weights.sides import TensorSlot, divide, stack, torch_view
 
-# Tensors that both layers of a piece hold, and how the port's are replaced for a while.
-
-
 STATISTICS = ("running_mean", "running_var")
 
 
@@ -606,9 +603,6 @@ def _extra(piece: Piece, extra: Mapping[str, TensorSlot]) -> Iterator[Hypothesis
         within=partial(replaced, held),
         evidence=f"without its {names} the error is gone",
     )
-
-
-# A layer's own tensors, and what it is given, as the cause: a term, a factor or an argument that its code leaves out.
 
 
 def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:

@@ -23,9 +23,6 @@ from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, clas
 from tipchain.framework_types import Array, Nested, Tensor
 from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
 
-# Which code between the layers made a tensor, and how far rounding takes it.
-
-
 Calls = tuple[Call, Call]
 Given = Callable[[CallPair], tuple[int, int] | None]
 """Returns the numbers of the tensors that two calls are given and that differ most; None where they are given the same."""

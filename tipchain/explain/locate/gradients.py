@@ -26,8 +26,6 @@ LARGE = 2**20
 PROJECTED = ("linear", "conv1d", "conv2d", "conv3d")
 """Layers of the frameworks whose weights are so large."""
 
-# The gradients of all parameters of two models, whatever the models call them and in which order they keep elements.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParameterGradient:

@@ -20,9 +20,6 @@ from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_lea
 from tipchain.weights.sides import LayerTensors, Target, TensorSlot, assemble, torch_layers
 from tipchain.weights.structure import match_by_structure
 
-# Which layer and which call of the reference is which of the port.
-
-
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
 
 

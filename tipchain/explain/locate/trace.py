@@ -23,9 +23,6 @@ from tipchain.numbers.tolerance import CONSTANT, SAME_DOUBLE, SAME_SINGLE
 if TYPE_CHECKING:
     from tipchain.explain.locate.sides import LiveSide
 
-# Arrays of a trace: in memory up to a limit, beyond it memory-mapped; and sketches of them.
-
-
 # A thousandth of an array that tells how far it is from another one.
 #
 # Random projections keep distances (Johnson and Lindenstrauss 1984): the array's elements are cut into rows, and each row is
@@ -274,9 +271,6 @@ def spread(array: Array) -> Array:
 
 def _outline_of(part: Array, array: Array) -> Outline:
     return Outline(projected=Projected(array), first=part.astype(np.float32), spread=spread(part).astype(np.float64))
-
-
-# What every layer of a model was given and gave, forward and backward, in the order of the calls.
 
 
 # Tensors in the nested arguments and results of a layer: taken out, named, put back.

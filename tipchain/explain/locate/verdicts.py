@@ -19,9 +19,6 @@ from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, sprea
 from tipchain.framework_types import Array, Model
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
 
-# What is said about a layer: how far it is off by itself, how far what it was given was off already.
-
-
 Direction = Literal["forward", "backward", "construction"]
 LIMIT = 4.0
 """A layer's error above this multiple of the reference's own float32 error is not rounding. In 253 correct layers of three nets the multiple
@@ -277,9 +274,6 @@ def reason_of(closeness: Closeness, worst: Measured | None) -> str:
     if worst.port is None:
         return f"{worst.what} is the same in float64"
     return f"{worst.what} is as close as rounding allows"
-
-
-# Layers and models that agree, though built otherwise or only in float64: what that says.
 
 
 # Where two models are built otherwise, but do the same: what that says about single layers.

@@ -28,8 +28,6 @@ from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Tr
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
 
-# How the two frameworks are set to compute in this process.
-
 
 def check_environment() -> list[Finding]:
     """Compare what is set for a whole process: TF32 and deterministic kernels on GPUs, default dtypes, seeds.
@@ -103,9 +101,6 @@ def _defaults(torch: ModuleType, paddle: ModuleType) -> Iterator[Finding]:
             "the seed of random numbers",
             "seed both alike (the same seed still gives each framework other numbers)",
         )
-
-
-# What two layers of users' own classes are made with, as far as their attributes tell.
 
 
 SYNONYMS = {

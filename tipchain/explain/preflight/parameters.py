@@ -237,9 +237,6 @@ def is_floating(slot: TensorSlot) -> bool:
     return slot.dtype in ("float16", "bfloat16", "float32", "float64")
 
 
-# Parameters and buffers of matched layers, compared in torch's layout: values, ties.
-
-
 # How the values of a parameter differ from those it should have.
 
 
