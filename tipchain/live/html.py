@@ -562,7 +562,11 @@ def detail_sections(report: AlignmentReport) -> Iterator[Section]:
     if any(report.unmatched.values()):
         yield "unmatched", "Layers in no pair", _unmatched(report.unmatched.items())
     if report.numbers:
-        yield "figures", "Figures", _figures(report)
+        rows = [
+            (_called(name), f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value))
+            for name, value in report.numbers.items()
+        ]
+        yield "figures", "Figures", table(("figure", "value"), rows, class_="numeric")
 
 
 def _tone(report: AlignmentReport) -> str:
@@ -701,14 +705,6 @@ def _unmatched(sides: Iterable[tuple[str, Sequence[str]]]) -> Markup:
         for side, names in sides
         if names
     )
-
-
-def _figures(report: AlignmentReport) -> Markup:
-    rows = [
-        (_called(name), f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value))
-        for name, value in report.numbers.items()
-    ]
-    return table(("figure", "value"), rows, class_="numeric")
 
 
 def _called(name: str) -> str:

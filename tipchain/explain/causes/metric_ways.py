@@ -101,21 +101,20 @@ class Way:
         if self.threshold is not None:
             if outputs.size != labels.size:
                 return None
-            return self._binary(outputs.reshape(labels.shape) > self.threshold, labels.astype(bool))
+            found = outputs.reshape(labels.shape) > self.threshold
+            true = labels.astype(bool)
+            if self.metric == "exact match":
+                return float((found == true).reshape(len(true), -1).all(axis=1).mean())
+            if self.metric == "accuracy":
+                return float((found == true).mean())
+            hits = float((found & true).sum())
+            return _rate(self.metric, hits, float(found.sum()), float(true.sum()))
         if outputs.ndim < 2 or labels.dtype.kind not in "iu":
             return None
         flat = _flat(outputs, self.axis)
         if flat is None or len(flat) != labels.size:
             return None
         return self._classes(flat, labels.reshape(-1))
-
-    def _binary(self, found: Array, true: Array) -> float:
-        if self.metric == "exact match":
-            return float((found == true).reshape(len(true), -1).all(axis=1).mean())
-        if self.metric == "accuracy":
-            return float((found == true).mean())
-        hits = float((found & true).sum())
-        return _rate(self.metric, hits, float(found.sum()), float(true.sum()))
 
     def _classes(self, outputs: Array, labels: Array) -> float | None:
         count = outputs.shape[1]

@@ -763,7 +763,17 @@ def check_schedulers(
         ``curves`` holds ``reference_lr`` and ``port_lr``, of the parameter that differs first, if one does.
     """
     try:
-        ours, theirs = _open(sides, reference, port, builders, schedulers, names)
+        # Both sides' parameters under their optimizers, and the schedules.
+        models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
+        slots, _ = slots_of(models[0], models[1], names)
+        optimizer, other, paddles = build_both(sides, builders, (models[0], models[1]), schedulers)
+        schedule = build_torch_schedule(schedulers[0], optimizer)
+        if paddles is not None:
+            other.set_lr_scheduler(paddles)
+        ours, theirs = (
+            (TorchTrained(sides.reference, models[0], optimizer), schedule),
+            (PaddleTrained(sides.port, other, slots), paddles),
+        )
         fresh = copy.deepcopy(theirs[1])
         count = steps or _count((ours[1], theirs[1]), iterations)
         curves = tuple(_walk(*one, count) for one in (ours, theirs))
@@ -777,27 +787,6 @@ def check_schedulers(
             outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
         )
     return _judge(curves[0], curves[1], fresh, any(one is not None for one in schedulers))
-
-
-def _open(
-    sides: Sides,
-    reference: object,
-    port: object,
-    builders: tuple[Builder, Builder],
-    schedulers: tuple[Builder | None, Builder | None],
-    names: Mapping[str, str] | None,
-) -> tuple[tuple[TrainedParameters, object], tuple[TrainedParameters, object]]:
-    """Return both sides' parameters under their optimizers, and the schedules."""
-    models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
-    slots, _ = slots_of(models[0], models[1], names)
-    optimizer, other, paddles = build_both(sides, builders, (models[0], models[1]), schedulers)
-    schedule = build_torch_schedule(schedulers[0], optimizer)
-    if paddles is not None:
-        other.set_lr_scheduler(paddles)
-    return (TorchTrained(sides.reference, models[0], optimizer), schedule), (
-        PaddleTrained(sides.port, other, slots),
-        paddles,
-    )
 
 
 def _count(schedules: tuple[object, object], iterations: int) -> int:

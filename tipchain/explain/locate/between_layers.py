@@ -99,7 +99,14 @@ class Glue:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
         ours, theirs = (self._maker(side, values[side], around[side]) for side in (0, 1))
         if not ours.children and ours.number not in self._paired[0]:
-            handed = self._handed_on(values[1])  # by a layer that stands where the reference's does something
+            # Port's last call in no pair that gave back the value that it was given.
+            value = values[1]
+            found = [
+                call
+                for call in self._traces[1].calls
+                if value in call.outputs and hands_on(call) and not call.children and call.number not in self._paired[1]
+            ]
+            handed = found[-1] if found else None  # by a layer that stands where the reference's does something
             if handed is not None:
                 return ours, handed
         calls = (ours, *self._around(0, ours))
@@ -128,15 +135,6 @@ class Glue:
         while call.parent is not None:
             call = self._traces[side].calls[call.parent]
             yield call
-
-    def _handed_on(self, value: TracedValue) -> Call | None:
-        """Return the port's last call in no pair that gave back the value that it was given."""
-        found = [
-            call
-            for call in self._traces[1].calls
-            if value in call.outputs and hands_on(call) and not call.children and call.number not in self._paired[1]
-        ]
-        return found[-1] if found else None
 
 
 class CodeRounding:
