@@ -763,20 +763,16 @@ def check_schedulers(
         ``curves`` holds ``reference_lr`` and ``port_lr``, of the parameter that differs first, if one does.
     """
     try:
-        # Both sides' parameters under their optimizers, and the schedules.
         models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
         slots, _ = slots_of(models[0], models[1], names)
         optimizer, other, paddles = build_both(sides, builders, (models[0], models[1]), schedulers)
         schedule = build_torch_schedule(schedulers[0], optimizer)
         if paddles is not None:
             other.set_lr_scheduler(paddles)
-        ours, theirs = (
-            (TorchTrained(sides.reference, models[0], optimizer), schedule),
-            (PaddleTrained(sides.port, other, slots), paddles),
-        )
-        fresh = copy.deepcopy(theirs[1])
-        count = steps or _count((ours[1], theirs[1]), iterations)
-        curves = tuple(_walk(*one, count) for one in (ours, theirs))
+        ours, theirs = TorchTrained(sides.reference, models[0], optimizer), PaddleTrained(sides.port, other, slots)
+        fresh = copy.deepcopy(paddles)
+        count = steps or _count((schedule, paddles), iterations)
+        curves = _walk(ours, schedule, count), _walk(theirs, paddles, count)
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
