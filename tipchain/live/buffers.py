@@ -92,13 +92,9 @@ def check_buffers(
             port_path=port,
             reference_type=type(layers[0].get(path)).__name__,
             port_type=type(layer).__name__,
-            turn=0,
             direction="forward",
-            inherited=0.0,
             own=apart,
-            ratio=None,
             closeness=Closeness.DIFFERS,
-            method="float64",
             reason=told,
         )
         mode = "train" if getattr(layer, "training", False) else "eval"

@@ -474,13 +474,8 @@ def first_constructed(findings: Sequence[Finding], sides: Sides, models: tuple[o
         port_path=found.port_path,
         reference_type=types[0],
         port_type=types[1],
-        turn=0,
         direction="construction",
-        inherited=0.0,
-        own=None,
-        ratio=None,
         closeness=Closeness.DIFFERS,
-        method="float64",
         reason=found.message,
     )
 

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from tipchain.explain.causes.functions import ACTIVATIONS, ARGUMENTS, MOST_EPSILON, called, has_axis, kind_of, place_of
-from tipchain.explain.causes.hypotheses import Hypothesis, common_path, holder_of
+from tipchain.explain.causes.hypotheses import Hypothesis, holder_of
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain, is_tensor, paddle_of
 from tipchain.explain.causes.program import (
     FUSED,
@@ -33,6 +33,7 @@ from tipchain.explain.causes.steps import layout_code
 from tipchain.explain.causes.tensors import own_tensors, told_by_name
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.explain.locate.differences import HIDING
+from tipchain.explain.locate.matching import common_path
 from tipchain.framework_types import Tensor
 
 NAMES = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import takewhile
 from math import inf, isfinite, sqrt
 
 import numpy as np
@@ -15,6 +14,7 @@ from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import Act, Op
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import arrange, relative, rms
+from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
 
@@ -67,13 +67,6 @@ def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     while place and type(layers[place]).forward is base.forward:
         place = place.rpartition(".")[0]
     return place
-
-
-def common_path(paths: Iterable[str]) -> str:
-    """Return the path of the innermost layer that some layers are inside of, or are."""
-    parts = [one.split(".") if one else [] for one in paths]
-    shared = takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
-    return ".".join(each[0] for each in shared)
 
 
 def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:

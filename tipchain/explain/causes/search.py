@@ -22,15 +22,7 @@ from tipchain.explain.causes.functions import (
     by_function_arguments,
     by_geometry,
 )
-from tipchain.explain.causes.hypotheses import (
-    Hypothesis,
-    Trial,
-    Trials,
-    common_path,
-    lower_precision,
-    together,
-    told_by_gradients,
-)
+from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
 from tipchain.explain.causes.piece import Consumer, Piece
 from tipchain.explain.causes.program import LAYER, Op, floats_of
 from tipchain.explain.causes.steps import (
@@ -53,7 +45,7 @@ from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.matching import CallPair, Comparer, hands_on
+from tipchain.explain.locate.matching import CallPair, Comparer, common_path, hands_on
 from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict

@@ -13,11 +13,13 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.functions import called, place_of
-from tipchain.explain.causes.hypotheses import Hypothesis, common_path, name_number
+from tipchain.explain.causes.hypotheses import Hypothesis, name_number
 from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, paddle_of
 from tipchain.explain.causes.program import LAYER, Op, floats_of, on_input, then_first
 from tipchain.explain.locate.differences import equal
+from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.preflight.parameters import GATES
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 from tipchain.weights.files import view_of
@@ -146,7 +148,6 @@ def _slots(piece: Piece) -> list[TensorSlot]:
 
 FEW = 16
 """Wrong elements that are told one by one."""
-GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
 
 
 def describe(

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import inf
 
 import numpy as np
@@ -41,6 +42,13 @@ class LayerPair:
     reference: str
     port: str
     evidence: str
+
+
+def common_path(paths: Iterable[str]) -> str:
+    """Return the path of the innermost layer that some layers are inside of, or are."""
+    parts = [one.split(".") if one else [] for one in paths]
+    shared = takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
+    return ".".join(each[0] for each in shared)
 
 
 def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None = None) -> list[LayerPair]:

@@ -81,13 +81,13 @@ class LayerVerdict:
     port_path: str
     reference_type: str
     port_type: str
-    turn: int
+    turn: int = 0
     direction: Direction
-    inherited: float
-    own: float | None
-    ratio: float | None
+    inherited: float = 0.0
+    own: float | None = None
+    ratio: float | None = None
     closeness: Closeness
-    method: Literal["float64", "float32"]
+    method: Literal["float64", "float32"] = "float64"
     reason: str
     refuted: bool = False
     tied: bool = False
