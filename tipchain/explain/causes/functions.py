@@ -186,7 +186,7 @@ def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[
         given = getattr(reference, torch)
         told.append(given if knob.read is None else knob.read(given))
     for number, value in enumerate([*told, *knob.usual]):
-        if _same(value, present) or any(_same(value, one) for one in [*told, *knob.usual][:number]):
+        if same_setting(value, present) or any(same_setting(value, one) for one in [*told, *knob.usual][:number]):
             continue
         changes = {attribute: value}
         if attribute == "num_heads":
@@ -203,9 +203,10 @@ def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[
         )
 
 
-def _same(one: object, other: object) -> bool:
+def same_setting(one: object, other: object) -> bool:
+    """Tell whether two settings are the same; a list is a tuple of the same, a flag is no number."""
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return list(one) == list(other)
+        return len(one) == len(other) and all(same_setting(a, b) for a, b in zip(one, other, strict=True))
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.core.blame import placed
 from tipchain.errors import UsageError
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
 
 Batches = Sequence[tuple[Array, Array]]
@@ -428,7 +428,7 @@ class MetricMeter:
         metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in values))
 
     def _convert(self, value: object, *, tensors: bool) -> Nested:
-        structure, arrays, _ = take_out(value, lambda one: isinstance(one, np.ndarray))
+        structure, arrays, _ = take_out(value, is_array)
         made = [self.side.tensor(one.copy(), gradient=False) if tensors else one.copy() for one in arrays]
         return put_back(structure, made)
 
@@ -472,7 +472,7 @@ def join(batches: Sequence[Batch]) -> Batch:
         return batches[0]
     sides = []
     for number in (0, 1):
-        taken = [take_out(one[number], lambda value: isinstance(value, np.ndarray)) for one in batches]
+        taken = [take_out(one[number], is_array) for one in batches]
         joined = [np.concatenate(arrays) for arrays in zip(*(arrays for _, arrays, _ in taken), strict=True)]
         sides.append(put_back(taken[0][0], joined))
     return sides[0], sides[1]

@@ -283,6 +283,11 @@ class Hole:
     number: int
 
 
+def is_array(value: object) -> bool:
+    """Tell whether a value is an array, as `take_out` asks."""
+    return isinstance(value, np.ndarray)
+
+
 def take_out(structure: Nested, is_tensor: Callable[[object], bool]) -> tuple[Nested, list[Tensor], list[str]]:
     """Return the structure with `Hole` for every tensor, the tensors, and their names (``0``, ``1.hidden``).
 
