@@ -37,7 +37,6 @@ from tipchain.explain.preflight.weighing import weigh
 from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
-from tipchain.live.buffers import check_buffers
 from tipchain.live.causes import (
     UNKNOWN,
     explain_layers,
@@ -50,7 +49,7 @@ from tipchain.live.causes import (
 from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
-from tipchain.live.training import Recipe, train_both
+from tipchain.live.training import Recipe, check_buffers, train_both
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.outcome import Outcome
 from tipchain.weights.given_names import check_names, with_ignored
