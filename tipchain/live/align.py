@@ -688,13 +688,7 @@ def _out_of_time(located: Located, direction: str) -> tuple[Outcome, str]:
 
 
 def _untold(located: Located, direction: str, *, some_left: bool) -> str:
-    """Return what differs between the models as a whole though no layer does; empty where nothing does.
-
-    Args:
-        located: what was found.
-        direction: of the verdicts.
-        some_left: some layers could not be compared, so that the gradients as a whole must tell of them.
-    """
+    """Return what differs between the models as a whole though no layer does; empty where nothing does."""
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
         return "" if apart <= max(SAME_SINGLE, located.noise) else f"the outputs differ, relative {apart:.3g}"

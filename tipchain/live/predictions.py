@@ -38,13 +38,7 @@ SHOWN = 4
 def explain_results(
     expected: Sequence[Mapping[str, object]], actual: Sequence[Mapping[str, object]], path: str
 ) -> Iterator[Diagnosis]:
-    """Yield the cause of each entry of results that differs.
-
-    Args:
-        expected: the reference's results, by sample: arrays and strings by entry.
-        actual: the port's.
-        path: what diagnoses call the piece.
-    """
+    """Yield the cause of each entry of results that differs."""
     for name in expected[0]:
         if any(name not in one for one in (*expected, *actual)):
             continue

@@ -440,14 +440,7 @@ def _apart(ours: _Called, theirs: _Called, name: str, limit: float) -> float | N
 
 
 def _why(name: str, ours: _Called, theirs: _Called, agreeing: Sequence[str]) -> tuple[str, str]:
-    """Return the slug and words of why a buffer is left otherwise; empty where it does not show.
-
-    Args:
-        name: torch's name.
-        ours: the reference's buffers.
-        theirs: the port's, by the same names.
-        agreeing: names of those that are left alike.
-    """
+    """Return the slug and words of why a buffer is left otherwise; empty where it does not show."""
     if not (ours.moved(name) and theirs.moved(name)):
         return "", ""
     layer = name.rpartition(".")[0]

@@ -62,11 +62,6 @@ def launch(request: Mapping[str, object], *, timeout_s: float | None = None, qui
     A process that crashes, or does not end in time, is an error of the check (exit code 1), with the signal's name.
     When the user interrupts, it begins nothing new and tells what it knows (exit code 130).
 
-    Args:
-        request: what is asked for.
-        timeout_s: seconds in all.
-        quiet: do not say how far it is.
-
     Raises:
         KeyboardInterrupt: the user interrupted before anything was known, or twice.
         UsageError: the process refused the request: wrong arguments, a case that cannot be read.

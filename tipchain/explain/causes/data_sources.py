@@ -41,13 +41,7 @@ class DataCause:
     explained: float | None = None
 
     def diagnosis(self, where: str, evidence: str, path: str = DATA) -> Diagnosis:
-        """Return it as a diagnosis of the data.
-
-        Args:
-            where: put before the message: which sample, which field.
-            evidence: what was tried.
-            path: the piece.
-        """
+        """Return it as a diagnosis of the data."""
         message = f"{where}: {self.message}" if where else self.message
         return Diagnosis(
             code=self.code, port_path=path, message=message, evidence=evidence, explained=self.explained, fix=self.fix
@@ -124,13 +118,7 @@ def overlap(expected: Array, actual: Array, down: int, right: int) -> tuple[Arra
 
 
 def shifts(expected: Array, actual: Array, *, near: bool = True) -> Iterator[tuple[int, int]]:
-    """Yield the shifts, down and to the right, that one image may have been moved by, likely ones first.
-
-    Args:
-        expected: the image.
-        actual: the image that may be a moved one.
-        near: whether to yield all small shifts first.
-    """
+    """Yield the shifts, down and to the right, that one image may have been moved by, likely ones first."""
     high, wide = plane(expected.shape)
     height, width = expected.shape[high], expected.shape[wide]
     if min(height, width) <= 2 * REACH:

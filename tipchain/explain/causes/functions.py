@@ -160,13 +160,7 @@ KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
 
 
 def by_arguments(layer: object, reference: object, path: str) -> Iterator[Hypothesis]:
-    """Yield a layer with each constructor argument changed, the reference's value first; then its mode.
-
-    Args:
-        layer: the port's.
-        reference: torch's module at its place, or None.
-        path: what the layer is called in messages.
-    """
+    """Yield a layer with each constructor argument changed, the reference's value first; then its mode."""
     kind = kind_of(layer)
     for names, knobs in KNOBS:
         if any(kind == name or kind[:-2] == name for name in names):
@@ -453,13 +447,7 @@ def activations(paddle: ModuleType, *, shape: Sequence[int]) -> Iterator[tuple[s
 
 
 def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
-    """Yield a call followed by an activation, or with another one in its place, or without it.
-
-    Args:
-        op: the call.
-        piece: the piece it is in.
-        first: the first tensor that it returned.
-    """
+    """Yield a call followed by an activation, or with another one in its place, or without it."""
     paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)

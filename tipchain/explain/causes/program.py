@@ -516,13 +516,7 @@ def in_order(order: Sequence[int], name: str = "x") -> Act:
 
 
 def with_tensor(args: Sequence[Nested], old: int, new: Tensor) -> Act:
-    """Return a call with another tensor in the places of one, also in lists among the arguments.
-
-    Args:
-        args: the arguments as they were.
-        old: the identity of the tensor there.
-        new: what stands in its place.
-    """
+    """Return a call with another tensor in the places of one, also in lists among the arguments."""
     return with_tensors(args, {old: new})
 
 
@@ -548,13 +542,7 @@ def with_tensors(args: Sequence[Nested], changes: Mapping[int, Tensor]) -> Act:
 
 
 def passed_through(taker: int, place: int, maker: int) -> dict[int, Act]:
-    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given.
-
-    Args:
-        taker: the number of the call that is given the tensor.
-        place: which of its arguments it is.
-        maker: the number of the call that makes the result.
-    """
+    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given."""
     seen: list[Tensor] = []
 
     def take(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:

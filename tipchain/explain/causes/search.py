@@ -59,16 +59,7 @@ from tipchain.weights.files import view_of
 def pieces(
     located: Located, verdict: LayerVerdict, sides: Sides, store: Store, models: tuple[object, object], seed: int
 ) -> Iterator[Piece]:
-    """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told.
-
-    Args:
-        located: what the locator returned.
-        verdict: one of its verdicts.
-        sides: torch's and Paddle's.
-        store: the store that the locator was given.
-        models: the user's models; their layers are copied.
-        seed: of random numbers.
-    """
+    """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told."""
     for pair in _pairs(located, verdict):
         yield _build(pair, located, verdict, sides, store, models, seed)
 
@@ -428,9 +419,6 @@ def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:
 
     What explains value and gradients is told; else the place where the two programs part, by the value alone, for the
     tensors of the reference's that stand in for the port's there have no gradients.
-
-    Args:
-        build: returns both losses as a piece, with gradients or without.
     """
     piece = build(True)
     with piece.open():

@@ -707,13 +707,7 @@ TRANSPOSING = frozenset({"t", "transpose", "swapaxes", "moveaxis"})
 
 
 def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, object]]) -> Iterator[Hypothesis]:
-    """Yield what may be wrong with one call and what is done with it.
-
-    Args:
-        op: the call.
-        piece: the piece it is in.
-        available: the tensors that were there before it, and what they are called.
-    """
+    """Yield what may be wrong with one call and what is done with it."""
     results = floats_of(op.result, is_tensor(piece))
     if not results:
         return

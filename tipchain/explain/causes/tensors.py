@@ -450,13 +450,7 @@ def _projections(one: str, other: str) -> bool:
 
 
 def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Array]) -> Iterator[Hypothesis]:
-    """Yield the port's layer with the reference's tensors, each alone and all together.
-
-    Args:
-        piece: both layers.
-        state: the reference model's whole state, float32, to find tensors of other layers in.
-        ports: the port's, as Paddle keeps it.
-    """
+    """Yield the port's layer with the reference's tensors, each alone and all together."""
     both, missing, extra = held_by(piece)
     wrong = [one for one in both if one.differs]
     training = bool(getattr(piece.port, "training", False))

@@ -315,14 +315,7 @@ def differing(one: Formula, other: Formula) -> dict[str, object]:
 
 
 def explain(course: Course, reference: Formula, port: Formula | None, known: Sequence[Options]) -> KnobCause | None:
-    """Return the knobs that explain a parameter's updates, or None.
-
-    Args:
-        course: the way that both sides took.
-        reference: a formula that reproduces the reference.
-        port: what the port's optimizer says about itself.
-        known: causes of other parameters, tried first.
-    """
+    """Return the knobs that explain a parameter's updates, or None."""
     small = thin(course)
     apart = distance(small.reference, small.port, (small.reference, small.port))
 

@@ -31,15 +31,7 @@ Agrees = Callable[[CallPair], bool]
 
 
 class Glue:
-    """Finds the code between the layers of both models, layers of which each is known to do what its pair does.
-
-    Args:
-        reference: torch's trace.
-        port: Paddle's.
-        matching: which call is which.
-        given: tells which of the tensors differ that two calls are given.
-        agrees: tells whether two calls return the same.
-    """
+    """Finds the code between the layers of both models, layers of which each is known to do what its pair does."""
 
     def __init__(self, reference: Trace, port: Trace, matching: Matching, given: Given, agrees: Agrees) -> None:
         self._traces, self._given, self._agrees = (reference, port), given, agrees
@@ -142,13 +134,6 @@ class CodeRounding:
 
     The reference runs once in float32, each layer that is judged giving what it gave in float64. Some of Paddle's kernels compute
     in float32 whatever they are given, such as the places where a resized image is sampled: that is as far off.
-
-    Args:
-        models: the reference's copies.
-        run: what it did in float64.
-        matching: which calls are judged by themselves.
-        store: where its tensors are.
-        seed: of random numbers.
     """
 
     def __init__(self, models: Models, run: TracedRun, matching: Matching, store: Store, seed: int) -> None:

@@ -179,14 +179,6 @@ class Locator:
     ) -> Located:
         """Compare two models layer by layer; neither is changed.
 
-        Args:
-            reference: a ``torch.nn.Module``.
-            port: a ``paddle.nn.Layer``.
-            inputs: what both are called with.
-            losses: what backward starts from.
-            names: Paddle's path by torch's where names and structure cannot tell.
-            pairs: the layers that belong together, if that is known; else they are paired.
-
         Raises:
             OutOfTime: the time is up before any layer was compared.
             Exception: what a model raises in float32, or the reference in float64 with a loss.

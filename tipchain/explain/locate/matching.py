@@ -58,11 +58,6 @@ def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None 
     hold the same values, in whatever order (a transposed or permuted weight does); then what shapes and order
     of declaration leave no doubt about; last, layers of one name and type whose tensors are others. What is left
     is not paired: nothing is guessed.
-
-    Args:
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        names: Paddle's path by torch's, of layers or of tensors.
     """
     names = expand_names(names or {}, reference)
     rest = _Rest(*matchable_layers(reference, port, names))
@@ -82,11 +77,6 @@ def pair_packed(reference: Model, port: object, known: Sequence[LayerPair]) -> l
     """Return the pairs of one side's layer and the other's container of several that hold the same numbers together.
 
     Torch's ``MultiheadAttention`` is one layer; a port may have a layer of its own with a ``qkv`` and a projection inside.
-
-    Args:
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        known: the layers that are paired one by one.
     """
     taken = {pair.reference for pair in known}, {pair.port for pair in known}
     if all(layer.path in taken[0] or not _parameters(layer) for layer in torch_layers(reference)):

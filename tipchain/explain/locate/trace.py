@@ -552,12 +552,7 @@ Kind = tuple[tuple[int, ...], str]
 
 
 class Twins:
-    """The tensors of a trace, to be found by what they hold.
-
-    Args:
-        trace: the reference's, after backward.
-        store: where its tensors are.
-    """
+    """The tensors of a trace, to be found by what they hold."""
 
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store

@@ -299,13 +299,6 @@ def continued(
 
     Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function; a convolution
     whose weights hold a norm is a convolution and a norm.
-
-    Args:
-        matching: which call is which.
-        pair: two calls whose results differ.
-        traces: torch's and Paddle's.
-        sides: likewise.
-        store: where their tensors are.
     """
     for number, alone in enumerate((matching.reference_only, matching.port_only)):
         call = (pair.reference, pair.port)[number]
@@ -417,14 +410,7 @@ OWN = ("torch.nn.", "paddle.nn.")
 
 
 class Agreeing:
-    """Measures layers that agree in float64, the same kernel on equal shapes once: on one sample, forward.
-
-    Args:
-        models: copies of both.
-        store: where tensors are.
-        compare: what compares them.
-        seed: of random numbers.
-    """
+    """Measures layers that agree in float64, the same kernel on equal shapes once: on one sample, forward."""
 
     def __init__(self, models: tuple[Models, Models], store: Store, compare: Comparer, seed: int) -> None:
         self._models, self._store, self._compare, self._seed = models, store, compare, seed

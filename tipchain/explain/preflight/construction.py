@@ -204,9 +204,6 @@ def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
     numbers it comes to, no stride is the kernel's. What does not matter in a layer (whether padding counts in an average
     without padding) is not compared, nor what cannot be told: an axis of two inputs of different layouts.
 
-    Args:
-        pairs: of a path and layer of torch's model and a path and layer of Paddle's, or `PairedLayers`.
-
     Returns:
         A finding per setting that differs, in the order of the pairs.
     """
@@ -371,11 +368,6 @@ def container_pairs(
     """Yield pairs of layers that hold the same matched layers, where that leaves no doubt.
 
     The frameworks' own containers have nothing to compare, but for the layers of a Transformer.
-
-    Args:
-        reference: torch's modules by path.
-        port: Paddle's layers by path.
-        matched: paths of layers that belong together, torch's first.
     """
     known = list(matched)
     held = _held(pair[0] for pair in known), _held(pair[1] for pair in known)

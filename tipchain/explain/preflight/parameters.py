@@ -62,12 +62,6 @@ class Tensors:
     ) -> None:
         """Read both models.
 
-        Args:
-            reference: a ``torch.nn.Module``.
-            port: a ``paddle.nn.Layer``.
-            pairs: the layers that belong together.
-            names: Paddle's path by torch's, as they were matched with.
-
         Raises:
             WeightsError: a lazy layer of torch's has no shape yet.
         """
@@ -840,10 +834,6 @@ def check_ties(reference: Model, port: object) -> list[Finding]:
 
     Equal values, in whatever order of elements, tell: copies of one tensor are equal, initial values hardly ever.
     Constant tensors tell nothing.
-
-    Args:
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
     """
     ours = {name: array_of(one) for name, one in reference.named_parameters()}
     theirs = {name: view_of(one) for name, one in _once(port)}
