@@ -270,7 +270,6 @@ class _Trial:
 
 
 def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
-    """Tell whether results, or gradients, differ."""
     for one, other in zip(ours, theirs, strict=True):
         if len(one.outputs) != len(other.outputs) or any(map(_differ, one.outputs, other.outputs)):
             return True
