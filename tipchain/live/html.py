@@ -13,17 +13,21 @@ from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.numbers.tolerance import SAME_DOUBLE, UNIT
 from tipchain.outcome import Outcome
-from tipchain.report.chart import Chart, decades, figure, lanes, linear
 from tipchain.report.page import (
+    Chart,
     Markup,
     Section,
     asset,
     banner,
     causes,
+    decades,
     element,
     exactly,
     facts_line,
+    figure,
     fix,
+    lanes,
+    linear,
     many,
     markup,
     notes,

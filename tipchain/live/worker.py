@@ -333,13 +333,15 @@ def main(request: str) -> int:
 def _work(asked: JsonObject, progress: Progress) -> int:
     progress.stage("importing torch and Paddle")
     with kept_import("torch"):  # torch must be imported before paddle.
-        import torch  # noqa: F401
+        import torch
 
+    from tipchain.frameworks.torch_ import Dynamo
     from tipchain.live.align import align
     from tipchain.live.causes import place_pieces
     from tipchain.live.sources import builders_of, feed_callables, feed_case, open_callables, open_case, read_outputs
     from tipchain.weights.given_names import read_names
 
+    Dynamo(torch).install()
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None
     if asked.get("case"):
