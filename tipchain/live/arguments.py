@@ -42,9 +42,6 @@ def as_inputs(inputs: object) -> Mapping[str, object]:
     Args:
         inputs: a mapping (see `tipchain.align`), a tuple or list of forward's arguments, one of them alone, or the path of
             a ``.npz`` file. Tensors of either framework become arrays.
-
-    Raises:
-        UsageError: something else.
     """
     if isinstance(inputs, str | Path):
         return read_arrays(Path(inputs))

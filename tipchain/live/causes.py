@@ -118,12 +118,7 @@ def _loaded() -> list[str]:
 
 
 class _Finder:
-    """Finds the lines of one model.
-
-    Attributes:
-        layers: its layers by path; the model itself is the path ``""``.
-        files: of its layers' classes.
-    """
+    """Finds the lines of one model."""
 
     def __init__(self, side: LiveSide, model: Model) -> None:
         self.layers: dict[str, Model] = {"": model, **dict(side.layers(model))}

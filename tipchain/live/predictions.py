@@ -506,14 +506,7 @@ METRIC_STAGE = "metric"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """What surrounds the models: data, metrics, deployment code.
-
-    Attributes:
-        data: the reference's and the port's source by stage.
-        samples: raw samples, where sources are transforms.
-        metrics: the reference's and the port's; None without any.
-        predict: deployment code of both; None without any.
-    """
+    """What surrounds the models: data, metrics, deployment code."""
 
     data: Mapping[str, DataPair] = field(default_factory=dict)
     samples: Sequence[Nested] | None = None
@@ -556,11 +549,7 @@ class Fed:
             yield stage, check_data(sides, (pair[0], pair[1]), samples=self.samples, seed=seed, path=stage)
 
     def check_metrics(self, sides: Sides, outputs: object, labels: object) -> PieceCheck:
-        """Return what the metrics came to, given the reference's outputs, if there are any, and the labels.
-
-        Raises:
-            UsageError: there are no metrics.
-        """
+        """Return what the metrics came to, given the reference's outputs, if there are any, and the labels."""
         if self.metrics is None:
             raise UsageError("no metrics were given")
         usable = None if labels is None else outputs
@@ -569,11 +558,7 @@ class Fed:
     def check_predictions(
         self, sides: Sides, models: tuple[object, object], inputs: object, seed: int, *, causes: bool
     ) -> PieceCheck:
-        """Return what deployment code came to, given the raw samples, or the inputs where there are none.
-
-        Raises:
-            UsageError: there is no such code.
-        """
+        """Return what deployment code came to, given the raw samples, or the inputs where there are none."""
         if self.predict is None:
             raise UsageError("no deployment code was given")
         own = dict(inputs) if isinstance(inputs, Mapping) else inputs

@@ -352,11 +352,7 @@ def _made(kind: type[T], document: JsonObject, **read: Callable[[Json], object])
 
 
 def _number(value: object) -> float:
-    """Return a number that JSON has as one, or as the word for what is not finite.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Return a number that JSON has as one, or as the word for what is not finite."""
     if value in WORDS or (isinstance(value, int | float) and not isinstance(value, bool)):
         return float(value)
     raise ValueError(f"{value!r} is no number")

@@ -63,14 +63,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """Both models' training, judged.
-
-    Attributes:
-        outcome: of the comparison.
-        reason: one sentence.
-        port_path: the layer whose parameter or statistic is the first that is off, if it is known.
-        curves: losses of both sides, and how far apart they are allowed to be.
-    """
+    """Both models' training, judged."""
 
     outcome: Outcome
     reason: str

@@ -209,9 +209,6 @@ class DataSource:
         tensors: the frameworks whose tensors it may hold.
         side: what messages call it.
         batched: whether an iterable gives batches; None: its first element tells.
-
-    Raises:
-        UsageError: it is none of these.
     """
 
     given: Loader

@@ -336,11 +336,7 @@ class MetricMeter:
 
     @classmethod
     def of(cls, side: LiveSide, metric: Metric) -> MetricMeter:
-        """Return the meter of a metric.
-
-        Raises:
-            UsageError: it is none.
-        """
+        """Return the meter of a metric."""
         tensors = isinstance(metric, OfTensors)
         metric = metric.metric if isinstance(metric, OfTensors) else metric
         metric = metric() if isinstance(metric, type) else metric

@@ -57,13 +57,7 @@ CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MetricPair:
-    """Two metrics and what they say.
-
-    Attributes:
-        meters: the reference's and the port's.
-        probes: what both were called with.
-        values: what they said, by probe.
-    """
+    """Two metrics and what they say."""
 
     meters: tuple[MetricMeter, MetricMeter]
     probes: Sequence[Probe]

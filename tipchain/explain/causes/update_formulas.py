@@ -252,14 +252,7 @@ SHARES = ("momentum", "dampening", "beta1", "beta2")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobCause:
-    """Knobs that make the port of the reference, for one parameter.
-
-    Attributes:
-        reference: the reference's formula.
-        port: the port's.
-        change: the knobs that differ.
-        explained: the share of the difference of updates that they take away.
-    """
+    """Knobs that make the port of the reference, for one parameter."""
 
     reference: Formula
     port: Formula

@@ -424,19 +424,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeAtFault:
-    """Names the calls whose own code does something else though every layer does what its counterpart does.
-
-    Attributes:
-        models: copies of both.
-        runs: what they did.
-        matching: which call is which.
-        store: where tensors are.
-        seed: of random numbers.
-        exact: both ran in float64.
-        compare: what compares their tensors.
-        noise: how far tensors may be apart that are the same.
-        outputs: the models' outputs that belong together.
-    """
+    """Names the calls whose own code does something else though every layer does what its counterpart does."""
 
     models: tuple[Models, Models]
     runs: tuple[TracedRun, TracedRun]

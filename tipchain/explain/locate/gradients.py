@@ -160,11 +160,7 @@ class _Projected:
 
 
 def _compare_projected(ours: Mapping[str, Array], theirs: Mapping[str, Array]) -> dict[str, _Projected]:
-    """Return what projections of gradients tell, by name.
-
-    Raises:
-        NotHeld: some are further apart than a constant in float32 makes them, or not finite.
-    """
+    """Return what projections of gradients tell, by name."""
     found = {name: _Projected(relative(one, theirs[name]), rms(one)) for name, one in ours.items() if name in theirs}
     if found.keys() != ours.keys() | theirs.keys() or not all(
         one.relative <= CONSTANT and one.size < inf for one in found.values()

@@ -174,11 +174,7 @@ class PairJudge:
         return verdicts if self.equal_nan else self._less_nan(verdicts)
 
     def _judge_layers(self, pairs: Iterable[CallPair], *, hasty: bool = False) -> dict[int, _Judged]:
-        """Judge each pair by itself, in whatever order; return what was found by the number of the port's call.
-
-        Raises:
-            NotHeld: see `judge`.
-        """
+        """Judge each pair by itself, in whatever order; return what was found by the number of the port's call."""
         found: dict[int, _Judged] = {}
         for number, pair in enumerate(pairs):
             if self.pace.over:

@@ -205,11 +205,7 @@ class Locator:
         return replace(found, layers=tuple(layers))
 
     def _hurry(self, whole: WholeBatch | None) -> None:
-        """Give up before the models are run again if the time is up.
-
-        Raises:
-            OutOfTime: it is.
-        """
+        """Give up before the models are run again if the time is up."""
         if self.pace.over:
             raise OutOfTime(None if whole is None else max(whole.outputs, default=0.0))
 
@@ -245,9 +241,6 @@ class Locator:
 
         One side may keep where numbers are small, the other where they are large, if one makes masks by hand. What one draws in
         another shape may stand in another order: such a mask keeps all.
-
-        Raises:
-            NotHeld: too little of their tensors is held.
         """
         judge = self._run_and_match(inputs, models, losses, layers)
         drawn = judge.runs[1].draws
@@ -268,11 +261,7 @@ class Locator:
     def _run_and_match(
         self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
     ) -> PairJudge:
-        """Run both, match their calls, and return what judges them with what the store holds of their tensors.
-
-        Raises:
-            NotHeld: that is too little.
-        """
+        """Run both, match their calls, and return what judges them with what the store holds of their tensors."""
         (ours, reference), (theirs, port), both = self._run_both(models, inputs, losses, layers)
         alone = [one for number, one in enumerate(reference.values) if number not in both]
         if losses[0] is None and both and any(one.gradient is not None for one in alone):
@@ -344,9 +333,6 @@ class Locator:
 
         The port runs again in float64, with the reference's tensors wherever it is known to go wrong. So code behind that
         place is judged by what it makes of them. Of containers of one type the first is told.
-
-        Raises:
-            Exception: whatever the port raises when it is handed other tensors.
         """
         wrong = [one for one in verdicts if one.at_fault and one.direction == "forward"]
         double = judge.models[1].double

@@ -24,15 +24,7 @@ UNTOLD = Untold()
 
 
 class PairedLayers(NamedTuple):
-    """Two layers that belong together.
-
-    Attributes:
-        reference_path: where torch's stands in its model.
-        reference: the ``torch.nn.Module``.
-        port_path: where Paddle's stands.
-        port: the ``paddle.nn.Layer``.
-        shapes: of the first tensor that each was called with, where that is known.
-    """
+    """Two layers that belong together."""
 
     reference_path: str
     reference: Model
@@ -128,11 +120,7 @@ def kind(name: str, paddle: str | Sequence[str] = "", *properties: Trait, torch:
 
 
 def held(layer: object, *names: str) -> Setting:
-    """Return the first of these attributes that a layer has.
-
-    Raises:
-        AttributeError: it has none of them.
-    """
+    """Return the first of these attributes that a layer has."""
     for name in names:
         if hasattr(layer, name):
             return getattr(layer, name)
