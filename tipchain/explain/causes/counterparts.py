@@ -50,14 +50,12 @@ NAMES = {
     "dims": "axis",
     "other": "y",
     "eps": "epsilon",
-    "approximate": "approximate",
     "exponent": "y",
     "key": "item",
     "dim0": "axis",
     "min_val": "min",
     "max_val": "max",
     "lambd": "threshold",
-    "repeats": "repeats",
 }
 """Paddle's names of settings that torch calls otherwise."""
 ASIDE = frozenset(

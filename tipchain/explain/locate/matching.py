@@ -260,39 +260,29 @@ Close = Callable[[TracedValue, TracedValue], bool]
 """Tells whether two values are the same up to rounding, whatever the order of their axes."""
 Folds = Callable[["CallPair", int, Call], bool]
 """Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
-FAMILIES = {
-    "activation": tuple(
-        """
-            relu relu6 leakyrelu elu celu selu gelu silu swish hardswish sigmoid hardsigmoid tanh
-            hardtanh mish softplus softsign logsigmoid softmax logsoftmax tanhshrink hardshrink
-            softshrink rrelu threshold glu thresholdedrelu
-        """.split()
-    ),
-    "pool": tuple(
-        """
-            maxpool1d maxpool2d maxpool3d avgpool1d avgpool2d avgpool3d adaptiveavgpool1d
-            adaptiveavgpool2d adaptiveavgpool3d adaptivemaxpool1d adaptivemaxpool2d adaptivemaxpool3d
-            lppool1d lppool2d fractionalmaxpool2d fractionalmaxpool3d
-        """.split()
-    ),
-    "dropout": ("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "featurealphadropout", "identity"),
-    "resize": ("upsample", "upsamplingnearest2d", "upsamplingbilinear2d", "pixelshuffle", "pixelunshuffle"),
-    "pad": tuple(
-        """
-            constantpad1d constantpad2d constantpad3d zeropad1d zeropad2d zeropad3d pad1d pad2d pad3d
-            reflectionpad1d reflectionpad2d reflectionpad3d replicationpad1d replicationpad2d
-            replicationpad3d
-        """.split()
-    ),
-    "norm": tuple(
-        """
-            batchnorm1d batchnorm2d batchnorm3d instancenorm1d instancenorm2d instancenorm3d layernorm
-            groupnorm rmsnorm localresponsenorm
-        """.split()
-    ),
-    "flatten": ("flatten", "unflatten"),
+_SIZES = ("1d", "2d", "3d")
+_FAMILY = {
+    f"{kind}{ending}": family
+    for family, kinds, endings in (
+        (
+            "activation",
+            "relu relu6 leakyrelu elu celu selu gelu silu swish hardswish sigmoid hardsigmoid tanh hardtanh mish "
+            "softplus softsign logsigmoid softmax logsoftmax tanhshrink hardshrink softshrink rrelu threshold glu "
+            "thresholdedrelu".split(),
+            ("",),
+        ),
+        ("pool", "maxpool avgpool adaptiveavgpool adaptivemaxpool lppool fractionalmaxpool".split(), _SIZES),
+        ("dropout", "alphadropout featurealphadropout identity".split(), ("",)),
+        ("dropout", ("dropout",), ("", *_SIZES)),
+        ("resize", "upsample upsamplingnearest2d upsamplingbilinear2d pixelshuffle pixelunshuffle".split(), ("",)),
+        ("pad", "constantpad zeropad pad reflectionpad replicationpad".split(), _SIZES),
+        ("norm", "batchnorm instancenorm".split(), _SIZES),
+        ("norm", "layernorm groupnorm rmsnorm localresponsenorm".split(), ("",)),
+        ("flatten", "flatten unflatten".split(), ("",)),
+    )
+    for kind in kinds
+    for ending in endings
 }
-_FAMILY = {name: family for family, names in FAMILIES.items() for name in names}
 _SAME, _RELATED, _OUTPUTS, _INPUTS, _SHAPES = 4.0, 2.0, 3.0, 2.0, 0.5
 """What speaks for two calls being one, in votes: the same kind of layer, a related kind, what comes out, what goes in, equal
 sizes. Values decide before kinds: outputs that agree outweigh a related kind, and outputs with inputs any kind."""
