@@ -75,7 +75,8 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
             loss = criterion(model(*images), label)
             loss.backward()
             if number == 0:
-                tensors |= {f"gradient/{name}": value for name, value in framework.gradients(model, names)}
+                gradients = ((f"gradient/{name}", value) for name, value in framework.gradients(model, names))
+                tensors |= {name: _written(bench, value) for name, value in gradients}
             trainer.step()
             trainer.step_schedule()
             losses[f"loss_{number}"] = scalar(framework.array(loss))
@@ -84,7 +85,12 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
     tensors |= {f"buffer/{name}": value for name, value in framework.buffers(model, names)}
     if framework.name == "torch":
         tensors |= _update_rms(bench, model, tensors)
-    return {**losses, **rates}, tensors
+    return {**losses, **rates}, {name: _written(bench, value) for name, value in tensors.items()}
+
+
+def _written(bench: Bench, array: Array) -> Array:
+    """Return a tensor as it is written: float32 holds far more of it than any tolerance asks for; a truth stays whole."""
+    return array if bench.truth or array.dtype != np.float64 or not array.ndim else array.astype(np.float32)
 
 
 def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
