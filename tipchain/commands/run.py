@@ -388,7 +388,6 @@ class Setting:
 
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
-    """Return the plan of a run called ``name``."""
     from tipchain.chain.gpus import leased_gpus, on_gpus
     from tipchain.chain.load import load_plan
     from tipchain.chain.plan import select

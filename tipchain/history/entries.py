@@ -23,7 +23,7 @@ from tipchain.history.schema import (
     parse_part,
     texts,
 )
-from tipchain.nightly.items import TOGETHER_S, ShardPart, disagreement, gather, missing
+from tipchain.nightly.items import TOGETHER_S, ShardPart, disagreement, gather, merge_facts, missing
 from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -211,18 +211,15 @@ def together(found: Iterable[Entry]) -> list[Entry]:
 def _whole(shares: list[Entry]) -> Entry:
     first = min(shares, key=lambda one: (one.began, one.id))
     counts: dict[Outcome, int] = {}
-    facts: dict[str, dict[str, None]] = {}
     for one in shares:
         for outcome, count in one.counts.items():
             counts[outcome] = counts.get(outcome, 0) + count
-        for name, value in one.environment.items():
-            facts.setdefault(name, {})[value] = None
     whole = replace(
         first,
         seconds=max(max(one.began + one.seconds for one in shares) - first.began, 0.0),
         machine=_all(one.machine for one in shares),
         machine_class=_all(one.machine_class for one in shares),
-        environment={name: _all(values) for name, values in facts.items()},
+        environment=merge_facts(one.environment for one in shares),
         counts=dict(sorted(counts.items(), key=lambda pair: OUTCOMES.index(pair[0]))),
         part=None,
         shares=tuple(shares),

@@ -92,7 +92,7 @@ def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
     text = json.dumps(report_json(report), sort_keys=True)
     key = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
     run = Path(report.run).name
-    facts = dict(_flat(report.where))
+    facts = nights.flat_facts(report.where)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     said = Machine(name=name, machine_class=_class_of(facts)) if name else None
     entry = EntryFacts(
@@ -126,7 +126,7 @@ def read_night(folder: Path) -> IngestSource:
     """
     night = nights.read_night(folder)
     finished = _finished(folder, night.token)
-    facts = dict(_flat(night.environment))
+    facts = nights.flat_facts(night.environment)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     entry = EntryFacts(
         key=night.token,
@@ -144,16 +144,6 @@ def read_night(folder: Path) -> IngestSource:
         part=night.part,
     )
     return IngestSource(entry=entry, night=folder, chains={item.id: item.chain for item in night.plan.items})
-
-
-def _flat(facts: JsonObject, above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield names and values of nested facts, as ``("versions.torch", "2.9")``; lists are one value."""
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            listed = isinstance(value, list)
-            yield (above + str(name), ", ".join(map(str, value)) if listed else "" if value is None else str(value))
 
 
 def _class_of(facts: Mapping[str, str]) -> str:
@@ -598,7 +588,6 @@ def _open(place: HistoryPlace, root: Path) -> History:
 
 
 def _send(history: History) -> Kept:
-    """Send what waits."""
     place, sent = history.place, send(history)
     lines = [f"history: {one.name}, which waited, is in {place} now" for one in sent.added]
     lines += [f"history: {sent.waiting} in {place.outbox} still wait: {sent.problem}"] if sent.waiting else []

@@ -725,7 +725,7 @@ class Results:
     @property
     def facts(self) -> dict[str, str]:
         """The environment, its parts named with dots: ``versions.torch``."""
-        return dict(_flat(self.night.environment))
+        return flat_facts(self.night.environment)
 
 
 def read_results(folder: Path) -> Results:
@@ -766,9 +766,13 @@ def _nights_in(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _nights_in(one, depth - 1)
 
 
-def _flat(facts: Mapping[str, object], above: str = "") -> Iterator[tuple[str, str]]:
+def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:
+    """Return nested facts as texts by name: ``versions.torch``; a list is one text, separated by commas."""
+    found: dict[str, str] = {}
     for key, value in facts.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{key}.")
+            found |= flat_facts(value, f"{above}{key}.")
         else:
-            yield (f"{above}{key}", ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
+            listed = isinstance(value, (list, tuple))
+            found[f"{above}{key}"] = ", ".join(map(str, value)) if listed else "" if value is None else str(value)
+    return found

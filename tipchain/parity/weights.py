@@ -593,7 +593,6 @@ class _Work:
         self._made: dict[tuple[str, str], tuple[str, Path | WeightFiles | None] | InputError | UsersError] = {}
 
     def prepare(self, stage: str) -> None:
-        """Prepare what ``stage`` uses."""
         case, digests, reasons = self.case.for_stage(stage), {}, []
         for name in INFO[stage].uses:
             key = (name, case.variant if name in ("fake", "weights", "settings") else "")

@@ -196,7 +196,6 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
 
 
 def _yaml(name: str) -> str:
-    """Return a name as YAML reads it as text."""
     return name if re.fullmatch(r"[A-Za-z_(][^:#]*", name) else f'"{name}"'
 
 
@@ -442,7 +441,6 @@ class Match:
     assumed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return what was decided without names, and what was left alone, for a reader."""
         return "\n".join(describe_match(self))
 
 

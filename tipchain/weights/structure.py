@@ -397,7 +397,6 @@ class _Scope:
     # Names
 
     def _label(self, node: _Node, side: int) -> Path:
-        """Return a node's name below the container."""
         return node.path[self.depths[side] :]
 
     def _numbers(self, side: int) -> dict[Path, set[str]]:
