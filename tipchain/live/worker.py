@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from tipchain.report.model import RunReport
     from tipchain.report.page import Section
 
-# Aligning live models in a process of their own, as its parent sees it; no framework is needed here.
-
-
 PATIENCE_S = 30.0
 """How long a process that was interrupted may take to end: it finishes the comparison that it is in."""
 LAST = 12
@@ -64,11 +61,6 @@ def launch(request: Mapping[str, object], *, timeout_s: float | None = None, qui
 
     A process that crashes, or does not end in time, is an error of the check (exit code 1), with the signal's name.
     When the user interrupts, it begins nothing new and tells what it knows (exit code 130).
-
-    Args:
-        request: what is asked for.
-        timeout_s: seconds in all.
-        quiet: do not say how far it is.
 
     Raises:
         KeyboardInterrupt: the user interrupted before anything was known, or twice.
@@ -278,9 +270,6 @@ def located_details(folder: Path) -> list[Section]:
 def _located_file(request: AlignRequest) -> Path:
     """Return the file that keeps what the live models showed, beside an alignment's report."""
     return request.folder / f"{request.report_name.replace('alignment', 'located')}.json"
-
-
-# The command line that asks for what a process of live models was asked for.
 
 
 def command_line(asked: JsonObject) -> str:
