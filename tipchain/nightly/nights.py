@@ -591,9 +591,6 @@ def _outcomes(folder: Path) -> Iterator[tuple[str, str]]:
     yield from ((record.id, record.outcome.name) for record in night.records())
 
 
-# What a night came to, with its figures.
-
-
 # What an item's JSON report tells beside how it ended: numbers that are worth a curve over nights, and why it failed.
 
 LARGEST = 32 * 2**20

@@ -283,9 +283,6 @@ def _reseeded(inputs: Mapping[str, InputSpec], by: int) -> Mapping[str, InputSpe
     return {name: replace(spec, seed=spec.seed + by) for name, spec in inputs.items()}
 
 
-# An alignment case: a YAML file that names the two sides, their weights, inputs, stages and tolerances.
-
-
 # The case's ``inputs``: what both sides are fed where no data are wanted.
 
 

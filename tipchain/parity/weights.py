@@ -37,9 +37,6 @@ from tipchain.parity.inputs import (
 from tipchain.parity.recorder import StageNeeds
 from tipchain.stage_table import INFO
 
-# The weights that both sides of a case start from.
-
-
 # A seeded torch model worth comparing: outputs of size 1, accuracies that differ from chance.
 
 

@@ -289,9 +289,6 @@ def _grouped(names: Iterable[str]) -> list[str]:
     return [f"{one} ({count} times)" if count > 1 else firsts[one] for one, count in counts.items()]
 
 
-# Which tensor of a torch model is which of its Paddle port: by name, then by structure, else by hand.
-
-
 # Square matrices of users' own classes: which axis is the output is told by what the layer computes.
 
 
