@@ -30,8 +30,6 @@ from tipchain.history.schema import (
     Machine,
     VerdictFacts,
     facts_json,
-    parse_entry,
-    parse_item,
     taken,
 )
 from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
@@ -399,7 +397,7 @@ def read_entry(path: Path) -> EntryFacts:
     lines = list(_lines(path, last=1))
     try:
         head = json.loads(lines[0])
-        entry = parse_entry(head["entry"])
+        entry = parse_as(EntryFacts, head["entry"], "entry", finite=False)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise RecordError(f"is not from an outbox: {type(error).__name__} {error}", file=path) from error
     if head["format"] != FORMAT:
@@ -417,7 +415,7 @@ def read_items(path: Path) -> Iterator[ItemFacts]:
         if number == 0:
             continue
         try:
-            yield parse_item(json.loads(line))
+            yield parse_as(ItemFacts, json.loads(line), "item", finite=False)
         except (ValueError, KeyError, TypeError) as error:
             raise RecordError(
                 f"is not from an outbox: {type(error).__name__} {error}", file=path, line=number + 1

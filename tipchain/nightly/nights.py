@@ -240,15 +240,6 @@ def _needs(data: object) -> dict[str, Json]:
     return {**data, "resources": sorted(map(list, resources.items()))}
 
 
-def parse_item(data: Mapping[str, object]) -> Item:
-    """Return the item of JSON values.
-
-    Raises:
-        KeyError, TypeError, ValueError: they are none.
-    """
-    return parse_as(Item, {**data, "needs": _needs(data["needs"])}, "item")
-
-
 # Folders of nights: made, found, held by one coordinator at a time, read.
 
 NIGHTS = "tipchain-nights"
