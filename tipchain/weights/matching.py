@@ -29,7 +29,16 @@ from tipchain.weights.layouts import (
     only_in_torch,
 )
 from tipchain.weights.sides import paddle_layers, torch_layers
-from tipchain.weights.structure import Leaf, LeafPair, Structure, joins, match_by_structure, packed_candidates, squeezed, widens
+from tipchain.weights.structure import (
+    Leaf,
+    LeafPair,
+    Structure,
+    joins,
+    match_by_structure,
+    packed_candidates,
+    squeezed,
+    widens,
+)
 
 # How a match of two models is told to a reader, and how a refusal is: what is wrong first, and names that can be pasted.
 
@@ -910,14 +919,13 @@ def _layout(
     kinds = {layer.kind, port.kind} - {OWN_KIND}
     matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
     turned: bool | None = flat != other
+    across = bool(kinds & KERNEL_KINDS) and not turned and not widens(slot.shape, its.shape)
     problem = ""
     if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
         problem = f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
     elif not kinds and len(flat) != len(other) and len(its.parts) == 1:
         turned = known.joined(slot, its)
-    elif len(its.parts) > 1 or (turned and not (matrix and flat == other[::-1])):
-        turned = None
-    elif kinds & KERNEL_KINDS and not turned and not widens(slot.shape, its.shape):
+    elif len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1])):
         turned = None
     elif matrix and flat == flat[::-1] and not given:
         turned = known.turned(ours, theirs)

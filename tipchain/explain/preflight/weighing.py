@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -20,9 +21,10 @@ from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
 from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import NotHeld, Store
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
-from tipchain.explain.preflight.construction import alike, place_of
+from tipchain.explain.preflight.construction import alike, check_layers, name_of, place_of
+from tipchain.explain.preflight.kinds import is_activation
 from tipchain.explain.preflight.table import PairedLayers
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import ROUGH
 from tipchain.weights.layer_types import join
 
@@ -33,6 +35,7 @@ PADDING = ("padding-idx", "padding-row")
 JOINED = ("activation", "bias", "affine", "shape", "layers", "missing-dropout", "extra-dropout")
 """Codes of what another layer may do in its place, so that two layers alone tell nothing."""
 
+IN_TRAINING = "a run in train mode"
 LARGEST = 2**20
 """Elements of an input beyond which a layer is not tried."""
 TOKENS = 4096
@@ -72,7 +75,7 @@ def weigh(
     for number, one in enumerate(told):
         pace.tell("weighing differences of construction", number, len(told))
         found.append(trial.weigh(one))
-    return found
+    return [*found, *trial.activations(found)]
 
 
 def _everywhere(side: LiveSide, layer: object, path: str = "") -> Iterator[tuple[str, Model]]:
@@ -166,7 +169,42 @@ class _Trial:
         return self.seen[key]
 
     def _calls(self, paths: tuple[str, str]) -> list[CallPair]:
-        return [one for one in self.located.matching.pairs if (one.reference.path, one.port.path) == paths]
+        pairs = (*self.located.joint, *self.located.matching.pairs)
+        return [one for one in pairs if (one.reference.path, one.port.path) == paths]
+
+    def activations(self, known: Sequence[Finding]) -> Iterator[Finding]:
+        """Yield what layers that hold an activation do otherwise, where the models' inputs do not show it.
+
+        timm's BatchNormAct2d is a norm and an activation, which a port has as a layer or an argument. Of a function nothing is
+        told: these inputs may not tell it from another.
+        """
+        eager = [one for one in known if not one.harmless and IN_TRAINING not in one.message]
+        told = {path for one in eager for path in (one.reference_path, one.port_path)}
+        calls = (*(one for one in self.located.matching.pairs if not one.whole), *self.located.joint)
+        for paths, call in {(one.reference.path, one.port.path): one for one in calls}.items():
+            function = any(step.function for steps in call.then for step in steps)
+            if paths not in self.told.fine or told.intersection(paths) or function:
+                continue
+            pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
+            ours, theirs = [*self._acting(0, call)], [*self._acting(1, call)]
+            argument = getattr(pair.port, "_act", None)
+            if not (any(call.then) or ours or theirs or argument):
+                continue
+            key = repr((pair.reference, pair.port, argument, [one for _, one in (*ours, *theirs)]))
+            if key not in self.seen:
+                self.seen[key] = self._shown_by(pair, call, in_training=False)
+            if self.seen[key]:
+                found = check_layers([PairedLayers(*ours[0], *theirs[0])]) if len(ours) == len(theirs) == 1 else []
+                for one in found or [_other_activation(pair, call, ours)]:
+                    yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
+
+    def _acting(self, number: Literal[0, 1], call: CallPair) -> Iterator[tuple[str, Model]]:
+        """Yield the activations inside a layer, and the layers that its result is given to."""
+        path = (call.reference, call.port)[number].path
+        for name, one in self.sides[number].layers(self.layers[number][path]):
+            if name and is_activation(one, number):
+                yield join(path, name), one
+        yield from ((step.name, self.layers[number][step.name]) for step in call.then[number])
 
     def _padding(self, one: Finding, pair: PairedLayers) -> Finding:
         """Return what an index of padding does: Paddle's zeroes the output, torch's keeps the row's gradient zero.
@@ -210,12 +248,17 @@ class _Trial:
             return None
         return found or None
 
-    def _shown_by(self, pair: PairedLayers, call: CallPair) -> str | None:
+    def _shown_by(self, pair: PairedLayers, call: CallPair, *, in_training: bool = True) -> str | None:
         """Return what shows that two layers differ; empty if nothing does, None where they cannot be tried."""
         compared = False
         for what, training, given in self._inputs(pair, call):
+            if training and not in_training:
+                continue
             try:
-                results = [self._run(number, pair, call, given, training=training) for number in (0, 1)]
+                results = [
+                    self._run(0, pair, call, given, training=training),
+                    self._run(1, pair, call, given, training=training),
+                ]
             except NotReplayed:
                 continue
             compared = True
@@ -248,25 +291,48 @@ class _Trial:
         if len(shapes) == 1 and len(shapes[0]) in (3, 4, 5):
             shape = (*shapes[0][:2], *(size + 1 for size in shapes[0][2:]))
             yield "an input of another size", False, [generator.standard_normal(shape)]
-        yield "a run in train mode", True, usual
+        yield IN_TRAINING, True, usual
 
     def _run(
-        self, number: int, pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
+        self, number: Literal[0, 1], pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
     ) -> list[Replayed]:
         side, one = self.sides[number], (call.reference, call.port)[number]
         layer = side.copied((pair.reference, pair.port)[number], double=True, training=training)
-        first = replay(side, layer, one, given, double=True, seed=self.seed)
+        then: list[Callable[[Tensor], Tensor]] = [
+            side.function(step.name)
+            if step.function
+            else side.copied(self.layers[number][step.name], double=True, training=training)
+            for step in call.then[number]
+        ]
+        first = replay(side, layer, one, given, double=True, seed=self.seed, then=then)
         if not all(np.isfinite(output).all() for output in first.outputs):
             raise NotReplayed("gives no finite numbers")
         generator = np.random.default_rng([self.seed, 4])
         cotangents: list[Array | None] = [
             generator.standard_normal(output.shape) if output.dtype.kind == "f" else None for output in first.outputs
         ]
-        found = [replay(side, layer, one, given, cotangents, double=True, seed=self.seed)]
+        found = [replay(side, layer, one, given, cotangents, double=True, seed=self.seed, then=then)]
         if training:  # what it has left shows in eval mode
             layer.eval()
-            found.append(replay(side, layer, one, given, double=True, seed=self.seed))
+            found.append(replay(side, layer, one, given, double=True, seed=self.seed, then=then))
         return found
+
+
+def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[str, Model]]) -> Finding:
+    """Return the finding where a layer and what follows it compute what torch's do not, and no single layer is to blame."""
+    types = [f"nn.{type(one).__name__}" for one in (pair.reference, pair.port)]
+    after = [f" with {steps[0].name} after it" if steps else "" for steps in call.then]
+    acts = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
+    return Finding(
+        code="layer-type",
+        kind="argument",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=types[0] + after[0],
+        port=types[1] + after[1],
+        message=f"{name_of(pair)} ({types[1]}){after[1]} computes something else than torch's ({types[0]}){after[0]}",
+        fix=f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
+    )
 
 
 def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
