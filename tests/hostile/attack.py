@@ -135,8 +135,8 @@ def weights(folder: Path) -> Target:
     samples |= {f"{protocol}.pdparams": pickle.dumps(paddle, protocol) for protocol in (2, 4)}
 
     def read(path: Path) -> int:
-        module, name = ("paddle", "paddle_file") if path.suffix == ".pdparams" else ("torch", "torch_state")
-        return function(f"tipchain.weights.{module}_files", f"read_{name}")(path)
+        name = "read_paddle_file" if path.suffix == ".pdparams" else "read_torch_state"
+        return function("tipchain.weights.files", name)(path)
 
     return Target(samples=samples, read=(read,), imports=("torch", "safetensors.torch"))
 

@@ -139,6 +139,6 @@ def test_wrong_use_is_refused(runs, margin):
 
 
 def test_without_scipy_the_error_is_an_import_error(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ImportError):
         judge_runs([80.0, 80.1], [80.0, 80.2], 0.15)

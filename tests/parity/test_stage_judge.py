@@ -102,7 +102,8 @@ def test_backward_judges_every_tensor_and_lists_structural_zeros(tmp_path):
     ],
 )
 def test_backward_names_the_tensor_that_differs(tmp_path, change, subject):
-    tensors(dump(tmp_path, "backward", LOSSES, LOSSES), GOOD, {**GOOD, **change})
+    recorded = GOOD | {"gradient_noise/a.weight": 1e-9}
+    tensors(dump(tmp_path, "backward", LOSSES, LOSSES), recorded, {**GOOD, **change})
     found = outcomes(judge_stage("backward", tmp_path, PLAIN))
     assert [name for name, outcome in found.items() if outcome == "FAIL"] == [subject]
 

@@ -137,7 +137,7 @@ def test_the_cases_margin_counts(tmp_path):
 
 
 def test_without_scipy_the_seeds_are_an_error_with_the_way_out(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    monkeypatch.setitem(sys.modules, "scipy", None)
     runs = {"seeds/acc_top1": np.array([80.0, 80.02], np.float32)}
     found, _ = judged(write(tmp_path, reference(**runs), port(**runs)))
     assert found["train/seeds/acc_top1"].outcome is Outcome.ERROR

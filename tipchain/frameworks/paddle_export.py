@@ -21,6 +21,7 @@ STEM = "inference"
 PROGRAMS = (f"{STEM}.json", f"{STEM}.pdmodel")
 """How Paddle 3 and Paddle 2 call the program."""
 GPU_POOL_MB = 500
+"""GPU memory that the inference engine takes at first, in MB."""
 
 
 class EngineError(TipchainError):

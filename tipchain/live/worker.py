@@ -179,6 +179,7 @@ LOCATABLE = frozenset(
 )
 """Stages whose failure may lie in a layer, the loss, the optimizer, the schedule, the data or the metric."""
 LOCATE_TIMEOUT_S = 900.0
+"""How long the search for causes may take, in a process of its own."""
 SWITCHED_OFF = "not looked for: --no-locate"
 INTERRUPTED = "not looked for: interrupted"
 ONE_SIDE = "not looked for: it takes both models, and a side's dumps were given"

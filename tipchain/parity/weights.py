@@ -284,8 +284,7 @@ def recipe_of(case: Case, train_data: Path) -> dict[str, dict[str, object]]:
         "dataset_args": repr(dict(case.data.args)) if from_data else None,
         "data": data_digest(train_data, case.data.set) if from_data else None,
     }
-    package = Path(tipchain.__file__).parent
-    converters = [package / "layer_types.py", *sorted((package / "weights").glob("*.py"))]
+    converters = sorted((Path(tipchain.__file__).parent / "weights").glob("*.py"))
     paddle_recipe = {
         **torch_recipe,
         "paddle_model": case.sides["paddle"].model,
