@@ -207,7 +207,11 @@ class Locator:
         if found is None:
             self._hurry(whole)
             self._sketches.clear()
-            judge = self._judge(inputs, *asked)
+            try:
+                judge = self._judge(inputs, *asked)
+            except OutOfTime:
+                self._hurry(whole)
+                raise
             found = self._located(judge, judge.judge(), inputs, asked[0], asked[2])
         return found
 
