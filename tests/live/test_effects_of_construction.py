@@ -153,6 +153,35 @@ def test_a_port_left_in_another_mode_fails_if_a_layer_minds(rate, effect):
     assert report.passed is (effect == "none")
 
 
+def front(library, base, *, cut):
+    """Return a net whose first layer has no parameters, and lets no gradient through if ``cut``."""
+
+    class Front(base):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", library.ones([3]))
+
+        def forward(self, x):
+            return (x * self.scale).exp()
+
+    class Cut(Front):
+        def forward(self, x):
+            with library.no_grad():
+                return super().forward(x)
+
+    return Cut() if cut else Front()
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(False, True), (False, False), (True, True), (True, False)])
+def test_a_layer_that_stops_a_gradient_that_the_inputs_do_not_take_is_told(ours, theirs):
+    layers = front(torch, torch.nn.Module, cut=ours), front(paddle, paddle.nn.Layer, cut=theirs)
+    report = align((layers[0], LINEARS[0]), (layers[1], LINEARS[1]))
+    cut = theirs and not ours
+    assert effects(report) == [("stop-gradient", "elsewhere")] * cut
+    assert report.passed is not cut
+    assert not cut or report.first_divergence.port_path == "0"
+
+
 TOKENS = np.array([[1, 2, 3], [4, 2, 1]])
 
 

@@ -7,6 +7,7 @@ other sizes, every token; in both modes, forward and backward.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -75,7 +76,7 @@ def weigh(
     for number, one in enumerate(told):
         pace.tell("weighing differences of construction", number, len(told))
         found.append(trial.weigh(one))
-    return [*found, *trial.activations(found)]
+    return [*found, *trial.activations(found), *trial.cut_gradients()]
 
 
 def _everywhere(side: LiveSide, layer: object, path: str = "") -> Iterator[tuple[str, Model]]:
@@ -197,6 +198,35 @@ class _Trial:
                 found = check_layers([PairedLayers(*ours[0], *theirs[0])]) if len(ours) == len(theirs) == 1 else []
                 for one in found or [_other_activation(pair, call, ours)]:
                     yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
+
+    def cut_gradients(self) -> Iterator[Finding]:
+        """Yield the layers of the port that stop a gradient which the models' runs do not have: their inputs take none."""
+        for call in self.located.matching.pairs:
+            paths, ours = (call.reference.path, call.port.path), call.reference
+            if call.whole or paths not in self.told.fine or any(one.gradient is not None for one in ours.outputs):
+                continue
+            if not any(one.dtype.kind == "f" for one in ours.inputs) or len(ours.inputs) != len(call.port.inputs):
+                continue
+            pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
+            with suppress(NotHeld, NotReplayed):
+                given = [[self.store.get(value.stored) for value in one.inputs] for one in (ours, call.port)]
+                reference, port = (
+                    self._run(0, pair, call, given[0], training=False)[0].inputs,
+                    self._run(1, pair, call, given[1], training=False)[0].inputs,
+                )
+                if any(map(_flows, reference)) and not any(map(_flows, port)):
+                    yield Finding(
+                        code="stop-gradient",
+                        kind="flag",
+                        reference_path=paths[0],
+                        port_path=paths[1],
+                        reference="gradient",
+                        port="None",
+                        message=f"{name_of(pair)} gives what it is called with no gradient, torch's does; training what gives it its "
+                        "input would show it",
+                        fix=f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`",
+                        effect="elsewhere",
+                    )
 
     def _acting(self, number: Literal[0, 1], call: CallPair) -> Iterator[tuple[str, Model]]:
         """Yield the activations inside a layer, and the layers that its result is given to."""
@@ -333,6 +363,10 @@ def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[s
         message=f"{name_of(pair)} ({types[1]}){after[1]} computes something else than torch's ({types[0]}){after[0]}",
         fix=f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
     )
+
+
+def _flows(gradient: Array | None) -> bool:
+    return gradient is not None and bool(gradient.any())
 
 
 def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
