@@ -422,14 +422,16 @@ class PairJudge:
     def outputs_apart(self) -> tuple[float, ...]:
         """Return how far the models' outputs are apart in float64, relative RMS: what both have, as `outputs` links it.
 
-        Inf where another shape stands where the reference has one, and where both have some but none fits.
+        Inf where another shape stands where the reference has one, be it under another name, and where both have some but none fits.
         """
         ours, theirs = self.runs
         found = tuple(
             self.compare.between(ours.values[link.ours], theirs.values[link.theirs], link.layout)
             for link in self.outputs
         )
-        if ours.output_names == theirs.output_names:
+        depths = [[name.count(".") for name in run.output_names] for run in self.runs]
+        in_place = depths[0] == depths[1] and all(link.ours == link.theirs for link in self.outputs)
+        if ours.output_names == theirs.output_names or (found and in_place):
             return found + (inf,) * (len(ours.values) - len(found))
         return found or (inf,) * bool(ours.values or theirs.values)
 
