@@ -141,6 +141,10 @@ KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
     (("GLU",), (Knob(code="axis", attribute="_axis", argument="axis", torch="dim", usual=(-1, 1, 2)),)),
     (("MaxPool", "AvgPool", "LPPool"), _POOL),
     (
+        ("LPPool",),
+        (Knob(code="norm-type", attribute="norm_type", argument="norm_type", torch="norm_type", usual=(2, 1, 3, 4)),),
+    ),
+    (
         ("AdaptiveAvgPool", "AdaptiveMaxPool"),
         (Knob(code="output-size", attribute="_output_size", argument="output_size", torch="output_size"),),
     ),
