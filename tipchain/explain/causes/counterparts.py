@@ -810,7 +810,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
         wholes = [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
     code = _difference(piece, walk, ours, theirs)
-    told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(piece, ours, theirs)
+    told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece, walk)
     if told is None and code not in NAMED:
         told = _exchanged(first, piece, walk)
     code = told[0] if told else code
@@ -895,31 +895,17 @@ def _turned_round(walk: Walk) -> tuple[str, str] | None:
     return None
 
 
-def _reordered(piece: Piece, ours: Sequence[Op], theirs: Sequence[ReferenceCall]) -> tuple[str, str] | None:
-    """Return the slug and words of two functions of which the port applies the one first that the reference applies last."""
-    mine = [one for _, one in sorted({one.number: one for one in ours}.items()) if one.name not in LAYOUT]
-    others = [one for _, one in sorted({one.number: one for one in theirs}.items()) if one.name not in LAYOUT]
+def _reordered(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | None:
+    """Return the slug and words of two functions that the reference applies in the other order."""
+    mine = [one for one in sorted(parting.ops, key=lambda one: one.number) if one.name not in LAYOUT]
+    others = [one for one in sorted(parting.steps, key=lambda one: one.number) if one.name not in LAYOUT]
     names = [one.name for one in mine], [one.name for one in others]
     apart = [place for place, pair in enumerate(zip(*names, strict=False)) if pair[0] != pair[1]]
     if Counter(names[0]) != Counter(names[1]) or len(apart) != 2 or apart[1] != apart[0] + 1 or LAYER in names[0]:
         return None
-    op, step, next_ = mine[apart[0]], others[apart[0]], others[apart[1]]
-    places = place_of(op, piece), _at(step)
-    numbers = [value for one in (step, next_) if one.name == "add" for value in one.settings.values()]
-    if len(numbers) != 1 or not isinstance(numbers[0], int | float):
-        return (
-            "arithmetic",
-            f"it applies `{op.name}` before `{step.name}`{places[0]}, the reference after it{places[1]}: ",
-        )
-    if step.name == "add":
-        return (
-            "arithmetic",
-            f"it adds {numbers[0]:g} outside `{op.name}`{places[0]}, the reference inside it{places[1]}: ",
-        )
-    return (
-        "arithmetic",
-        f"it adds {numbers[0]:g} inside `{step.name}`{places[0]}, the reference outside it{places[1]}: ",
-    )
+    op, step = mine[apart[0]], others[apart[0]]
+    at = f" at {step.place}" if step.place else ""
+    return "order", f"it applies `{op.name}`{place_of(op, piece)}, the reference after `{step.name}`{at}: "
 
 
 WORDS = {
