@@ -54,9 +54,9 @@ def use_tool(tool: str, reference: str, port: str, log: str):
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the command does
         from tipchain.commands.diff import compare_on_cores
         from tipchain.numbers import verdicts  # noqa: F401  (what the command imports counts as import)
-        from tipchain.numbers.diff_log import write_diff_log
         from tipchain.numbers.dumps import load_record
         from tipchain.numbers.tolerance import Tolerance
+        from tipchain.numbers.verdicts import write_diff_log
 
         def diff() -> None:
             tolerance = Tolerance(threshold=1e-6)

@@ -83,7 +83,7 @@ def failing(depth: int = 2, *, nasty: str = "") -> AlignmentReport:
             Diagnosis(code="shift", port_path="optimizer", message=f"elsewhere{nasty}", evidence="", explained=0.25, fix=""),
             Diagnosis(code="epsilon", port_path=FAULT, message=f"its `epsilon` is 0.001{nasty}",
                       evidence=f"tried 7 values{nasty}", explained=0.99999, fix="pass `epsilon=1e-05` to `body.1.bn`"),
-            Diagnosis(code="unknown", port_path="loss", message="not known", evidence="", explained=None, fix="compare"),
+            Diagnosis(code="unknown", port_path="loss", message="not known", evidence="", fix="compare"),
         ],
         unmatched={"reference": [f"layers.drop (Dropout{nasty})"], "port": []}, numbers={"output 0": inf, f"x{nasty}": nan},
         curves={

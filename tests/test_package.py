@@ -141,7 +141,7 @@ def test_every_extra_that_is_named_exists():
 
 
 def test_the_doctor_names_the_extra_that_brings_a_package():
-    from tipchain.core.environment import OPTIONAL_PACKAGES, PACKAGES
+    from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES
 
     brought = {f"tipchain[{name}]": needs for name, needs in extras().items()}
     text = (ROOT / "pyproject.toml").read_text()

@@ -451,20 +451,19 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.explain.causes import loss_formulas, metrics, optimizers, schedules
+    from tipchain.explain.causes import functions, loss_formulas, metrics, optimizers, schedules
     from tipchain.explain.preflight import kinds
 
     found = {code for module in (loss_formulas, metrics, optimizers) for code in module.CODES.values()}
     found |= {one.code for one in schedules.KNOBS.values()}
+    found |= {one.slug for _, knobs in functions.KNOBS for one in knobs}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
     for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
-                found |= {
-                    one.value.value
-                    for one in node.keywords
-                    if one.arg == "code" and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
-                }
+                given = [one.value for one in node.keywords if one.arg == "code"]
+                given += node.args[:1] if isinstance(node.func, ast.Name) and node.func.id == "DataCause" else []
+                found |= {one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)}
     return found
 
 

@@ -252,43 +252,6 @@ def later(tmp_path):
     return folder
 
 
-def test_a_night_from_before_shares_were_told_is_none(tmp_path):
-    place = place_of(tmp_path, str(tmp_path / "old.sqlite"))
-    History(place, head="0001")
-    with closing(sqlite3.connect(place.file)) as connection:
-        connection.execute("INSERT INTO machines VALUES (1, 'host', '')")
-        connection.execute("INSERT INTO environments VALUES (1, '{}')")
-        values = "'k', 'night', 'old', 'suite', 1.0, 'then', 1.0, 1, '', '', 1, 1"
-        connection.execute(f"INSERT INTO entries VALUES (1, {values})")
-        connection.commit()
-    history = History(place)
-    history.add(night(1, part=PART), [item("a")])
-    with history.reading() as connection:
-        old, new = (find_entry(connection, name) for name in ("old", "suite-001"))
-    assert (old.part, old.shares, old.missing) == (None, (), "")
-    assert [one.part for one in new.shares] == [PART]
-    assert (place.file.parent / "old.sqlite.0001.backup").is_file()
-
-
-def test_items_know_their_kind_of_chain_those_from_before_do_not(tmp_path):
-    place = place_of(tmp_path, str(tmp_path / "old.sqlite"))
-    History(place, head="0003")
-    with closing(sqlite3.connect(place.file)) as connection:
-        connection.execute("INSERT INTO machines VALUES (1, 'host', '')")
-        connection.execute("INSERT INTO environments VALUES (1, '{}')")
-        connection.execute("INSERT INTO texts VALUES (1, 'a')")
-        values = "'k', 'night', 'old', 'suite', 1.0, 'then', 1.0, 1, '', '', 1, 1, ''"
-        connection.execute(f"INSERT INTO entries VALUES (1, {values})")
-        values = "1, 1, 1, 0, 1, 0, 0, '', 1.0, 1.0, '', '', '', 1, 1, 0"
-        connection.execute(f"INSERT INTO item_runs VALUES (1, {values})")
-        connection.commit()
-    history = History(place)
-    history.add(night(1), [item("a", chain="dy2static")])
-    with history.reading() as connection:
-        chains = [items_of(connection, find_entry(connection, name))["a"].chain for name in ("old", "suite-001")]
-    assert chains == ["", "dy2static"]
-
-
 def test_a_report_and_a_night_say_which_kind_of_chain_their_items_are(tmp_path):
     file = tmp_path / "report.json"
     file.write_text(json.dumps({**report(), "chain": "paddle2onnx"}))
@@ -314,6 +277,13 @@ def test_an_older_database_is_migrated_after_a_copy(history, later, tmp_path):
 def test_a_newer_database_is_refused(history, later):
     History(history.place, scripts=later, head="9999")
     with pytest.raises(HistoryError, match="written by a later tipchain\n  found: tables of revision 9999"):
+        History(history.place)
+
+
+def test_a_database_from_before_the_first_release_is_refused(history):
+    with history.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
+    with pytest.raises(HistoryError, match=r"written before tipchain 1\.0\n  found: tables of revision 0003"):
         History(history.place)
 
 

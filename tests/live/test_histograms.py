@@ -62,7 +62,7 @@ def report() -> AlignmentReport:
         first_divergence=verdict(),
         findings=[Finding(code="e", kind="argument", reference_path="", port_path="", reference="NaN", port="Infinity", message="m", fix="f")],
         diagnoses=[Diagnosis(code="e", port_path="bn", message="m", evidence="v", explained=0.5, fix="f"),
-                   Diagnosis(code="u", port_path="bn", message="m", evidence="v", explained=None, fix="f")],
+                   Diagnosis(code="u", port_path="bn", message="m", evidence="v", fix="f")],
         unmatched={"port": ["relu (ReLU)"]}, numbers={"output 0": inf}, curves={"train/port": [1.0, -inf]},
         histograms=[count("output", np.zeros(2), np.array([0, 1e-3]))], versions={"torch": "2"}, command="tipchain.align()",
     )  # fmt: skip

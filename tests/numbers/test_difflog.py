@@ -4,9 +4,8 @@ from math import nan
 
 import numpy as np
 
-from tipchain.numbers.diff_log import write_diff_log
 from tipchain.numbers.tolerance import Tolerance
-from tipchain.numbers.verdicts import Verdict, compare
+from tipchain.numbers.verdicts import Verdict, compare, write_diff_log
 from tipchain.outcome import Outcome
 
 PREFIX = re.compile(r"^\[\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\] root INFO: ")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from video_samples import write_ucf
 
+from tipchain.commands.plan import case_folders
 from tipchain.errors import DataError
 from tipchain.modes import Mode
 from tipchain.parity import inputs
-from tipchain.parity.case_data import case_folders
 from tipchain.parity.inputs import data_digest
 
 

@@ -15,7 +15,7 @@ PROGRAM = """
 import sys
 import numpy as np
 from paddle.io import BatchSampler
-from tipchain.frameworks.paddle_loading import load_batches
+from tipchain.frameworks.paddle_ import load_batches
 
 class Ten:
     def __len__(self): return 10

@@ -179,8 +179,7 @@ def test_githubs_summary_shows_the_line_as_it_should_be_and_nothing_of_it_is_mar
 
 
 def test_a_causes_place_is_told_once():
-    cause = Diagnosis(code="x", port_path="", message="wrong", evidence="", explained=None, fix="",
-                      place=SourceLine(file="a/net.py", line=3))  # fmt: skip
+    cause = Diagnosis(code="x", port_path="", message="wrong", evidence="", fix="", place=SourceLine(file="a/net.py", line=3))  # fmt: skip
     assert cause.summary == "wrong (a/net.py:3)"
     assert replace(cause, message="wrong at net.py:3").summary == "wrong at net.py:3"
 

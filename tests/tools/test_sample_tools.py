@@ -13,9 +13,8 @@ import pytest
 from PIL import Image
 
 from tipchain.errors import CaseError, DataError, UsageError
-from tipchain.paddle_tools.infer import classify
+from tipchain.paddle_tools.infer import ModelCard, classify, open_samples, sample_spec
 from tipchain.paddle_tools.program import ProgramError, find_data
-from tipchain.paddle_tools.samples import ModelCard, open_samples, sample_spec
 from tipchain.parity.case import load_case
 
 CASE = """\

@@ -126,8 +126,7 @@ def test_names_rename_layers_and_tensors(sides, models):
 
 def test_torch_view_gives_torch_layout(models):
     from tipchain.weights.convert import convert_state
-    from tipchain.weights.layouts import assemble
-    from tipchain.weights.sides import torch_view
+    from tipchain.weights.sides import assemble, torch_view
 
     reference, port = models
     state = reference.state_dict()
@@ -154,7 +153,7 @@ def test_paddle_layers_of_unknown_types_are_refused(sides):
 
 
 def test_subclasses_and_own_parameters(sides):
-    from tipchain.weights.layer_types import OWN, rule_for
+    from tipchain.weights.sides import OWN, rule_for
 
     torch, paddle, tiny_torch, tiny_paddle = sides
 
@@ -428,7 +427,7 @@ def test_tool_runs_from_the_root(tmp_path):
 
 
 def test_the_docs_name_every_layer_that_has_a_rule():
-    from tipchain.weights.layer_types import RULES
+    from tipchain.weights.sides import RULES
 
     text = (ROOT / "docs/how-to/weights.md").read_text()
     for rule in RULES:

@@ -16,8 +16,7 @@ def copy(both):
     """Copy random weights; return the match. Both ways must give the same, under torch's names and in its layout."""
     import tipchain
     from tipchain.weights.convert import to_torch
-    from tipchain.weights.layouts import assemble
-    from tipchain.weights.sides import torch_view
+    from tipchain.weights.sides import assemble, torch_view
 
     def run(torch, paddle, **hints):
         match = tipchain.copy_weights(both.randomize(torch), paddle, **hints)

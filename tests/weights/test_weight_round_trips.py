@@ -60,8 +60,7 @@ def build(both, nn, plan):
 @given(plan=plans(), seed=st.integers(0, 2**16))
 def test_random_pairs_of_models_come_back_the_same(both, nn, plan, seed):
     from tipchain.weights.convert import to_paddle, to_torch
-    from tipchain.weights.layouts import assemble
-    from tipchain.weights.sides import torch_view
+    from tipchain.weights.sides import assemble, torch_view
 
     torch, paddle = build(both, nn, plan)
     both.randomize(torch, seed)

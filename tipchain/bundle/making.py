@@ -33,10 +33,9 @@ from tipchain.bundle.manifest import (
     open_bundle,
     write_manifest,
 )
-from tipchain.core.environment import installed_versions
 from tipchain.core.files import atomic_write, commit, sha256_of
 from tipchain.core.json_text import JsonObject
-from tipchain.core.machine import core_count
+from tipchain.core.machine import core_count, installed_versions
 from tipchain.errors import BundleError, OutputError, TipchainError, UsageError
 from tipchain.modes import Mode
 from tipchain.numbers.dumps import load_record, meta_path, save_record

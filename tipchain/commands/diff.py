@@ -40,9 +40,8 @@ def run(args: argparse.Namespace) -> int:
     if "numpy" not in sys.modules:
         # Nothing is multiplied here, and a process with threads of its own cannot be doubled.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from tipchain.numbers.diff_log import write_diff_log
     from tipchain.numbers.dumps import load_record
-    from tipchain.numbers.verdicts import render_verdicts, vacuous
+    from tipchain.numbers.verdicts import render_verdicts, vacuous, write_diff_log
 
     tolerance = _tolerance(args)
     check_writable({"--json": args.json, "--log": args.log})

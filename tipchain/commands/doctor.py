@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tipchain import __version__
 from tipchain.commands.options import add_json, add_strict, show
-from tipchain.core.environment import (
+from tipchain.core.language import columns, padded, say
+from tipchain.core.machine import (
     ALIGNING,
     CASES,
     PROBES,
@@ -22,7 +23,6 @@ from tipchain.core.environment import (
     check_python,
     check_threads,
 )
-from tipchain.core.language import columns, padded, say
 from tipchain.errors import DataError
 from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
 from tipchain.outcome import ExitCode, Outcome

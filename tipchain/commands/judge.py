@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judge the dumps and return the exit code."""
     check_targets(args)
-    from tipchain.core.environment import installed_versions
+    from tipchain.core.machine import installed_versions
     from tipchain.parity.align import judge_folder, present_stages
     from tipchain.parity.publish import LATEST, parse_stages
     from tipchain.report.model import RunReport, rediagnose

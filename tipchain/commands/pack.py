@@ -130,7 +130,7 @@ def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
 
 def _log_problems(log: Path) -> list[str]:
     """Return what is wrong with a diff log: it may be missing, or tell of another comparison than the dumps do."""
-    from tipchain.numbers.diff_log import PASSED
+    from tipchain.numbers.verdicts import PASSED
 
     if not log.is_file():
         return [f"missing {log}"]
@@ -196,8 +196,8 @@ def _chain_files(case: Case, out: Path) -> Entries:
 def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> bytes:
     """Return what the archive says about itself, as JSON."""
     from tipchain import __version__
-    from tipchain.core.environment import installed_versions
     from tipchain.core.files import commit
+    from tipchain.core.machine import installed_versions
     from tipchain.numbers.dumps import load_record
     from tipchain.parity.publish import dump_name
 

@@ -17,8 +17,8 @@ from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, P
 from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.core.language import clean, say
-from tipchain.errors import ParamsError, UsageError
-from tipchain.modes import DataFolders, Mode, data_folders
+from tipchain.errors import CaseError, ParamsError, UsageError
+from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
 from tipchain.outcome import ExitCode
 
 # Plans for people: a tree to read, and a script to paste into a shell.
@@ -327,13 +327,35 @@ def options(args: argparse.Namespace, run: str | None = None) -> Options:
 def _data_folders(params: Path, mode: Mode) -> DataFolders | None:
     """Return the data folders of the case that the file names; None where it names none, or is no parameter file."""
     from tipchain.commands.prepare import alignment_case
-    from tipchain.parity.case_data import case_folders
 
     try:
         case = alignment_case(params)
     except ParamsError:  # the plan says what is wrong with the file
         return None
     return case_folders(case, mode) if case else None
+
+
+def case_folders(case: Path, mode: Mode) -> DataFolders:
+    """Return the data folders of the case in ``case`` in ``mode``, relative to the project's root.
+
+    What is wrong with the file is not said here: its alignment says it, and the chain runs all the same, on the digits.
+    """
+    from tipchain.core.yaml_reader import load_yaml
+
+    try:
+        document = load_yaml(case).data
+    except CaseError:
+        return data_folders(mode)
+    data_set = _mapping(document, "data").get("set", DIGITS)
+    kind = _mapping(_mapping(document, "modes"), mode.value).get("data")
+    return data_folders(
+        mode, data_set if data_set in tuple(DATA_SETS) else DIGITS, kind if kind in ("lite", "whole") else None
+    )
+
+
+def _mapping(document: Mapping[str, object], key: str) -> Mapping[str, object]:
+    found = document.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def run(args: argparse.Namespace) -> int:

@@ -162,7 +162,7 @@ CLAIM = re.compile(r"run(\s+)(?=successfully|failed)", re.IGNORECASE)
 
 def versions() -> dict[str, str]:
     """Return the versions that a run rests on, as installed beside tipchain; no framework is imported."""
-    from tipchain.core.environment import installed_versions
+    from tipchain.core.machine import installed_versions
 
     return {"tipchain": __version__, "python": platform.python_version(), **installed_versions()}
 

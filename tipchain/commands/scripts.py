@@ -154,9 +154,9 @@ def _record(args: argparse.Namespace, stage: str, side: str) -> int:
 
 
 def _check(args: argparse.Namespace, stage: str) -> int:
-    from tipchain.core.environment import installed_versions
     from tipchain.core.files import append
-    from tipchain.numbers.diff_log import write_diff_log
+    from tipchain.core.machine import installed_versions
+    from tipchain.numbers.verdicts import write_diff_log
     from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
     from tipchain.parity.publish import LATEST, log_name

@@ -98,7 +98,7 @@ class Diagnosis:
     port_path: str
     message: str
     evidence: str
-    explained: float | None
+    explained: float | None = None
     fix: str
     paths: tuple[str, ...] = ()
     stage: str = ""

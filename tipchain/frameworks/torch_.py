@@ -24,7 +24,7 @@ from tipchain.modes import Device
 from tipchain.numbers.compare import PIECE
 from tipchain.numbers.tolerance import ULPS
 from tipchain.weights.files import read_torch_state
-from tipchain.weights.layouts import only_in_torch
+from tipchain.weights.sides import only_in_torch
 
 # The torch side.
 

@@ -205,7 +205,7 @@ def migrate(engine: Engine, file: Path | None, head: str, scripts: Path = MIGRAT
         scripts: the folder of the migrations.
 
     Raises:
-        HistoryError: the tables are of a later tipchain, or are not ours.
+        HistoryError: the tables are of a later tipchain, from before 1.0, or not ours.
         OSError: the copy cannot be written.
         sqlalchemy.exc.SQLAlchemyError: the database refuses.
     """
@@ -221,6 +221,13 @@ def migrate(engine: Engine, file: Path | None, head: str, scripts: Path = MIGRAT
 
             known = [one.revision for one in ScriptDirectory.from_config(_config(scripts)).walk_revisions()]
             if found and found not in known:
+                if found < known[-1]:
+                    raise HistoryError(
+                        "the history was written before tipchain 1.0\n"
+                        f"  found: tables of revision {found}\n"
+                        f"  expected: {known[-1]} or later\n"
+                        "  hint: move it away, or name another database with --database; tipchain history add fills it anew"
+                    )
                 raise HistoryError(
                     f"the history was written by a later tipchain\n"
                     f"  found: tables of revision {found}\n"
@@ -238,7 +245,7 @@ def migrate(engine: Engine, file: Path | None, head: str, scripts: Path = MIGRAT
             return
         if file is not None:
             _prepare(file, found)
-        _upgrade(engine, head, scripts)
+        _upgrade(engine, found, head, scripts)
 
 
 def _config(scripts: Path) -> Config:
@@ -250,13 +257,17 @@ def _config(scripts: Path) -> Config:
     return config
 
 
-def _upgrade(engine: Engine, head: str, scripts: Path) -> None:
+def _upgrade(engine: Engine, found: str, head: str, scripts: Path) -> None:
     from alembic import command
 
     config = _config(scripts)
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, head)
+        if found:
+            command.upgrade(config, head)
+        else:
+            schema.metadata.create_all(connection)
+            command.stamp(config, head)
 
 
 def _prepare(file: Path, found: str) -> None:

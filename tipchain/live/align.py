@@ -301,7 +301,6 @@ class _Work:
             port_path="",
             message=finding.message,
             evidence="parameters whose elements are all equal were not counted",
-            explained=None,
             fix=finding.fix,
         )
         self.found.diagnoses.append(cause)
@@ -310,7 +309,6 @@ class _Work:
     def _run_training(
         self, optimizers: tuple[Builder, Builder], pairs: list[LayerPair], located: Located | None
     ) -> None:
-        """Go through what makes up a training: optimizers, schedules, a few updates, the user's own steps."""
         self._stage("optimizer", self._check_optimizers, optimizers)
         if self.schedulers is not None:
             self._stage("schedule", self._check_schedulers, optimizers, self.schedulers)
@@ -362,7 +360,6 @@ class _Work:
         )
 
     def _origin(self) -> dict[str, str]:
-        """Return which models were compared, when, and at which commit of the folder that this runs in."""
         classes = (type(one) for one in self.models)
         names = [f"{one.__module__}.{one.__qualname__}" for one in classes]
         when, at = datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"), _commit(Path.cwd())
@@ -457,7 +454,6 @@ class _Work:
             self._end(stage, Outcome.ERROR, one_line(error))
 
     def _judge_forward(self, located: Located) -> None:
-        """Judge the forward stage: the layers, and the models' outputs as a whole."""
         self.found.unmatched.update(
             {
                 "reference": [tell_call(call) for call in located.matching.reference_only if not hands_on(call)],
@@ -499,7 +495,6 @@ class _Work:
         self._end("backward", *self._judge(located, backward, "backward"))
 
     def _judge(self, located: Located, verdicts: list[LayerVerdict], direction: str) -> tuple[Outcome, str]:
-        """Return the outcome of one direction's layers."""
         faults = [one for one in verdicts if one.at_fault]
         compared = [one for one in verdicts if one.closeness is not Closeness.NOT_COMPARABLE]
         left = len({one.port_path for one in verdicts} - {one.port_path for one in compared})
@@ -571,13 +566,11 @@ class _Work:
             self._end("preflight", Outcome.PASS, f"{count} layers are built alike")
 
     def _built(self, models: tuple[object, object]) -> tuple[tuple[object, object], tuple[object, object] | None]:
-        """Return optimizers over the models, and their schedules; nothing is stepped."""
         ours, theirs = self._build(models)
         schedules = (ours[1], theirs[1]) if ours[1] is not None and theirs[1] is not None else None
         return (ours[0], theirs[0]), schedules
 
     def _take(self, stage: str, check: PieceCheck) -> None:
-        """Take over what a check of one piece came to."""
         self._end(stage, check.outcome, check.reason)
         self.found.numbers.update(check.numbers)
         self.found.curves.update(check.curves)
@@ -627,7 +620,6 @@ class _Work:
         self._take("schedule", found)
 
     def _train(self, pairs: list[LayerPair], located: Located, losses: tuple[Loss, Loss]) -> None:
-        """Train copies of both models."""
         if not located.comparable or not located.exact:
             which = f"{_without_double(located)} does not run in float64, in which trainings are compared"
             self._end("train", Outcome.SKIP, which if located.comparable else RANDOM)
@@ -647,7 +639,6 @@ class _Work:
         self._end("train", done.outcome, done.reason)
 
     def _check_steps(self, pairs: list[LayerPair], located: Located | None, steps: tuple[Step, Step]) -> None:
-        """Run the users' own training steps on copies of both models."""
         if located is not None and not located.comparable:
             self._end(STEP, Outcome.SKIP, RANDOM)
             return
@@ -681,7 +672,6 @@ class _Work:
         return made
 
     def _build(self, models: tuple[object, object]) -> tuple[tuple[object, object], tuple[object, object]]:
-        """Return each side's optimizer and schedule over the given models."""
         if self.optimizers is None:
             raise ValueError("no optimizers were given")
         ours, theirs, schedule = build_both(self.sides, self.optimizers, models, self.schedulers)

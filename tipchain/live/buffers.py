@@ -108,7 +108,6 @@ def check_buffers(
                 code=code,
                 port_path=port,
                 message=f"{shown}: {told}{f': {why}' if why else ''}; both are in {mode} mode",
-                explained=None,
                 evidence="the outputs of this call agree; those of later calls need not",
                 fix=f"update `{leaf}` of {shown} in {mode} mode as the reference does",
             )

@@ -120,7 +120,6 @@ def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:
 
 
 def _loaded() -> list[str]:
-    """Return the source files of all modules that are loaded."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     return [str(Path(file).resolve()) for file in files if file and file.endswith(".py")]
 
@@ -380,7 +379,6 @@ def _counterpart(path: str, verdict: LayerVerdict, located: Located) -> str:
 
 
 def _first_faults(verdicts: Sequence[LayerVerdict]) -> dict[str, LayerVerdict]:
-    """Return the first verdict at fault of each layer, by its path."""
     found: dict[str, LayerVerdict] = {}
     for verdict in verdicts:
         if verdict.at_fault:
@@ -498,6 +496,5 @@ def of_finding(finding: Finding) -> Diagnosis:
         port_path=finding.port_path or piece,
         message=finding.message,
         evidence=f"reference {finding.reference}, port {finding.port}",
-        explained=None,
         fix=finding.fix,
     )

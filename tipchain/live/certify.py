@@ -443,7 +443,6 @@ def _built(reference: object, port: object, options: Options) -> object:
 
 
 def _plant(reference: Model, port: object, inputs: Mapping[str, Nested], options: Options, fault: Fault) -> Planted:
-    """Plant one fault and align."""
     changed = {**options, "causes": False}
     model = port
     pairs = {LOSS: "loss", OPTIMIZER: "optimizers", SCHEDULE: "schedulers"}

@@ -629,7 +629,6 @@ def _why(report: AlignmentReport) -> Markup | None:
 
 
 def _stages(report: AlignmentReport) -> Markup:
-    """Return the stages with outcome and reason."""
     rows = [
         (markup(name), outcome(ended), prose(report.reasons.get(name, ""))) for name, ended in report.stages.items()
     ]
@@ -700,7 +699,6 @@ def _group(group: Sequence[Finding]) -> Markup:
 
 
 def _unmatched(sides: Iterable[tuple[str, Sequence[str]]]) -> Markup:
-    """Return the layers that are in no pair."""
     return markup(
         markup(
             element("h3", f"of the {side}: {len(names)}"),
@@ -712,7 +710,6 @@ def _unmatched(sides: Iterable[tuple[str, Sequence[str]]]) -> Markup:
 
 
 def _figures(report: AlignmentReport) -> Markup:
-    """Return the figures by name."""
     rows = [
         (_called(name), f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value))
         for name, value in report.numbers.items()

@@ -22,7 +22,7 @@ from tipchain.frameworks.randomness import Draws
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.outcome import Outcome
-from tipchain.weights.layouts import TensorSlot, assemble
+from tipchain.weights.sides import TensorSlot, assemble
 
 # Training loops of the user's: both are called step after step in float64, and what they leave is held against each other.
 
@@ -84,7 +84,7 @@ class Loop:
         self.side: LiveSide = loops.recipe.sides[number]
         self.side.framework.watch_variances(model)
         self.kept: Nested = None
-        with self._context(0, gradient=True):
+        with self._context(0):
             self.call = self._open(loops.steps[number], schedule)
         self.losses: dict[str, Array] = {}
 
@@ -115,7 +115,7 @@ class Loop:
 
     def step(self, number: int) -> None:
         """Run one step."""
-        with self._context(number, gradient=True):
+        with self._context(number):
             found = self.call(self._batch())
         self.losses = dict(_numbers(self.side, found, ""))
 
@@ -141,7 +141,7 @@ class Loop:
         batch: dict[str, Nested] = put_back(structure, made)
         return batch
 
-    def _context(self, number: int, *, gradient: bool) -> ExitStack:
+    def _context(self, number: int) -> ExitStack:
         """Return the context of a step: float64, its own seed and random numbers, gradients recorded."""
         recipe, stack = self.loops.recipe, ExitStack()
         stack.enter_context(self.side.precision(double=True, casts=True))
@@ -152,8 +152,8 @@ class Loop:
         if not self.number:
             drawn[number] = draws
         stack.enter_context(self.side.randomness(draws))
-        stack.enter_context(self.side.recording(gradient=gradient))
-        stack.enter_context(any_precision(self.side.framework.paddle) if self.number else nullcontext())  # type: ignore[attr-defined]
+        stack.enter_context(self.side.recording(gradient=True))
+        stack.enter_context(any_precision(self.side.framework.paddle) if self.number else nullcontext())  # type: ignore[union-attr]
         return stack
 
     def _gather(self, value: object, name: str, found: dict[str, dict[str, Array]], seen: set[int], depth: int) -> None:
@@ -213,7 +213,6 @@ def _held(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _numbers(side: LiveSide, value: Nested, name: str) -> Iterator[tuple[str, Array]]:
-    """Yield the numbers and tensors that a step returned, by name."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _numbers(side, one, f"{name}.{key}".lstrip("."))
@@ -625,7 +624,7 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
             fix="update after as many batches as the reference does",
             before=lambda watched, _: watched.now in wanted,
         )
-    ratio = _ratio(ours, theirs, 0)
+    ratio = _ratio(ours, theirs)
     if ratio is not None and abs(ratio - 1) > SAME_SINGLE:
         code, message, fix = _scaled(ratio, backwards, theirs)
         yield _Treatment(before=_multiplying(lambda _: 1 / ratio), code=code, message=message, fix=fix)
@@ -690,11 +689,11 @@ def _often(steps: Sequence[Sequence[int]], count: int) -> str:
     return f"the port updates {told[1]}, the reference {told[0]}"
 
 
-def _ratio(ours: _Watched, theirs: _Watched, number: int) -> float | None:
-    """Return by which factor the norms of an update's gradients differ, None where there is none."""
-    if min(len(ours.updates), len(theirs.updates)) <= number:
+def _ratio(ours: _Watched, theirs: _Watched) -> float | None:
+    """Return by which factor the norms of the first update's gradients differ, None where there is none."""
+    if not ours.updates or not theirs.updates:
         return None
-    sides = [one.updates[number].norm for one in (ours, theirs)]
+    sides = [one.updates[0].norm for one in (ours, theirs)]
     return sides[1] / sides[0] if all(sides) else None
 
 
@@ -907,7 +906,6 @@ def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
             port_path=STEP,
             message=_often(steps, len(ours.losses)),
             evidence="updates were counted",
-            explained=None,
             fix="update after as many batches as the reference does",
         )
         return
@@ -925,7 +923,6 @@ def _seen(ours: _Watched, theirs: _Watched) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 code="returned-loss",
                 port_path=STEP,
-                explained=None,
                 evidence="the models agree after the step",
                 message=f"the loss that the port's step returns is {factor:.6g} times the reference's, its updates are the reference's",
                 fix="return the loss that the reference returns: before, or after, it is divided",
@@ -943,6 +940,5 @@ def _unknown(ours: _Watched, theirs: _Watched) -> Diagnosis:
         port_path=STEP,
         message="the training steps differ, the cause is unknown",
         evidence=f"in {len(ours.losses)} steps: reference {counts[0]}; port {counts[1]}",
-        explained=None,
         fix="compare the two steps line by line: what is cleared, divided, clipped, updated and averaged, in which order",
     )

@@ -96,19 +96,9 @@ def _functions(first: Array) -> Iterator[tuple[DataCause, Change, bool]]:
         steps.insert(0, ("softmax", partial(_softmax, axis=axis)))
     for name, change in steps:
         twice = f"values: the port takes the {name} once more than the reference"
-        yield (
-            DataCause(code=f"{name}-twice", message=twice, fix=f"leave out the port's {name}", explained=None),
-            change,
-            False,
-        )
+        yield (DataCause(f"{name}-twice", twice, f"leave out the port's {name}"), change, False)
         lacks = f"values: the port does not take the {name}, the reference does"
-        yield (
-            DataCause(
-                code=f"missing-{name}", message=lacks, fix=f"take the {name} as the reference does", explained=None
-            ),
-            change,
-            True,
-        )
+        yield (DataCause(f"missing-{name}", lacks, f"take the {name} as the reference does"), change, True)
     if first.ndim and first.shape[-1] == 4:
         yield from ((cause, change, False) for cause, change in _boxes())
 
@@ -135,20 +125,15 @@ def _boxes() -> Iterator[tuple[DataCause, Change]]:
 
         yield (
             DataCause(
-                code="box-form",
-                message=f"values: the port's boxes are {theirs}, the reference's {ours}",
-                fix=f"convert boxes to {ours}",
+                "box-form",
+                f"values: the port's boxes are {theirs}, the reference's {ours}",
+                f"convert boxes to {ours}",
                 explained=1.0,
             ),
             change,
         )
     yield (
-        DataCause(
-            code="box-form",
-            message="values: x and y of the boxes are exchanged",
-            fix="exchange x and y back",
-            explained=1.0,
-        ),
+        DataCause("box-form", "values: x and y of the boxes are exchanged", "exchange x and y back", explained=1.0),
         lambda b: b[..., [1, 0, 3, 2]],
     )
 
@@ -171,23 +156,23 @@ def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | Non
             for one, e in zip(found, expected, strict=True)
         ):
             return DataCause(
-                code="result-order",
-                message="order: the same rows in another order",
-                fix="sort the results as the reference does",
+                "result-order",
+                "order: the same rows in another order",
+                "sort the results as the reference does",
                 explained=1.0,
             )
         if counts[1] < counts[0]:
             return DataCause(
-                code="result-count",
-                message=f"size: the port keeps {counts[1]} of the reference's {counts[0]} rows: another threshold, or another number of best ones?",
-                fix="keep as many results as the reference: the same threshold, the same top-k",
+                "result-count",
+                f"size: the port keeps {counts[1]} of the reference's {counts[0]} rows: another threshold, or another number of best ones?",
+                "keep as many results as the reference: the same threshold, the same top-k",
                 explained=1.0,
             )
     if counts[1] > counts[0] and all(None not in one for one in reached):
         return DataCause(
-            code="result-count",
-            message=f"size: the port keeps {counts[1]} rows, the reference {counts[0]} of them: another threshold, or another number of best ones?",
-            fix="keep as many results as the reference: the same threshold, the same top-k",
+            "result-count",
+            f"size: the port keeps {counts[1]} rows, the reference {counts[0]} of them: another threshold, or another number of best ones?",
+            "keep as many results as the reference: the same threshold, the same top-k",
             explained=1.0,
         )
     return None
@@ -217,14 +202,11 @@ def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> DataCause | N
     consistent = len(pairs) == len(names[0]) == len(names[1])
     if consistent and len(pairs) > 1:
         return DataCause(
-            code="class-order",
-            message=f"label: names stand for other classes throughout ({shown})",
-            fix="take the names in the reference's order",
-            explained=None,
+            "class-order",
+            f"label: names stand for other classes throughout ({shown})",
+            "take the names in the reference's order",
         )
-    return DataCause(
-        code="unknown", message=f"text: {shown}", fix="compare what both codes do after the model", explained=None
-    )
+    return DataCause("unknown", f"text: {shown}", "compare what both codes do after the model")
 
 
 # Deployment code around the models: the same raw samples through both, and where the results part: before, in or after.
@@ -415,7 +397,6 @@ def _where(
 
 
 def _alike(ours: Sequence[Mapping[str, Array]], theirs: Sequence[Mapping[str, Array]]) -> bool:
-    """Tell whether all calls of the models were given the same arrays."""
     return len(ours) == len(theirs) and all(
         len(a) == len(b) and all(same_array(x, y) for x, y in zip(a.values(), b.values(), strict=True))
         for a, b in zip(ours, theirs, strict=True)
@@ -455,7 +436,6 @@ def _after(
 
 
 def _leaves(side: LiveSide, value: object, path: str) -> Iterator[tuple[str, Leaf]]:
-    """Yield the leaves of a result with their paths."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _leaves(side, one, f"{path}.{key}".lstrip("."))

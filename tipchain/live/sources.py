@@ -30,8 +30,8 @@ from tipchain.parity.inputs import make_inputs
 from tipchain.parity.weights import data_roots, prepare_weights
 from tipchain.weights.convert import to_paddle
 from tipchain.weights.given_names import NameMap, with_ignored
-from tipchain.weights.layouts import divide
 from tipchain.weights.matching import Match
+from tipchain.weights.sides import divide
 
 # Weights from a live torch module into a live Paddle layer.
 

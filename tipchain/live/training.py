@@ -169,7 +169,6 @@ def train_both(recipe: Recipe, *, same: bool, excused: bool = False, equal_nan: 
 def _judge_state(
     recipe: Recipe, reference: Trained, moved: Trained, port: Trained, curves: dict[str, list[float]]
 ) -> Training:
-    """Hold what training left in parameters and statistics against each other."""
     updates = reference.updates
     scale = max(updates.values(), default=0.0)
     paths = {pair.reference: pair.port for pair in recipe.pairs}
@@ -228,7 +227,7 @@ def _train(
                 side.backward(value)
             if clip is not None:
                 clip()
-            paddles = any_precision(side.framework.paddle) if number else nullcontext()  # type: ignore[attr-defined]
+            paddles = any_precision(side.framework.paddle) if number else nullcontext()  # type: ignore[union-attr]
             with _rates_times(optimizer, rate), paddles:
                 optimizer.step()
             side.clear_gradients(model)
@@ -322,6 +321,5 @@ def state_of(recipe: Recipe, number: int, model: object, *, shared: bool = False
 
 
 def _is_own(name: str, layer: object, side: LiveSide) -> bool:
-    """Tell whether a tensor belongs to the layer itself, not to one inside that is a layer of its own."""
     first = name.partition(".")[0]
     return "." not in name or first not in dict(side.children(layer))

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from tipchain import __version__
 from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
-from tipchain.core.environment import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, installed_versions
 from tipchain.core.files import commit, git
 from tipchain.core.json_text import Json
-from tipchain.core.machine import core_count
+from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, installed_versions
 
 DIRTY = "-dirty"
 _HASH = re.compile(r"[0-9a-f]{4,40}")

@@ -20,6 +20,7 @@ from tipchain.errors import CaseError, DataError, UsageError
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
 from tipchain.outcome import ExitCode
+from tipchain.paddle_tools.infer import ModelCard, sample_spec
 from tipchain.paddle_tools.program import (
     PaddleBench,
     ProgramError,
@@ -28,7 +29,6 @@ from tipchain.paddle_tools.program import (
     open_bench,
     quiet,
 )
-from tipchain.paddle_tools.samples import ModelCard, sample_spec
 from tipchain.weights.files import load_paddle_weights
 
 if TYPE_CHECKING:

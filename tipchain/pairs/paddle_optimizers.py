@@ -17,7 +17,7 @@ from tipchain.pairs.settings import (
     read_optimizer_settings,
     treat,
 )
-from tipchain.weights.layer_types import rule_for
+from tipchain.weights.sides import rule_for
 
 # torch's formulas in Paddle, where Paddle's own differ.
 #

@@ -18,16 +18,14 @@ from typing import TextIO
 
 import numpy as np
 
-from tipchain.core.environment import installed_versions
 from tipchain.core.files import append, atomic_write, commit, run_header
 from tipchain.core.json_text import JsonObject
-from tipchain.core.machine import core_count
+from tipchain.core.machine import core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
 from tipchain.errors import MissingFrameworkError, UsageError
 from tipchain.modes import Mode
-from tipchain.numbers.diff_log import write_diff_log
 from tipchain.numbers.dumps import load_record, save_record
-from tipchain.numbers.verdicts import Verdict
+from tipchain.numbers.verdicts import Verdict, write_diff_log
 from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.publish import LATEST, adopt_dumps, dump_name, log_name, publish, stage_files, withdraw

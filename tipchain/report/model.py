@@ -104,7 +104,6 @@ def _causes(document: JsonObject) -> list[Diagnosis]:
                     port_path=piece,
                     message=f"{stage}: {reason}",
                     evidence="no cause was found",
-                    explained=None,
                     fix="",
                     stage=stage,
                 )

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.numbers.diff_log import FAILED, PASSED, log_lines
 from tipchain.numbers.dumps import load_tree, save_record
+from tipchain.numbers.verdicts import FAILED, PASSED, log_lines
 from tipchain.reprod_log import compare, utils
 from tipchain.reprod_log.compare import check_data, compute_diff
 from tipchain.reprod_log.utils import check_print_diff

@@ -9,7 +9,7 @@ import numpy as np
 
 from tipchain.framework_types import Model
 from tipchain.numbers.compare import TensorDiff, diff_arrays, diff_tiny
-from tipchain.numbers.diff_log import statistics
+from tipchain.numbers.verdicts import statistics
 from tipchain.reprod_log.utils import Difference, check_print_diff, np2paddle, np2torch, paddle2np, torch2np
 
 

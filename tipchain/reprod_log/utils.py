@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tipchain.framework_types import Tensor
-from tipchain.numbers.diff_log import method_lines
 from tipchain.numbers.tolerance import METHODS
+from tipchain.numbers.verdicts import method_lines
 
 _UNKNOWN: Mapping[str, float] = {"mean": nan, "max": nan, "min": nan}
 

@@ -22,8 +22,8 @@ from tipchain.weights.files import (
     write_paddle_file,
     write_torch_file,
 )
-from tipchain.weights.layouts import TensorSlot, assemble, divide, dtype_name
 from tipchain.weights.matching import Match, UnmatchedError, match_models
+from tipchain.weights.sides import TensorSlot, assemble, divide, dtype_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,7 @@ from pathlib import Path
 from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import InputError, UsageError
 from tipchain.framework_types import Model
-from tipchain.weights.layer_types import join
-from tipchain.weights.layouts import NOT_IN_PORT, NOT_IN_TORCH, Target
-from tipchain.weights.sides import paddle_layers, torch_layers
+from tipchain.weights.sides import NOT_IN_PORT, NOT_IN_TORCH, Target, join, paddle_layers, torch_layers
 
 NEAR = 3
 """Existing names that a message about an unknown one shows."""

@@ -18,17 +18,20 @@ from tipchain.core.language import in_rows
 from tipchain.errors import WeightsError, did_you_mean
 from tipchain.framework_types import Array, Model
 from tipchain.weights.given_names import with_ignored
-from tipchain.weights.layer_types import OWN_KIND, RULES, join
-from tipchain.weights.layouts import (
+from tipchain.weights.sides import (
     NOT_IN_PORT,
     NOT_IN_TORCH,
+    OWN_KIND,
+    RULES,
     UNSUPPORTED,
     LayerTensors,
     Target,
     TensorSlot,
+    join,
     only_in_torch,
+    paddle_layers,
+    torch_layers,
 )
-from tipchain.weights.sides import paddle_layers, torch_layers
 from tipchain.weights.structure import (
     Leaf,
     LeafPair,

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
-from tipchain.weights.layer_types import OWN_KIND
+from tipchain.weights.sides import OWN_KIND
 
 Shape = tuple[int, ...]
 Path = tuple[str, ...]

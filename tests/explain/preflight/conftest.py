@@ -42,7 +42,7 @@ class Live:
     def check(self, reference: Any, port: Any, *arrays: Any, **options: Any) -> list[Any]:
         """Return every finding but those about the environment; with arrays, over the calls that they make."""
         from tipchain.explain.locate.matching import pair_layers
-        from tipchain.explain.preflight import check
+        from tipchain.explain.preflight.construction import check
 
         calls = self.run(reference, port, *arrays).pairs if arrays else ()
         found = check(reference, port, pair_layers(reference, port), calls, **options)

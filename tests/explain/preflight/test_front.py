@@ -231,7 +231,7 @@ def test_transformer_layers_are_paired_by_the_attention_they_hold(live):
 
 def test_an_argument_that_explains_a_missing_parameter_is_told_alone(live):
     from tipchain.explain.locate.matching import LayerPair
-    from tipchain.explain.preflight import check
+    from tipchain.explain.preflight.construction import check
 
     ours, theirs = live.built("t.Sequential(t.Conv2d(4, 4, 3))", "p.Sequential(p.Conv2D(4, 4, 5, bias_attr=False))")
     pairs = [LayerPair(reference="0", port="0", evidence="name")]

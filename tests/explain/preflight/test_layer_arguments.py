@@ -8,7 +8,8 @@ from tests.explain.preflight.samples import CHANGED, EQUAL
 
 
 def findings(live, reference, port, shapes=None):
-    from tipchain.explain.preflight import PairedLayers, check_layers
+    from tipchain.explain.preflight.construction import check_layers
+    from tipchain.explain.preflight.table import PairedLayers
 
     return check_layers(
         [PairedLayers("ours", *live.built(reference, "None")[:1], "theirs", live.built("None", port)[1], shapes)]
@@ -137,7 +138,7 @@ def test_the_layers_in_a_transformers_layer_are_compared_too(live):
 
 
 def test_a_subclass_with_a_forward_of_its_own_may_do_what_its_arguments_do_not_say(live):
-    from tipchain.explain.preflight import check_layers
+    from tipchain.explain.preflight.construction import check_layers
 
     class SamePadded(live.torch.nn.Conv2d):
         def forward(self, x):
@@ -170,7 +171,7 @@ def test_a_subclass_with_a_forward_of_its_own_may_do_what_its_arguments_do_not_s
     ],
 )
 def test_attributes_of_users_own_classes(live, ours, theirs, expected):
-    from tipchain.explain.preflight import check_layers
+    from tipchain.explain.preflight.construction import check_layers
 
     def build(base, attributes):
         made = type("DropPath", (base,), {})()
@@ -183,7 +184,7 @@ def test_attributes_of_users_own_classes(live, ours, theirs, expected):
 
 
 def test_a_pair_that_comes_twice_is_told_once(live):
-    from tipchain.explain.preflight import check_layers
+    from tipchain.explain.preflight.construction import check_layers
 
     pair = "a", live.torch.nn.ReLU(), "b", live.paddle.nn.GELU()
     assert len(check_layers([pair, pair])) == 1
@@ -191,7 +192,7 @@ def test_a_pair_that_comes_twice_is_told_once(live):
 
 def test_a_row_of_padding_that_is_not_zero_is_told(live):
     """https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/nn/Embedding_en.html: its output is all zero."""
-    from tipchain.explain.preflight import check_layers
+    from tipchain.explain.preflight.construction import check_layers
 
     ours, theirs = live.built("t.Embedding(5, 2, padding_idx=1)", "p.Embedding(5, 2, padding_idx=1)")
     assert check_layers([("a", ours, "b", theirs)]) == []

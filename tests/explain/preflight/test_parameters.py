@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tipchain.explain.locate.matching import pair_layers
-from tipchain.explain.preflight import check_flags, check_parameters
-from tipchain.explain.preflight.parameters import Tensors
+from tipchain.explain.preflight.construction import check_flags
+from tipchain.explain.preflight.parameters import Tensors, check_parameters
 
 
 def findings(reference, port):
-    return check_parameters(reference, port, pair_layers(reference, port))
+    return check_parameters(Tensors(reference, port, pair_layers(reference, port)))
 
 
 def put(tensor, values):
@@ -182,7 +182,7 @@ def test_a_missing_parameter_or_another_shape_is_told(live, reference, port, cod
     ours, theirs = live.built(f"t.Sequential({reference})", f"p.Sequential({port})")
     from tipchain.explain.locate.matching import LayerPair
 
-    found = check_parameters(ours, theirs, [LayerPair(reference="0", port="0", evidence="name")])
+    found = check_parameters(Tensors(ours, theirs, [LayerPair(reference="0", port="0", evidence="name")]))
     found = [one for one in found if one.code not in ("values", "other-layer-weight")]
     assert {(one.code, one.port_path, one.harmless) for one in found} == {(code, "0", False)}
 
@@ -194,9 +194,9 @@ def test_a_bias_fixed_at_zero_is_as_good_as_none(live):
 
     pairs = [LayerPair(reference="0", port="0", evidence="name")]
     put(theirs[0].bias, [0, 0, 0, 0])
-    assert [one.harmless for one in check_parameters(ours, theirs, pairs)] == [False], "it will be trained"
+    assert [one.harmless for one in check_parameters(Tensors(ours, theirs, pairs))] == [False], "it will be trained"
     theirs[0].bias.stop_gradient = True
-    assert [one.harmless for one in check_parameters(ours, theirs, pairs)] == [True]
+    assert [one.harmless for one in check_parameters(Tensors(ours, theirs, pairs))] == [True]
 
 
 def test_what_is_frozen_on_one_side_is_told(live, pair):

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tipchain.explain.preflight import check, check_environment, check_optimizers, check_schedulers
+from tipchain.explain.preflight.construction import check, check_environment
+from tipchain.explain.preflight.optimizers import check_optimizers, check_schedulers
 
 BOTH = "torch.optim.{}, paddle.optimizer.{}"
 W = "[one for one in m.parameters() if one.ndim > 1]"

@@ -12,7 +12,6 @@ from itertools import combinations
 
 import numpy as np
 
-from tipchain.explain.causes.arrangements import layout_code
 from tipchain.explain.causes.functions import ACTIVATIONS, ARGUMENTS, MOST_EPSILON, called, has_axis, kind_of, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis, common_path, holder_of
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain, is_tensor, paddle_of
@@ -30,6 +29,7 @@ from tipchain.explain.causes.program import (
     with_arguments,
     with_tensor,
 )
+from tipchain.explain.causes.steps import layout_code
 from tipchain.explain.causes.tensors import own_tensors, told_by_name
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.explain.locate.differences import HIDING
@@ -58,46 +58,32 @@ FEW = 8
 """Numbers of a tensor that are shown one by one at most."""
 SIZES = frozenset({"view", "reshape", "permute", "repeat", "expand", "flip", "tile"})
 """Torch's methods that take a list of numbers one by one."""
-GROUPS: tuple[tuple[str, frozenset[str]], ...] = (
-    (
-        "mask",
-        frozenset(
-            """
-            where masked_fill masked_fill_ tril triu less less_equal greater greater_equal logical_not
-            logical_and logical_or
-        """.split()
+GROUPS: tuple[tuple[str, frozenset[str]], ...] = tuple(
+    (code, frozenset(names))
+    for code, names in (
+        (
+            "mask",
+            "where masked_fill masked_fill_ tril triu less less_equal greater greater_equal "
+            "logical_not logical_and logical_or".split(),
         ),
-    ),
-    ("position-table", frozenset({"outer", "arange", "linspace", "rpow", "meshgrid"})),
-    (
-        "wrong-index",
-        frozenset(
-            """
-            getitem gather gather_nd index_select take_along_axis index_sample setitem put_along_axis
-            topk argmax argmin argsort sort
-        """.split()
+        ("position-table", "outer arange linspace rpow meshgrid".split()),
+        (
+            "wrong-index",
+            "getitem gather gather_nd index_select take_along_axis index_sample setitem "
+            "put_along_axis topk argmax argmin argsort sort".split(),
         ),
-    ),
-    ("shift", frozenset({"roll", "pad"})),
-    ("repeat-order", frozenset({"tile", "repeat_interleave"})),
-    ("other-activation", ACTIVATIONS),
-    ("concat-order", frozenset({"concat", "stack", "split", "chunk", "unbind", "flip"})),
-    (
-        "pooling",
-        frozenset(
-            {"mean", "max", "min", "sum", "median", "var", "std", "norm", "logsumexp", "avg_pool2d", "max_pool2d"}
+        ("shift", "roll pad".split()),
+        ("repeat-order", "tile repeat_interleave".split()),
+        ("other-activation", ACTIVATIONS),
+        ("concat-order", "concat stack split chunk unbind flip".split()),
+        ("pooling", "mean max min sum median var std norm logsumexp avg_pool2d max_pool2d".split()),
+        ("interpolation-mode", "interpolate grid_sample affine_grid".split()),
+        (
+            "arithmetic",
+            "add subtract rsub multiply divide rdiv neg pow exp log sqrt cos sin cumsum rsqrt "
+            "abs square matmul clip".split(),
         ),
-    ),
-    ("interpolation-mode", frozenset({"interpolate", "grid_sample", "affine_grid"})),
-    (
-        "arithmetic",
-        frozenset(
-            """
-            add subtract rsub multiply divide rdiv neg pow exp log sqrt cos sin cumsum rsqrt abs square
-            matmul clip
-        """.split()
-        ),
-    ),
+    )
 )
 """Slugs by the functions that only one of two programs calls, the most telling first."""
 NUMBERED = {
@@ -479,7 +465,6 @@ def shown(item: object) -> str:
 
 
 def _code(op: Op, name: str, present: object, value: object, walk: Walk) -> str:
-    """Return the slug of a setting that is another one."""
     known = next((one.code for one in ARGUMENTS.get(op.name, ()) if one.name == name), None)
     if known is not None:
         return known
@@ -810,7 +795,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
         wholes = [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
     code = _difference(piece, walk, ours, theirs)
-    told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece, walk)
+    told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
     if told is None and code not in NAMED:
         told = _exchanged(first, piece, walk)
     code = told[0] if told else code
@@ -895,7 +880,7 @@ def _turned_round(walk: Walk) -> tuple[str, str] | None:
     return None
 
 
-def _reordered(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | None:
+def _reordered(parting: Parting, piece: Piece) -> tuple[str, str] | None:
     """Return the slug and words of two functions that the reference applies in the other order."""
     mine = [one for one in sorted(parting.ops, key=lambda one: one.number) if one.name not in LAYOUT]
     others = [one for one in sorted(parting.steps, key=lambda one: one.number) if one.name not in LAYOUT]
@@ -982,7 +967,6 @@ def _count(called: Sequence[tuple[str, int]]) -> Counter[str]:
 
 
 def _one_sided(code: str, which: str) -> str:
-    """Return the slug of what only one program does."""
     kind = {"mask": "mask", "other-activation": "activation", "arithmetic": "term", "shift": "shift"}.get(code, "step")
     return f"{which}-{kind}"
 

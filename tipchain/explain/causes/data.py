@@ -18,7 +18,6 @@ from tipchain.explain.causes.data_sources import (
     DataSource,
     ReadSamples,
     Sample,
-    TensorReader,
     channel_axis,
     differing,
     pair_fields,
@@ -70,7 +69,7 @@ class SamplePair:
     raws: Sequence[Nested] | None
     transforms: tuple[Nested, Nested] | None
     datasets: tuple[Dataset | None, Dataset | None]
-    tensors: Sequence[TensorReader]
+    tensors: Sequence[LiveSide]
     path: str
 
     def values(self, name: str, numbers: Sequence[int]) -> tuple[list[Array], list[Array]]:
@@ -128,11 +127,7 @@ def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[
         es, acts = [one.view(np.float64) for one in es], [one.view(np.float64) for one in acts]
     causes, evidence = explain_images(es, acts), f"tried on {len(es)} samples, {kinds}"
     if not causes:
-        causes = [
-            DataCause(
-                code="dtype", message=f"dtype: {kinds}", fix=f"convert the port's to {es[0].dtype}", explained=1.0
-            )
-        ]
+        causes = [DataCause("dtype", f"dtype: {kinds}", f"convert the port's to {es[0].dtype}", explained=1.0)]
     if len(causes) > 1 or causes[0].explained is None:
         causes, evidence = _explain_further(pair, name, off, causes, evidence)
     for cause in causes:
@@ -365,7 +360,6 @@ def _read(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> ReadSamp
 
 
 def _spread(opened: Sequence[DataSource], count: int) -> list[ReadSamples]:
-    """Read the first samples of large data sets, and others spread over them."""
     length = min(len(one.opened) for one in opened)
     half = min(count, length) // 2
     rest = np.unique(np.linspace(half, length - 1, max(1, min(count, length) - half)).astype(int))
@@ -378,8 +372,6 @@ def _inner(opened: Sequence[DataSource]) -> tuple[Dataset | None, Dataset | None
 
 
 class _Pairing:
-    """What was read of both sides."""
-
     def __init__(
         self,
         opened: Sequence[DataSource],
@@ -422,7 +414,6 @@ def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCh
             port_path=path,
             message=str(error),
             evidence="the first sample of each side",
-            explained=None,
             fix="return the fields that the reference returns",
         )
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), numbers=numbers, diagnoses=(cause,))
@@ -481,7 +472,6 @@ def _complete(pairing: _Pairing) -> bool:
 def _judge_random(
     pairing: _Pairing, random: Sequence[bool], places: Sequence[int | None], path: str, inside: Callable[[], PieceCheck]
 ) -> PieceCheck | None:
-    """Judge sources of which at least one gives something else at every read."""
     shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(len(pairing.ours)))
     if all(random):
         if shuffled:

@@ -44,9 +44,9 @@ def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[D
         if rest and rest[0].code == "unknown" and axes == tuple(range(e.ndim)):
             return rest
         layout = DataCause(
-            code="layout",
-            message=f"layout: {shapes}{_order_of(e.shape, axes)}",
-            fix=_transpose(e, a, axes),
+            "layout",
+            f"layout: {shapes}{_order_of(e.shape, axes)}",
+            _transpose(e, a, axes),
             explained=1.0 if not rest else rest[-1].explained,
         )
         return [layout, *rest]
@@ -56,9 +56,9 @@ def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[D
     ):
         rest = explain([one.reshape(other.shape) for one, other in zip(expected, actual, strict=True)], actual)
         axis = DataCause(
-            code="layout",
-            message=f"layout: {shapes}: an axis of size 1",
-            fix=f"reshape the port's to {e.shape}",
+            "layout",
+            f"layout: {shapes}: an axis of size 1",
+            f"reshape the port's to {e.shape}",
             explained=1.0 if not rest else rest[-1].explained,
         )
         return [axis, *rest]
@@ -100,19 +100,18 @@ def _transpose(expected: Array, actual: Array, axes: tuple[int, ...]) -> str:
 def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> DataCause:
     fix = "resize and crop to the reference's size"
     if e.ndim != a.ndim:
-        return DataCause(code="size", message=f"size: {shapes}: another number of axes", fix=fix, explained=None)
+        return DataCause("size", f"size: {shapes}: another number of axes", fix)
     if e.ndim == 1:
         fix = f"cut or pad the port's samples to the reference's {len(e)} values"
-        return DataCause(code="size", message=f"size: {shapes}", fix=fix, explained=None)
+        return DataCause("size", f"size: {shapes}", fix)
     axes = channel_axis(e.shape), channel_axis(a.shape)
     if None not in axes and axes[0] != axes[1]:
-        return DataCause(code="size", message=f"layout and size: {shapes}", fix=fix, explained=None)
+        return DataCause("size", f"layout and size: {shapes}", fix)
     if axes[0] is not None and e.shape[axes[0]] != a.shape[axes[0]]:
         return DataCause(
-            code="channels",
-            message=f"size: {shapes}: another number of channels",
-            fix="convert images to the reference's mode (RGB or grey) as they are read",
-            explained=None,
+            "channels",
+            f"size: {shapes}: another number of channels",
+            "convert images to the reference's mode (RGB or grey) as they are read",
         )
     return _cropped(shapes, expected, actual) or _resized(e, a, shapes)
 
@@ -136,10 +135,7 @@ def _cropped(shapes: str, expected: Arrays, actual: Arrays) -> DataCause | None:
     if apart(larges, smalls) > rounding(larges, smalls):
         return None
     return DataCause(
-        code="crop-size",
-        message=f"size: {shapes}: one is the middle of the other",
-        fix="crop to the reference's size",
-        explained=1.0,
+        "crop-size", f"size: {shapes}: one is the middle of the other", "crop to the reference's size", explained=1.0
     )
 
 
@@ -149,9 +145,7 @@ def _resized(e: Array, a: Array, shapes: str) -> DataCause:
     sides = [(one.shape[high], one.shape[wide]) for one in (e, a)]
     square = [one[0] == one[1] for one in sides]
     same = min(sides[0]) == min(sides[1])
-    cause = DataCause(
-        code="size", message=f"size: {shapes}", fix="resize and crop to the reference's size", explained=None
-    )
+    cause = DataCause("size", f"size: {shapes}", "resize and crop to the reference's size")
     if square[0] != square[1] and same:
         kept, exact = ("reference", "port") if square[1] else ("port", "reference")
         words = f"size: {shapes}: the {kept} resizes the short side to {min(sides[0])}, the {exact} both sides"
@@ -229,51 +223,40 @@ def curve_steps(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tupl
                 )
                 yield (
                     DataCause(
-                        code="value-function",
-                        message=f"values: the port {what.format(name)}",
-                        fix=f"{'leave out' if extra else 'take'} the {name}, as the reference does",
-                        explained=None,
+                        "value-function",
+                        f"values: the port {what.format(name)}",
+                        f"{'leave out' if extra else 'take'} the {name}, as the reference does",
                     ),
                     left,
                 )
 
 
 def _rounded(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, float]]:
-    """Yield conversions that lose something."""
     whole = all((one == np.rint(one)).all() for one in actual)
     levels = "divide by 255 and normalize in floating point; convert to uint8 only what is in 0..255"
     if whole:
         for name, change in (("rounds", np.rint), ("cuts", np.trunc), ("rounds down", np.floor)):
-            cause = DataCause(
-                code="dtype", message=f"dtype: the port {name} to whole numbers", fix=levels, explained=None
-            )
+            cause = DataCause("dtype", f"dtype: the port {name} to whole numbers", levels)
             yield cause, apart([change(one) for one in expected], actual)
         if all((one >= 0).all() and (one <= BYTE).all() for one in actual):
             for change in (np.trunc, np.floor, np.rint):
                 cause = DataCause(
-                    code="uint8-overflow",
-                    message="dtype: the port's values wrap around in uint8 (modulo 256)",
-                    fix="convert to float32 before arithmetic: uint8 wraps around at 256",
-                    explained=None,
+                    "uint8-overflow",
+                    "dtype: the port's values wrap around in uint8 (modulo 256)",
+                    "convert to float32 before arithmetic: uint8 wraps around at 256",
                 )
                 yield cause, apart([change(one) % 256 for one in expected], actual)
     (low, high), beyond = _ends(actual), _ends(expected)
     if low < high and (beyond[0] < low or beyond[1] > high):
         cause = DataCause(
-            code="clipped",
-            message=f"values: the port clips them to {low:.4g}..{high:.4g}",
-            fix="do not clip what the reference does not",
-            explained=None,
+            "clipped",
+            f"values: the port clips them to {low:.4g}..{high:.4g}",
+            "do not clip what the reference does not",
         )
         yield cause, apart([one.clip(low, high) for one in expected], actual)
     half = [one.astype(np.float16).astype(np.float64) for one in expected] if max(map(abs, beyond)) < 6e4 else None
     if half is not None:
-        cause = DataCause(
-            code="dtype",
-            message="dtype: the port's values went through float16",
-            fix="keep the image in float32",
-            explained=None,
-        )
+        cause = DataCause("dtype", "dtype: the port's values went through float16", "keep the image in float32")
         yield cause, apart(half, actual)
 
 
@@ -285,21 +268,15 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCa
     """Return the cause of ``actual = factor * expected + shift``."""
     spread = size_of([actual])
     if (np.abs(factor) < NOISE).all():
-        return DataCause(
-            code="constant",
-            message="values: the same everywhere",
-            fix="the port's image is empty: look where it is read",
-            explained=None,
-        )
+        return DataCause("constant", "values: the same everywhere", "the port's image is empty: look where it is read")
     alike = bool(np.ptp(factor) <= ROUGH * np.abs(factor).max())
     if alike and np.abs(shift).max() <= ROUGH * spread:
         return _scale(float(factor.mean()))
     if alike and channels <= 1 and abs(factor[0] + 1) < ROUGH:
         return DataCause(
-            code="inverted",
-            message=f"values: inverted: actual = {shift[0]:.4g} - expected",
-            fix="remove the inversion (white is the largest value)",
-            explained=None,
+            "inverted",
+            f"values: inverted: actual = {shift[0]:.4g} - expected",
+            "remove the inversion (white is the largest value)",
         )
     each = 3 if channels == 0 else channels
     both = name_both(np.resize(factor, each), np.resize(shift, each), spread)
@@ -313,11 +290,11 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCa
         if both is None or not both[1].name.endswith(("of pixels in 0..255", "divided by 255 twice")):
             how = "a division by 255 missing" if kept > 1 else "it divided by 255 twice"
             named, fix = (f": is {how} before the normalization?", "divide by 255 once, before the normalization")
-        return DataCause(code="scale", message=_line(factor, shift) + named, fix=fix, explained=None)
+        return DataCause("scale", _line(factor, shift) + named, fix)
     if both and {both[0].name, both[1].name} == {both[0].plain, f"{both[0].plain}{OPPOSITE}"}:
         fix = "give mean and std in the order of the image's channels"
-        return DataCause(code=REVERSED, message=_line(factor, shift) + named, fix=fix, explained=None)
-    return DataCause(code="normalization", message=_line(factor, shift) + named, fix=fix, explained=None)
+        return DataCause(REVERSED, _line(factor, shift) + named, fix)
+    return DataCause("normalization", _line(factor, shift) + named, fix)
 
 
 def _kept(factor: Array) -> float:
@@ -333,7 +310,7 @@ def _scale(scale: float) -> DataCause:
     elif abs(scale * BYTE - 1) < ROUGH:
         words = "scale: a 255th of the reference's: is it divided by 255 once too often?"
         fix = "divide the image by 255 once only: ToTensor does it too"
-    return DataCause(code="scale", message=words, fix=fix, explained=None)
+    return DataCause("scale", words, fix)
 
 
 def _line(factor: Array, shift: Array) -> str:
@@ -404,7 +381,6 @@ def explain_images(expected: Arrays, actual: Arrays) -> list[DataCause]:
 
 
 def _explain_values(expected: Arrays, actual: Arrays) -> list[DataCause]:
-    """Explain arrays of equal shapes."""
     if any(np.isnan(one).any() for one in (*expected, *actual)):
         return _explain_nan(expected, actual)
     raw, noise = apart(expected, actual), rounding(expected, actual)
@@ -424,10 +400,9 @@ def _explain_nan(expected: Arrays, actual: Arrays) -> list[DataCause]:
     counts = [sum(int(np.isnan(one).sum()) for one in side) for side in (expected, actual)]
     return [
         DataCause(
-            code="nan",
-            message=f"values: {counts[0]} NaN expected, {counts[1]} actual",
-            fix="look for a division by zero: a standard deviation of 0, an empty crop",
-            explained=None,
+            "nan",
+            f"values: {counts[0]} NaN expected, {counts[1]} actual",
+            "look for a division by zero: a standard deviation of 0, an empty crop",
         )
     ]
 
@@ -547,7 +522,7 @@ def _reordered(expected: Arrays, channels: int) -> Iterator[ImageStep]:
 
 
 def _step(code: str, message: str, fix: str, expected: Arrays, change: Change) -> ImageStep:
-    cause = DataCause(code=code, message=message, fix=fix, explained=None)
+    cause = DataCause(code, message, fix)
     return ImageStep(cause=cause, images=[change(one) for one in expected])
 
 
@@ -581,12 +556,13 @@ def _crop(down: int, right: int) -> DataCause:
     moves = ", ".join(filter(None, (_pixels(down, "down", "up"), _pixels(right, "to the right", "to the left"))))
     small = max(abs(down), abs(right)) == 1
     return DataCause(
-        code="crop-offset",
-        message=f"size: the same picture, {moves}: is it another crop?",
-        fix="round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
-        if small
-        else "cut the same part as the reference: centre crop or top left, from an image resized alike",
-        explained=None,
+        "crop-offset",
+        f"size: the same picture, {moves}: is it another crop?",
+        (
+            "round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
+            if small
+            else "cut the same part as the reference: centre crop or top left, from an image resized alike"
+        ),
     )
 
 
@@ -612,10 +588,7 @@ def _padded(expected: Arrays, actual: Arrays) -> Iterator[tuple[tuple[DataCause,
         words.append(found[0])
         predicted.append(found[1])
     message = f"padding: the reference fills {'/'.join(map(str, frame))} px (top/bottom/left/right) with {words[0]}, the port with {words[1]}"
-    yield (
-        (DataCause(code="padding-value", message=message, fix=f"pad with {words[0]}", explained=None),),
-        apart(predicted[1], actual),
-    )
+    yield ((DataCause("padding-value", message, f"pad with {words[0]}"),), apart(predicted[1], actual))
 
 
 def _frame(expected: Array, actual: Array) -> tuple[int, int, int, int] | None:
@@ -686,7 +659,6 @@ def _inside(image: Array, frame: tuple[int, int, int, int]) -> tuple[slice, ...]
 
 
 def _unknown(expected: Arrays, actual: Arrays) -> DataCause:
-    """Say how much arrays without a simple cause have in common."""
     e, a = expected[0], actual[0]
     for one, other in zip(expected, actual, strict=True):
         if apart([one], [other]) > rounding([one], [other]):
@@ -707,7 +679,7 @@ def _unknown(expected: Arrays, actual: Arrays) -> DataCause:
         )
         if alike > ALIKE:
             fix = "compare the interpolation, antialiasing and size of both sides' resizing, and what decodes the files"
-    return DataCause(code="unknown", message=f"values: {said}", fix=fix, explained=None)
+    return DataCause("unknown", f"values: {said}", fix)
 
 
 def words_of(causes: Sequence[DataCause]) -> str:

@@ -66,36 +66,32 @@ def _permuted(known: Sequence[int], count: int) -> DataCause:
     else:
         how = "the same samples in another order"
         fix = "read samples in the reference's order: shuffle=False, or the same sorted list of files"
-    return DataCause(code="sample-order", message=f"order: {how}", fix=fix, explained=1.0)
+    return DataCause("sample-order", f"order: {how}", fix, explained=1.0)
 
 
 def _missing(known: Sequence[int], count: int, missing: Sequence[int], batch: int | None) -> DataCause | None:
     said = f"{some(missing)} of the reference's {count} missing in the port"
     if list(known) != sorted(known):
         return DataCause(
-            code="missing-samples",
-            message=f"order: {said}, and the order is another",
-            fix="read every sample once, in the reference's order",
+            "missing-samples",
+            f"order: {said}, and the order is another",
+            "read every sample once, in the reference's order",
             explained=1.0,
         )
     tail = list(missing) == list(range(count - len(missing), count))
     if tail and batch and len(known) % batch == 0 and len(missing) < batch:
         return DataCause(
-            code="drop-last",
-            message=f"order: the port leaves out the smaller last batch: {said}",
-            fix="pass drop_last=False to the port's DataLoader",
+            "drop-last",
+            f"order: the port leaves out the smaller last batch: {said}",
+            "pass drop_last=False to the port's DataLoader",
             explained=1.0,
         )
     if tail:
         said = f"the last {len(missing)} of the reference's {count} samples are missing in the port: is the last batch dropped?"
-        return DataCause(
-            code="missing-samples", message=f"order: {said}", fix="read to the end: drop_last=False", explained=1.0
-        )
+        return DataCause("missing-samples", f"order: {said}", "read to the end: drop_last=False", explained=1.0)
     if list(missing) == list(range(len(missing))):
         said = f"the port begins {len(missing)} later: {said}"
-    return DataCause(
-        code="missing-samples", message=f"order: {said}", fix="read every sample of the reference's list", explained=1.0
-    )
+    return DataCause("missing-samples", f"order: {said}", "read every sample of the reference's list", explained=1.0)
 
 
 def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: Sequence[int]) -> DataCause:
@@ -107,16 +103,16 @@ def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: S
         and list(known[count:]) == [n % count for n in range(extra)]
     ):
         return DataCause(
-            code="repeated-samples",
-            message=f"order: after the reference's {count} samples the port has the first {extra} again: does a sampler fill up the last batch?",
-            fix="do not fill up the last batch (DistributedBatchSampler does) when evaluating",
+            "repeated-samples",
+            f"order: after the reference's {count} samples the port has the first {extra} again: does a sampler fill up the last batch?",
+            "do not fill up the last batch (DistributedBatchSampler does) when evaluating",
             explained=1.0,
         )
     lacks = f", and lacks {some(missing)}" if missing else ""
     return DataCause(
-        code="repeated-samples",
-        message=f"order: the port has {some(twice)} more than once{lacks}",
-        fix="read every sample once",
+        "repeated-samples",
+        f"order: the port has {some(twice)} more than once{lacks}",
+        "read every sample once",
         explained=1.0,
     )
 
@@ -142,16 +138,16 @@ def explain_counts(
         if batch and less == more // batch * batch:
             which = "port" if port else "reference"
             return DataCause(
-                code="drop-last",
-                message=f"order: the {which} leaves out the smaller last batch: samples: {said}",
-                fix=f"pass drop_last={not port} to the port's DataLoader",
+                "drop-last",
+                f"order: the {which} leaves out the smaller last batch: samples: {said}",
+                f"pass drop_last={not port} to the port's DataLoader",
                 explained=1.0,
             )
     more_there = ours is not None and (theirs is None or theirs > ours)
     return DataCause(
-        code="extra-samples" if more_there else "missing-samples",
-        message=f"order: samples: {said}",
-        fix="read the reference's list of samples",
+        ("extra-samples" if more_there else "missing-samples"),
+        f"order: samples: {said}",
+        "read the reference's list of samples",
         explained=1.0,
     )
 
@@ -207,11 +203,13 @@ def _one_hot(numbers: Sequence[Array], vectors: Sequence[Array], words: str) -> 
     smooth = f", smoothed by {low * count:.3g}" if low > SMOOTH else ""
     shifted = f", with class {-offset} at place 0" if offset else ""
     return DataCause(
-        code="one-hot",
-        message=f"label: {words} one-hot vectors of {count} classes{smooth}{shifted}, the other side's are class numbers",
-        fix="give the port's loss and metric class numbers, as the reference's get"
-        if words.startswith("the port")
-        else "make the port's labels one-hot, as the reference's are",
+        "one-hot",
+        f"label: {words} one-hot vectors of {count} classes{smooth}{shifted}, the other side's are class numbers",
+        (
+            "give the port's loss and metric class numbers, as the reference's get"
+            if words.startswith("the port")
+            else "make the port's labels one-hot, as the reference's are"
+        ),
         explained=1.0,
     )
 
@@ -224,9 +222,9 @@ def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
     if len(steps) == 1:
         step = steps.pop()
         return DataCause(
-            code="label-shift",
-            message=f"label: all class numbers are shifted by {step:+g}",
-            fix=f"{'subtract' if step > 0 else 'add'} {abs(step):g} {'from' if step > 0 else 'to'} the port's labels",
+            "label-shift",
+            f"label: all class numbers are shifted by {step:+g}",
+            f"{'subtract' if step > 0 else 'add'} {abs(step):g} {'from' if step > 0 else 'to'} the port's labels",
             explained=1.0,
         )
     if len(mapping) < max(FEWEST, len(pairs)) or len(set(mapping.values())) < len(mapping):
@@ -250,10 +248,7 @@ def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
     else:
         how, fix = "", "number the classes as the reference does: from the same sorted list of names"
     return DataCause(
-        code="class-order",
-        message=f"label: classes are numbered otherwise throughout ({shown}){how}",
-        fix=fix,
-        explained=1.0,
+        "class-order", f"label: classes are numbered otherwise throughout ({shown}){how}", fix, explained=1.0
     )
 
 
@@ -261,10 +256,9 @@ def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
     """Recognize labels that belong to other images: moved along, reversed, or shuffled."""
     if np.ptp(theirs) == 0 and np.ptp(ours) > 0:
         return DataCause(
-            code="label-constant",
-            message=f"label: the port's is {theirs[0]:g} for every sample",
-            fix="look where the port's labels come from",
-            explained=None,
+            "label-constant",
+            f"label: the port's is {theirs[0]:g} for every sample",
+            "look where the port's labels come from",
         )
     size = len(ours)
     for step in (1, -1, 2, -2):
@@ -273,23 +267,23 @@ def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
         ):
             which = "before" if step > 0 else "after"
             return DataCause(
-                code="label-order",
-                message=f"label: each image has the label of the image {abs(step)} {which} it",
-                fix="keep images and labels in step: index both with the same number",
+                "label-order",
+                f"label: each image has the label of the image {abs(step)} {which} it",
+                "keep images and labels in step: index both with the same number",
                 explained=1.0,
             )
     if size > 1 and np.array_equal(ours[::-1], theirs):
         return DataCause(
-            code="label-order",
-            message="label: the labels are in reverse order, the images are not",
-            fix="keep images and labels in step: index both with the same number",
+            "label-order",
+            "label: the labels are in reverse order, the images are not",
+            "keep images and labels in step: index both with the same number",
             explained=1.0,
         )
     if size > FEWEST and np.array_equal(np.sort(ours), np.sort(theirs)):
         return DataCause(
-            code="label-order",
-            message="label: the same labels, but of other images: shuffled apart from the images",
-            fix="shuffle images and labels together",
+            "label-order",
+            "label: the same labels, but of other images: shuffled apart from the images",
+            "shuffle images and labels together",
             explained=1.0,
         )
     return None
@@ -357,22 +351,22 @@ def _padded_otherwise(ours: _Padded, theirs: _Padded, whole: Sequence[Sequence[A
     lengths = [max(map(len, side)) for side in whole]
     if ours.value is not None and theirs.value is not None and ours.side != theirs.side:
         return DataCause(
-            code="padding-side",
-            message=f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
-            fix=f"pass padding_side={ours.side!r}",
+            "padding-side",
+            f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
+            f"pass padding_side={ours.side!r}",
             explained=1.0,
         )
     if ours.value is not None and theirs.value is not None and ours.value != theirs.value:
         return DataCause(
-            code="padding-value",
-            message=f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
-            fix=f"pad with {ours.value}",
+            "padding-value",
+            f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
+            f"pad with {ours.value}",
             explained=1.0,
         )
     return DataCause(
-        code="max-length",
-        message=f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
-        fix="pad as the reference does: to the same length",
+        "max-length",
+        f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
+        "pad as the reference does: to the same length",
         explained=1.0,
     )
 
@@ -401,9 +395,9 @@ def _ends(ours: _Padded, theirs: _Padded) -> DataCause | None:
                 where += [f"at the end {', '.join(map(str, next(iter(tails))))}"] if last else []
                 fix = "add the special tokens as the reference does: add_special_tokens=" + str(long is ours)
                 return DataCause(
-                    code="special-tokens",
-                    message=f"tokens: the {who} special tokens that the {whom}: {' and '.join(where)}",
-                    fix=fix,
+                    "special-tokens",
+                    f"tokens: the {who} special tokens that the {whom}: {' and '.join(where)}",
+                    fix,
                     explained=1.0,
                 )
     return None
@@ -424,7 +418,7 @@ def _truncated(ours: _Padded, theirs: _Padded) -> DataCause | None:
     else:
         kept, side = (("beginning", "end"), "right") if ways == {1} else (("end", "beginning"), "left")
         words, fix = (f"the port keeps the {kept[1]}, the reference the {kept[0]}", f"pass truncation_side={side!r}")
-    return DataCause(code="truncation-side", message=f"tokens: of long texts {words}", fix=fix, explained=None)
+    return DataCause("truncation-side", f"tokens: of long texts {words}", fix)
 
 
 def _overlaps(one: Array, other: Array) -> int:
@@ -445,10 +439,7 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Da
         return None
     if all(np.array_equal(one, other[::-1]) for one, other in zip(expected, actual, strict=True)):
         return DataCause(
-            code="token-order",
-            message="tokens: the port's are in reverse order",
-            fix="do not reverse the tokens",
-            explained=1.0,
+            "token-order", "tokens: the port's are in reverse order", "do not reverse the tokens", explained=1.0
         )
     pairs = sorted(
         {(int(a), int(b)) for one, other in zip(expected, actual, strict=True) for a, b in zip(one, other, strict=True)}
@@ -460,14 +451,14 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Da
     shown = ", ".join(f"{a} → {b}" for a, b in moved[:4]) + (", …" if len(moved) > 4 else "")
     if len(steps) == 1 and len(moved) > len(pairs) // 2:
         return DataCause(
-            code="token-shift",
-            message=f"tokens: the port's numbers are {next(iter(steps)):+d} ({shown})",
-            fix="take the reference's vocabulary, with the same offset",
+            "token-shift",
+            f"tokens: the port's numbers are {next(iter(steps)):+d} ({shown})",
+            "take the reference's vocabulary, with the same offset",
             explained=1.0,
         )
     return DataCause(
-        code="vocabulary",
-        message=f"tokens: the port numbers tokens otherwise ({shown})",
-        fix="take the reference's vocabulary and special tokens",
+        "vocabulary",
+        f"tokens: the port numbers tokens otherwise ({shown})",
+        "take the reference's vocabulary and special tokens",
         explained=1.0,
     )

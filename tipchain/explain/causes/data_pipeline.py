@@ -525,11 +525,11 @@ class _Work:
     def methods(self, geometry: Geometry) -> tuple[Method, ...]:
         return METHODS[:1] if geometry.rule == "none" else METHODS
 
-    def grid_left(self, geometry: Geometry, method: Method, images: int = IMAGES) -> float:
+    def grid_left(self, geometry: Geometry, method: Method) -> float:
         """Return what is left on a grid of pixels, as a share of the spread."""
         rows, columns = (np.unique(np.linspace(0, length - 1, GRID).astype(int)) for length in self.crop)
         given, wanted = [], []
-        for raw, result in zip(self.floats[:images], self.results[:images], strict=True):
+        for raw, result in zip(self.floats[:IMAGES], self.results[:IMAGES], strict=True):
             shape = geometry.shape(raw.shape)
             begin = geometry.place(shape, self.crop)
             if begin is None:
@@ -678,7 +678,7 @@ def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: 
     """Yield what differs between two pipelines, in the order in which it is done; ``halves``: crops are rounded otherwise."""
 
     def cause(code: str, message: str, fix: str) -> DataCause:
-        return DataCause(code=code, message=message, fix=fix, explained=explained)
+        return DataCause(code, message, fix, explained=explained)
 
     one, other = ours.geometry, theirs.geometry
     if (one.rule, one.height, one.width, one.rounds) != (other.rule, other.height, other.width, other.rounds):
@@ -779,7 +779,7 @@ def explain_reruns(
             continue
         left = apart(found, acts)
         if left <= max(rounding(found, acts), (1 - EXPLAINED) * off):
-            return [DataCause(code=code, message=message, fix=fix, explained=min(1.0, 1 - left / off))]
+            return [DataCause(code, message, fix, explained=min(1.0, 1 - left / off))]
     return []
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Protocol
 
 import numpy as np
 
 from tipchain.errors import UsageError
 from tipchain.explain.findings import Diagnosis
-from tipchain.framework_types import Array, Dataset, Loader, Tensor
+from tipchain.explain.locate.sides import LiveSide
+from tipchain.framework_types import Array, Dataset, Loader
 from tipchain.numbers.tolerance import NOISE, SAME_ENLARGED
 
 # What hypotheses about samples are made of: axes, sizes of differences, straight lines through them, shifts.
@@ -27,7 +27,7 @@ LEAST_SHOWN = 0.2
 """Share of an image that two crops of it must have in common: torchvision's random crops keep 0.08 and more, centre crops 0.5."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DataCause:
     """A hypothesis about samples that holds, or ``unknown``.
 
@@ -41,7 +41,7 @@ class DataCause:
     code: str
     message: str
     fix: str
-    explained: float | None
+    explained: float | None = None
 
     def diagnosis(self, where: str, evidence: str, path: str = DATA) -> Diagnosis:
         """Return it as a diagnosis of the data.
@@ -185,16 +185,6 @@ LEAST = 8
 """Samples that are kept all the same."""
 
 
-class TensorReader(Protocol):
-    """What tells a framework's tensors and makes arrays of them."""
-
-    def is_tensor(self, value: object) -> bool:
-        """Tell whether ``value`` is a tensor."""
-
-    def array(self, tensor: Tensor) -> Array:
-        """Return its values."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sample:
     """One sample.
@@ -243,7 +233,7 @@ class DataSource:
     """
 
     given: Loader
-    tensors: Sequence[TensorReader]
+    tensors: Sequence[LiveSide]
     side: str
     batched: bool | None = None
     opened: Loader = field(init=False, default=None)
@@ -280,7 +270,7 @@ class DataSource:
     def length(self) -> int | None:
         """Return the number of samples, or None where the source does not say."""
         if self.is_dataset:
-            return len(self.opened) if not _is_batches(self.opened) else None
+            return len(self.opened) if not isinstance(self.opened, PLAIN) else None
         size, inner = self.batch_size(), self.dataset
         if size is None or inner is None or not hasattr(self.opened, "__len__"):
             return None
@@ -329,14 +319,15 @@ class DataSource:
 
     def _elements(self, numbers: Sequence[int] | None) -> Iterator[tuple[int | None, Sample]]:
         """Yield samples with the size of the batch they came in, None of single ones."""
-        if self.is_dataset and not _is_batches(self.opened):
+        if self.is_dataset and not isinstance(self.opened, PLAIN):
             for number in range(len(self.opened)) if numbers is None else numbers:
                 yield None, self._sample(self.opened[number], number)
             return
         loader = hasattr(self.opened, "dataset") and hasattr(self.opened, "batch_sampler")
         batched = self.batch_size() is not None if loader else self.batched
         count = 0
-        for element in self.opened if hasattr(self.opened, "__iter__") else _indexed(self.opened):
+        plain = hasattr(self.opened, "__iter__")
+        for element in self.opened if plain else map(self.opened.__getitem__, range(len(self.opened))):
             whole = self._sample(element, count)
             if batched is None:
                 batched = _is_batch(list(whole.fields.values()))
@@ -400,13 +391,8 @@ def _is_source(value: object) -> bool:
     return hasattr(value, "__iter__") or (hasattr(value, "__getitem__") and hasattr(value, "__len__"))
 
 
-def _is_batches(source: object) -> bool:
-    """Tell whether something indexed is a plain sequence or array, whose elements may be batches."""
-    return isinstance(source, list | tuple | np.ndarray)
-
-
-def _indexed(source: Dataset) -> Iterable[object]:
-    return (source[number] for number in range(len(source)))
+PLAIN = (list, tuple, np.ndarray)
+"""What is indexed, and whose elements may be batches."""
 
 
 def _is_numbers(value: list[object]) -> bool:
@@ -425,7 +411,7 @@ def _is_batch(arrays: Sequence[Array]) -> bool:
 
 
 def transformed(
-    transform: Callable[[object], object], raws: Sequence[object], tensors: Sequence[TensorReader], side: str
+    transform: Callable[[object], object], raws: Sequence[object], tensors: Sequence[LiveSide], side: str
 ) -> DataSource:
     """Return a source of what a transform makes of raw samples; each is handed over as a copy.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,243 +29,134 @@ MODES = ("nearest", "bilinear", "bicubic", "linear", "trilinear", "area")
 PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Knob:
     """An argument of a layer's constructor.
 
     Attributes:
-        code: the cause's slug.
-        attribute: where Paddle's layer keeps it.
-        argument: what Paddle's constructor calls it.
-        torch: where torch's module keeps it; empty if it has none.
+        argument: what Paddle's constructor calls it; its layer keeps it under this name, or with an underscore before it.
+        torch: where torch's module keeps it, where that is called otherwise.
         usual: values that are common.
+        code: the cause's slug, where it is not the argument's name.
+        kept: where Paddle's layer keeps it, where that is called otherwise.
         read: turns torch's value into Paddle's.
     """
 
-    code: str
-    attribute: str
     argument: str
     torch: str = ""
     usual: Sequence[object] = ()
+    code: str = ""
+    kept: str = ""
     read: Callable[[Model], object] | None = None
 
+    @property
+    def slug(self) -> str:
+        """The cause's slug."""
+        return self.code or self.argument.replace("_", "-")
 
-def _opposite(value: object) -> object:
-    return not value
+    def attribute(self, layer: object) -> str | None:
+        """Return where a Paddle layer keeps it, None if it does not."""
+        names = (self.kept,) if self.kept else (f"_{self.argument}", self.argument)
+        return next((name for name in names if hasattr(layer, name)), None)
 
 
-_EPSILON = Knob(code="epsilon", attribute="_epsilon", argument="epsilon", torch="eps", usual=EPSILONS)
 _FLAGS = (True, False)
-_POOL = (
-    Knob(code="ceil-mode", attribute="ceil_mode", argument="ceil_mode", torch="ceil_mode", usual=_FLAGS),
-    Knob(
-        code="exclusive",
-        attribute="exclusive",
-        argument="exclusive",
-        torch="count_include_pad",
-        usual=_FLAGS,
-        read=_opposite,
-    ),
-    Knob(code="padding", attribute="padding", argument="padding", torch="padding", usual=(0, 1, 2, 3)),
-    Knob(code="stride", attribute="stride", argument="stride", torch="stride", usual=(1, 2, 3, 4)),
-    Knob(code="kernel-size", attribute="ksize", argument="kernel_size", torch="kernel_size", usual=(2, 3, 4, 5)),
-    Knob(code="kernel-size", attribute="kernel_size", argument="kernel_size", torch="kernel_size", usual=(2, 3, 4, 5)),
-    Knob(code="divisor", attribute="divisor", argument="divisor_override", torch="divisor_override"),
-)
 SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.02, 0.15, 0.0)
 """Slopes of leaky ReLUs that are tried where neither side tells one: the default 0.01, DarkNet's 0.1, GANs' 0.2 and 0.02, RReLU's; 0: none."""
 KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
-    (("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "SyncBatchNorm"), (_EPSILON,)),
     (
-        ("GroupNorm",),
-        (
-            Knob(
-                code="num-groups",
-                attribute="_num_groups",
-                argument="num_groups",
-                torch="num_groups",
-                usual=(1, 2, 4, 8, 16, 32),
-            ),
-        ),
+        ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "SyncBatchNorm"),
+        (Knob("epsilon", "eps", EPSILONS),),
     ),
-    (
-        ("LeakyReLU",),
-        (
-            Knob(
-                code="negative-slope",
-                attribute="_negative_slope",
-                argument="negative_slope",
-                torch="negative_slope",
-                usual=SLOPES,
-            ),
-        ),
-    ),
-    (
-        ("ELU", "CELU", "SELU"),
-        (Knob(code="alpha", attribute="_alpha", argument="alpha", torch="alpha", usual=(1.0, 0.1, 0.2, 0.5, 2.0)),),
-    ),
-    (
-        ("GELU",),
-        (
-            Knob(
-                code="gelu-form",
-                attribute="_approximate",
-                argument="approximate",
-                torch="approximate",
-                usual=_FLAGS,
-                read=lambda value: value == "tanh",
-            ),
-        ),
-    ),
+    (("GroupNorm",), (Knob("num_groups", usual=(1, 2, 4, 8, 16, 32)),)),
+    (("LeakyReLU",), (Knob("negative_slope", usual=SLOPES),)),
+    (("ELU", "CELU", "SELU"), (Knob("alpha", usual=(1.0, 0.1, 0.2, 0.5, 2.0)),)),
+    (("GELU",), (Knob("approximate", usual=_FLAGS, code="gelu-form", read=lambda value: value == "tanh"),)),
     (
         ("Hardtanh",),
         (
-            Knob(code="bounds", attribute="_min", argument="min", torch="min_val", usual=(-1.0, 0.0, -2.0)),
-            Knob(code="bounds", attribute="_max", argument="max", torch="max_val", usual=(1.0, 6.0, 2.0)),
+            Knob("min", "min_val", (-1.0, 0.0, -2.0), "bounds", kept="_min"),
+            Knob("max", "max_val", (1.0, 6.0, 2.0), "bounds", kept="_max"),
         ),
     ),
+    (("Softplus",), (Knob("beta", usual=(1, 2, 0.5)), Knob("threshold", usual=(20, 10)))),
+    (("Hardshrink", "Softshrink", "ThresholdedReLU"), (Knob("threshold", "lambd", (0.5, 1.0, 0.1)),)),
+    (("Softmax", "LogSoftmax"), (Knob("axis", "dim", (-1, 1, 0, 2, 3), "softmax-axis"),)),
+    (("GLU",), (Knob("axis", "dim", (-1, 1, 2)),)),
     (
-        ("Softplus",),
+        ("MaxPool", "AvgPool", "LPPool"),
         (
-            Knob(code="beta", attribute="_beta", argument="beta", torch="beta", usual=(1, 2, 0.5)),
-            Knob(code="threshold", attribute="_threshold", argument="threshold", torch="threshold", usual=(20, 10)),
+            Knob("ceil_mode", usual=_FLAGS),
+            Knob("exclusive", "count_include_pad", _FLAGS, read=operator.not_),
+            Knob("padding", usual=(0, 1, 2, 3)),
+            Knob("stride", usual=(1, 2, 3, 4)),
+            Knob("kernel_size", usual=(2, 3, 4, 5), kept="ksize"),
+            Knob("kernel_size", usual=(2, 3, 4, 5)),
+            Knob("divisor_override", code="divisor", kept="divisor"),
         ),
     ),
-    (
-        ("Hardshrink", "Softshrink", "ThresholdedReLU"),
-        (Knob(code="threshold", attribute="_threshold", argument="threshold", torch="lambd", usual=(0.5, 1.0, 0.1)),),
-    ),
-    (
-        ("Softmax", "LogSoftmax"),
-        (Knob(code="softmax-axis", attribute="_axis", argument="axis", torch="dim", usual=(-1, 1, 0, 2, 3)),),
-    ),
-    (("GLU",), (Knob(code="axis", attribute="_axis", argument="axis", torch="dim", usual=(-1, 1, 2)),)),
-    (("MaxPool", "AvgPool", "LPPool"), _POOL),
-    (
-        ("LPPool",),
-        (Knob(code="norm-type", attribute="norm_type", argument="norm_type", torch="norm_type", usual=(2, 1, 3, 4)),),
-    ),
-    (
-        ("AdaptiveAvgPool", "AdaptiveMaxPool"),
-        (Knob(code="output-size", attribute="_output_size", argument="output_size", torch="output_size"),),
-    ),
+    (("LPPool",), (Knob("norm_type", usual=(2, 1, 3, 4)),)),
+    (("AdaptiveAvgPool", "AdaptiveMaxPool"), (Knob("output_size"),)),
     (
         ("Upsample",),
         (
-            Knob(
-                code="align-corners",
-                attribute="align_corners",
-                argument="align_corners",
-                torch="align_corners",
-                usual=_FLAGS,
-                read=bool,
-            ),
-            Knob(code="interpolation-mode", attribute="mode", argument="mode", torch="mode", usual=MODES),
-            Knob(code="align-mode", attribute="align_mode", argument="align_mode", usual=(0, 1)),
-            Knob(code="output-size", attribute="size", argument="size", torch="size"),
-            Knob(code="scale-factor", attribute="scale_factor", argument="scale_factor", torch="scale_factor"),
+            Knob("align_corners", usual=_FLAGS, read=bool),
+            Knob("mode", usual=MODES, code="interpolation-mode"),
+            Knob("align_mode", usual=(0, 1)),
+            Knob("size", code="output-size"),
+            Knob("scale_factor"),
         ),
     ),
     (
         ("Dropout", "AlphaDropout"),
         (
-            Knob(code="dropout-p", attribute="p", argument="p", torch="p", usual=RATES),
+            Knob("p", usual=RATES, code="dropout-p"),
             Knob(
-                code="dropout-mode",
-                attribute="mode",
-                argument="mode",
-                usual=("upscale_in_train", "downscale_in_infer"),
-                torch="p",
+                "mode",
+                "p",
+                ("upscale_in_train", "downscale_in_infer"),
+                "dropout-mode",
                 read=lambda _: "upscale_in_train",
             ),
-            Knob(code="dropout-axis", attribute="axis", argument="axis", usual=(None, [0, 1])),
+            Knob("axis", usual=(None, [0, 1]), code="dropout-axis"),
         ),
     ),
     (
         ("Pad", "ConstantPad", "ReflectionPad", "ReplicationPad", "ZeroPad", "CircularPad"),
         (
-            Knob(code="padding-mode", attribute="_mode", argument="mode", usual=PAD_MODES),
-            Knob(code="padding-value", attribute="value", argument="value", torch="value", usual=(0.0, 1.0, -1.0)),
-            Knob(code="padding", attribute="padding", argument="padding", torch="padding", read=list),
+            Knob("mode", usual=PAD_MODES, code="padding-mode"),
+            Knob("value", usual=(0.0, 1.0, -1.0), code="padding-value"),
+            Knob("padding", read=list),
         ),
     ),
     (
         ("LSTM", "GRU", "SimpleRNN"),
-        (
-            Knob(
-                code="time-major",
-                attribute="time_major",
-                argument="time_major",
-                torch="batch_first",
-                usual=_FLAGS,
-                read=_opposite,
-            ),
-            Knob(code="dropout-p", attribute="dropout", argument="dropout", torch="dropout", usual=RATES),
-        ),
+        (Knob("time_major", "batch_first", _FLAGS, read=operator.not_), Knob("dropout", usual=RATES, code="dropout-p")),
     ),
-    (
-        ("PixelShuffle", "PixelUnshuffle"),
-        (
-            Knob(
-                code="upscale-factor",
-                attribute="_upscale_factor",
-                argument="upscale_factor",
-                torch="upscale_factor",
-                usual=(2, 3, 4),
-            ),
-        ),
-    ),
-    (
-        ("ChannelShuffle",),
-        (Knob(code="groups", attribute="_groups", argument="groups", torch="groups", usual=(2, 3, 4)),),
-    ),
+    (("PixelShuffle", "PixelUnshuffle"), (Knob("upscale_factor", usual=(2, 3, 4)),)),
+    (("ChannelShuffle",), (Knob("groups", usual=(2, 3, 4)),)),
     (
         ("Flatten",),
         (
-            Knob(
-                code="flatten-axes", attribute="start_axis", argument="start_axis", torch="start_dim", usual=(0, 1, 2)
-            ),
-            Knob(code="flatten-axes", attribute="stop_axis", argument="stop_axis", torch="end_dim", usual=(-1, -2)),
+            Knob("start_axis", "start_dim", (0, 1, 2), "flatten-axes"),
+            Knob("stop_axis", "end_dim", (-1, -2), "flatten-axes"),
         ),
     ),
-    (
-        ("Embedding",),
-        (
-            Knob(
-                code="padding-idx",
-                attribute="_padding_idx",
-                argument="padding_idx",
-                torch="padding_idx",
-                usual=(-1, 0),
-                read=lambda value: -1 if value is None else value,
-            ),
-        ),
-    ),
+    (("Embedding",), (Knob("padding_idx", usual=(-1, 0), read=lambda value: -1 if value is None else value),)),
     (
         ("LocalResponseNorm",),
         (
-            Knob(code="size", attribute="size", argument="size", torch="size", usual=(2, 3, 5)),
-            Knob(code="alpha", attribute="alpha", argument="alpha", torch="alpha", usual=(1e-4, 1e-3, 1e-5)),
-            Knob(code="beta", attribute="beta", argument="beta", torch="beta", usual=(0.75, 0.5)),
-            Knob(code="k", attribute="k", argument="k", torch="k", usual=(1.0, 2.0)),
+            Knob("size", usual=(2, 3, 5)),
+            Knob("alpha", usual=(1e-4, 1e-3, 1e-5)),
+            Knob("beta", usual=(0.75, 0.5)),
+            Knob("k", usual=(1.0, 2.0)),
         ),
     ),
     (
         ("TransformerEncoderLayer", "TransformerDecoderLayer"),
-        (
-            Knob(
-                code="norm-order",
-                attribute="normalize_before",
-                argument="normalize_before",
-                torch="norm_first",
-                usual=_FLAGS,
-            ),
-        ),
+        (Knob("normalize_before", "norm_first", _FLAGS, "norm-order"),),
     ),
-    (
-        ("MultiHeadAttention",),
-        (Knob(code="num-heads", attribute="num_heads", argument="num_heads", torch="num_heads", usual=(1, 2, 4, 8)),),
-    ),
+    (("MultiHeadAttention",), (Knob("num_heads", usual=(1, 2, 4, 8)),)),
 )
 
 
@@ -280,29 +172,31 @@ def by_arguments(layer: object, reference: object, path: str) -> Iterator[Hypoth
     for names, knobs in KNOBS:
         if any(kind == name or kind[:-2] == name for name in names):
             for knob in knobs:
-                if hasattr(layer, knob.attribute):
-                    yield from _values(layer, reference, path, knob)
+                yield from _values(layer, reference, path, knob)
     if "Norm" in kind or "Dropout" in kind:
         yield from _modes(layer, reference, path)
 
 
 def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[Hypothesis]:
-    present = getattr(layer, knob.attribute)
+    attribute, torch = knob.attribute(layer), knob.torch or knob.argument
+    if attribute is None:
+        return
+    present = getattr(layer, attribute)
     told: list[object] = []
-    if knob.torch and hasattr(reference, knob.torch):
-        given = getattr(reference, knob.torch)
+    if hasattr(reference, torch):
+        given = getattr(reference, torch)
         told.append(given if knob.read is None else knob.read(given))
     for number, value in enumerate([*told, *knob.usual]):
         if _same(value, present) or any(_same(value, one) for one in [*told, *knob.usual][:number]):
             continue
-        changes = {knob.attribute: value}
-        if knob.attribute == "num_heads":
+        changes = {attribute: value}
+        if attribute == "num_heads":
             if layer.embed_dim % value:
                 continue
             changes["head_dim"] = layer.embed_dim // value
         confirmed = number < len(told)
         yield Hypothesis(
-            code=knob.code,
+            code=knob.slug,
             message=f"its `{knob.argument}` is {present!r}, the reference's {'' if confirmed else 'behaves like '}{value!r}",
             fix=f"pass `{knob.argument}={value!r}` to `{path}`",
             confirmed=confirmed,
@@ -569,7 +463,7 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         piece: the piece it is in.
         first: the first tensor that it returned.
     """
-    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
+    paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)
     where = place_of(op, piece)
@@ -619,7 +513,7 @@ def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call followed by dropout, where the reference drops: torch's probabilities first."""
     if not piece.reference.training:
         return
-    functional = piece.sides.port.framework.paddle.nn.functional  # type: ignore[attr-defined]
+    functional = piece.sides.port.framework.paddle.nn.functional  # type: ignore[union-attr]
     layers = [one for _, one in piece.sides.reference.layers(piece.reference)]
     told = [one.p for one in layers if "Dropout" in type(one).__name__]
     for probability in dict.fromkeys([*told, *RATES]):

@@ -65,7 +65,7 @@ def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     right = [one for one in piece.cleared if place == one or place.startswith(f"{one}.")]
     place = min(right, key=len).rpartition(".")[0] if right else place
     layers = dict(piece.sides.port.layers(piece.port))
-    base = piece.sides.port.framework.paddle.nn.Layer  # type: ignore[attr-defined]
+    base = piece.sides.port.framework.paddle.nn.Layer  # type: ignore[union-attr]
     while place and type(layers[place]).forward is base.forward:
         place = place.rpartition(".")[0]
     return place
@@ -314,7 +314,6 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
         port_path=verdict.port_path,
         message=f"{shown} computes with about {bits:.0f} significant bits ({name}), float32 has 24",
         evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
-        explained=None,
         fix=fix,
     )
 

@@ -372,10 +372,8 @@ def _slope(logs: Array, gamma: float) -> Array:
     return np.asarray(rest**gamma - gamma * np.exp(logs) * rest ** (gamma - 1) * logs)
 
 
-def _focus(
-    factors: Array, logs: Array, names: Array, weights: Array, *, plain: bool = False
-) -> tuple[float, dict[int, float]] | None:
-    """Return gamma and the factor of each name, with which slopes are as found; None where none are; gamma 0 if ``plain``."""
+def _focus(factors: Array, logs: Array, names: Array, weights: Array) -> tuple[float, dict[int, float]] | None:
+    """Return gamma and the factor of each name, with which slopes are as found; None where none are."""
     kinds = np.unique(names)
     if len(factors) < len(kinds) + 2:
         return None
@@ -400,17 +398,12 @@ def _focus(
     short = float(f"{gamma:.4g}")
     gamma = short if fit(short)[0] <= 4 * fit(gamma)[0] + NOISE * float(((factors * weights) ** 2).sum()) else gamma
     left, sizes = fit(gamma)
-    if (
-        left > REMAINDER**2 * float(((factors * weights) ** 2).sum())
-        or (gamma < ROUGH and not plain)
-        or not all(sizes.values())
-    ):
+    if left > REMAINDER**2 * float(((factors * weights) ** 2).sum()) or gamma < ROUGH or not all(sizes.values()):
         return None
     return gamma, sizes
 
 
 def _binary(output: Array, target: Array, gradient: Array) -> Iterator[Recognized]:
-    """Recognize binary cross entropy of logits, or of probabilities."""
     bounded = output.min() > 0 and output.max() < 1
     for name in ("logits", "probabilities") if bounded else ("logits",):
         if name == "logits":
@@ -517,7 +510,6 @@ def _reduction_fix(words: str) -> str:
 
 
 def _meaning(problem: Problem, factor: float) -> tuple[str, str]:
-    """Return the slug of a factor, and what to say of it."""
     for meaning, code, words in _meanings(problem):
         if abs(factor / meaning - 1) < SAME_SINGLE:
             return code, words
@@ -612,7 +604,6 @@ def settings(problem: Problem) -> Iterator[Guess]:
 
 
 def _recognized(loss: Evaluated, output: Array, labels: Array, gradient: Array) -> list[Recognized]:
-    """Return the formulas that give a side's gradient and its value too."""
     single = len(loss.gradients) == 1
     return [
         one

@@ -80,7 +80,6 @@ def cause_in_code(
 
 
 def _called(output: object, labels: object) -> tuple[Call, tuple[Array, ...]]:
-    """Return a call with an output and labels, and the arrays in them."""
     arguments, arrays, names = take_out(((output, labels), {}), lambda one: isinstance(one, np.ndarray))
     call = Call(
         number=0,
@@ -170,7 +169,6 @@ def _unknown(problem: Problem) -> Diagnosis:
         port_path=LOSS,
         message=f"the losses differ, the cause is unknown: {words}",
         evidence="no factor and no setting of a usual loss explains 99 % of the difference",
-        explained=None,
         fix="compare the two losses' code and arguments",
     )
 
@@ -193,7 +191,6 @@ NAN = Diagnosis(
     port_path="loss",
     message="the loss or its gradient is NaN on both sides, at equal positions",
     evidence="equal outputs of both models, and their gradients",
-    explained=None,
     fix="look at what the loss is given: a logarithm, root or division of what is 0 or negative, a mean of nothing",
 )
 
@@ -427,7 +424,6 @@ def _again(run: Run, number: int, given: Sequence[Array], labels: Nested, *, pre
 
 
 def _floor(exact: Evaluated, single: Evaluated | Exception) -> list[float]:
-    """Return the reference's own float32 errors: of the value, then of each gradient."""
     if isinstance(single, Exception):
         return [0.0] * (1 + len(exact.gradients))
     return _errors(exact, single, ())
@@ -519,7 +515,6 @@ def _raised(where: str, number: int, error: Exception, reference: object) -> Pie
             port_path="loss",
             message="the port's loss is not reduced to a scalar, the reference's is",
             evidence=str(error),
-            explained=None,
             fix="pass the reference's reduction: 'mean' or 'sum'",
         )
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error), diagnoses=(unreduced,))

@@ -87,7 +87,7 @@ class Way:
 
     def value(self, batches: Batches) -> float | None:
         """Return what it gives, None where it cannot be counted so."""
-        parts = batches if self.over == "batches" else [_join(batches)]
+        parts = batches if self.over == "batches" else [join(batches)]
         found = [self._share(*one) for one in parts]
         if any(one is None for one in found):
             return None
@@ -137,10 +137,6 @@ _Share = TypeVar("_Share", float, Array)
 def in_unit(share: _Share, unit: str) -> _Share:
     """Return a share, or shares, in one of `UNITS`."""
     return {"": share, "percent": 100 * share, "error": 1 - share, "percent error": 100 * (1 - share)}[unit]
-
-
-def _join(batches: Batches) -> tuple[Array, Array]:
-    return np.concatenate([one for one, _ in batches]), np.concatenate([one for _, one in batches])
 
 
 def _flat(outputs: Array, axis: int) -> Array | None:
@@ -307,9 +303,6 @@ def recognize(value: float, classes: int) -> str:
     return ""
 
 
-# What a metric says, and the outputs and labels on which two metrics are called.
-
-
 # What a metric says, whatever it is: a callable, or an object with Paddle's or torchmetrics' protocol.
 
 
@@ -444,7 +437,6 @@ class MetricMeter:
         return put_back(structure, made)
 
     def _named(self, found: object, names: object) -> Values:
-        """Return numbers by name."""
         if isinstance(found, Mapping):
             result: Values = {}
             for name, one in found.items():

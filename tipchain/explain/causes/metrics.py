@@ -95,7 +95,6 @@ def why(case: MetricPair, name: str, other: str) -> list[Diagnosis]:
                 port_path=METRIC,
                 message="the metrics differ, the cause is unknown",
                 evidence=f"{values}: no way of counting, unit, batch or label explains 99 % of the difference",
-                explained=None,
                 fix="compare the two metrics' code and arguments",
             )
         ]
@@ -427,7 +426,6 @@ CHANGES: tuple[tuple[str, str, str, Callable[[Batch], Sequence[Batch]]], ...] = 
 
 
 def _labels(case: MetricPair) -> list[int]:
-    """Return the labels of the probes, few of them."""
     found: set[int] = set()
     for probe in case.probes:
         for _, labels in probe.batches:
@@ -627,7 +625,6 @@ def check_metrics(
 
 
 def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:
-    """Return what both metrics say about every probe that both take, or the ERROR of those that take none."""
     probes: list[Probe] = []
     found: list[tuple[Values, Values]] = []
     errors: dict[str, Exception] = {}
@@ -681,7 +678,11 @@ def _judge(case: MetricPair) -> PieceCheck:
         names = pair_names(ours, theirs)
     except ValueError as error:
         return PieceCheck(outcome=Outcome.FAIL, reason=str(error))
-    numbers = _numbers(case, names)
+    numbers = {
+        f"{METRIC}/{name}".removesuffix("/") + f"/{side}": value
+        for name, other in names.items()
+        for side, value in (("reference", ours[name]), ("port", theirs[other]))
+    }
     lasting = not_reset(case, same)
     off = [
         (name, other)
@@ -730,18 +731,6 @@ def same(one: float | None, other: float | None) -> bool:
     if np.isnan(one) or np.isnan(other) or np.isinf(one) or np.isinf(other):
         return bool(one == other or (np.isnan(one) and np.isnan(other)))
     return bool(abs(one - other) <= RELATIVE * max(abs(one), abs(other)) + ABSOLUTE)
-
-
-def _numbers(case: MetricPair, names: Mapping[str, str]) -> dict[str, float]:
-    ours, theirs = case.values[0]
-    return dict(_pairs(ours, theirs, names))
-
-
-def _pairs(ours: Values, theirs: Values, names: Mapping[str, str]) -> Iterator[tuple[str, float]]:
-    for name, other in names.items():
-        label = f"{METRIC}/{name}" if name else METRIC
-        yield f"{label}/reference", ours[name]
-        yield f"{label}/port", theirs[other]
 
 
 def _shown(value: float | None) -> str:

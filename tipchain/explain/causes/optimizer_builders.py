@@ -18,9 +18,8 @@ from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.locate.sides import LiveSide, Sides, name_alike
 from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.builders import rate_factor
-from tipchain.weights.layouts import TensorSlot, assemble, divide
 from tipchain.weights.matching import match_models
-from tipchain.weights.sides import paddle_layers, torch_view
+from tipchain.weights.sides import TensorSlot, assemble, divide, paddle_layers, torch_view
 
 # Calling a user's builder of an optimizer or a schedule, whatever it asks for.
 
@@ -37,12 +36,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 def roles(builder: Builder) -> dict[str, inspect.Parameter]:
     """Return a builder's parameters by what their names ask for; those bound by ``functools.partial`` are left out."""
-    found = {}
-    for name, one in _parameters(builder).items():
-        role = next((role for role, names in NAMES.items() if name in names), None)
-        if role is not None and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL):
-            found[role] = one
-    return found
+    return {role: one for one in _parameters(builder).values() if (role := _role(one)) is not None}
 
 
 def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[str, ...]) -> Optimizer:
@@ -57,7 +51,7 @@ def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[st
         UsageError: a required parameter that nothing is known for.
         Exception: whatever the builder raises.
     """
-    unclear = [one for one in _parameters(builder).values() if _required(one) and _role(one) is None]
+    unclear = [one for one in _parameters(builder).values() if one.default is one.empty and _role(one) is None]
     named = {role: one for role, one in roles(builder).items() if role in offers}
     if not unclear:
         if not named and not _parameters(builder):
@@ -66,7 +60,8 @@ def call_builder(builder: Builder, offers: Mapping[str, object], first: tuple[st
     free = [role for role in first if role not in named and role in offers]
     if len(unclear) > 1 or not free:
         names = ", ".join(one.name for one in unclear)
-        raise UsageError(f"builder {_name(builder)} asks for {names}: nothing to give it")
+        name = getattr(builder, "__qualname__", type(builder).__name__)
+        raise UsageError(f"builder {name} asks for {names}: nothing to give it")
     chosen = {one.name: role for role, one in named.items()}
     for role in free[:-1]:
         with suppress(AttributeError, TypeError):  # a list of parameters is no model
@@ -99,14 +94,6 @@ def _parameters(builder: Builder) -> Mapping[str, inspect.Parameter]:
 
 def _role(one: inspect.Parameter) -> str | None:
     return next((role for role, names in NAMES.items() if one.name in names), None)
-
-
-def _required(one: inspect.Parameter) -> bool:
-    return one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-
-
-def _name(builder: Builder) -> str:
-    return getattr(builder, "__qualname__", type(builder).__name__)
 
 
 # Parameters cut down after their optimizers were built: what updates element by element needs but some elements.
@@ -211,10 +198,6 @@ class TorchTrained:
         """Return a copy of a parameter."""
         return self.side.array(self.parameters[name])
 
-    def assign(self, name: str, value: Array) -> None:
-        """Set a parameter."""
-        self.parameters[name].data.copy_(self.side.tensor(value, gradient=False))
-
     def add_gradient(self, name: str, gradient: Array) -> None:
         """Add to a parameter's gradient, as backward does; a frozen parameter gets none."""
         one = self.parameters[name]
@@ -283,7 +266,7 @@ class PaddleTrained:
         """Update, then clear the gradients."""
         if self.clip is not None:
             self.clip()
-        with any_precision(self.side.framework.paddle):  # type: ignore[attr-defined]
+        with any_precision(self.side.framework.paddle):  # type: ignore[union-attr]
             self.optimizer.step()
         self.optimizer.clear_grad()
 
@@ -299,7 +282,7 @@ class PaddleTrained:
 
     def hold_rate(self, rate: float) -> None:
         """Replace the schedule by one that stays at a rate."""
-        lr: ModuleType = self.side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
+        lr: ModuleType = self.side.framework.paddle.optimizer.lr  # type: ignore[union-attr]
         self._schedule = lr.LambdaDecay(rate, lambda _: self._share)
         self.optimizer.set_lr_scheduler(self._schedule)
 
@@ -434,7 +417,7 @@ def open_both(
         theirs.set_lr_scheduler(schedule)
         # What the schedules start from is theirs to be compared; here both sides have one rate.
         given = "the schedules are compared by themselves"
-    kept = slots if whole else shrink(one.parameters, ours, slots, sides.port.framework.paddle)  # type: ignore[attr-defined]
+    kept = slots if whole else shrink(one.parameters, ours, slots, sides.port.framework.paddle)  # type: ignore[union-attr]
     other = PaddleTrained(sides.port, theirs, kept, bound[1])
     if given:
         _same_rate(one, other)
@@ -531,7 +514,7 @@ def build_torch_schedule(builder: Builder | None, optimizer: Optimizer) -> objec
 
 
 def _schedule(side: LiveSide, builder: Builder, optimizer: Optimizer, rate: float) -> Schedule:
-    lr: ModuleType = side.framework.paddle.optimizer.lr  # type: ignore[attr-defined]
+    lr: ModuleType = side.framework.paddle.optimizer.lr  # type: ignore[union-attr]
     made = call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
     if made is None and optimizer is not None and _scheduled(optimizer):
         return optimizer._learning_rate  # noqa: SLF001

@@ -337,7 +337,6 @@ def _reference(course: Course, side: TrainedParameters, known: Sequence[Formula]
 
 
 def _grouped(found: Mapping[str, KnobCause]) -> dict[_Told, list[str]]:
-    """Return the parameters of each knob that differs."""
     told: dict[_Told, list[str]] = {}
     for name, cause in found.items():
         knobs = ["algorithm"] if cause.reference.algorithm != cause.port.algorithm else _knobs(cause)
@@ -469,7 +468,6 @@ def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:
         message=f"the optimizers differ, the cause is unknown{words}",
         evidence="no setting of SGD, Adam, RMSProp, Adagrad, Adadelta or Adamax, changed alone or with another, explains "
         f"99 % of the difference ({course.name})",
-        explained=None,
         fix="compare the two optimizers' arguments and formulas",
     )
 
@@ -511,8 +509,6 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """What became of all updates."""
-
     opened: Opened
     watched: Mapping[str, _Watched]
     norms: Sequence[float]

@@ -45,7 +45,6 @@ MOST_ELEMENTS = 1 << 22
 """Elements of a tensor beyond which it is not looked at."""
 KEPT = 1 << 23
 """Elements of all tensors that are kept as they are: 64 MiB of float64; of later ones a sketch remains."""
-Plain = int | float | str | bool | list[object] | tuple[object, ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -662,7 +661,7 @@ def is_tensor(piece: Piece) -> Callable[[object], bool]:
 
 def paddle_of(piece: Piece) -> ModuleType:
     """Return the port's framework."""
-    return piece.sides.port.framework.paddle  # type: ignore[attr-defined, no-any-return]
+    return piece.sides.port.framework.paddle  # type: ignore[no-any-return, union-attr]
 
 
 def first_tensor(op: Op, piece: Piece) -> Tensor:

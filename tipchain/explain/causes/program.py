@@ -552,17 +552,6 @@ def with_arguments(values: Mapping[int | str, object]) -> Act:
     return act
 
 
-def exchanged(one: int, other: int) -> Act:
-    """Return a call with two of its arguments in each other's place."""
-
-    def act(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:
-        changed = list(args)
-        changed[one], changed[other] = changed[other], changed[one]
-        return original(*changed, **kwargs)
-
-    return act
-
-
 def called_as(
     function: Callable[..., Nested], *, most: int | None = None, without: Sequence[str] = (), **more: object
 ) -> Act:

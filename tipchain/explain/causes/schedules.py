@@ -367,9 +367,6 @@ def as_pieces(shape: Shape, count: int) -> Shape | None:
 # Two schedules, compared by the learning rates they give, step by step; and why they differ.
 
 
-# Why two schedules differ.
-
-
 SCHEDULER = "scheduler"
 
 
@@ -417,7 +414,7 @@ class _Guess:
     message: str
     fix: str
     curve: Array
-    steps: slice
+    steps: slice | None = None
     knobs: Options = field(default_factory=dict)
 
 
@@ -492,7 +489,6 @@ def cycled_momentum(momentum: Array) -> Diagnosis:
         port_path=SCHEDULER,
         message=f"the reference's schedule moves the momentum between {low:.6g} and {high:.6g}, the port's does not",
         evidence="OneCycleLR and CyclicLR of torch have cycle_momentum=True by default; Paddle's leave the momentum alone",
-        explained=None,
         fix="pass cycle_momentum=False to the reference, or set the momentum in the port's loop",
     )
 
@@ -532,18 +528,14 @@ def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | N
             words = f"the {who}'s schedule counts the {steps} steps of its warm-up, the {whom}'s begins after them"
             moved = np.concatenate([actual[:steps], main[steps:end], actual[end:]]) if who == "port" else actual
             fix = "let the schedule behind the warm-up begin where the reference's does"
-            yield _Guess("schedule-shift", words, fix, moved, slice(None))
+            yield _Guess("schedule-shift", words, fix, moved)
 
 
 def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape | None]) -> Iterator[_Guess]:
-    """Yield changes, the simplest first."""
-    whole = slice(None)
     one, other = shapes
     if np.ptp(actual) == 0 and np.ptp(expected) > 0:
         words = f"the port's learning rate stays at {actual[0]:.6g}: its schedule is missing or never stepped"
-        yield _Guess(
-            "missing-schedule", words, "attach the schedule and step it", np.full_like(expected, actual[0]), whole
-        )
+        yield _Guess("missing-schedule", words, "attach the schedule and step it", np.full_like(expected, actual[0]))
     if one is not None and other is not None and one.family == other.family:
         yield from _missing_warmup(one, other, len(expected))
         if one.family != "exponential":
@@ -566,36 +558,17 @@ def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
     if ours:
         changed = replace(one, knobs={**one.knobs, "warmup_steps": 0})
         words = f"the port has no warm-up; the reference's rises for {ours} steps from {one.knobs['warmup_start']:.6g}"
-        yield _Guess(
-            "missing-warmup",
-            words,
-            f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})",
-            draw(changed, count),
-            slice(None),
-        )
-        shifted = _dropped(one, ours)
-        if shifted is not None:
-            yield _Guess(
-                "missing-warmup",
-                f"{words}, whose steps the schedule counts",
-                f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})",
-                draw(shifted, count),
-                slice(None),
-            )
+        fix = f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})"
+        yield _Guess("missing-warmup", words, fix, draw(changed, count))
+        if "milestones" in one.knobs:  # they say when it moves: a schedule may have counted the warm-up's steps too
+            counted = {"warmup_steps": 0, "milestones": tuple(at + ours for at in one.knobs["milestones"])}
+            shifted = replace(one, knobs={**one.knobs, **counted})
+            yield _Guess("missing-warmup", f"{words}, whose steps the schedule counts", fix, draw(shifted, count))
     else:
         start = other.knobs["warmup_start"]
         changed = replace(one, knobs={**one.knobs, "warmup_steps": theirs, "warmup_start": start})
         words = f"the port warms up for {theirs} steps from {start:.6g}, the reference does not"
-        yield _Guess("extra-warmup", words, "leave LinearWarmup out", draw(changed, count), slice(None))
-
-
-def _dropped(shape: Shape, steps: int) -> Shape | None:
-    """Return a shape whose schedule counted the warm-up's steps too, for those whose milestones say when it moves."""
-    knobs = dict(shape.knobs)
-    if "milestones" not in knobs:
-        return None
-    knobs |= {"warmup_steps": 0, "milestones": tuple(one + steps for one in knobs["milestones"])}
-    return replace(shape, knobs=knobs)
+        yield _Guess("extra-warmup", words, "leave LinearWarmup out", draw(changed, count))
 
 
 def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
@@ -607,8 +580,7 @@ def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
                 _words(name, one.knobs[name], value),
                 _fix(name, one.knobs[name]),
                 draw(changed, count),
-                slice(None),
-                {name: one.knobs[name]},
+                knobs={name: one.knobs[name]},
             )
 
 
@@ -622,9 +594,7 @@ def _factors(expected: Array, actual: Array, shape: Shape | None) -> Iterator[_G
         if abs(steps - round(steps)) < REMAINDER and 0 < abs(round(steps)) <= 5:
             return  # a shift, which of an exponential is a factor
     words = f"the port's learning rate is {factor:.6g} times the reference's at every step"
-    yield _Guess(
-        "learning-rate", words, f"multiply the port's learning rate by {1 / factor:.6g}", expected * factor, slice(None)
-    )
+    yield _Guess("learning-rate", words, f"multiply the port's learning rate by {1 / factor:.6g}", expected * factor)
 
 
 def _shifts(expected: Array, actual: Array, *, scaled: bool) -> Iterator[_Guess]:
@@ -655,12 +625,10 @@ def _stretches(expected: Array, actual: Array) -> Iterator[_Guess]:
             words = (
                 f"the port's schedule moves once in {times} steps: per epoch, where the reference's moves per iteration"
             )
-            yield _Guess(
-                "schedule-per-epoch", words, "step the schedule at every iteration", expected[slow], slice(None)
-            )
+            yield _Guess("schedule-per-epoch", words, "step the schedule at every iteration", expected[slow])
         elif np.ptp(actual[slow]) > 0 and same(expected, actual[slow]):
             words = f"the port's schedule moves {times} times as often: per iteration, where the reference's moves per epoch"
-            yield _Guess("schedule-per-iteration", words, "step the schedule once an epoch", actual, slice(None))
+            yield _Guess("schedule-per-iteration", words, "step the schedule once an epoch", actual)
 
 
 def _stairs(expected: Array, actual: Array) -> Iterator[_Guess]:
@@ -670,10 +638,10 @@ def _stairs(expected: Array, actual: Array) -> Iterator[_Guess]:
         if np.ptp(expected[held]) > 0 and same(expected[held], actual):
             words = f"the port's schedule is a staircase: it is constant for {times} steps at a time, the reference's moves at every step"
             fix = f"divide the step by {times} as a float, not as an integer (staircase=False)"
-            yield _Guess("staircase", words, fix, expected[held], slice(None))
+            yield _Guess("staircase", words, fix, expected[held])
         elif np.ptp(actual[held]) > 0 and same(expected, actual[held]):
             words = f"the port's schedule moves at every step, the reference's is a staircase: it is constant for {times} steps at a time"
-            yield _Guess("staircase", words, f"divide the step by {times} as an integer", actual, slice(None))
+            yield _Guess("staircase", words, f"divide the step by {times} as an integer", actual)
 
 
 def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> tuple[Diagnosis, ...]:
@@ -682,13 +650,8 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         return ()
     if one.family != other.family:
         words = f"the port's schedule is {_named(other)}, the reference's {_named(one)}"
-        guess = _Guess(
-            "schedule-type",
-            words,
-            f"use the schedule of the reference: {_named(one)}",
-            draw(other, len(expected)),
-            slice(None),
-        )
+        fix = f"use the schedule of the reference: {_named(one)}"
+        guess = _Guess("schedule-type", words, fix, draw(other, len(expected)))
         return (_told(guess, _explained(expected, actual, guess), len(expected)),)
     curve, found = draw(other, len(expected)), []
     for name, knob in KNOBS.items():
@@ -696,7 +659,7 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         if ours != theirs and not (
             isinstance(ours, float) and isinstance(theirs, float) and np.isclose(ours, theirs, SAME_SINGLE, 0)
         ):
-            guess = _Guess(knob.code, _words(name, ours, theirs), _fix(name, ours), curve, slice(None))
+            guess = _Guess(knob.code, _words(name, ours, theirs), _fix(name, ours), curve)
             found.append(_told(guess, _explained(expected, actual, guess), len(expected), together=True))
     return tuple(found)
 
@@ -709,7 +672,7 @@ def _fix(name: str, value: object) -> str:
 
 def _explained(expected: Array, actual: Array, guess: _Guess) -> float:
     apart = float(np.linalg.norm(actual - expected))
-    left = float(np.linalg.norm((actual - guess.curve)[guess.steps]))
+    left = float(np.linalg.norm((actual - guess.curve)[guess.steps or slice(None)]))
     return max(0.0, 1 - left / apart) if apart else 0.0
 
 
@@ -736,7 +699,6 @@ def _unknown(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         port_path=SCHEDULER,
         message=f"the schedules differ, the cause is unknown: {peaks}",
         evidence=f"no shift, stretch, factor or single setting gives the port's curve; {'; '.join(known) or 'both of unknown shape'}",
-        explained=None,
         fix="compare the arguments of the two schedules",
     )
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from tipchain.core.progress import Pace
-from tipchain.explain.causes.arrangements import available_before, by_masks, by_orders, in_order
 from tipchain.explain.causes.counterparts import alike, by_counterparts, by_substitution, only_in_one, straight_through
 from tipchain.explain.causes.functions import (
     by_activation,
@@ -36,11 +35,15 @@ from tipchain.explain.causes.piece import Consumer, Piece
 from tipchain.explain.causes.program import LAYER, Op, floats_of
 from tipchain.explain.causes.steps import (
     at_output,
+    available_before,
+    by_masks,
+    by_orders,
     by_step,
     everywhere,
     exchanged,
     gradients,
     in_helpers,
+    in_order,
     moves,
     norms,
     output_order,
@@ -48,10 +51,9 @@ from tipchain.explain.causes.steps import (
 from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
 from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding
-from tipchain.explain.locate.comparing import Comparer
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.matching import CallPair, hands_on
+from tipchain.explain.locate.matching import CallPair, Comparer, hands_on
 from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
@@ -256,7 +258,6 @@ def _innermost(layer: Model, side: LiveSide) -> frozenset[str]:
 
 
 def _is_paddles(layer: Model) -> bool:
-    """Tell whether a layer's forward is Paddle's own."""
     bases = [one for one in type(layer).__mro__ if one.__module__.startswith("paddle.nn.")]
     own = type(layer).forward.__module__.partition(".")[0] == "paddle"
     return own and any(one.__name__ != "Layer" for one in bases)
@@ -300,11 +301,6 @@ def _turn(trace: Trace, call: Call, around: Call) -> int:
     """Return how many calls of the same layer came before inside ``around``."""
     before: Iterable[Call] = (one for one in trace.calls if around.number < one.number < call.number)
     return sum(one.path == call.path for one in before)
-
-
-def elements(arrays: Iterable[Array]) -> int:
-    """Return how many elements there are in all."""
-    return sum(int(np.prod(one.shape)) for one in arrays)
 
 
 # Why a layer is at fault: causes are tried on a copy of it until one explains the error.
@@ -438,7 +434,7 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
     return causes
 
 
-def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) -> Diagnosis | None:
+def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:
     """Return what explains that the code of two losses differs; None if nothing does.
 
     What explains value and gradients is told; else the place where the two programs part, by the value alone, for the
@@ -446,11 +442,10 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
 
     Args:
         build: returns both losses as a piece, with gradients or without.
-        most: how often the port's is run at most.
     """
     piece = build(True)
     with piece.open():
-        trials = Trials(piece, most)
+        trials = Trials(piece, MOST_RUNS // 2)
         if trials.before[0] <= NOISE:
             return None
         ops = trials.base.ops
@@ -472,7 +467,7 @@ def diagnose_loss(build: Callable[[bool], Piece], most: int = MOST_RUNS // 2) ->
             return _told(found, trials)
     piece = build(False)
     with piece.open():
-        trials = Trials(piece, most)
+        trials = Trials(piece, MOST_RUNS // 2)
         walk = Walk(piece, trials.base.ops, trials.before[0])
         if trials.before[0] > NOISE:
             walk.run()
@@ -544,7 +539,6 @@ def made_by(ops: Sequence[Op], side: LiveSide) -> int:
 
 
 def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
-    """Try causes, from those that the reference's construction tells to those that are searched for."""
     for group in _groups(piece, trials, models):
         trials.run(group)
         if trials.settled():
@@ -642,7 +636,7 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
         found = [one for one in by_arguments(layer, reference, path) if one.confirmed]
         for op in [one for one in ops if one.name == LAYER and one.path == inside[1]]:
             made = floats_of(op.result, piece.sides.port.is_tensor)
-            paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
+            paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
             found += [one for one in by_geometry(op, reference, paddle, path) if one.confirmed]
             found += (
                 [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"]
@@ -664,7 +658,7 @@ def below(path: str, around: str) -> str | None:
 
 def _of_layer(op: Op, piece: Piece, reference: object) -> Iterator[Hypothesis]:
     path = ".".join(part for part in (piece.paths[1], op.path) if part) or "the model"
-    paddle = piece.sides.port.framework.paddle  # type: ignore[attr-defined]
+    paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, paddle, path)):
         yield replace(one, place=op.path)
 

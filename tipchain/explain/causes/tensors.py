@@ -21,8 +21,7 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 from tipchain.weights.files import view_of
-from tipchain.weights.layouts import TensorSlot, divide, stack
-from tipchain.weights.sides import torch_view
+from tipchain.weights.sides import TensorSlot, divide, stack, torch_view
 
 # Tensors that both layers of a piece hold, and how the port's are replaced for a while.
 
@@ -382,7 +381,6 @@ def _turned(one: SharedTensor) -> tuple[str, str, str] | None:
 
 
 def _scaled(one: SharedTensor) -> tuple[str, str, str] | None:
-    """Tell a tensor that is a multiple of the reference's, or differs from it by a constant."""
     ours, theirs = one.ours, one.theirs
     square = float(np.sum(ours * ours))
     if ours.size < 2 or not square or not theirs.any():
@@ -409,7 +407,6 @@ def _scaled(one: SharedTensor) -> tuple[str, str, str] | None:
 def _elsewhere(
     theirs: Array, piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]], one: SharedTensor
 ) -> tuple[str, str, str] | None:
-    """Tell a tensor that the reference has in another layer."""
     state, ports = states
     own = f"{piece.paths[0]}.{one.name}" if piece.paths[0] else one.name
     if np.ptp(theirs) == 0:
@@ -669,28 +666,8 @@ def _with_argument(layer: Model, names: Sequence[str], name: str, tensor: object
         object.__delattr__(layer, "forward") if held is None else object.__setattr__(layer, "forward", held)
 
 
-UNARY = {
-    "log": "log",
-    "log1p": "log1p",
-    "log2": "log2",
-    "log10": "log10",
-    "exp": "exp",
-    "expm1": "expm1",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "abs": "abs",
-    "absolute": "abs",
-    "square": "square",
-    "reciprocal": "reciprocal",
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "erf": "erf",
-    "sign": "sign",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "round",
-}
+_UNARY = "log log1p log2 log10 exp expm1 sqrt rsqrt abs square reciprocal sin cos tan erf sign floor ceil round".split()
+UNARY = {**{name: name for name in _UNARY}, "absolute": "abs"}
 """Functions of single numbers: Paddle's name by torch's."""
 
 

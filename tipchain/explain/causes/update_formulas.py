@@ -126,7 +126,7 @@ def simulate(formula: Formula, course: Course) -> Array:
     if formula.frozen:
         return np.zeros_like(course.gradients)
     value, updates, total = course.start.astype(np.float64), [], np.zeros_like(course.start)
-    rule = _RULES[formula.algorithm](formula, value.shape)
+    rule = _Moments(formula, value.shape)
     with np.errstate(all="ignore"):
         for step, raw in enumerate(course.gradients):
             fresh = step % formula.kept == 0 if formula.kept else step == 0
@@ -164,7 +164,48 @@ class _Moments:
 
     def move(self, gradient: Array, rate: float) -> Array:
         """Return the step downhill for a gradient, and remember the moments."""
-        raise NotImplementedError
+        knobs = self.formula
+        self.step += 1
+        match knobs.algorithm:
+            case "sgd":
+                return self.carried(gradient, rate)
+            case "adam":
+                return self.adam(gradient, rate)
+            case "rmsprop":
+                self.second = knobs.beta2 * self.second + (1 - knobs.beta2) * gradient**2
+                square = self.second
+                if knobs.centered:
+                    self.third = knobs.beta2 * self.third + (1 - knobs.beta2) * gradient
+                    square = square - self.third**2
+                return self.carried(gradient / self.root(square), rate)
+            case "adagrad":
+                self.second = self.second + gradient**2 + (knobs.initial if self.step == 1 else 0.0)
+                return rate * gradient / self.root(self.second)
+            case "adadelta":
+                self.second = knobs.beta2 * self.second + (1 - knobs.beta2) * gradient**2
+                step = np.sqrt(self.first + knobs.epsilon) / np.sqrt(self.second + knobs.epsilon) * gradient
+                self.first = knobs.beta2 * self.first + (1 - knobs.beta2) * step**2
+                return rate * step
+            case _:  # adamax
+                self.first = knobs.beta1 * self.first + (1 - knobs.beta1) * gradient
+                grown, size = knobs.beta2 * self.second, np.abs(gradient)
+                inside = knobs.place == "inside"
+                self.second = np.maximum(*((grown + knobs.epsilon, size) if inside else (grown, size + knobs.epsilon)))
+                return rate / (1 - knobs.beta1**self.step) * self.first / self.second
+
+    def adam(self, gradient: Array, rate: float) -> Array:
+        """Return Adam's movement."""
+        knobs = self.formula
+        self.first = knobs.beta1 * self.first + (1 - knobs.beta1) * gradient
+        self.second = knobs.beta2 * self.second + (1 - knobs.beta2) * gradient**2
+        self.third = np.maximum(self.third, self.second)
+        square = self.third if knobs.amsgrad else self.second
+        one = two = 1.0
+        if knobs.correction:
+            one, two = 1 - knobs.beta1**self.step, 1 - knobs.beta2**self.step
+        if knobs.place == "unscaled":
+            return np.asarray(rate * np.sqrt(two) / one * self.first / (np.sqrt(square) + knobs.epsilon))
+        return rate / one * self.first / self.root(square / two)
 
     def root(self, square: Array) -> Array:
         """Return the denominator."""
@@ -183,81 +224,6 @@ class _Moments:
             self.first = knobs.momentum * self.first + (1 - knobs.dampening) * given
         moved = given + knobs.momentum * self.first if knobs.nesterov else self.first
         return moved if knobs.rate_inside else rate * moved
-
-
-class _Sgd(_Moments):
-    def move(self, gradient: Array, rate: float) -> Array:
-        self.step += 1
-        return self.carried(gradient, rate)
-
-
-class _Adam(_Moments):
-    def move(self, gradient: Array, rate: float) -> Array:
-        knobs = self.formula
-        self.step += 1
-        self.first = knobs.beta1 * self.first + (1 - knobs.beta1) * gradient
-        self.second = knobs.beta2 * self.second + (1 - knobs.beta2) * gradient**2
-        self.third = np.maximum(self.third, self.second)
-        square = self.third if knobs.amsgrad else self.second
-        one = two = 1.0
-        if knobs.correction:
-            one, two = 1 - knobs.beta1**self.step, 1 - knobs.beta2**self.step
-        if knobs.place == "unscaled":
-            return np.asarray(rate * np.sqrt(two) / one * self.first / (np.sqrt(square) + knobs.epsilon))
-        return rate / one * self.first / self.root(square / two)
-
-
-class _RmsProp(_Moments):
-    def move(self, gradient: Array, rate: float) -> Array:
-        knobs = self.formula
-        self.step += 1
-        self.second = knobs.beta2 * self.second + (1 - knobs.beta2) * gradient**2
-        square = self.second
-        if knobs.centered:
-            self.third = knobs.beta2 * self.third + (1 - knobs.beta2) * gradient
-            square = square - self.third**2
-        return self.carried(gradient / self.root(square), rate)
-
-
-class _Adagrad(_Moments):
-    def move(self, gradient: Array, rate: float) -> Array:
-        self.step += 1
-        if self.step == 1:
-            self.second = self.second + self.formula.initial
-        self.second = self.second + gradient**2
-        return rate * gradient / self.root(self.second)
-
-
-class _Adadelta(_Moments):
-    def move(self, gradient: Array, rate: float) -> Array:
-        rho, epsilon = self.formula.beta2, self.formula.epsilon
-        self.second = rho * self.second + (1 - rho) * gradient**2
-        step = np.sqrt(self.first + epsilon) / np.sqrt(self.second + epsilon) * gradient
-        self.first = rho * self.first + (1 - rho) * step**2
-        return rate * step
-
-
-class _Adamax(_Moments):
-    def move(self, gradient: Array, rate: float) -> Array:
-        knobs = self.formula
-        self.step += 1
-        self.first = knobs.beta1 * self.first + (1 - knobs.beta1) * gradient
-        grown = knobs.beta2 * self.second
-        if knobs.place == "inside":
-            self.second = np.maximum(grown + knobs.epsilon, np.abs(gradient))
-        else:
-            self.second = np.maximum(grown, np.abs(gradient) + knobs.epsilon)
-        return rate / (1 - knobs.beta1**self.step) * self.first / self.second
-
-
-_RULES: Mapping[str, type[_Moments]] = {
-    "sgd": _Sgd,
-    "adam": _Adam,
-    "rmsprop": _RmsProp,
-    "adagrad": _Adagrad,
-    "adadelta": _Adadelta,
-    "adamax": _Adamax,
-}
 
 
 # Which knobs of an optimizer's formula make it move a parameter as it did.
@@ -505,7 +471,6 @@ def _descend(miss: Callable[[float], float], grid: Array) -> tuple[float, float]
 
 
 def _rounded(value: float, miss: Callable[[float], float], *, share: bool) -> float:
-    """Return the shortest number near ``value`` that fits as well."""
     limit = max(miss(value) * 2, SAME_SINGLE)
     candidates = [0.0] if miss(0.0) <= limit else []
     for digits in range(1, 6):

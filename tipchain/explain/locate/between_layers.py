@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import distance, relative, rms, same_mask
 from tipchain.explain.locate.gradients import Shared, cut_off, input_gradients
-from tipchain.explain.locate.matching import CallPair, Matching, hands_on
+from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink, hands_on
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, drawn_again, run_again
 from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
@@ -342,7 +341,6 @@ class GivenLayers(ABC):
         return True
 
     def _replaced(self, given: Iterable[tuple[CallPair, TensorLink]], result: object) -> object:
-        """Return a layer's result with the wanted values in it; None to leave it as it is."""
         structure, made, _ = take_out(result, self._side.is_tensor)
         plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
         if not given or not plain:

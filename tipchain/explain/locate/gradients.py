@@ -314,7 +314,6 @@ class SharedParameters:
     def _apart(
         self, pair: CallPair, ours: Mapping[str, Array], theirs: Mapping[str, Array], largest: float = 0.0
     ) -> float:
-        """Compare a pair's gradients; ``largest``: the RMS of another one of the layer's."""
         sizes = {name: rms(one) for name, one in ours.items()}
         least, found = SAME_SINGLE * max([largest, *sizes.values()]), []
         for name, one in ours.items():

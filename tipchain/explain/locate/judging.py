@@ -11,10 +11,9 @@ import numpy as np
 
 from tipchain.core.progress import LATE, Pace
 from tipchain.explain.locate.between_layers import CodeAtFault, CodeRounding, Noise, Steered, holds
-from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import relative, squeezed_as
 from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
-from tipchain.explain.locate.matching import CallPair, Matching
+from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
 from tipchain.explain.locate.runs import TracedRun
 from tipchain.explain.locate.sides import Sides
@@ -245,7 +244,6 @@ class PairJudge:
         return [_less_inside(_as_rounded(each, inside), inside) for each in one.verdicts]
 
     def _judge_given(self, done: _Done, pair: CallPair, inputs: Sequence[TensorLink], inherited: float) -> None:
-        """Judge the code that gives a pair its inputs, all layers before having agreed."""
         if inherited <= self.noise.limit or self._code.made_up_for(pair):
             return
         if self._rounded(inherited, (pair.reference.inputs, pair.port.inputs), inputs):
@@ -352,7 +350,6 @@ class PairJudge:
         return [], changed or self._code.gives_own(self._by_themselves(self._own, steered))
 
     def _judge_outputs(self) -> list[LayerVerdict]:
-        """Return the verdict about code that makes another output though all layers agree, if some does."""
         apart = self.outputs_apart()
         far = max(apart, default=0.0)
         if far > self.noise.limit and self._rounded(far, (self.runs[0].values, self.runs[1].values), self.outputs):
@@ -747,12 +744,10 @@ class PairJudge:
         return max(counted[id(call.layer)] for counted, call in calls)
 
     def _projects(self, pair: CallPair) -> bool:
-        """Tell whether the reference's run left only projections of a gradient in a layer, or inside it."""
         path = pair.reference.path
         return any(not path or f"{name}.".startswith(f"{path}.") for name in self.runs[0].projected)
 
     def _truths(self, pair: CallPair) -> Mapping[str, Array]:
-        """Return the gradients of the reference's parameters that its float64 run left."""
         found = self.models[0].side.parameters(pair.reference.layer)
         return {name: self._left[id(one)] for name, one in found if id(one) in self._left}
 

@@ -16,11 +16,19 @@ from tipchain.core.machine import keep_memory
 from tipchain.core.progress import OutOfTime, Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.between_layers import Noise
-from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.gradients import large_weights
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
-from tipchain.explain.locate.matching import CallPair, LayerPair, Matching, match_calls, pair_layers, pair_packed
+from tipchain.explain.locate.matching import (
+    CallPair,
+    Comparer,
+    LayerPair,
+    Matching,
+    TensorLink,
+    match_calls,
+    pair_layers,
+    pair_packed,
+)
 from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import LargeWeight, ModelInputs, Start, TracedRun, random_start, run_model
 from tipchain.explain.locate.sides import LiveSide, Sides
@@ -195,7 +203,6 @@ class Locator:
         return replace(found, layers=tuple(layers))
 
     def _found(self, inputs: ModelInputs, asked: tuple[Pair, Losses, Sequence[LayerPair]]) -> Located:
-        """Compare the models with outlines of their tensors, on some samples, or with every tensor held."""
         found, whole = self._by_outlines(inputs, *asked)
         if found is None:
             cut, self.store.samples = self.store.cut, None

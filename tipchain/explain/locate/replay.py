@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import class_and_line
-from tipchain.explain.locate.comparing import TensorLink
 from tipchain.explain.locate.differences import PortLayout
-from tipchain.explain.locate.matching import CallPair, LayoutStep
+from tipchain.explain.locate.matching import CallPair, LayoutStep, TensorLink
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, StoredArray, Trace, TracedValue, put_back, take_out

@@ -16,7 +16,7 @@ from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.differences import projections
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.trace import Known, Store, Trace, TracedValue, Tracer, put_back, take_out
+from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twins, put_back, take_out
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.randomness import Draws
 
@@ -341,7 +341,7 @@ def run_model(
     seed: int,
     draws: Draws,
     backward: bool = True,
-    known: Known | None = None,
+    known: Twins | None = None,
     start: Start | None = None,
     pace: Pace | None = None,
     large: Sequence[LargeWeight] = (),
@@ -498,7 +498,6 @@ def select(output: Nested, chosen: object, is_tensor: Callable[[object], bool], 
 
 
 def _numbered(values: Sequence[object]) -> dict[object, object]:
-    """Return values by their indices, from the end too."""
     return {place: one for n, one in enumerate(values) for place in (n, n - len(values))}
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from math import prod
 from types import ModuleType
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.locate.trace import After, Before, TraceFramework
+from tipchain.explain.locate.trace import After, Before
 from tipchain.framework_types import Array, Hook, Model, Optimizer, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.paddle_ import PaddleFramework
@@ -30,106 +30,14 @@ Widening = Literal["casts", "claims", "plain"]
 its tensors say that they are in float32, which some models insist on; ``"plain"``: its casts stay."""
 
 
-class LiveSide(TraceFramework, Protocol):
-    """A framework whose models are copied, run, traced and replayed layer by layer."""
-
-    @property
-    def framework(self) -> Framework:
-        """The framework as stages use it."""
-
-    def copied(self, model: object, *, double: bool, training: bool | None = None) -> Model:
-        """Return a copy of the model with the same weights, in float64 if ``double``.
-
-        A model that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
-
-        Raises:
-            Exception: whatever copying the user's model raises.
-        """
-
-    ways: Sequence[Widening]
-    """How a model may be run in float64, tried one after the other."""
-
-    way: Widening
-    """The way that is taken."""
-
-    def only_reads(self, layer: Model) -> bool:
-        """Tell whether forward changes nothing of a layer, so that it needs no copy: one of the framework's own."""
-
-    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
-        """Return a context in which new floating-point tensors are float64, if ``double``.
-
-        As the `way` says, those of which float32 is asked for too, unless ``casts`` are to be left alone: a cast to float32
-        does nothing to a model in float32, so that in float64 it is no part of what the model computes.
-        """
-
-    def tensor(self, array: Array, *, gradient: bool) -> Tensor:
-        """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
-
-    def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
-        """Return the layer's own and inner parameters that take gradients, each once, with their names in it."""
-
-    def recording(self, *, gradient: bool) -> AbstractContextManager[object]:
-        """Return a context in which what runs is recorded for backward, or not."""
-
-    def clear_gradients(self, layer: object) -> None:
-        """Forget the gradients of a layer's parameters."""
-
-    def parameter_gradients(self, layer: object) -> dict[str, Array] | None:
-        """Return the gradients of a layer's parameters under torch's names and in torch's layout.
-
-        None where it is not known how torch would keep them.
-        """
-
-    def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
-        """Let ``take`` have the parameter's gradient as soon as backward has it, and free it; return what ends this."""
-
-    def products(self, outputs: Sequence[object], cotangents: Sequence[object]) -> None:
-        """Run backward from several tensors, each with what its gradient is."""
-
-    def backward(self, loss: object) -> None:
-        """Run backward from a scalar, keeping what is recorded."""
-
-    def takes_gradient(self, tensor: object) -> bool:
-        """Tell whether something of the tensor can be differentiated."""
-
-    def lay_aside(self, made: object, model: object) -> Callable[[object], None]:
-        """Give up the values of a float64 copy's parameters, which are the model's; gradients stay.
-
-        Returns:
-            What gives one of the copy's layers its values back; that may not be run before.
-        """
-
-    def seed(self, seed: int) -> None:
-        """Seed every generator."""
-
-    def randomness(self, draws: Draws) -> AbstractContextManager[None]:
-        """Return a context in which random numbers are ``draws``."""
-
-    def children(self, layer: object) -> Iterator[tuple[str, Model]]:
-        """Yield the layers directly inside, with their names."""
-
-    def assign(self, parameter: Tensor, values: Array) -> None:
-        """Give a parameter other values of its shape."""
-
-    def learning_rate(self, optimizer: object) -> float:
-        """Return the rate that the optimizer's next update uses; the first group's."""
-
-    def function(self, name: str) -> Callable[[Tensor], Tensor]:
-        """Return a function of ``nn.functional``."""
-
-    def norm_scale(self, layer: object) -> Array | None:
-        """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other layer."""
-
-
-class Sides(NamedTuple):
-    """What is done to torch's model, and to Paddle's."""
-
-    reference: LiveSide
-    port: LiveSide
-
-
 class FrameworkSide:
-    """What both frameworks do in the same words."""
+    """A framework whose models are copied, run, traced and replayed layer by layer: what both do in the same words.
+
+    Attributes:
+        framework: as stages use it.
+        ways: how a model may be run in float64, tried one after the other.
+        way: the one that is taken.
+    """
 
     framework: Framework
 
@@ -166,11 +74,14 @@ class TorchSide(FrameworkSide):
         self.way: Widening = "casts"
 
     def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every module with its path, the model itself first; one used twice comes once."""
+        """Yield every module with its path, the model itself (path empty) first; one used twice comes once."""
         yield from model.named_modules()
 
     def watch(self, layer: Model, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward of the module."""
+        """Call the two around each forward of the module; return what ends this.
+
+        What the second returns, if that is anything, stands in place of the module's result.
+        """
         first = layer.register_forward_pre_hook(before, with_kwargs=True)
         second = layer.register_forward_hook(lambda module, _, output: after(module, output))
         return _removing(first, second)
@@ -180,7 +91,7 @@ class TorchSide(FrameworkSide):
         return self.framework.array(tensor)
 
     def version(self, tensor: Tensor) -> int:
-        """Return the tensor's version counter."""
+        """Return the tensor's version counter, which changes whenever it is written to."""
         return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001
 
     def on_gradient(self, tensor: Tensor, take: Callable[[Tensor], object]) -> None:
@@ -189,7 +100,13 @@ class TorchSide(FrameworkSide):
             tensor.register_hook(take)
 
     def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
-        """Return a copy of the module, in float64 if ``double``."""
+        """Return a copy of the module with the same weights, in float64 if ``double``.
+
+        One that is not in the mode that ``training`` asks for is switched to it; else every layer keeps its own.
+
+        Raises:
+            Exception: whatever copying the user's module raises.
+        """
         made = copy.deepcopy(model, self._copied_ahead(model, double=double))
         if training is not None and made.training != training:
             made.train(training)
@@ -209,7 +126,10 @@ class TorchSide(FrameworkSide):
         return found
 
     def only_reads(self, layer: Model) -> bool:
-        """Tell whether forward changes nothing of a module; an embedding with ``max_norm`` scales its rows."""
+        """Tell whether forward changes nothing of a module, so that it needs no copy: one of torch's own.
+
+        An embedding with ``max_norm`` scales its rows.
+        """
         return all(
             _reads(self, one, "torch.nn.modules.")
             and not isinstance(one, self.torch.nn.RNNBase)
@@ -218,7 +138,11 @@ class TorchSide(FrameworkSide):
         )
 
     def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
-        """Return a context in which new floating-point tensors are float64, if ``double``."""
+        """Return a context in which new floating-point tensors are float64, if ``double``.
+
+        As the `way` says, those of which float32 is asked for too, unless ``casts`` are to be left alone: a cast to float32
+        does nothing to a model in float32, so that in float64 it is no part of what the model computes.
+        """
         wide = (
             self.framework.double_precision(),
             nullcontext() if casts or self.way == "plain" else widening(self.torch, claims=self.way == "claims"),
@@ -226,16 +150,20 @@ class TorchSide(FrameworkSide):
         return _both(*wide) if double else nullcontext()
 
     def tensor(self, array: Array, *, gradient: bool) -> Tensor:
-        """Return a tensor of the array's values."""
+        """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
         made = self.framework.tensor(array)
         return made.requires_grad_() if gradient and made.is_floating_point() else made
 
     def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
-        """Return the parameters that take gradients, each once."""
+        """Return the module's own and inner parameters that take gradients, each once, with their names in it."""
         return [(name, one) for name, one in layer.named_parameters() if one.requires_grad]
 
     def lay_aside(self, made: Model, model: Model) -> Callable[[object], None]:
-        """Let the copy's parameters be the model's own tensors for a while."""
+        """Let a float64 copy's parameters be the model's own tensors for a while; gradients stay.
+
+        Returns:
+            What gives one of the copy's modules its values back; that may not be run before.
+        """
         lent: dict[int, object] = {}
         for one, own in zip(made.parameters(), model.parameters(), strict=True):
             if one.shape == own.shape:
@@ -250,7 +178,7 @@ class TorchSide(FrameworkSide):
         return take_up
 
     def recording(self, *, gradient: bool) -> AbstractContextManager[object]:
-        """Return ``torch.set_grad_enabled``."""
+        """Return ``torch.set_grad_enabled``: a context in which what runs is recorded for backward, or not."""
         context: AbstractContextManager[object] = self.torch.set_grad_enabled(gradient)
         return context
 
@@ -259,7 +187,7 @@ class TorchSide(FrameworkSide):
         layer.zero_grad(set_to_none=True)
 
     def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
-        """Return the gradients that there are, not copied."""
+        """Return the gradients that there are, by name, not copied."""
         found = ((name, self.framework.gradient(one)) for name, one in layer.named_parameters())
         return {name: self.view(gradient) for name, gradient in found if gradient is not None}
 
@@ -270,7 +198,7 @@ class TorchSide(FrameworkSide):
         return values
 
     def hand_over(self, parameter: Tensor, take: Callable[[Array], None]) -> Callable[[], None]:
-        """Register a hook that takes the gradient and sets ``grad`` to None."""
+        """Let ``take`` have the gradient as soon as backward has it, and set ``grad`` to None; return what ends this."""
 
         def hand(one: Tensor) -> None:
             take(self.view(one.grad))
@@ -306,7 +234,7 @@ class TorchSide(FrameworkSide):
         return found
 
     def norm_scale(self, layer: object) -> Array | None:
-        """Return ``weight / sqrt(running_var + eps)``."""
+        """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other module."""
         kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
         if not isinstance(layer, kind) or layer.training or layer.running_var is None:
             return None
@@ -365,7 +293,6 @@ class PaddleSide(FrameworkSide):
         return _doubled(made) if double else made
 
     def _copied_ahead(self, model: Model, *, double: bool) -> dict[int, object]:
-        """Return copies of a layer's empty containers and large parameters by what they are copies of; see `_copied`."""
         paddle, kind = self.paddle, self.paddle.base.framework.EagerParamBase
         if not isinstance(model, paddle.nn.Layer):
             return {}
@@ -426,7 +353,7 @@ class PaddleSide(FrameworkSide):
             one.clear_gradient(set_to_zero=False)
 
     def parameter_gradients(self, layer: Model) -> dict[str, Array] | None:
-        """Return the gradients that there are, as torch has them, not copied."""
+        """Return the gradients that there are, under torch's names and in its layout, not copied; None where that is not known."""
         if all(one.grad is None for one in layer.parameters()):
             return {}
         try:
@@ -483,6 +410,16 @@ class PaddleSide(FrameworkSide):
         return scale if layer.weight is None else scale * self.array(layer.weight)
 
 
+LiveSide = TorchSide | PaddleSide
+
+
+class Sides(NamedTuple):
+    """What is done to torch's model, and to Paddle's."""
+
+    reference: LiveSide
+    port: LiveSide
+
+
 def _copied(array: Array, *, double: bool) -> Array:
     """Return a copy of a large array, in float64 if ``double``.
 
@@ -534,8 +471,6 @@ def _doubled(layer: Model) -> Model:
 
 
 def _removing(*hooks: Hook) -> Callable[[], None]:
-    """Return what removes the hooks."""
-
     def end() -> None:
         for hook in hooks:
             hook.remove()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache, cached_property
 from math import inf, isfinite, prod, sqrt
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from tipchain.explain.locate.differences import relative
 from tipchain.framework_types import Array, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, SAME_DOUBLE, SAME_SINGLE
+
+if TYPE_CHECKING:
+    from tipchain.explain.locate.sides import LiveSide
 
 # Arrays of a trace: in memory up to a limit, beyond it memory-mapped; and sketches of them.
 
@@ -347,46 +350,6 @@ Before = Callable[[Model, tuple[Nested, ...], Options], None]
 After = Callable[[Model, Nested], Nested]
 
 
-class TraceFramework(Protocol):
-    """What a trace needs of a framework."""
-
-    name: str
-
-    def layers(self, model: Model) -> Iterator[tuple[str, Model]]:
-        """Yield every layer with its path, the model itself (path empty) first; one used twice comes once."""
-
-    def watch(self, layer: object, before: Before, after: After) -> Callable[[], None]:
-        """Call the two around each forward of ``layer``; return what ends this.
-
-        What the second returns, if that is anything, stands in place of the layer's result.
-        """
-
-    def is_tensor(self, value: object) -> bool:
-        """Tell whether ``value`` is a tensor."""
-
-    def array(self, tensor: Tensor) -> Array:
-        """Return a copy of a tensor's values."""
-
-    def view(self, tensor: object) -> Array:
-        """Return a tensor's values, which may change when the tensor is written to."""
-
-    def version(self, tensor: Tensor) -> int:
-        """Return a number that changes whenever the tensor is written to."""
-
-    def on_gradient(self, tensor: object, take: Callable[[object], None]) -> None:
-        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
-
-
-class Known(Protocol):
-    """The tensors of another run, which need not be held twice."""
-
-    def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
-        """Return the value that holds the same, and the array as it is held then; None if there is none."""
-
-    def gradient(self, value: TracedValue, array: Array) -> StoredArray | None:
-        """Return a gradient as it is held if it is the same as that of ``value``."""
-
-
 @dataclass(slots=True, eq=False)
 class TracedValue:
     """A tensor that went into or came out of a layer.
@@ -484,10 +447,10 @@ class Tracer:
 
     def __init__(
         self,
-        side: TraceFramework,
+        side: LiveSide,
         model: Model,
         store: Store,
-        known: Known | None = None,
+        known: Twins | None = None,
         draws: Draws | None = None,
         pace: Pace | None = None,
     ) -> None:
@@ -653,7 +616,6 @@ class ProjectedArray:
 
 
 def _probe(array: Array) -> Array:
-    """Return some of the elements, evenly spread."""
     if array.size <= LOOKED_AT:
         return array.reshape(-1).copy()
     return array[_places(array.shape)]

@@ -11,9 +11,8 @@ from typing import Literal
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.locate.comparing import Comparer, TensorLink
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
-from tipchain.explain.locate.matching import CallPair, LayoutStep, Matching
+from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, Matching, TensorLink
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs
 from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread

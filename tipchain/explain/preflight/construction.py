@@ -23,7 +23,7 @@ from tipchain.explain.preflight.kinds import (
     runs_as_built,
 )
 from tipchain.explain.preflight.optimizers import FIRST_RATE, check_optimizers, check_schedulers
-from tipchain.explain.preflight.parameters import Tensors, check_ties, compare_tensors, is_floating, port_name
+from tipchain.explain.preflight.parameters import Tensors, check_parameters, check_ties, is_floating, port_name
 from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
@@ -295,7 +295,6 @@ def _argument_finding(pair: PairedLayers, one: Trait, values: tuple[object, ...]
 
 
 def _wanted_text(one: Trait, values: tuple[object, ...]) -> str:
-    """Return the arguments that the port needs."""
     value = tidy(one.write(not values[1] if one.code == "time-order" else values[0]))
     return ", ".join(f"{name}={value!r}" for name in one.arguments[1].split(", "))
 
@@ -613,7 +612,7 @@ def check(
     told = {(one.code, *_paths(one)) for one in arguments}
     kept = [
         one
-        for one in compare_tensors(tensors)
+        for one in check_parameters(tensors)
         if not (one.code in FOLLOWING and (_paths(one) in shaped or (one.code, *_paths(one)) in told))
     ]
     flags = [
@@ -640,7 +639,6 @@ def _paths(one: Finding) -> tuple[str, str]:
 
 
 def _modules(model: Model, method: str) -> dict[str, Model]:
-    """Return the layers of a model by path; one that stands at several paths comes at each."""
     if method == "named_modules":
         return dict(model.named_modules(remove_duplicate=False))
     return dict(_sublayers(model, ""))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from tipchain.explain.preflight import table
 from tipchain.explain.preflight.table import (
+    SPACE_KINDS,
     UNTOLD,
     LayerKind,
     PairedLayers,
-    Reader,
     Shape,
     Trait,
     affine_properties,
@@ -49,18 +48,6 @@ def _torch_momentum(layer: Model, _shape: Shape | None) -> object:
     return "cumulative" if layer.momentum is None else plain(layer.momentum)
 
 
-def _paddle_momentum(layer: Model, _shape: Shape | None) -> object:
-    return 1 - plain(layer._momentum)  # noqa: SLF001
-
-
-def _write_momentum(momentum: object) -> object:
-    return tidy(1 - momentum) if isinstance(momentum, float | int) else momentum
-
-
-def _torch_statistics(layer: object, _shape: Shape | None) -> str:
-    return USUAL if _tracks(layer) else BATCH
-
-
 def _paddle_statistics(layer: object, _shape: Shape | None) -> str:
     """Return whose mean and variance normalize.
 
@@ -75,68 +62,7 @@ def _paddle_statistics(layer: object, _shape: Shape | None) -> str:
     return USUAL if told is None else BATCH
 
 
-def _write_statistics(how: str) -> Setting:
-    return {USUAL: None, BATCH: False, RUNNING: True}[how]
-
-
-def _batch_norm() -> LayerKind:
-    return kind(
-        "BatchNorm",
-        ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
-        _epsilon(),
-        Trait(
-            "momentum",
-            "momentum",
-            read=_torch_momentum,
-            read_paddle=_paddle_momentum,
-            write=_write_momentum,
-            visible=False,
-            slack=CONSTANT,
-        ),
-        Trait(
-            "statistics",
-            "track_running_stats",
-            "use_global_stats",
-            read=_torch_statistics,
-            read_paddle=_paddle_statistics,
-            write=_write_statistics,
-        ),
-        Trait(
-            "activation",
-            "act",
-            read=lambda _layer, _shape: None,
-            read_paddle=lambda layer, _: getattr(layer, "_act", None),
-            measured=True,
-        ),
-        *affine_properties(),
-        torch=("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
-    )
-
-
-def _epsilon() -> Trait:
-    return Trait("epsilon", "eps", "epsilon")
-
-
-def _instance_norm() -> LayerKind:
-    return kind(
-        "InstanceNorm",
-        ("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
-        _epsilon(),
-        Trait(
-            "statistics",
-            "track_running_stats",
-            "momentum",
-            read=_torch_instance,
-            read_paddle=lambda _layer, _shape: "instance",
-            lacking="keep running statistics in a layer of your own: Paddle's has none",
-        ),
-        affine_properties()[0],
-        torch=("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"),
-    )
-
-
-def _torch_instance(layer: object, _shape: Shape | None) -> str:
-    return "running in eval" if _tracks(layer) else "instance"
+EPSILON = Trait("epsilon", "eps", "epsilon")
 
 
 def _padding_index(layer: Model, _shape: Shape | None) -> object:
@@ -149,10 +75,6 @@ def _padding_row(layer: Model, shape: Shape | None) -> object:
     """Return what torch gives for the index of padding: the row as it is, where Paddle gives zeros whatever it holds."""
     index = _padding_index(layer, shape)
     return UNTOLD if index is None or not bool(layer.weight[index].any()) else "its row"
-
-
-def _padding_zeros(layer: object, shape: Shape | None) -> object:
-    return UNTOLD if _padding_index(layer, shape) is None else "zeros"
 
 
 def _largest_norm(layer: Model, _shape: Shape | None) -> object:
@@ -176,7 +98,7 @@ VALUE_KINDS = (
             "padding-row",
             "output at padding_idx",
             read=_padding_row,
-            read_paddle=_padding_zeros,
+            read_paddle=lambda layer, shape: UNTOLD if _padding_index(layer, shape) is None else "zeros",
             lacking="pass `padding_idx=None` and stop the row's gradient",
             measured=True,
         ),
@@ -184,16 +106,60 @@ VALUE_KINDS = (
         Trait("norm-type", "norm_type", read=_norm_type),
         Trait("scale-grad-by-freq", "scale_grad_by_freq", visible=False),
     ),
-    _batch_norm(),
-    _instance_norm(),
+    kind(
+        "BatchNorm",
+        ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
+        EPSILON,
+        Trait(
+            "momentum",
+            "momentum",
+            read=_torch_momentum,
+            read_paddle=lambda layer, _: 1 - plain(layer._momentum),  # noqa: SLF001
+            write=lambda momentum: tidy(1 - momentum) if isinstance(momentum, float | int) else momentum,
+            visible=False,
+            slack=CONSTANT,
+        ),
+        Trait(
+            "statistics",
+            "track_running_stats",
+            "use_global_stats",
+            read=lambda layer, _: USUAL if _tracks(layer) else BATCH,
+            read_paddle=_paddle_statistics,
+            write=lambda how: {USUAL: None, BATCH: False, RUNNING: True}[how],
+        ),
+        Trait(
+            "activation",
+            "act",
+            read=lambda _layer, _shape: None,
+            read_paddle=lambda layer, _: getattr(layer, "_act", None),
+            measured=True,
+        ),
+        *affine_properties(),
+        torch=("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
+    ),
+    kind(
+        "InstanceNorm",
+        ("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
+        EPSILON,
+        Trait(
+            "statistics",
+            "track_running_stats",
+            "momentum",
+            read=lambda layer, _: "running in eval" if _tracks(layer) else "instance",
+            read_paddle=lambda _layer, _shape: "instance",
+            lacking="keep running statistics in a layer of your own: Paddle's has none",
+        ),
+        affine_properties()[0],
+        torch=("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"),
+    ),
     kind(
         "LayerNorm",
         "",
-        _epsilon(),
+        EPSILON,
         Trait("normalized-shape", "normalized_shape", write=list),
         *affine_properties("elementwise_affine"),
     ),
-    kind("GroupNorm", "", _epsilon(), Trait("groups", "num_groups"), *affine_properties()),
+    kind("GroupNorm", "", EPSILON, Trait("groups", "num_groups"), *affine_properties()),
     kind(
         "LocalResponseNorm", "", Trait("size", "size"), Trait("alpha", "alpha"), Trait("beta", "beta"), Trait("k", "k")
     ),
@@ -211,9 +177,9 @@ SELU = (1.0507009873554805, 1.6732632423543772)
 """Scale and alpha, which torch does not let one choose (Klambauer et al. 2017)."""
 
 
-def _axis(code: str, torch: str, paddle: str, default: int | None = None) -> Trait:
+def _axis(code: str, torch: str, paddle: str) -> Trait:
     def read(layer: object, shape: Shape | None) -> Setting:
-        return axis_of(held(layer, torch, f"_{paddle}", paddle) if default is None else default, shape)
+        return axis_of(held(layer, torch, f"_{paddle}", paddle), shape)
 
     return Trait(code, torch, paddle, read=read, axis=True)
 
@@ -242,10 +208,6 @@ def _softmax_axis(layer: object, shape: Shape | None) -> object:
     return axis_of(axis, shape)
 
 
-def _selu(number: int, name: str) -> Reader:
-    return lambda layer, _shape: plain(getattr(layer, name, SELU[number]))
-
-
 def _dropped(layer: object, _shape: Shape | None) -> object:
     """Return what a dropout drops as a whole: single elements or channels."""
     if not _named(layer, "Dropout"):
@@ -256,59 +218,42 @@ def _dropped(layer: object, _shape: Shape | None) -> object:
     return "channels" if axis == (0, 1) else f"what shares axes {axis}"
 
 
-def _write_dropped(what: object) -> object:
-    return None if what == "elements" else [0, 1]
-
-
-def _dropout_mode(layer: object, _shape: Shape | None) -> str:
-    return str(getattr(layer, "mode", "upscale_in_train"))
-
-
 def _slopes(layer: Model, _shape: Shape | None) -> int:
     weight = layer.weight if hasattr(layer, "weight") else layer._weight  # noqa: SLF001
     return int(weight.shape[0])
 
 
-def _stop(layer: object, shape: Shape | None) -> object:
-    return axis_of(held(layer, "end_dim", "stop_axis"), shape)
-
-
-def _unflattened(layer: Model, _shape: Shape | None) -> Setting:
-    return tuple(plain(held(layer, "unflattened_size", "shape")))
-
-
 def _dropout(name: str, *paddle: str, torch: tuple[str, ...] = ()) -> LayerKind:
     own = (
-        Trait("dropped", "class", "axis", read=_dropped, write=_write_dropped, visible=False),
-        Trait("dropout-mode", "mode", read=_dropout_mode),
+        Trait(
+            "dropped",
+            "class",
+            "axis",
+            read=_dropped,
+            write=lambda what: None if what == "elements" else [0, 1],
+            visible=False,
+        ),
+        Trait("dropout-mode", "mode", read=lambda layer, _: str(getattr(layer, "mode", "upscale_in_train"))),
     )
     return kind(
         name, paddle or (name,), Trait("dropout", "p", visible=False), *(own if name == "Dropout" else ()), torch=torch
     )
 
 
-PLAIN = (
-    ("ReLU", "ReLU"),
-    ("Sigmoid", "Sigmoid"),
-    ("Hardsigmoid", "Hardsigmoid"),
-    ("Hardswish", "Hardswish"),
-    ("Tanh", "Tanh"),
-    ("Mish", "Mish"),
-    ("Softsign", "Softsign"),
-    ("LogSigmoid", "LogSigmoid"),
-    ("Tanhshrink", "Tanhshrink"),
-    ("Identity", "Identity"),
-)
-"""Kinds that nothing can be chosen about: torch's name and Paddle's."""
+PLAIN = "ReLU Sigmoid Hardsigmoid Hardswish Tanh Mish Softsign LogSigmoid Tanhshrink Identity".split()
+"""Kinds that nothing can be chosen about; both call them so."""
 FUNCTION_KINDS = (
-    *(kind(ours, theirs) for ours, theirs in PLAIN),
+    *map(kind, PLAIN),
     kind("SiLU", ("Silu", "Swish", "SiLU")),
     kind("GELU", "", Trait("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh")),
     kind("LeakyReLU", "", Trait("negative-slope", "negative_slope")),
     kind("ELU", "", Trait("alpha", "alpha")),
     kind("CELU", "", Trait("alpha", "alpha")),
     kind(
-        "SELU", "", Trait("scale", "scale", read=_selu(0, "_scale")), Trait("alpha", "alpha", read=_selu(1, "_alpha"))
+        "SELU",
+        "",
+        Trait("scale", "scale", read=lambda layer, _: plain(getattr(layer, "_scale", SELU[0]))),
+        Trait("alpha", "alpha", read=lambda layer, _: plain(getattr(layer, "_alpha", SELU[1]))),
     ),
     kind(
         "Hardtanh",
@@ -334,17 +279,18 @@ FUNCTION_KINDS = (
     _dropout("Dropout", "Dropout", "Dropout2D", "Dropout3D", torch=("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
     _dropout("AlphaDropout"),
     _dropout("FeatureAlphaDropout"),
-    kind(
-        "Flatten",
-        "",
-        _axis("start-axis", "start_dim", "start_axis"),
-        Trait("stop-axis", "end_dim", "stop_axis", read=_stop, axis=True),
-    ),
+    kind("Flatten", "", _axis("start-axis", "start_dim", "start_axis"), _axis("stop-axis", "end_dim", "stop_axis")),
     kind(
         "Unflatten",
         "",
         _axis("axis", "dim", "axis"),
-        Trait("shape", "unflattened_size", "shape", read=_unflattened, write=list),
+        Trait(
+            "shape",
+            "unflattened_size",
+            "shape",
+            read=lambda layer, _: tuple(plain(held(layer, "unflattened_size", "shape"))),
+            write=list,
+        ),
     ),
     kind("CosineSimilarity", "", _axis("axis", "dim", "axis"), Trait("epsilon", "eps")),
     kind(
@@ -367,10 +313,7 @@ ACTIVATIONS = ("relu", "gelu", "silu", "swish", "elu", "selu", "tanh", "sigmoid"
 INNER = {
     "TransformerEncoderLayer": ("self_attn", "linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2"),
     "TransformerDecoderLayer": tuple(
-        """
-            self_attn multihead_attn linear1 linear2 norm1 norm2 norm3 dropout dropout1 dropout2
-            dropout3
-        """.split()
+        "self_attn multihead_attn linear1 linear2 norm1 norm2 norm3 dropout dropout1 dropout2 dropout3".split()
     ),
 }
 """torch's names of the layers inside; Paddle's are the same, but for the decoder's second attention."""
@@ -394,7 +337,6 @@ def paddle_recurrent(layer: object) -> str | None:
 
 
 def _cells(layer: Model) -> list[Model]:
-    """Return a Paddle layer's cells; the layer itself if it is one."""
     if hasattr(layer, "num_layers"):
         return [one for number in range(layer.num_layers) for one in _cells(layer[number])]
     found = [getattr(layer, name) for name in ("cell", "cell_fw", "cell_bw") if hasattr(layer, name)]
@@ -408,50 +350,39 @@ def _paddle_biases(layer: object, _shape: Shape | None) -> tuple[bool, bool]:
     return any(leaf.startswith("bias_ih") for leaf in there), any(leaf.startswith("bias_hh") for leaf in there)
 
 
-def _torch_direction(layer: Model, _shape: Shape | None) -> str:
-    return "bidirectional" if layer.bidirectional else "forward"
-
-
 def _paddle_direction(layer: object, _shape: Shape | None) -> str:
     if getattr(layer, "num_directions", 1) == 2 or hasattr(layer, "cell_bw"):
         return "bidirectional"
     return "backward" if getattr(layer, "is_reverse", False) else "forward"
 
 
-def _torch_activation(layer: Model, _shape: Shape | None) -> str:
-    return str(layer.nonlinearity)
-
-
-def _paddle_activation(layer: Model, _shape: Shape | None) -> str:
-    return str(_cells(layer)[0].activation)
-
-
-def _torch_dropout(layer: Model, _shape: Shape | None) -> object:
-    return plain(layer.dropout) if layer.num_layers > 1 else 0.0
-
-
-def _paddle_dropout(layer: Model, _shape: Shape | None) -> object:
-    return plain(layer.dropout) if getattr(layer, "num_layers", 1) > 1 else 0.0
-
-
-def _biases() -> Trait:
-    return Trait(
-        "bias",
-        "bias",
-        "bias_ih_attr, bias_hh_attr",
-        read=lambda layer, _: (bool(layer.bias),) * 2,
-        read_paddle=_paddle_biases,
-        write=write_presence,
-    )
-
-
-def _nonlinearity() -> Trait:
-    return Trait("activation", "nonlinearity", "activation", read=_torch_activation, read_paddle=_paddle_activation)
+BIASES = Trait(
+    "bias",
+    "bias",
+    "bias_ih_attr, bias_hh_attr",
+    read=lambda layer, _: (bool(layer.bias),) * 2,
+    read_paddle=_paddle_biases,
+    write=write_presence,
+)
+NONLINEARITY = Trait(
+    "activation",
+    "nonlinearity",
+    "activation",
+    read=lambda layer, _: str(layer.nonlinearity),
+    read_paddle=lambda layer, _: str(_cells(layer)[0].activation),
+)
+TIME_ORDER = Trait(
+    "time-order",
+    "batch_first",
+    "time_major",
+    read=lambda layer, _: not layer.batch_first,
+    read_paddle=lambda layer, _: bool(getattr(layer, "time_major", False)),
+    write=lambda first: first,
+)
 
 
 def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
-    """Yield a recurrent layer and its cell."""
-    own = [_nonlinearity()] if name == "RNN" else []
+    own = [NONLINEARITY] if name == "RNN" else []
     if name == "LSTM":
         own = [Trait("projection", "proj_size", read_paddle=lambda layer, _: _cells(layer)[0].proj_size)]
     yield kind(
@@ -462,35 +393,21 @@ def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
             "direction",
             "bidirectional",
             "direction",
-            read=_torch_direction,
+            read=lambda layer, _: "bidirectional" if layer.bidirectional else "forward",
             read_paddle=_paddle_direction,
             write=lambda way: "bidirect" if way == "bidirectional" else way,
         ),
-        Trait("dropout", "dropout", read=_torch_dropout, read_paddle=_paddle_dropout, visible=False),
-        _time_order(),
-        _biases(),
+        Trait(
+            "dropout",
+            "dropout",
+            read=lambda layer, _: plain(layer.dropout) if getattr(layer, "num_layers", 1) > 1 else 0.0,
+            visible=False,
+        ),
+        TIME_ORDER,
+        BIASES,
         *own,
     )
-    yield kind(f"{name}Cell", f"{paddle}Cell", _biases(), *([_nonlinearity()] if name == "RNN" else []))
-
-
-def _time_order() -> Trait:
-    return Trait(
-        "time-order",
-        "batch_first",
-        "time_major",
-        read=_time_first,
-        read_paddle=_paddle_time_first,
-        write=lambda first: first,
-    )
-
-
-def _time_first(layer: Model, _shape: Shape | None) -> bool:
-    return not layer.batch_first
-
-
-def _paddle_time_first(layer: object, _shape: Shape | None) -> bool:
-    return bool(getattr(layer, "time_major", False))
+    yield kind(f"{name}Cell", f"{paddle}Cell", BIASES, *([NONLINEARITY] if name == "RNN" else []))
 
 
 def orders_comparable(pair: PairedLayers) -> bool | None:
@@ -508,23 +425,10 @@ def _attention_bias(layer: Model, _shape: Shape | None) -> bool:
     return bias is not None
 
 
-def _added_bias(layer: object, _shape: Shape | None) -> bool:
-    return getattr(layer, "bias_k", None) is not None
-
-
 def _transformer_activation(layer: Model, _shape: Shape | None) -> object:
     given = layer.activation
     name = str(getattr(given, "__name__", type(given).__name__)).lower().lstrip("_")
     return name if name in ACTIVATIONS else UNTOLD
-
-
-def _transformer_layer(name: str) -> LayerKind:
-    return kind(
-        name,
-        "",
-        Trait("norm-order", "norm_first", "normalize_before"),
-        Trait("activation", "activation", read=_transformer_activation),
-    )
 
 
 SEQUENCE_KINDS = (
@@ -540,7 +444,10 @@ SEQUENCE_KINDS = (
         Trait("value-size", "vdim"),
         Trait("bias", "bias", "bias_attr", read=_attention_bias, write=write_presence),
         Trait(
-            "added-bias", "add_bias_kv", read=_added_bias, lacking="append torch's bias_k and bias_v to keys and values"
+            "added-bias",
+            "add_bias_kv",
+            read=lambda layer, _: getattr(layer, "bias_k", None) is not None,
+            lacking="append torch's bias_k and bias_v to keys and values",
         ),
         Trait(
             "added-zeros",
@@ -548,15 +455,22 @@ SEQUENCE_KINDS = (
             read=lambda layer, _: bool(getattr(layer, "add_zero_attn", False)),
             lacking="append zeros to keys and values",
         ),
-        _time_order(),
+        TIME_ORDER,
     ),
-    _transformer_layer("TransformerEncoderLayer"),
-    _transformer_layer("TransformerDecoderLayer"),
+    *(
+        kind(
+            name,
+            "",
+            Trait("norm-order", "norm_first", "normalize_before"),
+            Trait("activation", "activation", read=_transformer_activation),
+        )
+        for name in ("TransformerEncoderLayer", "TransformerDecoderLayer")
+    ),
 )
 """Their kinds."""
 
 
-KINDS = (*table.SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
+KINDS = (*SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in KINDS}
 _OWN_MODULES = ("torch.nn.", "paddle.nn.")

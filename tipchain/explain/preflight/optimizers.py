@@ -24,37 +24,10 @@ from tipchain.frameworks.builders import rate_factor
 
 Decay = tuple[tuple[str, float], ...]
 """What decays a parameter: forms (``l2``, ``l1``, ``decoupled``) and coefficients; empty: nothing."""
-TORCH_NAMES = {
-    "SGD": "SGD",
-    "Adam": "Adam",
-    "AdamW": "Adam",
-    "RMSprop": "RMSProp",
-    "Adagrad": "Adagrad",
-    "Adamax": "Adamax",
-    "Adadelta": "Adadelta",
-    "NAdam": "NAdam",
-    "RAdam": "RAdam",
-    "ASGD": "ASGD",
-    "Rprop": "Rprop",
-    "LBFGS": "LBFGS",
-}
+_SAME = {name: name for name in "SGD Adam Adagrad Adamax Adadelta NAdam RAdam ASGD Rprop LBFGS".split()}
+TORCH_NAMES = {**_SAME, "AdamW": "Adam", "RMSprop": "RMSProp"}
 """Common names of torch's classes; how AdamW decays is told beside."""
-PADDLE_NAMES = {
-    "SGD": "SGD",
-    "Momentum": "SGD",
-    "Adam": "Adam",
-    "AdamW": "Adam",
-    "RMSProp": "RMSProp",
-    "Adagrad": "Adagrad",
-    "Adamax": "Adamax",
-    "Adadelta": "Adadelta",
-    "NAdam": "NAdam",
-    "RAdam": "RAdam",
-    "ASGD": "ASGD",
-    "Rprop": "Rprop",
-    "LBFGS": "LBFGS",
-    "Lamb": "Lamb",
-}
+PADDLE_NAMES = {**_SAME, "Momentum": "SGD", "AdamW": "Adam", "RMSProp": "RMSProp", "Lamb": "Lamb"}
 """Those of Paddle's: Momentum is torch's SGD with a momentum."""
 ADAMS = frozenset(("Adam", "Adamax", "NAdam", "RAdam"))
 SETTINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
@@ -211,22 +184,15 @@ FIRST_RATE = "first-rate"
 SHOWN = 4
 """How many parameters a message names."""
 ARGUMENTS = {
-    "momentum": ("momentum", "momentum"),
     "nesterov": ("nesterov", "use_nesterov"),
-    "dampening": ("dampening", "dampening"),
-    "epsilon": ("eps", "epsilon"),
-    "amsgrad": ("amsgrad", "amsgrad"),
     "beta1": ("betas[0]", "beta1"),
     "beta2": ("betas[1]", "beta2"),
-    "centered": ("centered", "centered"),
-    "maximize": ("maximize", "maximize"),
     "initial-accumulator": ("initial_accumulator_value", "initial_accumulator_value"),
     "rate-decay": ("lr_decay", "lr_decay"),
     "momentum-decay": ("momentum_decay", "momentum_decay"),
-    "etas": ("etas", "etas"),
     "rescale": ("rescale_grad", "rescale_grad"),
 }
-"""What a setting is called in torch and in Paddle."""
+"""What a setting is called in torch and in Paddle, where that is not torch's key in a group, and the code."""
 CLASSES = {"SGD": ("SGD", "Momentum"), "Adam": ("Adam", "AdamW")}
 """Paddle's classes of one common name: without and with a momentum; coupled and decoupled."""
 
@@ -357,7 +323,6 @@ _T = TypeVar("_T")
 
 
 def _grouped(matched: Matched, values: Callable[[UpdateTreatment], _T]) -> Iterator[tuple[_T, _T, list[str]]]:
-    """Yield each pair of values that differ with the parameters that have them."""
     found: dict[tuple[_T, _T], list[str]] = defaultdict(list)
     for name, ours, theirs in matched:
         one, other = values(ours), values(theirs)

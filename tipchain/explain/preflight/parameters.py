@@ -17,9 +17,8 @@ from tipchain.explain.locate.matching import LayerPair, Print, print_of
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.tolerance import REMAINDER, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
-from tipchain.weights.layer_types import OWN_KIND
-from tipchain.weights.layouts import LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
 from tipchain.weights.matching import match_models, matchable_layers
+from tipchain.weights.sides import OWN_KIND, LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
 
@@ -201,7 +200,6 @@ class Tensors:
 
 
 def _first_tensor(slot: TensorSlot) -> int:
-    """Return the identity of the first of the port's tensors in a slot."""
     return id(slot.parts[0].tensor)
 
 
@@ -445,32 +443,16 @@ NEUTRAL = {"bias": 0.0, "weight": 1.0}
 """What a parameter is that does nothing, by its torch name in the layer."""
 
 
-def check_parameters(
-    reference: object, port: object, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
-) -> list[Finding]:
+def check_parameters(tensors: Tensors) -> list[Finding]:
     """Compare the parameters and buffers of matched layers: which there are, shapes, values, which are trained.
 
     Values are those in the models now. A tensor that holds torch's numbers in another order (transposed, gates or
     projections swapped, kernels mirrored), those of another layer, or a multiple, is said to. What torch has and Paddle
     never does (``num_batches_tracked``), and biases that Paddle keeps as constant zeros, count for nothing.
 
-    Args:
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        pairs: the layers that belong together.
-        names: Paddle's path by torch's, as they were matched with.
-
     Returns:
         The findings in the order of the pairs, then those about layers that are in no pair.
-
-    Raises:
-        WeightsError: a lazy layer of torch's has no shape yet.
     """
-    return compare_tensors(Tensors(reference, port, pairs, names))
-
-
-def compare_tensors(tensors: Tensors) -> list[Finding]:
-    """Return what `check_parameters` does, of tensors already matched."""
     found: list[Finding] = []
     others = _prints(tensors)
     for pair in tensors.pairs:
@@ -587,7 +569,6 @@ def _elements(slot: TensorSlot) -> int:
 
 
 def _prints(tensors: Tensors) -> Mapping[Print, list[str]]:
-    """Return the names of torch's tensors by their values; read only when a value differs."""
     return _Lazy(tensors)
 
 
@@ -725,7 +706,6 @@ def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tenso
 
 
 def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
-    """Yield the parameters of one side's layers that are in no pair."""
     return (slot for layer in tensors.unmatched[side] for slot in layer.slots if slot.kind == "parameter")
 
 

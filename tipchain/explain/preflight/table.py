@@ -16,7 +16,6 @@ from tipchain.numbers.tolerance import SAME_SINGLE
 # What a kind of layer is made with, and how both frameworks write it.
 
 
-Framework = Literal["torch", "paddle"]
 Shape = tuple[int, ...]
 
 
@@ -267,11 +266,6 @@ def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:
     return len(signs) < 2 or signs[0] == signs[1]
 
 
-def given(value: Setting) -> Setting:
-    """Return ``value``, or `UNTOLD` for None."""
-    return UNTOLD if value is None else value
-
-
 # Whether a layer has a bias, or scales what it normalizes: what is fixed at 0 or 1 is as good as absent.
 
 
@@ -339,23 +333,14 @@ def _sizes(axes: int, *names: str) -> Reader:
 
 def _convolution(axes: int, *, transposed: bool) -> LayerKind:
     name = f"Conv{'Transpose' if transposed else ''}{axes}d"
-    padding = _torch_transposed_pads if transposed else _torch_pads
     properties = [
         Trait("kernel-size", "kernel_size", read=_sizes(axes, "_kernel_size", "kernel_size"), write=write_sizes),
         Trait("stride", "stride", read=_sizes(axes, "_stride", "stride"), write=write_sizes),
-        Trait(
-            "padding",
-            "padding",
-            kept=("padding", "_padding"),
-            read=padding,
-            read_paddle=_paddle_conv_pads,
-            write=write_pads,
-            sized=True,
-        ),
+        Trait("padding", "padding", read=_torch_pads, read_paddle=_paddle_conv_pads, write=write_pads, sized=True),
         Trait(
             "dilation",
             "dilation",
-            read=_torch_dilation,
+            read=lambda layer, _: _reaching(ntuple(layer.dilation, len(layer.kernel_size)), layer.kernel_size),
             read_paddle=_paddle_dilation,
             write=write_sizes,
             hint="and numbers as `padding`: with 'SAME' Paddle does not dilate",
@@ -383,19 +368,11 @@ def _torch_pads(layer: Model, _shape: Shape | None) -> Setting:
     return tuple((one, one) for one in ntuple(layer.padding, len(kernel)))
 
 
-def _torch_transposed_pads(layer: Model, _shape: Shape | None) -> object:
-    return tuple((one, one) for one in ntuple(layer.padding, len(layer.kernel_size)))
-
-
 def _paddle_conv_pads(layer: Model, shape: Shape | None) -> Setting:
     layout = layer._data_format  # noqa: SLF001
     kernel, stride = (tuple(plain(held(layer, name))) for name in ("_kernel_size", "_stride"))
     padding = layer._padding  # noqa: SLF001
     return paddle_pads(padding, kernel, stride, space(shape, layout), last=channels_last(layout))
-
-
-def _torch_dilation(layer: Model, _shape: Shape | None) -> object:
-    return _reaching(ntuple(layer.dilation, len(layer.kernel_size)), layer.kernel_size)
 
 
 def _paddle_dilation(layer: Model, _shape: Shape | None) -> object:
@@ -422,7 +399,6 @@ def _paddle_mode(layer: Model, shape: Shape | None) -> Setting:
 
 
 def _pools(axes: int) -> Iterator[LayerKind]:
-    """Yield the kinds of pools over so many axes."""
     size = (
         Trait(
             "kernel-size",
@@ -462,13 +438,25 @@ def _pools(axes: int) -> Iterator[LayerKind]:
         ),
     )
     if axes > 1:
-        count += (Trait("divisor", "divisor_override", kept=("", "divisor"), read=lambda layer, _: _divisor(layer)),)
+        count += (
+            Trait(
+                "divisor",
+                "divisor_override",
+                kept=("", "divisor"),
+                read=lambda layer, _: held(layer, "divisor_override", "divisor") or None,
+            ),
+        )
     yield kind(f"AvgPool{axes}d", f"AvgPool{axes}D", *padded, ceil, *count)
     if axes < 3:
         yield kind(f"LPPool{axes}d", f"LPPool{axes}D", *size, ceil, Trait("norm-type", "norm_type"))
     yield kind(f"MaxUnpool{axes}d", f"MaxUnPool{axes}D", *padded)
     for name in ("Avg", "Max"):
-        output = Trait("output-size", "output_size", read=_adaptive_size(axes), write=_write_output)
+        output = Trait(
+            "output-size",
+            "output_size",
+            read=_adaptive_size(axes),
+            write=lambda sizes: sizes if None in sizes else write_sizes(sizes),
+        )
         yield kind(f"Adaptive{name}Pool{axes}d", f"Adaptive{name}Pool{axes}D", output)
 
 
@@ -511,24 +499,15 @@ def _paddle_counts(layer: Model, shape: Shape | None) -> Setting:
     return not layer.exclusive if padded else UNTOLD
 
 
-def _divisor(layer: object) -> object:
-    found = held(layer, "divisor_override", "divisor")
-    return found or None
-
-
 def _adaptive_size(axes: int) -> Reader:
     def read(layer: object, shape: Shape | None) -> Setting:
         sizes = ntuple(held(layer, "_output_size", "output_size"), axes)
         inputs = space(shape, getattr(layer, "_data_format", None))
         if inputs is None or len(inputs) != len(sizes):
             return sizes
-        return tuple(given_ if one is None else one for one, given_ in zip(sizes, inputs, strict=True))
+        return tuple(size if one is None else one for one, size in zip(sizes, inputs, strict=True))
 
     return read
-
-
-def _write_output(sizes: Setting) -> object:
-    return sizes if None in sizes else write_sizes(sizes)
 
 
 def _paddings(axes: int) -> LayerKind:
@@ -538,19 +517,17 @@ def _paddings(axes: int) -> LayerKind:
     return kind(
         f"Pad{axes}d",
         paddle,
-        Trait("padding", "padding", read=_torch_edges, read_paddle=_paddle_edges(axes), write=list),
+        Trait(
+            "padding",
+            "padding",
+            read=lambda layer, _: plain(layer.padding),
+            read_paddle=lambda layer, _: ntuple(layer.padding, 2 * axes),
+            write=list,
+        ),
         Trait("padding-mode", "mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode),  # noqa: SLF001
         Trait("padding-value", "value", read=_pad_value),
         torch=torch,
     )
-
-
-def _torch_edges(layer: Model, _shape: Shape | None) -> Setting:
-    return plain(layer.padding)
-
-
-def _paddle_edges(axes: int) -> Reader:
-    return lambda layer, _shape: ntuple(layer.padding, 2 * axes)
 
 
 def _pad_mode(layer: object, _shape: Shape | None) -> str:
@@ -615,11 +592,9 @@ def _target(layer: Model, shape: Shape | None) -> object:
 
 def _scale(layer: Model, shape: Shape | None) -> object:
     """Return the factors by axis, where the sizes are not known and the layer has factors."""
-    return UNTOLD if shape is not None else given(_one_for_all(plain(layer.scale_factor)))
-
-
-def _one_for_all(value: object) -> Setting:
-    return value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value
+    value = plain(layer.scale_factor)
+    single = isinstance(value, tuple) and len(set(value)) == 1
+    return UNTOLD if shape is not None or value is None else value[0] if single else value
 
 
 def _folds() -> Iterator[LayerKind]:

@@ -27,7 +27,7 @@ from tipchain.explain.preflight.kinds import is_activation
 from tipchain.explain.preflight.table import PairedLayers
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import ROUGH
-from tipchain.weights.layer_types import join
+from tipchain.weights.sides import join
 
 LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")
 """Codes of a parameter that holds the reference's numbers in another arrangement."""
@@ -370,7 +370,6 @@ def _flows(gradient: Array | None) -> bool:
 
 
 def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
-    """Tell whether results, or gradients, differ."""
     for one, other in zip(ours, theirs, strict=True):
         if len(one.outputs) != len(other.outputs) or any(map(_differ, one.outputs, other.outputs)):
             return True

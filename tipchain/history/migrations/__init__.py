@@ -1,1 +1,0 @@
-"""What turns an older history into one of today; Alembic runs it."""

@@ -1,1 +1,0 @@
-"""One module per change of the tables, in order."""
