@@ -183,8 +183,9 @@ class _Trial:
         told = {path for one in eager for path in (one.reference_path, one.port_path)}
         calls = (*(one for one in self.located.matching.pairs if not one.whole), *self.located.joint)
         for paths, call in {(one.reference.path, one.port.path): one for one in calls}.items():
-            function = any(step.function for steps in call.then for step in steps)
-            if paths not in self.told.fine or told.intersection(paths) or function:
+            if paths not in self.told.fine or told.intersection(paths):
+                continue
+            if not (self._activates(0, call) and self._activates(1, call)):
                 continue
             pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
             ours, theirs = [*self._acting(0, call)], [*self._acting(1, call)]
@@ -227,6 +228,11 @@ class _Trial:
                         fix=f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`",
                         effect="elsewhere",
                     )
+
+    def _activates(self, number: Literal[0, 1], call: CallPair) -> bool:
+        """Tell whether a layer's result is given to nothing but layers that are activations."""
+        steps = call.then[number]
+        return all(not one.function and is_activation(self.layers[number][one.name], number) for one in steps)
 
     def _acting(self, number: Literal[0, 1], call: CallPair) -> Iterator[tuple[str, Model]]:
         """Yield the activations inside a layer, and the layers that its result is given to."""
