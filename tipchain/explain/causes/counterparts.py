@@ -779,8 +779,11 @@ def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
     return made
 
 
-def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield the port with the reference's tensors wherever the two part: it tells the place, and what stands there."""
+def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> Iterator[Hypothesis]:
+    """Yield the port with the reference's tensors wherever the two part: it tells the place, and what stands there.
+
+    ``every`` is where else they part, without effect: a tensor that is exchanged there with one that matters here tells why.
+    """
     groups = alike(walk.partings)
     if not groups:
         return
@@ -797,7 +800,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     code = _difference(piece, walk, ours, theirs)
     told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
     if told is None and code not in NAMED:
-        told = _exchanged(first, piece, walk)
+        told = _exchanged(first, piece, walk, every or walk.partings)
     code = told[0] if told else code
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     known = told_by_name(numpy_of(first.new), numpy_of(first.old))
@@ -817,7 +820,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     )
 
 
-def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | None:
+def _exchanged(parting: Parting, piece: Piece, walk: Walk, every: Sequence[Parting]) -> tuple[str, str] | None:
     """Return the slug and words where the same function is given one other tensor, or one too few."""
     op = parting.op
     if op.name != parting.step.name:
@@ -826,7 +829,7 @@ def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | 
     if found is not None:
         one = found[0]
         names = walk.told(one.old), walk.told(one.new)
-        others = (each for each in map(partial(_exchange, walk=walk, healed=True), walk.partings) if each is not None)
+        others = (each for each in map(partial(_exchange, walk=walk, healed=True), every) if each is not None)
         if names[0] == names[1]:  # two steps of one line, which says nothing
             return None
         if any((walk.told(each.new), walk.told(each.old)) == names for each, _ in others):
