@@ -43,6 +43,17 @@ def hang():
     import time
     time.sleep(600)
 
+def sgd(parameters):
+    import sys
+    import torch
+    made = torch.optim.SGD(parameters, 0.1)
+    assert "torch._dynamo.eval_frame" not in sys.modules, "the compiler takes longer to import than torch itself"
+    return made
+
+def port_sgd(parameters):
+    import paddle
+    return paddle.optimizer.SGD(0.1, parameters)
+
 def impatient(output, labels):
     import signal
     from tipchain.core.progress import interrupted
@@ -150,6 +161,15 @@ def test_a_wrong_name_of_a_loss_does_not_stop_the_layers(here, tmp_path, capsys)
     assert "ERROR loss: torch.nn:cross_entropy: torch.nn has no 'cross_entropy'; hint: did you mean" in shown
     assert "torch.nn:CrossEntropyLoss or torch.nn.functional:cross_entropy" in shown
     assert "ERROR optimizer: not compared: it needs loss" in shown
+
+
+def test_locate_loads_no_compiler_with_an_optimizer(folder, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(folder)  # in a process of its own, not forked from one that has loaded more
+    np.savez(tmp_path / "labelled.npz", args=np.load(folder / "inputs.npz")["args"], labels=np.zeros(3, np.int64))
+    words = [*options()[:5], str(tmp_path / "labelled.npz"), "--no-causes"]
+    losses = ["--loss", "torch.nn:CrossEntropyLoss", "paddle.nn:CrossEntropyLoss"]
+    assert main(["locate", *words, *losses, "--optimizers", "sides:sgd", "sides:port_sgd", "--json", "sgd.json"]) == 1
+    assert json.loads((folder / "sgd.json").read_text())["stages"]["optimizer"] == "PASS", capsys.readouterr().out
 
 
 def test_the_former_name_works_and_says_what_is_typed_now(here, capsys):

@@ -13,8 +13,7 @@ from tipchain.explain.locate.verdicts import Closeness
 from tipchain.live.html import grow, render
 from tipchain.live.report import AlignmentReport, Histogram
 from tipchain.outcome import Outcome
-from tipchain.report.chart import Chart, Scale, decades, linear
-from tipchain.report.page import Markup, element, markup, path, prose
+from tipchain.report.page import Chart, Markup, Scale, decades, element, linear, markup, path, prose
 
 VOID = {"meta", "link", "input", "wbr", "br"}
 

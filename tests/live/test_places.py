@@ -128,6 +128,15 @@ def test_files_of_one_name_are_told_apart_by_the_line(net, tmp_path, monkeypatch
     assert place(net, "nowhere").place is None
 
 
+def test_a_users_file_is_not_taken_for_a_librarys_of_the_same_name(net, tmp_path, monkeypatch):
+    own = tmp_path / "findings.py"
+    own.write_text("x = 1\n" * 20)
+    module = type(net)("own_findings")
+    module.__file__ = str(own)
+    monkeypatch.setitem(__import__("sys").modules, "own_findings", module)
+    assert place(net, "loss", fix="remove `softmax` at findings.py:13").place.file == str(own)
+
+
 def test_layers_of_libraries_have_no_line(net):
     assert place(net, "head", reference="0").reference_place is None
 

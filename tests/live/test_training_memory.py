@@ -12,11 +12,24 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.live import align as aligning  # noqa: E402
+from tipchain.live import training  # noqa: E402
 from tipchain.live.training import _held, train_both  # noqa: E402
+from tipchain.live.training import _train as train  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)
+
+
+class Shifted(paddle.nn.Layer):
+    def __init__(self, shift):
+        super().__init__()
+        self.inner, self.shift = paddle.nn.Linear(5, 4), shift
+
+    def forward(self, x):
+        return self.inner(x) * (1 + self.shift)
+
+
 INPUTS = {"args": RANDOM.standard_normal((6, 5)).astype(np.float32), "labels": RANDOM.integers(0, 4, 6)}
 
 
@@ -52,3 +65,20 @@ def test_values_before_training_are_held_whole(value):
     assert _held(np.array([0.5, 2.0])).dtype == np.float32
     counts = np.array([3])
     assert _held(counts) is not counts
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.1])
+def test_models_whose_losses_part_at_once_are_not_trained(monkeypatch, shift):
+    trained = []
+    monkeypatch.setattr(training, "_train", lambda *given, **how: trained.append(given[1]) or train(*given, **how))
+    reference, port = torch.nn.Linear(5, 4), Shifted(shift)
+    tipchain.copy_weights(reference, port.inner)
+    report = tipchain.align(
+        reference, port, INPUTS, loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()), names={"": "inner"},
+        optimizers=(
+            lambda parameters: torch.optim.SGD(parameters, 0.1),
+            lambda parameters: paddle.optimizer.SGD(0.1, parameters),
+        ),
+    )  # fmt: skip
+    assert trained == ([] if shift else [0, 1, 0])
+    assert ("the losses part at step 0" in report.reasons["train"]) == bool(shift)

@@ -8,6 +8,7 @@ from safetensors.numpy import save_file
 
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance, tolerance_for
+from tipchain.parity.case import KnownDeviation
 from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.stages.backward import lacks_noise
 from tipchain.parity.stages.judging import Rules, judge_stage
@@ -170,3 +171,14 @@ def test_what_rounding_might_excuse_is_not_judged_where_nobody_recorded_how_far_
     assert set(found) == {f"backward/{name}" for name in apart}
     assert not any(map(lacks_noise, judge(tmp_path, {"gradient/w": np.array([np.nan, -0.5])}).verdicts))
     assert not any(map(lacks_noise, judge(tmp_path, apart, noise=2e-3).verdicts))
+
+
+def test_gradients_behind_losses_that_differ_fail_without_a_measure_of_rounding(tmp_path):
+    apart = {"loss_0": np.array([2.1]), "gradient/w": np.array([0.505, -0.5])}
+    judgement = judge(tmp_path, apart)
+    assert {one.subject for one in judgement.verdicts if one.outcome.value == "FAIL"} == {
+        f"backward/{k}" for k in apart
+    }
+    assert not any(map(lacks_noise, judgement.verdicts))
+    known = Rules(own={}, deviations=(KnownDeviation(subject="backward/loss_0", reason="known"),))
+    assert any(map(lacks_noise, judge(tmp_path, apart, rules=known).verdicts)), "the gradients alone may decide"

@@ -131,8 +131,8 @@ def test_two_processes_do_what_one_does(side, tmp_path):
 @pytest.mark.nightly
 @pytest.mark.frameworks
 def test_what_one_process_raises_is_the_stages_error(side, tmp_path):
-    from tipchain.parity.data_parallel import GroupError
     from tipchain.parity.stages import record
+    from tipchain.parity.stages.distributed import GroupError
 
     bench = bench_of(
         side, tmp_path, ("tests.cases.tiny.tiny_paddle:build_loss", "distributed_faults:build_raising_loss")
@@ -143,8 +143,8 @@ def test_what_one_process_raises_is_the_stages_error(side, tmp_path):
 
 @pytest.mark.frameworks
 def test_processes_that_take_too_long_are_ended(side, tmp_path):
-    from tipchain.parity.data_parallel import GroupError
     from tipchain.parity.stages import record
+    from tipchain.parity.stages.distributed import GroupError
 
     with pytest.raises(
         GroupError, match=r"the 2 processes took longer than 0.5 s and were ended; unfinished: rank 0, 1"
@@ -226,7 +226,7 @@ def test_a_rate_that_grows_with_the_processes_is_explained(tmp_path):
 
 
 def test_what_a_process_reports_before_it_ends_is_the_groups_error(tmp_path):
-    from tipchain.parity.data_parallel import GroupError, WorkerGroup
+    from tipchain.parity.stages.distributed import GroupError, WorkerGroup
 
     group = object.__new__(WorkerGroup)
     group.folder, group.processes, group.timeout_s, group.logs = tmp_path, 2, 1.0, tmp_path
@@ -307,7 +307,7 @@ def test_a_smaller_fake_batch_is_the_beginning_of_a_larger_one():
 
 @pytest.mark.parametrize(("given", "kept"), [("", None), ("1", "1"), (None, None)])
 def test_an_empty_setting_of_devices_is_kept_from_the_launcher(monkeypatch, given, kept):
-    from tipchain.parity.data_parallel import _environment
+    from tipchain.parity.stages.distributed import _environment
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if given is not None:

@@ -227,9 +227,9 @@ def not_converted(judged):
 
 
 def test_missing_packages_are_a_skip_with_the_way_to_get_them(side, tmp_path, monkeypatch):
-    from tipchain.parity import onnx_engine
+    from tipchain.parity.stages import inference
 
-    monkeypatch.setattr(onnx_engine, "PACKAGES", ("paddle2onnx_that_is_not_there",))
+    monkeypatch.setattr(inference, "PACKAGES", ("paddle2onnx_that_is_not_there",))
     judged = judge(side, tmp_path, onnx=True)
     assert outcomes(judged)["onnx"] == "SKIP"
     assert "paddle2onnx_that_is_not_there not installed: pip install 'tipchain[onnx]'" in reasons(judged)["onnx"]

@@ -200,8 +200,12 @@ def test_float64_leaves_hardly_any_difference(tiny):
     assert noise not in paddle.tensors
     weights = read_torch_state(tiny.sides.torch.weights)["features.0.weight"].numpy()
     moved = torch.tensors["parameter/features.0.weight"] - weights
-    assert float(torch.tensors["update_rms/features.0.weight"]) == pytest.approx(np.sqrt(np.mean(moved**2)))
+    assert float(torch.tensors["update_rms/features.0.weight"]) == pytest.approx(np.sqrt(np.mean(moved**2)), rel=1e-2)
     name = "train/gradient/features.0.weight"
+    assert torch.tensors[name].dtype == paddle.tensors[name].dtype == "float32", "which takes half of the disk"
+    assert torch.tensors["update_rms/features.0.weight"].dtype == "float64", (
+        "a small update is lost beside its parameter"
+    )
     assert abs(torch.tensors[name] - paddle.tensors[name]).max() < 1e-6 * abs(torch.tensors[name]).max()
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tipchain.prepare import running
+from tipchain.prepare import suite
 
 
 @pytest.fixture
@@ -15,13 +15,13 @@ def told(tmp_path, monkeypatch):
     """Tell of a script that writes three lines; return what stands on standard error in the end."""
 
     def tell(capsys, *, terminal):
-        monkeypatch.setattr(running, "ELSEWHERE_S", 0.05)
-        monkeypatch.setattr(running, "TERMINAL_S", 0.05)
+        monkeypatch.setattr(suite, "ELSEWHERE_S", 0.05)
+        monkeypatch.setattr(suite, "TERMINAL_S", 0.05)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
         monkeypatch.setenv("COLUMNS", "60")
         log = tmp_path / "log"
         log.write_text("x" * 2048)
-        with running._told(log) as one:
+        with suite._told(log) as one:
             for line in ("a", "b\x1b[1m", "c" * 100):
                 one.hear(line)
             time.sleep(0.3)
@@ -46,7 +46,7 @@ def test_on_a_terminal_it_is_one_line_that_goes_away(told, capsys):
 
 
 def test_a_quiet_script_is_told_of_too(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(running, "ELSEWHERE_S", 0.05)
-    with running._told(tmp_path / "absent"):
+    monkeypatch.setattr(suite, "ELSEWHERE_S", 0.05)
+    with suite._told(tmp_path / "absent"):
         time.sleep(0.12)
     assert capsys.readouterr().err.startswith("  0 s, log 0 kB: \n")

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from tipchain.prepare.running import find_troubles, unfinished_downloads
+from tipchain.prepare.suite import find_troubles, unfinished_downloads
 
 
 @pytest.mark.parametrize(

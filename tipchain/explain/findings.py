@@ -147,9 +147,6 @@ def read_diagnosis(document: JsonObject) -> Diagnosis:
     return Diagnosis(**{**given, "explained": None if share is None else float(share)})
 
 
-# What comparing one piece of a training came to.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceCheck:
     """The outcome of one piece: the loss, the optimizers, the schedules.

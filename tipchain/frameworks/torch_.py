@@ -381,7 +381,7 @@ class TorchTrainer:
             self.scheduler.step()
 
 
-class _Dynamo(ModuleType):
+class Dynamo(ModuleType):
     """Stands for ``torch._dynamo`` until something compiles; the real module takes longer to import than torch itself.
 
     Every torch optimizer asks it to end a graph and to leave functions out of graphs: without a graph, both do nothing.
@@ -448,7 +448,7 @@ class TorchFramework:
     def configure(self, device: Device, seed: int, threads: int) -> str:
         """Choose device, seed and threads; TF32 off; deterministic kernels on a GPU."""
         torch = self.torch
-        _Dynamo(torch).install()
+        Dynamo(torch).install()
         torch.set_num_threads(threads)
         if device.is_gpu:
             count = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -37,7 +37,6 @@ from tipchain.explain.preflight.weighing import weigh
 from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
-from tipchain.live.buffers import check_buffers
 from tipchain.live.causes import (
     UNKNOWN,
     explain_layers,
@@ -50,7 +49,7 @@ from tipchain.live.causes import (
 from tipchain.live.loops import STEP, Loops, Step, compare_loops, loop_causes
 from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
-from tipchain.live.training import Recipe, train_both
+from tipchain.live.training import Recipe, check_buffers, train_both
 from tipchain.numbers.tolerance import SAME_SINGLE
 from tipchain.outcome import Outcome
 from tipchain.weights.given_names import check_names, with_ignored
@@ -704,13 +703,7 @@ def _out_of_time(located: Located, direction: str) -> tuple[Outcome, str]:
 
 
 def _untold(located: Located, direction: str, *, some_left: bool) -> str:
-    """Return what differs between the models as a whole though no layer does; empty where nothing does.
-
-    Args:
-        located: what was found.
-        direction: of the verdicts.
-        some_left: some layers could not be compared, so that the gradients as a whole must tell of them.
-    """
+    """Return what differs between the models as a whole though no layer does; empty where nothing does."""
     apart = max(located.outputs, default=0.0)
     if direction == "forward":
         return "" if apart <= max(SAME_SINGLE, located.noise) else f"the outputs differ, relative {apart:.3g}"

@@ -26,9 +26,6 @@ from tipchain.explain.preflight.weighing import PADDING
 from tipchain.framework_types import Model
 from tipchain.numbers.tolerance import EXPLAINED
 
-# Where in the user's code a cause stands: the line of the port to change, and the reference's that it is held against.
-
-
 QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")
 """A place as messages have it: the file's name alone."""
 ARGUMENT = re.compile(r"(\w+)\s*=[^=]")
@@ -64,12 +61,7 @@ def _place(cause: Diagnosis, reference: _Finder, port: _Finder) -> Diagnosis:
 
 
 def place_pieces(diagnoses: Iterable[Diagnosis], pieces: Mapping[str, tuple[object, object]]) -> list[Diagnosis]:
-    """Return causes with the lines at which the loss, the optimizer and the like begin, where no line is known yet.
-
-    Args:
-        diagnoses: what was found.
-        pieces: the reference's and the port's callable by what causes call them.
-    """
+    """Return causes with the lines at which the loss, the optimizer and the like begin, where no line is known yet."""
     placed = []
     for one in diagnoses:
         words = ARGUMENT.findall(one.fix)
@@ -120,7 +112,8 @@ def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:
 
 
 def _loaded() -> list[str]:
-    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    modules = [module for name, module in list(sys.modules.items()) if not name.startswith(LIBRARIES)]
+    files = (getattr(module, "__file__", None) for module in modules)
     return [str(Path(file).resolve()) for file in files if file and file.endswith(".py")]
 
 
@@ -289,16 +282,6 @@ def explain_layers(
 
     Layers that are built otherwise in the same way are one group: what construction tells is applied to the first, and
     if it explains that one's error it is the cause of all. Other layers are tried with the causes of their type first.
-
-    Args:
-        located: what was found about both models.
-        verdicts: of their layers.
-        findings: how they are built otherwise.
-        sides: torch's and Paddle's.
-        models: the user's.
-        store: where the tensors of their runs are.
-        seed: of random numbers.
-        pace: how long it may take; what was found until then is returned.
     """
     places: dict[str, str] = {}
     pace = pace or Pace()
@@ -477,13 +460,8 @@ def first_constructed(findings: Sequence[Finding], sides: Sides, models: tuple[o
         port_path=found.port_path,
         reference_type=types[0],
         port_type=types[1],
-        turn=0,
         direction="construction",
-        inherited=0.0,
-        own=None,
-        ratio=None,
         closeness=Closeness.DIFFERS,
-        method="float64",
         reason=found.message,
     )
 

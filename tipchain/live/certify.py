@@ -307,9 +307,6 @@ def _changed_once_built(change: Callable[[object], object]) -> Callable[[Builder
     return plant
 
 
-# What a PASS is worth: faults planted into copies of a port, and which of them would have been caught.
-
-
 MOST = 24
 """Faults that are planted unless more are asked for."""
 

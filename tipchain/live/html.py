@@ -13,17 +13,21 @@ from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.numbers.tolerance import SAME_DOUBLE, UNIT
 from tipchain.outcome import Outcome
-from tipchain.report.chart import Chart, decades, figure, lanes, linear
 from tipchain.report.page import (
+    Chart,
     Markup,
     Section,
     asset,
     banner,
     causes,
+    decades,
     element,
     exactly,
     facts_line,
+    figure,
     fix,
+    lanes,
+    linear,
     many,
     markup,
     notes,
@@ -37,9 +41,6 @@ from tipchain.report.page import (
     short_cause,
     table,
 )
-
-# The layers of a report as a tree that opens and closes, each with its error and what it inherited.
-
 
 SLUGS = {one: one.value.replace(" ", "-") for one in Closeness}
 SIGNS = {
@@ -503,9 +504,6 @@ def _power(value: float) -> str:
     return f"1e{value:g}"
 
 
-# A report of two live models as one HTML file: no network, no other file, no script that what matters needs.
-
-
 CELL_STYLE = """\
 .tipchain-report h1 { font-size: 1.2em; margin: 0 0 .4em; }
 .tipchain-report .pass strong, .tipchain-report .outcome.pass { color: #1a7f37; }
@@ -568,7 +566,11 @@ def detail_sections(report: AlignmentReport) -> Iterator[Section]:
     if any(report.unmatched.values()):
         yield "unmatched", "Layers in no pair", _unmatched(report.unmatched.items())
     if report.numbers:
-        yield "figures", "Figures", _figures(report)
+        rows = [
+            (_called(name), f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value))
+            for name, value in report.numbers.items()
+        ]
+        yield "figures", "Figures", table(("figure", "value"), rows, class_="numeric")
 
 
 def _tone(report: AlignmentReport) -> str:
@@ -707,14 +709,6 @@ def _unmatched(sides: Iterable[tuple[str, Sequence[str]]]) -> Markup:
         for side, names in sides
         if names
     )
-
-
-def _figures(report: AlignmentReport) -> Markup:
-    rows = [
-        (_called(name), f"{value:g}" if not value or 1e-3 <= abs(value) < inf else number(value))
-        for name, value in report.numbers.items()
-    ]
-    return table(("figure", "value"), rows, class_="numeric")
 
 
 def _called(name: str) -> str:

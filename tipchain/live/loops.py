@@ -16,16 +16,13 @@ from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Schedule, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.outcome import Outcome
 from tipchain.weights.sides import TensorSlot, assemble
-
-# Training loops of the user's: both are called step after step in float64, and what they leave is held against each other.
-
 
 Step = Function
 STEP = "step"
@@ -136,7 +133,7 @@ class Loop:
         given: dict[str, Nested] = {**({ARGS: args} if inputs.args else {}), **inputs.kwargs}
         if inputs.labels is not None:
             given[LABELS] = inputs.labels
-        structure, arrays, _ = take_out(given, lambda one: isinstance(one, np.ndarray))
+        structure, arrays, _ = take_out(given, is_array)
         made = [self.side.tensor(as_float(one, double=True), gradient=False) for one in arrays]
         batch: dict[str, Nested] = put_back(structure, made)
         return batch

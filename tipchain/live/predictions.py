@@ -30,9 +30,6 @@ from tipchain.live.training import FACTOR, shake
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, UNIT
 from tipchain.outcome import Outcome
 
-# What makes two results of deployment code differ, though both were made of the same model's outputs.
-
-
 Change = Callable[[Array], Array]
 SHOWN = 4
 """Values that a message shows."""
@@ -41,13 +38,7 @@ SHOWN = 4
 def explain_results(
     expected: Sequence[Mapping[str, object]], actual: Sequence[Mapping[str, object]], path: str
 ) -> Iterator[Diagnosis]:
-    """Yield the cause of each entry of results that differs.
-
-    Args:
-        expected: the reference's results, by sample: arrays and strings by entry.
-        actual: the port's.
-        path: what diagnoses call the piece.
-    """
+    """Yield the cause of each entry of results that differs."""
     for name in expected[0]:
         if any(name not in one for one in (*expected, *actual)):
             continue

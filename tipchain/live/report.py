@@ -86,13 +86,7 @@ def count(what: str, expected: Array, actual: Array) -> Histogram:
 
 
 def count_all(located: Located, store: Store, first: LayerVerdict | None) -> list[Histogram]:
-    """Return the histograms of the first divergence's tensors and of the models' outputs, as the runs gave them.
-
-    Args:
-        located: what was found about both models.
-        store: where its tensors are; still open.
-        first: the first divergence.
-    """
+    """Return the histograms of the first divergence's tensors and of the models' outputs, as the runs gave them."""
     found = [] if first is None else list(_of_layer(located, store, first))
     names = located.port.output_names
     for name, expected, actual in zip(names, located.reference.outputs, located.port.outputs, strict=False):
@@ -144,9 +138,6 @@ def _calls(located: Located, verdict: LayerVerdict) -> tuple[Call, Call] | None:
 def _call(calls: Sequence[Call], path: str, turn: int) -> Call | None:
     found = [one for one in calls if one.path == path]
     return found[min(turn, len(found) - 1)] if found else None
-
-
-# What comparing two live models came to: as text, as JSON and back, and as a page.
 
 
 LINES = 20

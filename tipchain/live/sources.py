@@ -33,9 +33,6 @@ from tipchain.weights.given_names import NameMap, with_ignored
 from tipchain.weights.matching import Match
 from tipchain.weights.sides import divide
 
-# Weights from a live torch module into a live Paddle layer.
-
-
 _log = logging.getLogger(__name__)
 
 

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from tipchain.report.model import RunReport
     from tipchain.report.page import Section
 
-# Aligning live models in a process of their own, as its parent sees it; no framework is needed here.
-
-
 PATIENCE_S = 30.0
 """How long a process that was interrupted may take to end: it finishes the comparison that it is in."""
 LAST = 12
@@ -64,11 +61,6 @@ def launch(request: Mapping[str, object], *, timeout_s: float | None = None, qui
 
     A process that crashes, or does not end in time, is an error of the check (exit code 1), with the signal's name.
     When the user interrupts, it begins nothing new and tells what it knows (exit code 130).
-
-    Args:
-        request: what is asked for.
-        timeout_s: seconds in all.
-        quiet: do not say how far it is.
 
     Raises:
         KeyboardInterrupt: the user interrupted before anything was known, or twice.
@@ -280,9 +272,6 @@ def _located_file(request: AlignRequest) -> Path:
     return request.folder / f"{request.report_name.replace('alignment', 'located')}.json"
 
 
-# The command line that asks for what a process of live models was asked for.
-
-
 def command_line(asked: JsonObject) -> str:
     """Return the ``tipchain`` command of a request (see `tipchain.live.worker`), as a shell takes it."""
     options = asked.get("options", {})
@@ -344,13 +333,15 @@ def main(request: str) -> int:
 def _work(asked: JsonObject, progress: Progress) -> int:
     progress.stage("importing torch and Paddle")
     with kept_import("torch"):  # torch must be imported before paddle.
-        import torch  # noqa: F401
+        import torch
 
+    from tipchain.frameworks.torch_ import Dynamo
     from tipchain.live.align import align
     from tipchain.live.causes import place_pieces
     from tipchain.live.sources import builders_of, feed_callables, feed_case, open_callables, open_case, read_outputs
     from tipchain.weights.given_names import read_names
 
+    Dynamo(torch).install()
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None
     if asked.get("case"):

@@ -19,8 +19,7 @@ from tipchain.nightly.items import Item
 from tipchain.nightly.origin import commits_of_file
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
 from tipchain.outcome import BAD, Outcome, worst
-from tipchain.report.chart import Scale, linear
-from tipchain.report.page import Markup, asset, banner, element, many, markup, outcome, page, prose
+from tipchain.report.page import Markup, Scale, asset, banner, element, linear, many, markup, outcome, page, prose
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
 OUTCOME_CLASSES = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}

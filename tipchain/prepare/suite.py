@@ -1,24 +1,484 @@
-"""A suite's own ``test_tipc/prepare.sh``: run it in its checkout, then look at what it left."""
+"""A suite's own ``test_tipc/prepare.sh``: run in its checkout, ended with all its children, then what it left."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
+import shutil
+import signal
+import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
+from tipchain.chain.execute import has_own_python, search_path
 from tipchain.chain.load import checkout as checkout_of
 from tipchain.chain.plan import Command, Options, Plan
-from tipchain.chain.process import Ending
+from tipchain.chain.process import Ending, Stop, call
 from tipchain.core.language import say
+from tipchain.errors import OutputError, UsageError
 from tipchain.modes import Mode
 from tipchain.outcome import ExitCode
-from tipchain.prepare.running import LOGS, REFUSED, SCRIPT, Interpreter, find_interpreter, find_troubles, run_script
+from tipchain.prepare.keep import put_back, start_keeping
 from tipchain.prepare.shell import Removals, find_removals
+
+# What a shell script's output says went wrong, for scripts that end with 0 whatever happens.
+#
+# The suites' ``prepare.sh`` neither stop at an error nor check a download, so their exit status tells nothing about the
+# steps before the last. The programs that they call do say so, in words that hardly change.
+
+
+TROUBLE = re.compile(
+    r"""
+    \bERROR\ \d{3}\b                                # wget: a status of HTTP
+  | unable\ to\ (?:resolve|establish|access|connect)|could\ not\ resolve|\bGiving\ up\.
+  | ^curl:\ \(\d+\)|^(?:wget|fatal|unzip):[ ]
+  | ^tar:\ .*(?:cannot|error|not\ look\ like|unexpected|not\ found|no\ such|exiting\ with)
+  | ^(?:gzip|gunzip|zcat|bzip2|bunzip2|xz|unxz):\ (?!.*trailing\ garbage)
+  | \bnot\ (?:a|in)\ gzip\b|unexpected\ end\ of|end-of-central-directory|(?:invalid|bad|corrupt)\ zip|zipfile\ corrupt
+  | \b(?:cannot|can't)\ (?:find\ or\ )?open\b
+  | ^(?:rm|mv|cp|ln|ls|cd|cat|sed|mkdir|touch|chmod|find|grep):\ .*(?:cannot|can't|failed|omitting|invalid|missing)
+  | no\ such\ file\ or\ directory|not\ a\ directory\b|is\ a\ directory\b
+  | command\ not\ found|:\ \d+:\ .*:\ not\ found$    # bash, dash
+  | permission\ denied|no\ space\ left\ on\ device|read-only\ file\ system|disk\ quota\ exceeded
+  | syntax\ error
+  | ^(?:[\w.]+\.)?\w+(?:Error|Exception):\           # the last line of a Python traceback
+  | ^ERROR:\ (?!pip's\ dependency\ resolver)         # pip; that one is a remark, the installation is done
+  | \bline\ \d+:\s+\d+\ (?:killed|aborted|bus\ error|segmentation\ fault)\b|^killed$
+  | :\ FAILED(?:\ open\ or\ read)?$                  # md5sum -c
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+HARMLESS = re.compile(r"^(?:mkdir|ln): .*: File exists$|: setlocale: ", re.IGNORECASE)
+"""What is there already was made by an earlier call; a locale that is not installed changes messages only."""
+UNCONNECTED = re.compile(r"\bfailed: (?:Connection|Operation|Network|No route|Host)\b", re.IGNORECASE)
+CONNECTED = re.compile(r"\bconnected\.$", re.IGNORECASE)
+REQUEST = re.compile(r"--\d{4}-\d\d-\d\d \d\d:\d\d:\d\d--  (?!\(try)")
+"""How wget begins a new download; not a further try of the same."""
+BEGAN = re.compile(r"--(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)--  ")
+SAVING = re.compile(r"^Saving to: (?P<name>.+)$")
+SAVED = re.compile(r" - (?P<name>.+) saved \[\d+")
+QUOTES = "\u2018\u2019'`\""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogTrouble:
+    """A line of a log that tells of a failure.
+
+    Attributes:
+        line: its number, from 1.
+        text: what it says.
+    """
+
+    line: int
+    text: str
+
+
+def find_troubles(log: str) -> tuple[LogTrouble, ...]:
+    """Return the lines of a script's output that tell of a failure."""
+    lines = _lines(log)
+    return tuple(
+        LogTrouble(line=index + 1, text=line.strip())
+        for index, line in enumerate(lines)
+        if (TROUBLE.search(line) and not HARMLESS.search(line))
+        or (UNCONNECTED.search(line) and not _connects_later(lines[index + 1 :]))
+    )
+
+
+def _connects_later(lines: Sequence[str]) -> bool:
+    """Return whether wget reached another address of the host, or this one on another try."""
+    for line in lines:
+        if REQUEST.match(line):
+            return False
+        if CONNECTED.search(line):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """A file that wget began to write.
+
+    Attributes:
+        name: as wget tells it, relative to where the script was then.
+        began: when, in seconds since the epoch.
+    """
+
+    name: str
+    began: float
+
+
+def unfinished_downloads(log: str) -> tuple[Download, ...]:
+    """Return the files that wget began to write and, by what it says, did not get to the end of."""
+    open_: dict[str, Download] = {}
+    began = math.inf
+    for line in _lines(log):
+        if found := BEGAN.match(line):
+            began = datetime.fromisoformat(found.group(1)).astimezone().timestamp()
+        elif found := SAVING.match(line):
+            name = found["name"].strip(QUOTES)
+            open_[name] = Download(name=name, began=began)
+        elif found := SAVED.search(line):
+            open_.pop(found["name"].strip(QUOTES), None)
+    return tuple(open_.values())
+
+
+def _lines(log: str) -> list[str]:
+    """Return what the lines say: a progress bar returns to the line's start and is written over."""
+    return [line.rstrip("\r").rpartition("\r")[2].rstrip() for line in log.split("\n")]
+
+
+VERSIONS = ("", "3", *(f"3.{minor}" for minor in range(6, 16)))
+LIMIT_S = 60.0
+REFUSED = "ERROR: not installed: "
+"""How a refusal begins in the script's log; pip's own failures begin with the first word, too."""
+WRAPPER = """\
+#!/bin/sh
+exec {command} "$@"
+"""
+REFUSING = """\
+#!/bin/sh
+case " {words} $* " in
+*" -m pip "*install" "*|*" -m easy_install "*|*"setup.py "*install" "*|*"setup.py "*develop" "*)
+    echo "{refused}{name} $*" >&2
+    exit 1
+    ;;
+esac
+exec {command} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """An interpreter of Python.
+
+    Attributes:
+        path: the program, absolute.
+        prefix: its environment.
+        own: whether that is the environment that tipchain runs in, in which nothing may be installed.
+    """
+
+    path: str
+    prefix: str
+    own: bool
+
+    def describe(self) -> str:
+        """Return it for reading."""
+        if not self.own:
+            return f"python: {self.path}"
+        return f"python: {self.path}: tipchain's own, so nothing is installed; --python names the suite's"
+
+
+def find_interpreter(root: Path, given: str | None, files: str) -> Interpreter | None:
+    """Return the interpreter for the script of a checkout; None if there is none.
+
+    Args:
+        root: the checkout.
+        given: what the user names; relative to the current folder if it has a ``/``.
+        files: what the parameter file names; where that is not here, ``python`` or ``python3`` is taken.
+
+    Raises:
+        UsageError: what the user names is no interpreter.
+    """
+    if given is not None:
+        found = _look_up(given, root)
+        interpreter = _examine(found, root) if found else None
+        if interpreter is None:
+            what = "is no interpreter of Python" if found else "there is no such program"
+            raise UsageError(f"--python {given}: {what}")
+        return interpreter
+    programs = (_look_up(name, root) for name in (files, "python", "python3"))
+    return next(filter(None, (_examine(path, root) for path in programs if path)), None)
+
+
+def _look_up(name: str, root: Path) -> str | None:
+    if "/" in name:
+        name = os.path.abspath(name)  # noqa: PTH100 - the links of a virtual environment stay
+    return shutil.which(name, path=search_path(root))
+
+
+def _examine(path: str, root: Path) -> Interpreter | None:
+    """Return the interpreter at ``path``, None if it cannot be asked."""
+    question = "import sys; print(sys.prefix)"
+    try:
+        done = subprocess.run([path, "-c", question], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    prefix = done.stdout.strip()
+    if done.returncode != 0 or not prefix:
+        return None
+    same = os.path.realpath(prefix) == os.path.realpath(sys.prefix)
+    return Interpreter(path=path, prefix=prefix, own=same and not has_own_python(root))
+
+
+@contextmanager
+def programs(interpreter: Interpreter | None) -> Iterator[Path]:
+    """Yield a folder of programs for the front of PATH: ``python``, ``pip`` and so on, all of one interpreter.
+
+    They are scripts, not links: a link into a virtual environment does not know that it belongs there.
+    """
+    with TemporaryDirectory(prefix="tipchain-prepare-") as name:
+        folder = Path(name)
+        if interpreter is not None:
+            for version in VERSIONS:
+                _write(folder / f"python{version}", interpreter, ())
+                _write(folder / f"pip{version}", interpreter, ("-m", "pip"))
+        yield folder
+
+
+def _write(path: Path, interpreter: Interpreter, words: tuple[str, ...]) -> None:
+    text = REFUSING if interpreter.own else WRAPPER
+    command = shlex.join((interpreter.path, *words))
+    path.write_text(text.format(command=command, words=" ".join(words), name=path.name, refused=REFUSED))
+    path.chmod(0o755)
+
+
+def environment(interpreter: Interpreter | None, folder: Path, given: dict[str, str]) -> dict[str, str]:
+    """Return ``given`` with the programs of `programs` in front of PATH."""
+    path = [str(folder), given.get("PATH", os.defpath)]
+    if interpreter is not None and not interpreter.own:
+        own = str(Path(interpreter.path).parent)
+        path[1:1] = [own] if own not in path[1].split(os.pathsep) else []
+        given = {**given, "VIRTUAL_ENV": interpreter.prefix}
+    return {**given, "PATH": os.pathsep.join(path)}
+
+
+SCRIPT = "test_tipc/prepare.sh"
+LOGS = "test_tipc/output/prepare"
+NESTED = "TIPCHAIN_PREPARING"
+"""Set while a script runs: one that calls ``tipchain prepare`` again would do so for ever."""
+GIT_LIMIT_S = 60.0
+TERMINAL_S, ELSEWHERE_S = 0.2, 30.0
+"""How often a running script is told of, on a terminal and in a log."""
+CLOCK_S = 2.0
+"""So long after its log was last written to a program that is killed may still write to a file."""
+HALF_MADE = "half-made"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptEnd:
+    """How a script ended.
+
+    Attributes:
+        ending: of the program.
+        faults: what is wrong besides that: files half-made or not put back.
+    """
+
+    ending: Ending
+    faults: tuple[str, ...]
+
+
+def run_script(
+    root: Path, argv: Sequence[str], log: Path, interpreter: Interpreter | None, *, keep: bool, limit_s: float | None
+) -> ScriptEnd:
+    """Run a script in ``root`` and return how it ended.
+
+    Args:
+        root: the checkout.
+        argv: the call; its first word is looked for on PATH.
+        log: where the output goes.
+        interpreter: what it calls Python by; its own if None.
+        keep: whether what it deletes is put back.
+        limit_s: seconds until it is ended.
+
+    Raises:
+        UsageError: there is no bash, or the script calls ``tipchain prepare`` again.
+        OutputError: nothing can be written below the checkout.
+    """
+    if os.environ.get(NESTED):
+        raise UsageError(f"{os.environ[NESTED]} calls tipchain prepare again; it must prepare by itself")
+    bash = shutil.which(argv[0])
+    if bash is None:
+        raise UsageError(f"{SCRIPT} needs bash, which is not on PATH")
+    with _alone(root), _stoppable() as stop, programs(interpreter) as folder:
+        left = log.stat().st_mtime if log.exists() else 0.0
+        for fault in [*_put_back(root), *_set_half_made_aside(root, log, left)]:
+            print(say(f"note: from an earlier call: {fault}"))
+        before = _changed_files(root)
+        if keep:
+            start_keeping(root / LOGS, folder)
+        with _told(log) as told:
+            # User's environment with messages in English, which is what is looked for.
+            given = dict(os.environ)
+            if whole := given.pop("LC_ALL", ""):
+                given["LC_CTYPE"] = whole
+            ending = call(
+                (bash, *argv[1:]),
+                cwd=root,
+                env=environment(interpreter, folder, {**given, "LC_MESSAGES": "C", NESTED: str(root / SCRIPT)}),
+                log=log,
+                timeout_s=limit_s,
+                watch=told.hear,
+                stop=stop,
+            )
+        faults = [*_put_back(root), *_set_half_made_aside(root, log, time.time())]
+        after = _changed_files(root)
+    if changed := sorted(name for name in after if after[name] != before.get(name)):
+        print(say(f"note: the script changed tracked files: {', '.join(changed)}"))
+    return ScriptEnd(ending=ending, faults=tuple(faults))
+
+
+def _put_back(root: Path) -> Iterator[str]:
+    """Put back what was kept and say so; yield what could not be."""
+    try:
+        for place, beside in put_back(root / LOGS):
+            made = f"; what the script made there is {beside.name}" if beside else ""
+            print(say(f"kept: {os.path.relpath(place, root)}{made}"))
+    except OSError as error:
+        yield f"{error.filename}: cannot be moved back to {error.filename2}: {error.strerror}"
+
+
+def _set_half_made_aside(root: Path, log: Path, ended: float) -> Iterator[str]:
+    """Rename what the downloads of ``log``, which ended then, did not finish; yield a line for each.
+
+    The next ``wget -nc`` would take it for whole.
+    """
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for download in unfinished_downloads(text):
+        for path in _found_below(root, download.name):
+            if download.began <= path.stat().st_ctime <= ended + CLOCK_S:
+                aside = path.with_name(f"{path.name}.{HALF_MADE}")
+                path.replace(aside)
+                yield f"{os.path.relpath(path, root)} is half-made; it is called {aside.name} now"
+
+
+def _found_below(root: Path, name: str) -> Iterator[Path]:
+    """Yield the files of that name, wherever the script was when it was told."""
+    tail = os.path.normpath(name)
+    for folder, _, files in os.walk(root):
+        if os.path.basename(tail) in files:  # noqa: PTH119 - for each folder
+            path = Path(folder, os.path.basename(tail))  # noqa: PTH119
+            if str(path).endswith(f"/{tail.lstrip('./')}"):
+                yield path
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Keep two preparations of one checkout apart: the scripts remove and unpack the same folders."""
+    from filelock import FileLock, Timeout
+
+    try:
+        (root / LOGS).mkdir(parents=True, exist_ok=True)
+        lock = FileLock(root / LOGS / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            print(say("waiting for another preparation of this checkout"), flush=True)
+            lock.acquire()
+    except OSError as error:
+        raise OutputError(f"cannot write below {root / LOGS}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _stoppable() -> Iterator[Stop]:
+    """Let SIGTERM and SIGHUP end the script as Ctrl-C does, so that no child is left behind."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    # nohup ignores SIGHUP, and means it.
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: stop.ask()) for number in heard}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class ScriptProgress:
+    """Says that a script goes on: on a terminal in one line that changes, elsewhere in a line now and then."""
+
+    def __init__(self, log: Path) -> None:
+        self.log, self.began, self.line = log, time.monotonic(), ""
+        self.terminal = sys.stderr.isatty()
+
+    def hear(self, line: str) -> None:
+        """Note the last line of the script's output."""
+        self.line = "".join(char for char in line if char.isprintable())
+
+    def say(self) -> None:
+        """Write how long it has run, how much it has written and its last line."""
+        try:
+            size = self.log.stat().st_size
+        except OSError:
+            size = 0
+        width = shutil.get_terminal_size().columns - 1
+        text = f"  {time.monotonic() - self.began:.0f} s, log {size / 1024:.0f} kB: {self.line}"[:width]
+        self.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
+
+    def clear(self) -> None:
+        """Take the line away from a terminal."""
+        self.write("\r\x1b[K" if self.terminal else "")
+
+    @staticmethod
+    def write(text: str) -> None:
+        """Write to standard error."""
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:  # the terminal is gone; the script goes on
+            return
+
+
+@contextmanager
+def _told(log: Path) -> Iterator[ScriptProgress]:
+    """Yield what hears a script's lines, and tell of them until it ends."""
+    told, over = ScriptProgress(log), threading.Event()
+
+    def tell() -> None:
+        while not over.wait(TERMINAL_S if told.terminal else ELSEWHERE_S):
+            told.say()
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield told
+    finally:
+        over.set()
+        thread.join()
+        told.clear()
+
+
+def _changed_files(root: Path) -> Mapping[str, tuple[int, int]]:
+    """Return the tracked files that differ from the last commit, each with its time and size; none outside git."""
+    words = ("--no-optional-locks", "-C", str(root), "status", "--porcelain", "-z", "--no-renames")
+    try:
+        done = subprocess.run(
+            ["git", *words, "--untracked-files=no", "--", "."], capture_output=True, timeout=GIT_LIMIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    if done.returncode != 0:
+        return {}
+    names = [os.fsdecode(entry[3:]) for entry in done.stdout.split(b"\0") if entry]
+    top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+    return {name: _stamp(top / name) for name in names}
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = path.lstat()
+    except OSError:
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)
+
 
 INPUT = re.compile(r"data|imag|img|video|input|file|label|anno|list|weight|pretrain|model", re.IGNORECASE)
 MODEL = re.compile(r"weight|pretrain|model", re.IGNORECASE)

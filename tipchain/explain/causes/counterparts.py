@@ -12,8 +12,17 @@ from itertools import combinations
 
 import numpy as np
 
-from tipchain.explain.causes.functions import ACTIVATIONS, ARGUMENTS, MOST_EPSILON, called, has_axis, kind_of, place_of
-from tipchain.explain.causes.hypotheses import Hypothesis, common_path, holder_of
+from tipchain.explain.causes.functions import (
+    ACTIVATIONS,
+    ARGUMENTS,
+    MOST_EPSILON,
+    called,
+    has_axis,
+    kind_of,
+    place_of,
+    same_setting,
+)
+from tipchain.explain.causes.hypotheses import Hypothesis, holder_of
 from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain, is_tensor, paddle_of
 from tipchain.explain.causes.program import (
     FUSED,
@@ -33,6 +42,7 @@ from tipchain.explain.causes.steps import layout_code
 from tipchain.explain.causes.tensors import own_tensors, told_by_name
 from tipchain.explain.causes.walk import CASTING, LAYOUT, Key, Parting, Walk, acts_of
 from tipchain.explain.locate.differences import HIDING
+from tipchain.explain.locate.matching import common_path
 from tipchain.framework_types import Tensor
 
 NAMES = {
@@ -87,15 +97,9 @@ GROUPS: tuple[tuple[str, frozenset[str]], ...] = tuple(
 )
 """Slugs by the functions that only one of two programs calls, the most telling first."""
 NUMBERED = {
-    "rpow": "exponent",
-    "pow": "exponent",
-    "multiply": "scale-factor",
-    "divide": "scale-factor",
-    "rdiv": "scale-factor",
-    "less": "threshold",
-    "less_equal": "threshold",
-    "greater": "threshold",
-    "greater_equal": "threshold",
+    **dict.fromkeys(("rpow", "pow"), "exponent"),
+    **dict.fromkeys(("multiply", "divide", "rdiv"), "scale-factor"),
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal"), "threshold"),
 }
 """Slugs of functions of a tensor and a number."""
 
@@ -355,7 +359,7 @@ def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[t
             named = named or (same if len(same) == 1 else [])  # torch's place, Paddle's name
         for slot, name, present in named[:1]:
             told = _as_ports(value, present)
-            if _kind(told) == "none" or _same(told, present) or (name == "axis" and not has_axis(op, told)):
+            if _kind(told) == "none" or same_setting(told, present) or (name == "axis" and not has_axis(op, told)):
                 continue
             found.append((slot, name, present, told))
     told_of = {name for _, name, _, _ in found} | set(spelled(step, walk))
@@ -363,7 +367,11 @@ def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[t
     found += [
         (slot, name, present, default)
         for (slot, name, present), default in zip(slots, _defaults(op, slots), strict=True)
-        if is_plain(default) and default is not None and not _same(default, present) and name not in told_of and by_name
+        if is_plain(default)
+        and default is not None
+        and not same_setting(default, present)
+        and name not in told_of
+        and by_name
     ]
     return found
 
@@ -446,12 +454,6 @@ def _kind(value: object) -> str:
     items = value if isinstance(value, list | tuple) else (value,)
     indexes = any(isinstance(one, slice) or one is Ellipsis or one is None for one in items)
     return "index" if indexes else "list"
-
-
-def _same(one: object, other: object) -> bool:
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def shown(item: object) -> str:

@@ -136,17 +136,6 @@ def _explain_field(pair: SamplePair, name: str, off: Sequence[int]) -> Iterator[
         yield cause.diagnosis(where, f"{evidence}{share}{together if share else ''}", pair.path)
 
 
-def _runs(pair: SamplePair, number: int, field: str) -> Callable[[Array], Array]:
-    """Return a side's transform of one raw sample, and of what it makes one field."""
-
-    def run(raw: Array) -> Array:
-        assert pair.transforms is not None
-        source = transformed(pair.transforms[number], [raw], pair.tensors, "reference")
-        return source.read().samples[0].fields[field]
-
-    return run
-
-
 def _explain_further(
     pair: SamplePair, name: str, off: Sequence[int], causes: list[DataCause], evidence: str
 ) -> tuple[list[DataCause], str]:
@@ -176,7 +165,13 @@ def _explain_raw(pair: SamplePair, name: str, off: Sequence[int]) -> tuple[list[
         raws = pair.raw_arrays(chosen)
         if raws is None:
             return [], ""
-        run = _runs(pair, 0, name)
+
+        # Side's transform of one raw sample, and of what it makes one field.
+        def run(raw: Array) -> Array:
+            assert pair.transforms is not None
+            source = transformed(pair.transforms[0], [raw], pair.tensors, "reference")
+            return source.read().samples[0].fields[name]
+
         found = explain_reruns(run, raws, es, acts)
         if found:
             return found, "the reference's transforms were run on changed raw images"
@@ -303,7 +298,12 @@ def check_data(
             return found
     if not (read[0].whole or not all(one.is_dataset and one.dataset is one.opened for one in opened)):
         _seed(sides, seed)
-        read = _spread(opened, len(read[0].samples))
+        count = len(read[0].samples)
+        length = min(len(one.opened) for one in opened)
+        half = min(count, length) // 2
+        rest = np.unique(np.linspace(half, length - 1, max(1, min(count, length) - half)).astype(int))
+        numbers = [*range(half), *map(int, rest)]
+        read = [one.read(len(numbers), numbers) for one in opened]
     for side, one in zip(SIDES, read, strict=True):
         if not one.samples:
             return PieceCheck(outcome=Outcome.ERROR, reason=f"nothing was compared: the {side}'s data has no samples")
@@ -357,14 +357,6 @@ def _read(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> ReadSamp
     if not read:
         return opened[0].read()
     return opened[1].read(len(read[0].samples) + (EXTRA if read[0].whole else 0))
-
-
-def _spread(opened: Sequence[DataSource], count: int) -> list[ReadSamples]:
-    length = min(len(one.opened) for one in opened)
-    half = min(count, length) // 2
-    rest = np.unique(np.linspace(half, length - 1, max(1, min(count, length) - half)).astype(int))
-    numbers = [*range(half), *map(int, rest)]
-    return [one.read(len(numbers), numbers) for one in opened]
 
 
 def _inner(opened: Sequence[DataSource]) -> tuple[Dataset | None, Dataset | None]:

@@ -382,7 +382,16 @@ def explain_images(expected: Arrays, actual: Arrays) -> list[DataCause]:
 
 def _explain_values(expected: Arrays, actual: Arrays) -> list[DataCause]:
     if any(np.isnan(one).any() for one in (*expected, *actual)):
-        return _explain_nan(expected, actual)
+        if all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected, actual, strict=True)):
+            return []
+        counts = [sum(int(np.isnan(one).sum()) for one in side) for side in (expected, actual)]
+        return [
+            DataCause(
+                "nan",
+                f"values: {counts[0]} NaN expected, {counts[1]} actual",
+                "look for a division by zero: a standard deviation of 0, an empty crop",
+            )
+        ]
     raw, noise = apart(expected, actual), rounding(expected, actual)
     if raw <= noise:
         return []
@@ -392,19 +401,6 @@ def _explain_values(expected: Arrays, actual: Arrays) -> list[DataCause]:
             share = 1 - found.left
             return [replace(one, explained=min(1.0, share)) for one in found.causes]
     return [_unknown(expected, actual)]
-
-
-def _explain_nan(expected: Arrays, actual: Arrays) -> list[DataCause]:
-    if all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected, actual, strict=True)):
-        return []
-    counts = [sum(int(np.isnan(one).sum()) for one in side) for side in (expected, actual)]
-    return [
-        DataCause(
-            "nan",
-            f"values: {counts[0]} NaN expected, {counts[1]} actual",
-            "look for a division by zero: a standard deviation of 0, an empty crop",
-        )
-    ]
 
 
 def _search(expected: Arrays, actual: Arrays, raw: float, noise: float) -> _Found | None:
@@ -450,7 +446,21 @@ def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
         return
     channels = channel_axis(first.shape)
     if channels is not None and 1 < first.shape[channels] <= 4:
-        yield from _reordered(expected, channels)
+        count = expected[0].shape[channels]
+        backwards = tuple(reversed(range(count)))
+        for order in sorted(permutations(range(count)), key=lambda one: one != backwards):
+            if order == tuple(range(count)):
+                continue
+            how = "reversed (RGB against BGR)" if order == backwards else f"in the order {order}"
+            yield _step(
+                "channel-order",
+                f"channel order: {how}, axis {channels % expected[0].ndim}",
+                "read images in the reference's order of channels: `image[..., ::-1]`, or convert BGR to RGB"
+                if order == backwards
+                else f"put the channels in the reference's order: undo {order}",
+                expected,
+                partial(np.take, indices=order, axis=channels),
+            )
     if not 2 <= first.ndim <= 5:
         return
     for axes in permutations(range(first.ndim)):
@@ -503,24 +513,6 @@ def _permuted(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
             )
 
 
-def _reordered(expected: Arrays, channels: int) -> Iterator[ImageStep]:
-    count = expected[0].shape[channels]
-    backwards = tuple(reversed(range(count)))
-    for order in sorted(permutations(range(count)), key=lambda one: one != backwards):
-        if order == tuple(range(count)):
-            continue
-        how = "reversed (RGB against BGR)" if order == backwards else f"in the order {order}"
-        yield _step(
-            "channel-order",
-            f"channel order: {how}, axis {channels % expected[0].ndim}",
-            "read images in the reference's order of channels: `image[..., ::-1]`, or convert BGR to RGB"
-            if order == backwards
-            else f"put the channels in the reference's order: undo {order}",
-            expected,
-            partial(np.take, indices=order, axis=channels),
-        )
-
-
 def _step(code: str, message: str, fix: str, expected: Arrays, change: Change) -> ImageStep:
     cause = DataCause(code, message, fix)
     return ImageStep(cause=cause, images=[change(one) for one in expected])
@@ -545,25 +537,21 @@ def _moved(
             continue
         parts = [overlap(one, other, down, right) for one, other in zip(expected, actual, strict=True)]
         es, acts = [one for one, _ in parts], [other for _, other in parts]
-        crop = _crop(down, right)
+        moves = ", ".join(filter(None, (_pixels(down, "down", "up"), _pixels(right, "to the right", "to the left"))))
+        small = max(abs(down), abs(right)) == 1
+        crop = DataCause(
+            "crop-offset",
+            f"size: the same picture, {moves}: is it another crop?",
+            (
+                "round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
+                if small
+                else "cut the same part as the reference: centre crop or top left, from an image resized alike"
+            ),
+        )
         # What the crops do not share cannot be predicted; the rest stands for the whole.
         yield (*before, crop), apart(es, acts)
         for cause, left in value_steps(es, acts, bound, affine_only=True):
             yield (*before, crop, cause), left
-
-
-def _crop(down: int, right: int) -> DataCause:
-    moves = ", ".join(filter(None, (_pixels(down, "down", "up"), _pixels(right, "to the right", "to the left"))))
-    small = max(abs(down), abs(right)) == 1
-    return DataCause(
-        "crop-offset",
-        f"size: the same picture, {moves}: is it another crop?",
-        (
-            "round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
-            if small
-            else "cut the same part as the reference: centre crop or top left, from an image resized alike"
-        ),
-    )
 
 
 def _pixels(count: int, plus: str, minus: str) -> str:

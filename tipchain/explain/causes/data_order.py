@@ -120,13 +120,7 @@ def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: S
 def explain_counts(
     counts: tuple[int | None, int | None], read: tuple[int, int], batches: tuple[int | None, int | None]
 ) -> DataCause:
-    """Return the cause of sources of which one goes on where the other ends, all before that being equal.
-
-    Args:
-        counts: samples of the reference and of the port, None where it is not known.
-        read: samples that were read.
-        batches: samples of a batch, where known.
-    """
+    """Return the cause of sources of which one goes on where the other ends, all before that being equal."""
     ours, theirs = counts
     said = ", ".join(
         f"{known or f'more than {seen}'} {word}"

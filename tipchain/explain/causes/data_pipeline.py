@@ -649,11 +649,6 @@ def explain_pipelines(
 ) -> tuple[list[DataCause], str]:
     """Return what the sides do otherwise to raw images, and what each was found to do, in words.
 
-    Args:
-        raws: of the reference and of the port, ``[h, w, c]``.
-        expected: what the reference makes of its own.
-        actual: what the port makes of its.
-
     Returns:
         No cause where the pipelines do not explain 99 % of the difference; of what was found out the words tell all the same.
     """
@@ -760,14 +755,7 @@ RERUNS: tuple[tuple[str, str, str, Change], ...] = (
 def explain_reruns(
     run: Callable[[Array], Array], raws: Sequence[Array], expected: Sequence[Array], actual: Sequence[Array]
 ) -> list[DataCause]:
-    """Return what has to be done to raw images so that the reference makes of them what the port makes.
-
-    Args:
-        run: the reference's transforms of one raw image.
-        raws: ``[h, w, c]``.
-        expected: what the reference makes of them.
-        actual: what the port makes of them.
-    """
+    """Return what has to be done to raw images so that the reference makes of them what the port makes."""
     acts = [one.astype(np.float64) for one in actual]
     off = min(apart([one.astype(np.float64) for one in expected], acts), size_of(acts) + 1)
     for code, message, fix, change in RERUNS:

@@ -14,9 +14,6 @@ from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Dataset, Loader
 from tipchain.numbers.tolerance import NOISE, SAME_ENLARGED
 
-# What hypotheses about samples are made of: axes, sizes of differences, straight lines through them, shifts.
-
-
 Arrays = Sequence[Array]
 DATA = "data"
 REACH = 3
@@ -44,13 +41,7 @@ class DataCause:
     explained: float | None = None
 
     def diagnosis(self, where: str, evidence: str, path: str = DATA) -> Diagnosis:
-        """Return it as a diagnosis of the data.
-
-        Args:
-            where: put before the message: which sample, which field.
-            evidence: what was tried.
-            path: the piece.
-        """
+        """Return it as a diagnosis of the data."""
         message = f"{where}: {self.message}" if where else self.message
         return Diagnosis(
             code=self.code, port_path=path, message=message, evidence=evidence, explained=self.explained, fix=self.fix
@@ -127,13 +118,7 @@ def overlap(expected: Array, actual: Array, down: int, right: int) -> tuple[Arra
 
 
 def shifts(expected: Array, actual: Array, *, near: bool = True) -> Iterator[tuple[int, int]]:
-    """Yield the shifts, down and to the right, that one image may have been moved by, likely ones first.
-
-    Args:
-        expected: the image.
-        actual: the image that may be a moved one.
-        near: whether to yield all small shifts first.
-    """
+    """Yield the shifts, down and to the right, that one image may have been moved by, likely ones first."""
     high, wide = plane(expected.shape)
     height, width = expected.shape[high], expected.shape[wide]
     if min(height, width) <= 2 * REACH:
@@ -172,9 +157,6 @@ def _peaks(expected: Array, actual: Array) -> Iterator[tuple[int, int]]:
         down, right = (int(one) for one in np.unravel_index(int(place), found.shape))
         height, width = found.shape
         yield ((down - height if down > height // 2 else down), (right - width if right > width // 2 else right))
-
-
-# Samples of a data source, whatever it is: an array, a list, a generator, a data set or a loader of torch or Paddle.
 
 
 MOST = 512

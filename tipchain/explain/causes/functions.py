@@ -161,13 +161,7 @@ KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
 
 
 def by_arguments(layer: object, reference: object, path: str) -> Iterator[Hypothesis]:
-    """Yield a layer with each constructor argument changed, the reference's value first; then its mode.
-
-    Args:
-        layer: the port's.
-        reference: torch's module at its place, or None.
-        path: what the layer is called in messages.
-    """
+    """Yield a layer with each constructor argument changed, the reference's value first; then its mode."""
     kind = kind_of(layer)
     for names, knobs in KNOBS:
         if any(kind == name or kind[:-2] == name for name in names):
@@ -187,7 +181,7 @@ def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[
         given = getattr(reference, torch)
         told.append(given if knob.read is None else knob.read(given))
     for number, value in enumerate([*told, *knob.usual]):
-        if _same(value, present) or any(_same(value, one) for one in [*told, *knob.usual][:number]):
+        if same_setting(value, present) or any(same_setting(value, one) for one in [*told, *knob.usual][:number]):
             continue
         changes = {attribute: value}
         if attribute == "num_heads":
@@ -204,9 +198,10 @@ def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[
         )
 
 
-def _same(one: object, other: object) -> bool:
+def same_setting(one: object, other: object) -> bool:
+    """Tell whether two settings are the same; a list is a tuple of the same, a flag is no number."""
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return list(one) == list(other)
+        return len(one) == len(other) and all(same_setting(a, b) for a, b in zip(one, other, strict=True))
     return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
@@ -392,9 +387,6 @@ def kind_of(layer: object) -> str:
     return type(layer).__name__
 
 
-# Functions that ports leave out, add or mistake for each other, and the arguments of functions that they get wrong.
-
-
 ACTIVATIONS = frozenset(
     """
     relu relu6 leaky_relu elu celu selu gelu silu swish hardswish hardsigmoid sigmoid tanh softplus mish softmax
@@ -456,13 +448,7 @@ def activations(paddle: ModuleType, *, shape: Sequence[int]) -> Iterator[tuple[s
 
 
 def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
-    """Yield a call followed by an activation, or with another one in its place, or without it.
-
-    Args:
-        op: the call.
-        piece: the piece it is in.
-        first: the first tensor that it returned.
-    """
+    """Yield a call followed by an activation, or with another one in its place, or without it."""
     paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)

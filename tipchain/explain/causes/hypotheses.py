@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import takewhile
 from math import inf, isfinite, sqrt
 
 import numpy as np
@@ -15,10 +14,9 @@ from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import Act, Op
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import arrange, relative, rms
+from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
-
-# Causes as they are tried, and what is told about those that explain an error.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +67,6 @@ def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     while place and type(layers[place]).forward is base.forward:
         place = place.rpartition(".")[0]
     return place
-
-
-def common_path(paths: Iterable[str]) -> str:
-    """Return the path of the innermost layer that some layers are inside of, or are."""
-    parts = [one.split(".") if one else [] for one in paths]
-    shared = takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
-    return ".".join(each[0] for each in shared)
 
 
 def together(hypotheses: Sequence[Hypothesis]) -> Hypothesis:
@@ -292,9 +283,6 @@ def name_number(value: float, sizes: Sequence[int]) -> str:
     return f"{value:.6g}" if value != inf else "inf"
 
 
-# A layer that computes with fewer bits than float32 has.
-
-
 FORMATS = ((8.0, "bfloat16"), (11.0, "float16 or TF32"))
 """Significant bits, the implicit one counted, and the format that has them (IEEE 754; NVIDIA A100 whitepaper)."""
 
@@ -316,9 +304,6 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
         evidence=f"in float64 it does what the reference does; in float32 its relative error is {verdict.own or 0.0:.3g}",
         fix=fix,
     )
-
-
-# What gradients tell by themselves: parameters that get none, and factors.
 
 
 def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:

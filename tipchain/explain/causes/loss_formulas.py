@@ -8,11 +8,9 @@ from math import log
 
 import numpy as np
 
-from tipchain.explain.locate.trace import take_out
+from tipchain.explain.locate.trace import is_array, take_out
 from tipchain.framework_types import Array, Nested, Options, Setting
 from tipchain.numbers.tolerance import CONSTANT, NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
-
-# Two losses that differ, and what hypotheses about them are held against.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,6 +19,11 @@ class Evaluated:
 
     value: float
     gradients: tuple[Array, ...]
+
+    @property
+    def flat(self) -> Array:
+        """All gradients as one vector."""
+        return np.concatenate([one.reshape(-1) for one in self.gradients] or [np.zeros(0)])
 
     def scaled(self, factor: float) -> Evaluated:
         """Return a multiple of the loss."""
@@ -69,7 +72,7 @@ class Problem:
     @property
     def targets(self) -> list[Array]:
         """The arrays of the labels: one, or several."""
-        arrays: list[Array] = take_out(self.labels, _is_array)[1]
+        arrays: list[Array] = take_out(self.labels, is_array)[1]
         return arrays
 
     def explained(self, guess: Guess) -> float:
@@ -80,20 +83,9 @@ class Problem:
             if guess.gradient_only
             else [_left(guess.found.value - target.value, target.value - self.expected.value, target.value)]
         )
-        one, other, found, wanted = (
-            np.concatenate([gradient.reshape(-1) for gradient in loss.gradients] or [np.zeros(0)])
-            for loss in (self.expected, target, guess.found, target)
-        )
-        shares.append(
-            _left(
-                float(np.linalg.norm(found - wanted)), float(np.linalg.norm(other - one)), float(np.linalg.norm(wanted))
-            )
-        )
+        gaps = guess.found.flat - target.flat, target.flat - self.expected.flat, target.flat
+        shares.append(_left(*(float(np.linalg.norm(one)) for one in gaps)))
         return max(0.0, 1 - max(shares)) if np.isfinite(shares).all() else 0.0
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray)
 
 
 def _left(residual: float, apart: float, size: float) -> float:
@@ -463,16 +455,13 @@ def _knee(apart: Array, gradient: Array) -> float | None:
     return beta if np.isfinite(beta) and beta > 0 else None
 
 
-# What makes one of two losses of the other: a factor.
-
-
 BASES = {"2": log(2), "10": log(10)}
 """Logarithms to these bases instead of e."""
 
 
 def factors(problem: Problem) -> Iterator[Guess]:
     """Yield the one factor between two losses, with what it may stand for."""
-    one, other = (_flat(loss) for loss in (problem.expected, problem.actual))
+    one, other = problem.expected.flat, problem.actual.flat
     square = float(one @ one)
     factor = float(one @ other) / square if square else 0.0
     if not square and problem.expected.value:
@@ -549,10 +538,6 @@ def _counts(problem: Problem) -> dict[str, int]:
             found |= {f"labels other than {value}": labels.size - int(count) for value, count in counted}
             found["labels above 0"] = int((labels > 0).sum())
     return {name: int(count) for name, count in found.items()}
-
-
-def _flat(loss: Evaluated) -> Array:
-    return np.concatenate([one.reshape(-1) for one in loss.gradients] or [np.zeros(0)])
 
 
 # Hypotheses about two losses by recognizing both: one setting that differs, or another loss altogether.

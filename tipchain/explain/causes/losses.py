@@ -19,7 +19,7 @@ from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
 from tipchain.explain.locate.runs import as_float, in_double
 from tipchain.explain.locate.sides import LiveSide, Sides
-from tipchain.explain.locate.trace import Call, put_back, take_out
+from tipchain.explain.locate.trace import Call, is_array, put_back, take_out
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify
 from tipchain.framework_types import Array, Loss, Nested, Tensor
 from tipchain.frameworks.randomness import Draws
@@ -80,7 +80,7 @@ def cause_in_code(
 
 
 def _called(output: object, labels: object) -> tuple[Call, tuple[Array, ...]]:
-    arguments, arrays, names = take_out(((output, labels), {}), lambda one: isinstance(one, np.ndarray))
+    arguments, arrays, names = take_out(((output, labels), {}), is_array)
     call = Call(
         number=0,
         path=LOSS,
@@ -108,9 +108,6 @@ def _as_layer(side: LiveSide, loss: Loss, opened: Callable[[object], object]) ->
     made = type("Loss", (base,), {"forward": forward, "__module__": module})()
     made.eval()
     return made
-
-
-# Why two losses differ: each hypothesis is tried, and the one that explains value and gradient is told.
 
 
 def loss_causes(problem: Problem) -> tuple[Diagnosis, ...]:
@@ -155,10 +152,7 @@ def _told(guess: Guess, explained: float) -> Diagnosis:
 
 
 def _unknown(problem: Problem) -> Diagnosis:
-    one, other = (
-        np.concatenate([gradient.reshape(-1) for gradient in loss.gradients] or [np.zeros(0)])
-        for loss in (problem.expected, problem.actual)
-    )
+    one, other = problem.expected.flat, problem.actual.flat
     sizes = float(np.linalg.norm(one)), float(np.linalg.norm(other))
     words = "one gradient is zero"
     if sizes[0] and sizes[1]:
@@ -235,7 +229,7 @@ def check_loss(
     Returns:
         FAIL with both values; ERROR where a loss raises, is no scalar, or both loss and gradient are zero.
     """
-    structure, arrays, _ = take_out(outputs, _is_array)
+    structure, arrays, _ = take_out(outputs, is_array)
     theirs = _arranged(structure, arrays, port_outputs)
     structures = structure, theirs.structure
 
@@ -318,7 +312,7 @@ def evaluate(
         leaves = [side.tensor(as_float(np.asarray(one), double=double), gradient=True) for one in outputs]
         # A loss may write to what it is given, which a leaf does not allow.
         given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
-        shape, targets, _ = take_out(labels, _is_array)
+        shape, targets, _ = take_out(labels, is_array)
         tensors = [side.tensor(as_float(one, double=double), gradient=False) for one in targets]
         value = loss(open_fields(put_back(structure, given)), open_fields(put_back(shape, tensors)))
         if not side.is_tensor(value):
@@ -336,10 +330,6 @@ def evaluate(
             for leaf, array in zip(leaves, outputs, strict=True)
         )
         return Evaluated(value=float(side.array(value).reshape(())), gradients=gradients)
-
-
-def _is_array(value: object) -> bool:
-    return isinstance(value, np.ndarray)
 
 
 def open_fields(structure: object) -> object:
@@ -394,7 +384,7 @@ def _arranged(structure: Nested, arrays: Sequence[Array], port: Nested) -> _Arra
     if port is None:
         places = tuple((number, tuple(range(one.ndim))) for number, one in enumerate(arrays))
         return _Arranged(structure, places, tuple(arrays), shapes)
-    theirs, others, _ = take_out(port, _is_array)
+    theirs, others, _ = take_out(port, is_array)
     found: list[tuple[int, tuple[int, ...]] | None] = []
     start, more = 0, len(arrays) - len(others)
     for one in arrays:

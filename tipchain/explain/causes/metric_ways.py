@@ -12,11 +12,8 @@ import numpy as np
 from tipchain.core.blame import placed
 from tipchain.errors import UsageError
 from tipchain.explain.locate.sides import LiveSide
-from tipchain.explain.locate.trace import put_back, take_out
+from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
-
-# Ways of counting, each with what sets it apart from the others, and the probe on which a metric's code is tried alone.
-
 
 Batches = Sequence[tuple[Array, Array]]
 MOST = 10
@@ -104,21 +101,20 @@ class Way:
         if self.threshold is not None:
             if outputs.size != labels.size:
                 return None
-            return self._binary(outputs.reshape(labels.shape) > self.threshold, labels.astype(bool))
+            found = outputs.reshape(labels.shape) > self.threshold
+            true = labels.astype(bool)
+            if self.metric == "exact match":
+                return float((found == true).reshape(len(true), -1).all(axis=1).mean())
+            if self.metric == "accuracy":
+                return float((found == true).mean())
+            hits = float((found & true).sum())
+            return _rate(self.metric, hits, float(found.sum()), float(true.sum()))
         if outputs.ndim < 2 or labels.dtype.kind not in "iu":
             return None
         flat = _flat(outputs, self.axis)
         if flat is None or len(flat) != labels.size:
             return None
         return self._classes(flat, labels.reshape(-1))
-
-    def _binary(self, found: Array, true: Array) -> float:
-        if self.metric == "exact match":
-            return float((found == true).reshape(len(true), -1).all(axis=1).mean())
-        if self.metric == "accuracy":
-            return float((found == true).mean())
-        hits = float((found & true).sum())
-        return _rate(self.metric, hits, float(found.sum()), float(true.sum()))
 
     def _classes(self, outputs: Array, labels: Array) -> float | None:
         count = outputs.shape[1]
@@ -432,7 +428,7 @@ class MetricMeter:
         metric.update(*(self.side.array(one) if self.side.is_tensor(one) else one for one in values))
 
     def _convert(self, value: object, *, tensors: bool) -> Nested:
-        structure, arrays, _ = take_out(value, lambda one: isinstance(one, np.ndarray))
+        structure, arrays, _ = take_out(value, is_array)
         made = [self.side.tensor(one.copy(), gradient=False) if tensors else one.copy() for one in arrays]
         return put_back(structure, made)
 
@@ -476,7 +472,7 @@ def join(batches: Sequence[Batch]) -> Batch:
         return batches[0]
     sides = []
     for number in (0, 1):
-        taken = [take_out(one[number], lambda value: isinstance(value, np.ndarray)) for one in batches]
+        taken = [take_out(one[number], is_array) for one in batches]
         joined = [np.concatenate(arrays) for arrays in zip(*(arrays for _, arrays, _ in taken), strict=True)]
         sides.append(put_back(taken[0][0], joined))
     return sides[0], sides[1]

@@ -34,9 +34,6 @@ from tipchain.framework_types import Array, Nested
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
 from tipchain.outcome import Outcome
 
-# Why two metrics differ: what way of counting each is, and what the reference gives when it is called otherwise.
-
-
 METRIC = "metric"
 CHUNKS = 16
 """Batches of up to so many samples that a callable may have made by itself are tried."""

@@ -181,9 +181,6 @@ def _place(tensor: Tensor, paddle: ModuleType) -> object:
     return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
 
 
-# Parameters of live models under their optimizers, with gradients from outside.
-
-
 class TorchTrained:
     """A torch optimizer over a copy of a module; ``clip`` is called before each update, as a training loop does."""
 
@@ -409,7 +406,18 @@ def open_both(
     if not slots:
         raise UsageError("none of the reference's parameters could be matched with one of the port's")
     ours, theirs, schedule = build_both(sides, builders, (reference, port), schedulers)
-    _check_held(ours, theirs, reference, slots)
+    parameters = {id(one) for one in reference.parameters()}
+    ids = {id(part.tensor) for slot in slots.values() for part in slot.parts}
+    held: Sequence[tuple[str, list[Tensor], set[int]]] = (
+        ("reference", [one for group in ours.param_groups for one in group["params"]], parameters),
+        ("port", held_parameters(theirs), ids),
+    )
+    for where, tensors, known in held:
+        if not any(id(one) in known for one in tensors):
+            raise UsageError(
+                f"the {where}'s optimizer holds none of the parameters that its builder was given: builders are called "
+                "with those of a copy, so `lambda parameters: Adam(parameters)` and not `lambda _: Adam(model.parameters())`"
+            )
     bound = [clipping(clip, *pair) for clip, pair in zip(clips, ((reference, ours), (port, theirs)), strict=True)]
     one = TorchTrained(sides.reference, reference, ours, bound[0])
     given = ""
@@ -533,21 +541,6 @@ def _rate(builder: Builder, rate: float, *, always: bool) -> dict[str, float]:
 
 def _scheduled(optimizer: object) -> bool:
     return not isinstance(getattr(optimizer, "_learning_rate", 0.0), float)
-
-
-def _check_held(ours: Optimizer, theirs: object, reference: Model, slots: Mapping[str, TensorSlot]) -> None:
-    parameters = {id(one) for one in reference.parameters()}
-    ids = {id(part.tensor) for slot in slots.values() for part in slot.parts}
-    held: Sequence[tuple[str, list[Tensor], set[int]]] = (
-        ("reference", [one for group in ours.param_groups for one in group["params"]], parameters),
-        ("port", held_parameters(theirs), ids),
-    )
-    for where, tensors, known in held:
-        if not any(id(one) in known for one in tensors):
-            raise UsageError(
-                f"the {where}'s optimizer holds none of the parameters that its builder was given: builders are called "
-                "with those of a copy, so `lambda parameters: Adam(parameters)` and not `lambda _: Adam(model.parameters())`"
-            )
 
 
 def _same_rate(one: TorchTrained, other: PaddleTrained) -> None:

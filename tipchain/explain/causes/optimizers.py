@@ -288,13 +288,7 @@ class _Told:
 def causes(
     courses: Sequence[Course], failing: set[str], sides: tuple[TrainedParameters, TrainedParameters]
 ) -> tuple[Diagnosis, ...]:
-    """Return what explains the parameters that are updated differently, the cause of most of them first.
-
-    Args:
-        courses: of all parameters.
-        failing: names of those whose updates differ.
-        sides: the reference's parameters and optimizer, and the port's.
-    """
+    """Return what explains the parameters that are updated differently, the cause of most of them first."""
     found: dict[str, KnobCause] = {}
     known: list[Options] = []
     missed = 0

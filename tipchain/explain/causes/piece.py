@@ -31,15 +31,12 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative, rms
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
-from tipchain.explain.locate.sides import LiveSide, Sides
+from tipchain.explain.locate.sides import Sides
 from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import torch_view
-
-# What the reference's code calls while it runs: functions, their settings, and what they are given and return.
-
 
 MOST_ELEMENTS = 1 << 22
 """Elements of a tensor beyond which it is not looked at."""
@@ -333,9 +330,6 @@ class Truth:
     values: tuple[RecordedTensor, ...] = ()
 
 
-# The layer at fault and its reference, apart from their models, with what both are given and should give.
-
-
 INPUT, OUTPUT = -1, -2
 """Numbers of what is done to the tensors that go into a piece, and to those that come out of it."""
 Edit = Callable[[list[Tensor]], list[Tensor]]
@@ -417,7 +411,15 @@ class Piece:
         with ExitStack() as stack, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what odd variants warn about is no news
             self.truth = self._run_reference()
-            self._drop_unnamed()
+            # Forget the gradients of parameters that the port has under another name, or not at all.
+            try:
+                names = {slot.name for slot in torch_view(self.port)}
+            except WeightsError:
+                names = set()
+            kept = {
+                name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names
+            }
+            self.truth = replace(self.truth, gradients=kept)
             self._draws = drawn_again(self.calls[1], self.seed)
             side: Any = self.sides.port
             stack.enter_context(side.precision(double=self.double))
@@ -549,7 +551,14 @@ class Piece:
         """Return the gradients of one side's inputs, called as the port's are, and of its parameters."""
         side = self.sides[number]
         side.clear_gradients(layer)
-        _backward(side, outputs, self._cotangents)
+        parts = []
+        for one, drawn in zip(outputs, self._cotangents, strict=False):
+            if side.takes_gradient(one):
+                axes = arrange(drawn, np.empty(tuple(one.shape)))
+                if axes is not None:
+                    parts.append((one * side.tensor(drawn.transpose(axes), gradient=False)).sum())
+        if parts:
+            side.backward(sum(parts[1:], parts[0]))
         given = {link[1]: leaves[link[number]] for link in self.links}
         found = {
             f"input {theirs}": side.array(leaf.grad)
@@ -604,32 +613,12 @@ class Piece:
         fit = chosen and len(outputs) > max(each[number] for each in chosen)
         return [outputs[each[number]] for each in chosen] if fit else outputs
 
-    def _drop_unnamed(self) -> None:
-        """Forget the gradients of parameters that the port has under another name, or not at all."""
-        try:
-            names = {slot.name for slot in torch_view(self.port)}
-        except WeightsError:
-            names = set()
-        kept = {name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names}
-        self.truth = replace(self.truth, gradients=kept)
-
 
 def _note(
     seen: list[list[Array]], is_tensor: Callable[[object], bool], _: object, args: tuple[Nested, ...], kwargs: Options
 ) -> None:
     """Copy the tensors that a layer is given."""
     seen.append([np.array(numpy_of(one)) for one in take_out((args, dict(kwargs)), is_tensor)[1]])
-
-
-def _backward(side: LiveSide, outputs: Sequence[Tensor], cotangents: Sequence[Array]) -> None:
-    parts = []
-    for one, drawn in zip(outputs, cotangents, strict=False):
-        if side.takes_gradient(one):
-            axes = arrange(drawn, np.empty(tuple(one.shape)))
-            if axes is not None:
-                parts.append((one * side.tensor(drawn.transpose(axes), gradient=False)).sum())
-    if parts:
-        side.backward(sum(parts[1:], parts[0]))
 
 
 def _apart(expected: Array, actual: Array) -> float:

@@ -19,37 +19,19 @@ from tipchain.framework_types import Array, Function, Model, Nested, Options, Te
 # Paddle's operators, functions and methods that a model's code may call, and one name for each.
 
 
-SPECIAL = {
-    "__add__": "add",
-    "__radd__": "add",
-    "__sub__": "subtract",
-    "__rsub__": "rsub",
-    "__mul__": "multiply",
-    "__rmul__": "multiply",
-    "__truediv__": "divide",
-    "__rtruediv__": "rdiv",
-    "__div__": "divide",
-    "__matmul__": "matmul",
-    "__neg__": "neg",
-    "__pow__": "pow",
-    "__getitem__": "getitem",
-    "__iadd__": "add",
-    "__isub__": "subtract",
-    "__imul__": "multiply",
-    "__itruediv__": "divide",
-    "__rpow__": "rpow",
-    "__rmatmul__": "matmul",
-    "__floordiv__": "floor_divide",
-    "__mod__": "remainder",
-    "__lt__": "less",
-    "__le__": "less_equal",
-    "__gt__": "greater",
-    "__ge__": "greater_equal",
-    "__and__": "logical_and",
-    "__or__": "logical_or",
-    "__invert__": "logical_not",
-    "__setitem__": "setitem",
-}
+def _pairs(names: Sequence[str]) -> dict[str, str]:
+    return {name: told for name, _, told in (one.partition(":") for one in names)}
+
+
+_OPERATORS = _pairs(
+    """
+    add:add radd:add sub:subtract rsub:rsub mul:multiply rmul:multiply truediv:divide rtruediv:rdiv div:divide
+    matmul:matmul neg:neg pow:pow getitem:getitem iadd:add isub:subtract imul:multiply itruediv:divide rpow:rpow
+    rmatmul:matmul floordiv:floor_divide mod:remainder lt:less le:less_equal gt:greater ge:greater_equal
+    and:logical_and or:logical_or invert:logical_not setitem:setitem
+""".split()
+)
+SPECIAL = {f"__{name}__": told for name, told in _OPERATORS.items()}
 """Operators by the name they have here."""
 INPLACE = frozenset({"__iadd__", "__isub__", "__imul__", "__itruediv__"})
 PLAIN = tuple(
@@ -70,26 +52,24 @@ PLAIN = tuple(
     """.split()
 )
 """Functions of `paddle` and methods of tensors that are watched, beside all of `paddle.nn.functional`."""
+_SHARED = _pairs(
+    """
+    negative:neg permute:transpose cat:concat concatenate:concat view:reshape mm:matmul bmm:matmul amax:max
+    amin:min swapaxes:transpose
+""".split()
+)
 ALIASES = {
+    **_SHARED,
     "sub": "subtract",
     "mul": "multiply",
     "div": "divide",
-    "negative": "neg",
-    "permute": "transpose",
-    "cat": "concat",
-    "concatenate": "concat",
-    "view": "reshape",
-    "mm": "matmul",
-    "bmm": "matmul",
-    "amax": "max",
-    "amin": "min",
     "cast": "astype",
     "less_than": "less",
     "greater_than": "greater",
     "mod": "remainder",
-    "swapaxes": "transpose",
     "swapdims": "transpose",
 }
+"""Paddle's functions and methods that go by another name here."""
 CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye"})
 """Functions that make tensors of plain numbers."""
 LIKES = frozenset({"zeros_like", "ones_like", "full_like"})
@@ -103,63 +83,18 @@ FUSED = {
 }
 """What a function does that other code does in several calls."""
 OF_TORCH = {
-    "sub": "subtract",
-    "mul": "multiply",
-    "div": "divide",
-    "truediv": "divide",
-    "true_divide": "divide",
-    "rtruediv": "rdiv",
-    "rdiv": "rdiv",
-    "rmul": "multiply",
-    "radd": "add",
-    "iadd": "add",
-    "isub": "subtract",
-    "imul": "multiply",
-    "itruediv": "divide",
-    "negative": "neg",
-    "permute": "transpose",
-    "cat": "concat",
-    "view": "reshape",
-    "reshape": "reshape",
-    "mm": "matmul",
-    "bmm": "matmul",
-    "rmatmul": "matmul",
-    "amax": "max",
-    "amin": "min",
-    "to": "astype",
-    "type": "astype",
-    "float": "astype",
-    "double": "astype",
-    "half": "astype",
-    "type_as": "astype",
-    "clamp": "clip",
-    "repeat": "tile",
-    "gather": "take_along_axis",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "fmod": "remainder",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "and": "logical_and",
-    "or": "logical_or",
-    "invert": "logical_not",
-    "bitwise_not": "logical_not",
-    "upsample": "interpolate",
-    "T": "transpose",
-    "mT": "transpose",
-    "swapaxes": "transpose",
-    "absolute": "abs",
-    "linalg_vector_norm": "norm",
-    "vector_norm": "norm",
-    "concatenate": "concat",
-    "scatter": "put_along_axis",
+    **_OPERATORS,
+    **_SHARED,
+    **_pairs(
+        """
+        true_divide:divide rdiv:rdiv reshape:reshape to:astype type:astype float:astype double:astype half:astype
+        type_as:astype clamp:clip repeat:tile gather:take_along_axis fmod:remainder bitwise_not:logical_not
+        upsample:interpolate T:transpose mT:transpose absolute:abs linalg_vector_norm:norm vector_norm:norm
+        scatter:put_along_axis
+    """.split()
+    ),
 }
 """Torch's functions, methods and properties, without underscores, by the name that Paddle's have here; others are called alike."""
-
-
-# What a layer of a Paddle model calls while it runs, and the same run with some of these calls replaced.
 
 
 Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
@@ -581,13 +516,7 @@ def in_order(order: Sequence[int], name: str = "x") -> Act:
 
 
 def with_tensor(args: Sequence[Nested], old: int, new: Tensor) -> Act:
-    """Return a call with another tensor in the places of one, also in lists among the arguments.
-
-    Args:
-        args: the arguments as they were.
-        old: the identity of the tensor there.
-        new: what stands in its place.
-    """
+    """Return a call with another tensor in the places of one, also in lists among the arguments."""
     return with_tensors(args, {old: new})
 
 
@@ -613,13 +542,7 @@ def with_tensors(args: Sequence[Nested], changes: Mapping[int, Tensor]) -> Act:
 
 
 def passed_through(taker: int, place: int, maker: int) -> dict[int, Act]:
-    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given.
-
-    Args:
-        taker: the number of the call that is given the tensor.
-        place: which of its arguments it is.
-        maker: the number of the call that makes the result.
-    """
+    """Return a call's result with the gradient of a tensor that an earlier call, or the same one, is given."""
     seen: list[Tensor] = []
 
     def take(original: Function, args: tuple[Nested, ...], kwargs: Options) -> Nested:

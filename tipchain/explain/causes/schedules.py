@@ -39,9 +39,6 @@ from tipchain.numbers.tolerance import (
 )
 from tipchain.outcome import Outcome
 
-# The shapes that schedules of learning rates have, and what a curve's shape is.
-
-
 MOST_PIECES = 12
 """Jumps that a schedule of single values has at most."""
 POINTS = 400
@@ -362,9 +359,6 @@ def as_pieces(shape: Shape, count: int) -> Shape | None:
         return None
     kept = {name: shape.knobs[name] for name in ("rate", "warmup_steps", "warmup_start") if name in shape.knobs}
     return Shape(family="pieces", knobs={**kept, **found.knobs})
-
-
-# Two schedules, compared by the learning rates they give, step by step; and why they differ.
 
 
 SCHEDULER = "scheduler"
@@ -769,10 +763,16 @@ def check_schedulers(
         ``curves`` holds ``reference_lr`` and ``port_lr``, of the parameter that differs first, if one does.
     """
     try:
-        ours, theirs = _open(sides, reference, port, builders, schedulers, names)
-        fresh = copy.deepcopy(theirs[1])
-        count = steps or _count((ours[1], theirs[1]), iterations)
-        curves = tuple(_walk(*one, count) for one in (ours, theirs))
+        models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
+        slots, _ = slots_of(models[0], models[1], names)
+        optimizer, other, paddles = build_both(sides, builders, (models[0], models[1]), schedulers)
+        schedule = build_torch_schedule(schedulers[0], optimizer)
+        if paddles is not None:
+            other.set_lr_scheduler(paddles)
+        ours, theirs = TorchTrained(sides.reference, models[0], optimizer), PaddleTrained(sides.port, other, slots)
+        fresh = copy.deepcopy(paddles)
+        count = steps or _count((schedule, paddles), iterations)
+        curves = _walk(ours, schedule, count), _walk(theirs, paddles, count)
     except TipchainError as error:
         return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
@@ -783,27 +783,6 @@ def check_schedulers(
             outcome=Outcome.ERROR, reason=f"a schedule stopped after {short.steps} steps: {short.stopped}"
         )
     return _judge(curves[0], curves[1], fresh, any(one is not None for one in schedulers))
-
-
-def _open(
-    sides: Sides,
-    reference: object,
-    port: object,
-    builders: tuple[Builder, Builder],
-    schedulers: tuple[Builder | None, Builder | None],
-    names: Mapping[str, str] | None,
-) -> tuple[tuple[TrainedParameters, object], tuple[TrainedParameters, object]]:
-    """Return both sides' parameters under their optimizers, and the schedules."""
-    models = [copied(side, model) for side, model in zip(sides, (reference, port), strict=True)]
-    slots, _ = slots_of(models[0], models[1], names)
-    optimizer, other, paddles = build_both(sides, builders, (models[0], models[1]), schedulers)
-    schedule = build_torch_schedule(schedulers[0], optimizer)
-    if paddles is not None:
-        other.set_lr_scheduler(paddles)
-    return (TorchTrained(sides.reference, models[0], optimizer), schedule), (
-        PaddleTrained(sides.port, other, slots),
-        paddles,
-    )
 
 
 def _count(schedules: tuple[object, object], iterations: int) -> int:

@@ -22,15 +22,7 @@ from tipchain.explain.causes.functions import (
     by_function_arguments,
     by_geometry,
 )
-from tipchain.explain.causes.hypotheses import (
-    Hypothesis,
-    Trial,
-    Trials,
-    common_path,
-    lower_precision,
-    together,
-    told_by_gradients,
-)
+from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
 from tipchain.explain.causes.piece import Consumer, Piece
 from tipchain.explain.causes.program import LAYER, Op, floats_of
 from tipchain.explain.causes.steps import (
@@ -53,7 +45,7 @@ from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.matching import CallPair, Comparer, hands_on
+from tipchain.explain.locate.matching import CallPair, Comparer, common_path, hands_on
 from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
@@ -67,16 +59,7 @@ from tipchain.weights.files import view_of
 def pieces(
     located: Located, verdict: LayerVerdict, sides: Sides, store: Store, models: tuple[object, object], seed: int
 ) -> Iterator[Piece]:
-    """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told.
-
-    Args:
-        located: what the locator returned.
-        verdict: one of its verdicts.
-        sides: torch's and Paddle's.
-        store: the store that the locator was given.
-        models: the user's models; their layers are copied.
-        seed: of random numbers.
-    """
+    """Yield the piece that a verdict is about, then those around it; none where the calls cannot be told."""
     for pair in _pairs(located, verdict):
         yield _build(pair, located, verdict, sides, store, models, seed)
 
@@ -303,9 +286,6 @@ def _turn(trace: Trace, call: Call, around: Call) -> int:
     return sum(one.path == call.path for one in before)
 
 
-# Why a layer is at fault: causes are tried on a copy of it until one explains the error.
-
-
 MOST_RUNS, LEAST_RUNS = 1200, 60
 """How often a piece is run at most for one diagnosis: less often the larger it is."""
 WORK = 400_000_000
@@ -439,9 +419,6 @@ def diagnose_loss(build: Callable[[bool], Piece]) -> Diagnosis | None:
 
     What explains value and gradients is told; else the place where the two programs part, by the value alone, for the
     tensors of the reference's that stand in for the port's there have no gradients.
-
-    Args:
-        build: returns both losses as a piece, with gradients or without.
     """
     piece = build(True)
     with piece.open():

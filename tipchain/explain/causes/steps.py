@@ -38,9 +38,6 @@ from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.numbers.tolerance import SAME_DOUBLE
 
-# The order of axes and lists, masks and indices as causes; and which calls are looked at first.
-
-
 # The order of things as the cause: axes and lists; and factors that are missing.
 
 
@@ -350,9 +347,6 @@ def _fitted(flags: Tensor, shape: Sequence[int]) -> Iterator[Tensor]:
         yield flags
 
 
-# What is taken of a tensor as the cause: another index, another slice, one element for all of an axis.
-
-
 def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield indexing with another number: the last for the first, one further."""
     if op.name != "getitem" or len(op.args) < 2:
@@ -403,9 +397,6 @@ def _told(item: object) -> str:
     if isinstance(item, slice):
         return ":".join("" if one is None else str(one) for one in (item.start, item.stop))
     return str(item)
-
-
-# One or two steps of a layer's code as the cause: left out, added, or done elsewhere.
 
 
 # Two steps of a layer's code as the cause, and layers that are called elsewhere or not at all.
@@ -716,13 +707,7 @@ TRANSPOSING = frozenset({"t", "transpose", "swapaxes", "moveaxis"})
 
 
 def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, object]]) -> Iterator[Hypothesis]:
-    """Yield what may be wrong with one call and what is done with it.
-
-    Args:
-        op: the call.
-        piece: the piece it is in.
-        available: the tensors that were there before it, and what they are called.
-    """
+    """Yield what may be wrong with one call and what is done with it."""
     results = floats_of(op.result, is_tensor(piece))
     if not results:
         return

@@ -13,18 +13,17 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.functions import called, place_of
-from tipchain.explain.causes.hypotheses import Hypothesis, common_path, name_number
+from tipchain.explain.causes.hypotheses import Hypothesis, name_number
 from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, paddle_of
 from tipchain.explain.causes.program import LAYER, Op, floats_of, on_input, then_first
 from tipchain.explain.locate.differences import equal
+from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.sides import LiveSide
+from tipchain.explain.preflight.parameters import GATES
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 from tipchain.weights.files import view_of
 from tipchain.weights.sides import TensorSlot, divide, stack, torch_view
-
-# Tensors that both layers of a piece hold, and how the port's are replaced for a while.
-
 
 STATISTICS = ("running_mean", "running_var")
 
@@ -149,7 +148,6 @@ def _slots(piece: Piece) -> list[TensorSlot]:
 
 FEW = 16
 """Wrong elements that are told one by one."""
-GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
 
 
 def describe(
@@ -452,13 +450,7 @@ def _projections(one: str, other: str) -> bool:
 
 
 def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Array]) -> Iterator[Hypothesis]:
-    """Yield the port's layer with the reference's tensors, each alone and all together.
-
-    Args:
-        piece: both layers.
-        state: the reference model's whole state, float32, to find tensors of other layers in.
-        ports: the port's, as Paddle keeps it.
-    """
+    """Yield the port's layer with the reference's tensors, each alone and all together."""
     both, missing, extra = held_by(piece)
     wrong = [one for one in both if one.differs]
     training = bool(getattr(piece.port, "training", False))
@@ -606,9 +598,6 @@ def _extra(piece: Piece, extra: Mapping[str, TensorSlot]) -> Iterator[Hypothesis
         within=partial(replaced, held),
         evidence=f"without its {names} the error is gone",
     )
-
-
-# A layer's own tensors, and what it is given, as the cause: a term, a factor or an argument that its code leaves out.
 
 
 def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:

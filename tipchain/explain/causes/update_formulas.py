@@ -315,14 +315,7 @@ def differing(one: Formula, other: Formula) -> dict[str, object]:
 
 
 def explain(course: Course, reference: Formula, port: Formula | None, known: Sequence[Options]) -> KnobCause | None:
-    """Return the knobs that explain a parameter's updates, or None.
-
-    Args:
-        course: the way that both sides took.
-        reference: a formula that reproduces the reference.
-        port: what the port's optimizer says about itself.
-        known: causes of other parameters, tried first.
-    """
+    """Return the knobs that explain a parameter's updates, or None."""
     small = thin(course)
     apart = distance(small.reference, small.port, (small.reference, small.port))
 
@@ -447,7 +440,13 @@ def fit(name: str, formula: Formula, course: Course, updates: Array, *, rate: bo
     else:  # a share: what is left to 1 spans decades
         position, _ = _descend(lambda at: miss(1 - 10.0**at), np.linspace(-5, 0, 21))
         value = 1 - 10.0**position
-    return {name: _rounded(value, miss, share=name in SHARES)}
+    share = name in SHARES
+    limit = max(miss(value) * 2, SAME_SINGLE)
+    candidates = [0.0] if miss(0.0) <= limit else []
+    for digits in range(1, 6):
+        shorter = 1 - float(f"{1 - value:.{digits - 1}e}") if share else float(f"{value:.{digits - 1}e}")
+        candidates.append(round(shorter, 12) if share else shorter)
+    return {name: next((one for one in candidates if miss(one) <= limit), value)}
 
 
 def _descend(miss: Callable[[float], float], grid: Array) -> tuple[float, float]:
@@ -468,15 +467,6 @@ def _descend(miss: Callable[[float], float], grid: Array) -> tuple[float, float]
             right = low + golden * (high - low)
             at_right = miss(right)
     return (left, at_left) if at_left < at_right else (right, at_right)
-
-
-def _rounded(value: float, miss: Callable[[float], float], *, share: bool) -> float:
-    limit = max(miss(value) * 2, SAME_SINGLE)
-    candidates = [0.0] if miss(0.0) <= limit else []
-    for digits in range(1, 6):
-        shorter = 1 - float(f"{1 - value:.{digits - 1}e}") if share else float(f"{value:.{digits - 1}e}")
-        candidates.append(round(shorter, 12) if share else shorter)
-    return next((one for one in candidates if miss(one) <= limit), value)
 
 
 def identify(course: Course, updates: Array, starts: Sequence[Formula]) -> Formula | None:

@@ -23,9 +23,6 @@ from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, clas
 from tipchain.framework_types import Array, Nested, Tensor
 from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
 
-# Which code between the layers made a tensor, and how far rounding takes it.
-
-
 Calls = tuple[Call, Call]
 Given = Callable[[CallPair], tuple[int, int] | None]
 """Returns the numbers of the tensors that two calls are given and that differ most; None where they are given the same."""
@@ -34,15 +31,7 @@ Agrees = Callable[[CallPair], bool]
 
 
 class Glue:
-    """Finds the code between the layers of both models, layers of which each is known to do what its pair does.
-
-    Args:
-        reference: torch's trace.
-        port: Paddle's.
-        matching: which call is which.
-        given: tells which of the tensors differ that two calls are given.
-        agrees: tells whether two calls return the same.
-    """
+    """Finds the code between the layers of both models, layers of which each is known to do what its pair does."""
 
     def __init__(self, reference: Trace, port: Trace, matching: Matching, given: Given, agrees: Agrees) -> None:
         self._traces, self._given, self._agrees = (reference, port), given, agrees
@@ -102,7 +91,14 @@ class Glue:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
         ours, theirs = (self._maker(side, values[side], around[side]) for side in (0, 1))
         if not ours.children and ours.number not in self._paired[0]:
-            handed = self._handed_on(values[1])  # by a layer that stands where the reference's does something
+            # Port's last call in no pair that gave back the value that it was given.
+            value = values[1]
+            found = [
+                call
+                for call in self._traces[1].calls
+                if value in call.outputs and hands_on(call) and not call.children and call.number not in self._paired[1]
+            ]
+            handed = found[-1] if found else None  # by a layer that stands where the reference's does something
             if handed is not None:
                 return ours, handed
         calls = (ours, *self._around(0, ours))
@@ -132,28 +128,12 @@ class Glue:
             call = self._traces[side].calls[call.parent]
             yield call
 
-    def _handed_on(self, value: TracedValue) -> Call | None:
-        """Return the port's last call in no pair that gave back the value that it was given."""
-        found = [
-            call
-            for call in self._traces[1].calls
-            if value in call.outputs and hands_on(call) and not call.children and call.number not in self._paired[1]
-        ]
-        return found[-1] if found else None
-
 
 class CodeRounding:
     """How far float32 takes what the reference's code between its layers makes of their results in float64.
 
     The reference runs once in float32, each layer that is judged giving what it gave in float64. Some of Paddle's kernels compute
     in float32 whatever they are given, such as the places where a resized image is sampled: that is as far off.
-
-    Args:
-        models: the reference's copies.
-        run: what it did in float64.
-        matching: which calls are judged by themselves.
-        store: where its tensors are.
-        seed: of random numbers.
     """
 
     def __init__(self, models: Models, run: TracedRun, matching: Matching, store: Store, seed: int) -> None:
@@ -715,9 +695,7 @@ class CodeAtFault:
             port_type=theirs.type,
             turn=theirs.turn,
             direction="forward",
-            inherited=0.0,
             own=apart,
-            ratio=None,
             closeness=Closeness.DIFFERS,
             method="float64" if self.exact else "float32",
             reason=f"every layer before it agrees, but its own code {what} ({odd or f'relative {apart:.3g}'})",

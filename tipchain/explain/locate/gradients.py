@@ -26,8 +26,6 @@ LARGE = 2**20
 PROJECTED = ("linear", "conv1d", "conv2d", "conv3d")
 """Layers of the frameworks whose weights are so large."""
 
-# The gradients of all parameters of two models, whatever the models call them and in which order they keep elements.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParameterGradient:
@@ -206,11 +204,6 @@ def large_weights(
 class SharedParameters:
     """Compares them once, before layers are run again and overwrite them.
 
-    Args:
-        models: both, in float64.
-        pairs: the layers that belong together.
-        projected: what both sides hold of gradients that they project, see `TracedRun`.
-
     Raises:
         NotHeld: such gradients differ.
     """
@@ -245,12 +238,7 @@ class SharedParameters:
         return max((apart / size if size else (inf if apart else 0.0) for apart, size in sizes), default=inf)
 
     def unlike(self, pairs: Iterable[CallPair], tolerance: float) -> Iterator[Shared]:
-        """Yield the parameters of layers' own, of one name on both sides, whose gradients differ or only one side has.
-
-        Args:
-            pairs: calls in whose layers they are; not what is in the layers inside.
-            tolerance: relative difference that does not count.
-        """
+        """Yield the parameters of layers' own, of one name on both sides, whose gradients differ or only one side has."""
         least = SAME_SINGLE * max((one.size for one in self._found), default=0.0)
         for pair in pairs:
             calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))

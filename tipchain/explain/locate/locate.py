@@ -181,14 +181,6 @@ class Locator:
     ) -> Located:
         """Compare two models layer by layer; neither is changed.
 
-        Args:
-            reference: a ``torch.nn.Module``.
-            port: a ``paddle.nn.Layer``.
-            inputs: what both are called with.
-            losses: what backward starts from.
-            names: Paddle's path by torch's where names and structure cannot tell.
-            pairs: the layers that belong together, if that is known; else they are paired.
-
         Raises:
             OutOfTime: the time is up before any layer was compared.
             Exception: what a model raises in float32, or the reference in float64 with a loss.
@@ -199,28 +191,24 @@ class Locator:
         self.store.samples = samples_of(inputs)
         self.store.room = max(self.store.room, int(BESIDE * sum(map(bytes_of, (reference, port)))))
         with keep_memory():
-            found = self._found(inputs, asked)
-        return replace(found, layers=tuple(layers))
-
-    def _found(self, inputs: ModelInputs, asked: tuple[Pair, Losses, Sequence[LayerPair]]) -> Located:
-        found, whole = self._by_outlines(inputs, *asked)
-        if found is None:
-            cut, self.store.samples = self.store.cut, None
-            self.store.forget()
-            gc.collect()  # the copies of both models
-            self._hurry(whole)
-            few = None if whole is None or not cut or self._trains(asked[0]) else few_of(inputs)
-            found = None if whole is None or few is None else self._by_few(few, whole, *asked)
-        if found is None:
-            self._hurry(whole)
-            self._sketches.clear()
-            try:
-                judge = self._judge(inputs, *asked)
-            except OutOfTime:
+            found, whole = self._by_outlines(inputs, *asked)
+            if found is None:
+                cut, self.store.samples = self.store.cut, None
+                self.store.forget()
+                gc.collect()  # the copies of both models
                 self._hurry(whole)
-                raise
-            found = self._located(judge, judge.judge(), inputs, asked[0], asked[2])
-        return found
+                few = None if whole is None or not cut or self._trains(asked[0]) else few_of(inputs)
+                found = None if whole is None or few is None else self._by_few(few, whole, *asked)
+            if found is None:
+                self._hurry(whole)
+                self._sketches.clear()
+                try:
+                    judge = self._judge(inputs, *asked)
+                except OutOfTime:
+                    self._hurry(whole)
+                    raise
+                found = self._located(judge, judge.judge(), inputs, asked[0], asked[2])
+        return replace(found, layers=tuple(layers))
 
     def _hurry(self, whole: WholeBatch | None) -> None:
         """Give up before the models are run again if the time is up.

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import inf
 
 import numpy as np
@@ -19,9 +20,6 @@ from tipchain.weights.given_names import expand_names
 from tipchain.weights.matching import matchable_layers, paddle_leaves, torch_leaves
 from tipchain.weights.sides import LayerTensors, Target, TensorSlot, assemble, torch_layers
 from tipchain.weights.structure import match_by_structure
-
-# Which layer and which call of the reference is which of the port.
-
 
 # Which layer that holds parameters is which of the port: by name, by values, then by structure.
 
@@ -46,6 +44,13 @@ class LayerPair:
     evidence: str
 
 
+def common_path(paths: Iterable[str]) -> str:
+    """Return the path of the innermost layer that some layers are inside of, or are."""
+    parts = [one.split(".") if one else [] for one in paths]
+    shared = takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))
+    return ".".join(each[0] for each in shared)
+
+
 def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None = None) -> list[LayerPair]:
     """Pair the layers that hold parameters or buffers, in the reference's order of declaration.
 
@@ -53,11 +58,6 @@ def pair_layers(reference: Model, port: object, names: Mapping[str, str] | None 
     hold the same values, in whatever order (a transposed or permuted weight does); then what shapes and order
     of declaration leave no doubt about; last, layers of one name and type whose tensors are others. What is left
     is not paired: nothing is guessed.
-
-    Args:
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        names: Paddle's path by torch's, of layers or of tensors.
     """
     names = expand_names(names or {}, reference)
     rest = _Rest(*matchable_layers(reference, port, names))
@@ -77,11 +77,6 @@ def pair_packed(reference: Model, port: object, known: Sequence[LayerPair]) -> l
     """Return the pairs of one side's layer and the other's container of several that hold the same numbers together.
 
     Torch's ``MultiheadAttention`` is one layer; a port may have a layer of its own with a ``qkv`` and a projection inside.
-
-    Args:
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        known: the layers that are paired one by one.
     """
     taken = {pair.reference for pair in known}, {pair.port for pair in known}
     if all(layer.path in taken[0] or not _parameters(layer) for layer in torch_layers(reference)):

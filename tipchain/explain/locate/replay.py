@@ -223,13 +223,7 @@ class Models:
 
 
 class PairReplays:
-    """What both layers of a pair give when they are given what the reference was given.
-
-    Args:
-        models: torch's and Paddle's.
-        fed: what the layers are given, in float64.
-        seed: of random numbers.
-    """
+    """What both layers of a pair give when they are given what the reference was given."""
 
     def __init__(self, models: tuple[Models, Models], fed: ReplayInputs, seed: int) -> None:
         self.fed, self._models, self._seed = fed, models, seed
@@ -369,12 +363,7 @@ def run_again(
 
 
 class Corrections:
-    """The reference's tensors that a port's calls are given, or give, in place of their own: where the port goes wrong.
-
-    Args:
-        side: the port's framework.
-        store: where the reference's tensors are.
-    """
+    """The reference's tensors that a port's calls are given, or give, in place of their own: where the port goes wrong."""
 
     def __init__(self, side: LiveSide, store: Store) -> None:
         self._side, self._store = side, store
@@ -468,13 +457,7 @@ class Copies(Mapping[str, Any]):
 
 
 class Doubles(Mapping[str, Any]):
-    """The layers of a model's float64 copy by path; asked for one, it has its values.
-
-    Args:
-        side: the model's framework.
-        made: the copy.
-        model: the model.
-    """
+    """The layers of a model's float64 copy by path; asked for one, it has its values."""
 
     def __init__(self, side: LiveSide, made: Model, model: Model) -> None:
         self._side, self._made, self._model = side, made, model

@@ -20,9 +20,6 @@ from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twi
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
 from tipchain.frameworks.randomness import Draws
 
-# Losses in the precision of what they are given: those that hold float32 constants are given them in float64.
-
-
 LIBRARIES = ("torch", "paddle", "numpy", "builtins", "functools", "math", "tipchain")
 """Packages whose functions and objects hold no constants of a user's."""
 DEPTH = 6
@@ -203,9 +200,6 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _same(ours: Iterable[object], theirs: Iterable[object]) -> bool:
     return all(one is other for one, other in zip(ours, theirs, strict=True))
-
-
-# One forward and backward of a whole model, traced.
 
 
 Start = Callable[[Sequence[TracedValue], Sequence[str]], Sequence["Array | None"]]

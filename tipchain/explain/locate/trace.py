@@ -23,9 +23,6 @@ from tipchain.numbers.tolerance import CONSTANT, SAME_DOUBLE, SAME_SINGLE
 if TYPE_CHECKING:
     from tipchain.explain.locate.sides import LiveSide
 
-# Arrays of a trace: in memory up to a limit, beyond it memory-mapped; and sketches of them.
-
-
 # A thousandth of an array that tells how far it is from another one.
 #
 # Random projections keep distances (Johnson and Lindenstrauss 1984): the array's elements are cut into rows, and each row is
@@ -276,9 +273,6 @@ def _outline_of(part: Array, array: Array) -> Outline:
     return Outline(projected=Projected(array), first=part.astype(np.float32), spread=spread(part).astype(np.float64))
 
 
-# What every layer of a model was given and gave, forward and backward, in the order of the calls.
-
-
 # Tensors in the nested arguments and results of a layer: taken out, named, put back.
 
 
@@ -287,6 +281,11 @@ class Hole:
     """Where a tensor was: its number in the structure, from 0."""
 
     number: int
+
+
+def is_array(value: object) -> bool:
+    """Tell whether a value is an array, as `take_out` asks."""
+    return isinstance(value, np.ndarray)
 
 
 def take_out(structure: Nested, is_tensor: Callable[[object], bool]) -> tuple[Nested, list[Tensor], list[str]]:
@@ -553,12 +552,7 @@ Kind = tuple[tuple[int, ...], str]
 
 
 class Twins:
-    """The tensors of a trace, to be found by what they hold.
-
-    Args:
-        trace: the reference's, after backward.
-        store: where its tensors are.
-    """
+    """The tensors of a trace, to be found by what they hold."""
 
     def __init__(self, trace: Trace, store: Store) -> None:
         self._store = store

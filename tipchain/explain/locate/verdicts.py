@@ -19,9 +19,6 @@ from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, sprea
 from tipchain.framework_types import Array, Model
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
 
-# What is said about a layer: how far it is off by itself, how far what it was given was off already.
-
-
 Direction = Literal["forward", "backward", "construction"]
 LIMIT = 4.0
 """A layer's error above this multiple of the reference's own float32 error is not rounding. In 253 correct layers of three nets the multiple
@@ -84,13 +81,13 @@ class LayerVerdict:
     port_path: str
     reference_type: str
     port_type: str
-    turn: int
+    turn: int = 0
     direction: Direction
-    inherited: float
-    own: float | None
-    ratio: float | None
+    inherited: float = 0.0
+    own: float | None = None
+    ratio: float | None = None
     closeness: Closeness
-    method: Literal["float64", "float32"]
+    method: Literal["float64", "float32"] = "float64"
     reason: str
     refuted: bool = False
     tied: bool = False
@@ -279,9 +276,6 @@ def reason_of(closeness: Closeness, worst: Measured | None) -> str:
     return f"{worst.what} is as close as rounding allows"
 
 
-# Layers and models that agree, though built otherwise or only in float64: what that says.
-
-
 # Where two models are built otherwise, but do the same: what that says about single layers.
 
 
@@ -305,13 +299,6 @@ def continued(
 
     Paddle's ``BatchNorm(act="relu")`` is a norm and an activation of torch's, which may be a layer or a function; a convolution
     whose weights hold a norm is a convolution and a norm.
-
-    Args:
-        matching: which call is which.
-        pair: two calls whose results differ.
-        traces: torch's and Paddle's.
-        sides: likewise.
-        store: where their tensors are.
     """
     for number, alone in enumerate((matching.reference_only, matching.port_only)):
         call = (pair.reference, pair.port)[number]
@@ -423,14 +410,7 @@ OWN = ("torch.nn.", "paddle.nn.")
 
 
 class Agreeing:
-    """Measures layers that agree in float64, the same kernel on equal shapes once: on one sample, forward.
-
-    Args:
-        models: copies of both.
-        store: where tensors are.
-        compare: what compares them.
-        seed: of random numbers.
-    """
+    """Measures layers that agree in float64, the same kernel on equal shapes once: on one sample, forward."""
 
     def __init__(self, models: tuple[Models, Models], store: Store, compare: Comparer, seed: int) -> None:
         self._models, self._store, self._compare, self._seed = models, store, compare, seed

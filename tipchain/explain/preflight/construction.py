@@ -27,8 +27,7 @@ from tipchain.explain.preflight.parameters import Tensors, check_parameters, che
 from tipchain.explain.preflight.table import UNTOLD, LayerKind, PairedLayers, Trait, axes_comparable, plain, same, tidy
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import SAME_SINGLE
-
-# How the two frameworks are set to compute in this process.
+from tipchain.weights.sides import join
 
 
 def check_environment() -> list[Finding]:
@@ -103,9 +102,6 @@ def _defaults(torch: ModuleType, paddle: ModuleType) -> Iterator[Finding]:
             "the seed of random numbers",
             "seed both alike (the same seed still gives each framework other numbers)",
         )
-
-
-# What two layers of users' own classes are made with, as far as their attributes tell.
 
 
 SYNONYMS = {
@@ -207,9 +203,6 @@ def check_layers(pairs: Iterable[AnyPair]) -> list[Finding]:
     Values are compared as torch means them: Paddle's momentum of 0.99 is torch's of 0.01, ``padding="SAME"`` is the
     numbers it comes to, no stride is the kernel's. What does not matter in a layer (whether padding counts in an average
     without padding) is not compared, nor what cannot be told: an axis of two inputs of different layouts.
-
-    Args:
-        pairs: of a path and layer of torch's model and a path and layer of Paddle's, or `PairedLayers`.
 
     Returns:
         A finding per setting that differs, in the order of the pairs.
@@ -376,11 +369,6 @@ def container_pairs(
     """Yield pairs of layers that hold the same matched layers, where that leaves no doubt.
 
     The frameworks' own containers have nothing to compare, but for the layers of a Transformer.
-
-    Args:
-        reference: torch's modules by path.
-        port: Paddle's layers by path.
-        matched: paths of layers that belong together, torch's first.
     """
     known = list(matched)
     held = _held(pair[0] for pair in known), _held(pair[1] for pair in known)
@@ -538,29 +526,20 @@ def _dtypes(tensors: Tensors) -> Iterator[Finding]:
         if pair.ours is not None and pair.theirs is not None and is_floating(pair.ours) and is_floating(pair.theirs)
     ]
     kinds = {(ours.dtype, theirs.dtype) for _, ours, theirs in pairs}
-    if len(kinds) == 1 and len(pairs) > 1:
-        ((ours_, theirs_),) = kinds
-        if ours_ != theirs_:
-            yield Finding(
-                code="dtype",
-                kind="flag",
-                reference=f"torch.{ours_}",
-                port=f"paddle.{theirs_}",
-                message=f"the port's parameters are {theirs_}, those of torch's model {ours_}",
-                fix=f"call `to(dtype='{ours_}')` of the port",
-            )
-        return
-    for pair, ours, theirs in pairs:
+    whole = len(kinds) == 1 and len(pairs) > 1
+    for pair, ours, theirs in pairs[:1] if whole else pairs:
         if ours.dtype != theirs.dtype:
+            name = port_name(theirs)
+            of_all = f"the port's parameters are {theirs.dtype}, those of torch's model {ours.dtype}"
             yield Finding(
                 code="dtype",
                 kind="flag",
-                reference_path=pair.layers.reference,
-                port_path=pair.layers.port,
+                reference_path="" if whole else pair.layers.reference,
+                port_path="" if whole else pair.layers.port,
                 reference=f"torch.{ours.dtype}",
                 port=f"paddle.{theirs.dtype}",
-                message=f"{port_name(theirs)} is {theirs.dtype}, torch's {ours.name} {ours.dtype}",
-                fix=f"make `{port_name(theirs)}` {ours.dtype}",
+                message=of_all if whole else f"{name} is {theirs.dtype}, torch's {ours.name} {ours.dtype}",
+                fix=f"call `to(dtype='{ours.dtype}')` of the port" if whole else f"make `{name}` {ours.dtype}",
             )
 
 
@@ -605,7 +584,7 @@ def check(
     """
     layers = list(layer_pairs)
     tensors = tensors or Tensors(reference, port, layers, names)
-    pairs = _Pairs(_modules(reference, "named_modules"), _modules(port, "named_sublayers"))
+    pairs = _Pairs(dict(reference.named_modules(remove_duplicate=False)), dict(every_path(port)))
     pairs.take(layers, list(call_pairs))
     arguments = [pairs.weigh(one) for one in check_layers(pairs.found) if not pairs.freezes(one)]
     shaped = {_paths(one) for one in arguments if one.code in SHAPING}
@@ -638,17 +617,12 @@ def _paths(one: Finding) -> tuple[str, str]:
     return one.reference_path, one.port_path
 
 
-def _modules(model: Model, method: str) -> dict[str, Model]:
-    if method == "named_modules":
-        return dict(model.named_modules(remove_duplicate=False))
-    return dict(_sublayers(model, ""))
-
-
-def _sublayers(layer: Model, path: str) -> Iterable[tuple[str, object]]:
+def every_path(layer: Model, path: str = "") -> Iterable[tuple[str, object]]:
+    """Yield every layer of a Paddle model with its path, under all its paths if it is used several times."""
     yield path, layer
     for name, child in layer._sub_layers.items():  # noqa: SLF001
         if child is not None:
-            yield from _sublayers(child, f"{path}.{name}" if path else name)
+            yield from every_path(child, join(path, name))
 
 
 @dataclass(slots=True)

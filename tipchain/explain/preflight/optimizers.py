@@ -214,15 +214,6 @@ def check_optimizers(
     Known to differ with equal numbers: Paddle's RMSProp has epsilon below the root, torch's beside it. Adam's differ in
     form only. Clipping is part of Paddle's optimizer and of torch's loop, so it is told and fails nothing.
 
-    Args:
-        torch_optimizer: a ``torch.optim.Optimizer`` of ``reference``.
-        paddle_optimizer: a ``paddle.optimizer.Optimizer`` of ``port``.
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
-        pairs: the layers that belong together.
-        names: Paddle's path by torch's, as they were matched with.
-        tensors: the models' tensors, if they are matched already.
-
     Raises:
         WeightsError: a lazy layer of torch's has no shape yet.
     """
@@ -631,10 +622,6 @@ def check_schedulers(torch_scheduler: object, paddle_scheduler: object) -> list[
 
     A warm-up is compared as torch's ``SequentialLR`` of two with Paddle's ``LinearWarmup``: its length, its first rate
     (where it is a ``LinearLR``), and what follows it. The rates themselves are compared elsewhere.
-
-    Args:
-        torch_scheduler: a ``torch.optim.lr_scheduler.LRScheduler``.
-        paddle_scheduler: a ``paddle.optimizer.lr.LRScheduler``.
     """
     names = type(torch_scheduler).__name__, type(paddle_scheduler).__name__
     if names == ("SequentialLR", "LinearWarmup"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import permutations
 from math import sqrt
 
@@ -13,8 +14,8 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import equal, rms, side_by_side
-from tipchain.explain.locate.matching import LayerPair, Print, print_of
-from tipchain.framework_types import Array, Model, Nested, Tensor
+from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import REMAINDER, ROUGH, SAME_SINGLE
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.matching import match_models, matchable_layers
@@ -60,12 +61,6 @@ class Tensors:
         self, reference: Model, port: object, pairs: Iterable[LayerPair], names: Mapping[str, str] | None = None
     ) -> None:
         """Read both models.
-
-        Args:
-            reference: a ``torch.nn.Module``.
-            port: a ``paddle.nn.Layer``.
-            pairs: the layers that belong together.
-            names: Paddle's path by torch's, as they were matched with.
 
         Raises:
             WeightsError: a lazy layer of torch's has no shape yet.
@@ -237,9 +232,6 @@ def is_floating(slot: TensorSlot) -> bool:
     return slot.dtype in ("float16", "bfloat16", "float32", "float64")
 
 
-# Parameters and buffers of matched layers, compared in torch's layout: values, ties.
-
-
 # How the values of a parameter differ from those it should have.
 
 
@@ -264,15 +256,11 @@ class ParameterDifference:
     fix: str
 
 
+Names = Callable[[], Mapping[Print, Sequence[str]]]
+
+
 def difference(
-    expected: Array,
-    actual: Array,
-    *,
-    kind: str,
-    leaf: str,
-    dtypes: tuple[str, str],
-    others: Mapping[Print, Sequence[str]],
-    own: str,
+    expected: Array, actual: Array, *, kind: str, leaf: str, dtypes: tuple[str, str], others: Names, own: str
 ) -> ParameterDifference | None:
     """Say how values differ; None where they are the same up to their precision.
 
@@ -282,7 +270,7 @@ def difference(
         kind: the layer's.
         leaf: torch's name of the tensor in the layer.
         dtypes: of both.
-        others: names of torch's tensors by `print_of` their values.
+        others: returns names of torch's tensors by `print_of` their values; asked only when a value differs.
         own: torch's name of this one.
     """
     if _equal(expected, actual, max(ROUNDED.get(dtype, 0.0) for dtype in dtypes)):
@@ -398,12 +386,10 @@ def _blocks(expected: Array, actual: Array, kind: str) -> ParameterDifference | 
     return None
 
 
-def _elsewhere(
-    expected: Array, actual: Array, others: Mapping[Print, Sequence[str]], own: str
-) -> ParameterDifference | None:
+def _elsewhere(expected: Array, actual: Array, others: Names, own: str) -> ParameterDifference | None:
     """Say that the values are those of another tensor."""
     print_ = print_of(actual.astype(expected.dtype, copy=False))
-    names = [name for name in others.get(print_, ()) if name != own] if any(print_[1:]) else []
+    names = [name for name in others().get(print_, ()) if name != own] if any(print_[1:]) else []
     if len(names) != 1:
         return None
     return ParameterDifference(
@@ -568,25 +554,16 @@ def _elements(slot: TensorSlot) -> int:
     return int(np.prod(slot.shape))
 
 
-def _prints(tensors: Tensors) -> Mapping[Print, list[str]]:
-    return _Lazy(tensors)
+def _prints(tensors: Tensors) -> Names:
+    @cache
+    def names() -> Mapping[Print, list[str]]:
+        found: dict[Print, list[str]] = defaultdict(list)
+        for layer in tensors.layers[0]:
+            for slot in layer.slots:
+                found[print_of(tensors.array(slot))].append(slot.name)
+        return found
 
-
-class _Lazy(defaultdict[Print, list[str]]):
-    """Names of torch's tensors by their values, read at the first question."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        super().__init__(list)
-        self._tensors: Tensors | None = tensors
-
-    def get(self, key: Print, default: Nested = None) -> Nested:
-        """Return the names of the tensors with these values."""
-        if self._tensors is not None:
-            for layer in self._tensors.layers[0]:
-                for slot in layer.slots:
-                    self[print_of(self._tensors.array(slot))].append(slot.name)
-            self._tensors = None
-        return super().get(key, default)
+    return names
 
 
 def _parameter_finding(
@@ -709,9 +686,7 @@ def _unpaired(tensors: Tensors, side: int) -> Iterator[TensorSlot]:
     return (slot for layer in tensors.unmatched[side] for slot in layer.slots if slot.kind == "parameter")
 
 
-def _values(
-    tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot, others: Mapping[Print, list[str]]
-) -> Finding | None:
+def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: TensorSlot, others: Names) -> Finding | None:
     expected, actual = tensors.array(ours), port_array(theirs)
     if expected.shape != actual.shape:
         actual = _like_rows(expected, actual)
@@ -752,7 +727,7 @@ def _of_part(pair: TensorPair, expected: Array, actual: Array, theirs: TensorSlo
                 kind=pair.kind,
                 leaf=pair.leaf,
                 dtypes=(theirs.dtype, theirs.dtype),
-                others={},
+                others=dict,
                 own=part.names[0],
             ),
         )
@@ -859,10 +834,6 @@ def check_ties(reference: Model, port: object) -> list[Finding]:
 
     Equal values, in whatever order of elements, tell: copies of one tensor are equal, initial values hardly ever.
     Constant tensors tell nothing.
-
-    Args:
-        reference: a ``torch.nn.Module``.
-        port: a ``paddle.nn.Layer``.
     """
     ours = {name: array_of(one) for name, one in reference.named_parameters()}
     theirs = {name: view_of(one) for name, one in _once(port)}
@@ -912,21 +883,10 @@ def _tie_finding(ours: list[str], theirs: list[str]) -> Finding:
     return Finding(
         code="tied-weights",
         kind="parameter",
-        reference_path=_around(ours),
-        port_path=_around(theirs),
+        reference_path=common_path(name.rpartition(".")[0] for name in ours),
+        port_path=common_path(name.rpartition(".")[0] for name in theirs),
         reference=f"{len(ours)} tensors" if len(ours) > 1 else "one tensor",
         port=f"{len(theirs)} tensors" if len(theirs) > 1 else "one tensor",
         message=f"{told} of {many} hold the same values but are trained apart; {kept} has one tensor, `{one}`, tied",
         fix=fix,
     )
-
-
-def _around(names: list[str]) -> str:
-    """Return the path of the innermost layer that holds all of some tensors."""
-    parts = [name.split(".")[:-1] for name in names]
-    common: list[str] = []
-    for level in zip(*parts, strict=False):
-        if len(set(level)) > 1:
-            break
-        common.append(level[0])
-    return ".".join(common)

@@ -13,9 +13,6 @@ import numpy as np
 from tipchain.framework_types import Model, Setting, Tensor
 from tipchain.numbers.tolerance import SAME_SINGLE
 
-# What a kind of layer is made with, and how both frameworks write it.
-
-
 Shape = tuple[int, ...]
 
 

@@ -19,10 +19,10 @@ from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
-from tipchain.explain.locate.sides import LiveSide, Sides
+from tipchain.explain.locate.sides import Sides
 from tipchain.explain.locate.trace import NotHeld, Store
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
-from tipchain.explain.preflight.construction import alike, check_layers, name_of, place_of
+from tipchain.explain.preflight.construction import alike, check_layers, every_path, name_of, place_of
 from tipchain.explain.preflight.kinds import is_activation
 from tipchain.explain.preflight.table import PairedLayers
 from tipchain.framework_types import Array, Model, Tensor
@@ -67,7 +67,7 @@ def weigh(
         pace: how long it may take: no layer is tried after that, and a finding says so.
     """
     pace = pace or Pace()
-    layers = dict(models[0].named_modules(remove_duplicate=False)), dict(_everywhere(sides.port, models[1]))
+    layers = dict(models[0].named_modules(remove_duplicate=False)), dict(every_path(models[1]))
     told = list(findings)
     unlike = {(one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless}
     first = tuple({id(layer): path for path, layer in reversed(own.items())} for own in layers)
@@ -77,13 +77,6 @@ def weigh(
         pace.tell("weighing differences of construction", number, len(told))
         found.append(trial.weigh(one))
     return [*found, *trial.activations(found), *trial.cut_gradients()]
-
-
-def _everywhere(side: LiveSide, layer: object, path: str = "") -> Iterator[tuple[str, Model]]:
-    """Yield every layer of a model with its path, under all its paths if it is used several times."""
-    yield path, layer
-    for name, one in side.children(layer):
-        yield from _everywhere(side, one, join(path, name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,393 @@
-"""Several processes: training with ``paddle.DataParallel`` held against one process."""
+"""The port's training on several processes, held against one process."""
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import traceback
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
+from tipchain.core.blame import blame
+from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import core_count
-from tipchain.errors import RecordError, UsageError
+from tipchain.errors import RecordError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
-from tipchain.numbers.dumps import save_record
+from tipchain.frameworks import load_framework
+from tipchain.frameworks.base import scalar
+from tipchain.modes import parse_device
+from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.outcome import Outcome
-from tipchain.parity.data_parallel import STATE, Steps, WorkerGroup, WorkerJob, state, train, update_rms
+from tipchain.parity.case import LABEL, load_case
+from tipchain.parity.launch import end_with_parent
+from tipchain.parity.recorder import save_tensors
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, batch_size, fake_batch
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, TensorFile, details, tensor_bound, tensor_paths
+
+# Some training steps on one batch: the same code for one process and for each of several.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steps:
+    """What some training steps gave, by step: losses before the update, and the rates of the updates."""
+
+    losses: tuple[float, ...]
+    rates: tuple[float, ...]
+
+
+def train(bench: Bench, model: Model, network: Model, batch: Mapping[str, Array]) -> Steps:
+    """Train on ``batch`` for as many steps as the case's ``distributed`` says; the schedule moves on with each.
+
+    Args:
+        bench: the case's Paddle side.
+        model: whose parameters are updated.
+        network: what is called: ``model``, or ``paddle.DataParallel`` around it.
+        batch: inputs and label by name, this process's share.
+    """
+    settings, framework = bench.case.distributed, bench.framework
+    inputs = [framework.tensor(array) for name, array in batch.items() if name != LABEL]
+    label, criterion = framework.tensor(batch[LABEL]), bench.builder("loss")()
+    trainer = bench.trainer(model, settings.learning_rate)
+    losses, rates = [], []
+    for _ in range(settings.iterations):
+        rates.append(trainer.learning_rate())
+        loss = criterion(network(*inputs), label)
+        loss.backward()
+        trainer.step()
+        trainer.step_schedule()
+        losses.append(float(scalar(framework.array(loss))[0]))
+    return Steps(losses=tuple(losses), rates=tuple(rates))
+
+
+def state(bench: Bench, model: object) -> dict[str, Array]:
+    """Return the model's tensors in torch's names and layout, as ``parameter/NAME`` and ``buffer/NAME``."""
+    framework, names = bench.framework, bench.case.weights.names
+    parameters = {f"parameter/{name}": array for name, array in framework.parameters(model, names)}
+    return parameters | {f"buffer/{name}": array for name, array in framework.buffers(model, names)}
+
+
+def update_rms(before: Mapping[str, Array], after: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the root mean square of every parameter's update, as ``update_rms/NAME``."""
+    result = {}
+    for key, array in after.items():
+        group, _, name = key.partition("/")
+        if group == "parameter":
+            change = np.subtract(array, before[key]).ravel()
+            result[f"update_rms/{name}"] = np.array(np.sqrt(np.dot(change, change) / max(change.size, 1)))
+    return result
+
+
+def digests(model: Model) -> dict[str, str]:
+    """Return a checksum of the bytes of every parameter and persistent buffer, by Paddle's name."""
+    return {
+        name: f"{zlib.crc32(np.ascontiguousarray(tensor.numpy()).data):08x}"
+        for name, tensor in model.state_dict().items()
+    }
+
+
+# One of several processes that train together; started by ``paddle.distributed.launch``.
+#
+# Run as ``python -m tipchain.parity.stages.distributed JOB.json``. Every process leaves ``rank_<n>.json`` beside the
+# job: its losses and rates, and digests of all tensors before the first and after the last step. Rank 0 alone loads the
+# case's weights, so that the others have them from `paddle.DataParallel` or not at all, and saves the last tensors.
+#
+# Source: https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/DataParallel_en.html
+
+
+STATE = "state.safetensors"
+STAGE = "distributed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerJob:
+    """What the processes do together.
+
+    Attributes:
+        batch: dump of the global batch, inputs and label.
+        weights: weight file of the Paddle side.
+        device: ``cpu``, or ``gpu`` for a GPU of each process's own.
+        folder: where the reports go.
+        names: Paddle's name by torch's, as the conversion of the weights found them.
+    """
+
+    case: str
+    batch: str
+    weights: str
+    device: str
+    threads: int
+    folder: str
+    train_data: str
+    eval_data: str
+    reseed: int = 0
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the job as JSON."""
+        return json.dumps(asdict(self), indent=1)
+
+
+def report_path(folder: Path, rank: int) -> Path:
+    """Return where the process ``rank`` leaves its report."""
+    return folder / f"rank_{rank}.json"
+
+
+def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
+    """Do this process's share of the work, and return its report."""
+    framework = load_framework("paddle")
+    case = load_case(job.case, job.reseed).for_stage(STAGE)
+    case = replace(case, weights=replace(case.weights, names=job.names))
+    # Seeds differ, so that what DataParallel does not broadcast from rank 0 differs too.
+    selected = os.environ.get("FLAGS_selected_gpus", "0").split(",")[0]  # noqa: SIM112  (the launcher's name)
+    framework.configure(
+        parse_device(f"gpu:{selected}" if job.device.startswith("gpu") else job.device), case.seed + rank, job.threads
+    )
+    paddle = framework.paddle  # type: ignore[attr-defined]
+    paddle.distributed.init_parallel_env()
+    bench = Bench(
+        framework=framework,
+        case=case,
+        weights=Path(job.weights),
+        inputs={},
+        train_data=Path(job.train_data),
+        eval_data=Path(job.eval_data),
+        epochs=1,
+        folder=Path(job.folder),
+    )
+    settings = case.distributed
+    model = bench.model(training=settings.training) if rank == 0 else _untouched(bench, settings.training)
+    network = paddle.DataParallel(model, find_unused_parameters=settings.find_unused_parameters)
+    start = digests(model)
+    steps = train(bench, model, network, share(load_record(Path(job.batch)).arrays, rank, processes))
+    if rank == 0:
+        save_tensors(Path(job.folder) / STATE, state(bench, model))
+    return {**asdict(steps), "start": start, "end": digests(model)}
+
+
+def _untouched(bench: Bench, training: bool) -> object:
+    """Return the model with initial values of its own."""
+    model = bench.framework.build(bench.builder("model"), bench.case.model_args)
+    bench.framework.set_training(model, training)
+    return model
+
+
+def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Array]:
+    """Return the samples of the global batch that are this process's: equal shares, in order."""
+    return {
+        name: array[rank * len(array) // processes : (rank + 1) * len(array) // processes]
+        for name, array in batch.items()
+    }
+
+
+def main(argv: Sequence[str]) -> int:
+    """Do the job in ``argv[0]``; what goes wrong stands in this process's report."""
+    end_with_parent()
+    job = WorkerJob(**json.loads(Path(argv[0]).read_text()))
+    rank, processes = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
+    try:
+        report = run(job, rank, processes)
+    except TipchainError as error:
+        report = {"error": str(error)}
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (the case's own code may raise anything)
+        traceback.print_exc()
+        report = {"error": blame(error)}
+    atomic_write(report_path(Path(job.folder), rank), json.dumps(report))
+    return 1 if "error" in report else 0
+
+
+# The processes that train together, as their parent sees them: start, deadline, end, reports.
+
+
+LOOPBACK = "127.0.0.1"
+PORTS = (20000, 30000)
+"""Ports that are tried: below those that systems hand out by themselves."""
+PATIENCE_S = 5.0
+"""Seconds that a process may take to end by itself."""
+
+
+class GroupError(TipchainError):
+    """Processes that should train together could not: one raised, died, or they took too long."""
+
+    exit_code = 1
+
+
+class WorkerGroup:
+    """Processes started by ``paddle.distributed.launch`` on this machine; they work while others do.
+
+    Args:
+        job: what they do.
+        processes: how many.
+        timeout_s: after how long they are ended.
+        logs: folder that gets what they print, as ``distributed_rank<n>.log``.
+    """
+
+    def __init__(self, job: WorkerJob, *, processes: int, timeout_s: float, logs: Path) -> None:
+        self.folder, self.processes, self.timeout_s, self.logs = Path(job.folder), processes, timeout_s, logs
+        spec = self.folder / "job.json"
+        spec.write_text(job.to_json())
+        with (logs / "distributed_launch.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "tipchain.parity.launch",
+                    "--ips",
+                    LOOPBACK,
+                    "--start_port",
+                    str(free_port(processes)),
+                    *_devices(job.device, processes),
+                    "--log_dir",
+                    str(self.folder / "log"),
+                    sys.executable,
+                    "-m",
+                    "tipchain.parity.stages.distributed",
+                    str(spec),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(job),
+            )
+
+    def __enter__(self) -> WorkerGroup:  # noqa: PYI034  (typing.Self is not in Python 3.10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        for rank in range(self.processes):
+            with suppress(OSError):
+                shutil.copyfile(self._worker_log(rank), self._kept_log(rank))
+
+    def reports(self) -> list[JsonObject]:
+        """Wait for the processes, and return what each reports, by rank.
+
+        Raises:
+            GroupError: a process raised or died, or they took longer than their time.
+        """
+        try:
+            code = self.process.wait(timeout=self.timeout_s)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            raise GroupError(
+                f"the {self.processes} processes took longer than {self.timeout_s:g} s and were ended{self._waiting()}"
+            ) from None
+        found = {rank: self._report(rank) for rank in range(self.processes)}
+        for rank, report in found.items():
+            if report is not None and "error" in report:
+                raise GroupError(f"rank {rank} of {self.processes}: {report['error']}")
+        missing = [rank for rank, report in found.items() if report is None]
+        if missing or code:
+            raise GroupError(
+                f"paddle.distributed.launch ended with exit code {code}"
+                + (f", and rank {missing[0]} without a report" if missing else "")
+                + "".join(f"\n  rank {rank} said: {line}" for rank in missing if (line := self._complaint(rank)))
+                + f"\n  log: {self._kept_log(missing[0] if missing else 0)}"
+            )
+        return [report for report in found.values() if report is not None]
+
+    def stop(self) -> None:
+        """End the launcher, and with it all that it started."""
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            if self.process.poll() is None:
+                self.process.send_signal(sign)
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout=PATIENCE_S)
+
+    def _report(self, rank: int) -> Mapping[str, object] | None:
+        path = report_path(self.folder, rank)
+        report: JsonObject | None = json.loads(path.read_text()) if path.is_file() else None
+        return report
+
+    def _waiting(self) -> str:
+        """Say which ranks had done their work when the time was over."""
+        done = [rank for rank in range(self.processes) if self._report(rank) is not None]
+        errors = [
+            f"; rank {rank}: {report['error']}"
+            for rank in done
+            if (report := self._report(rank)) is not None and "error" in report
+        ]
+        waiting = [str(rank) for rank in range(self.processes) if rank not in done]
+        return f"; unfinished: rank {', '.join(waiting)}{''.join(errors)}\n  log: {self._kept_log(0)}"
+
+    def _complaint(self, rank: int) -> str:
+        """Return the first line of a process's log that speaks of an error, such as gloo's after 30 s of waiting."""
+        try:
+            lines = self._worker_log(rank).read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        words = ("Exception", "Error:", "error:")
+        return next((line.strip() for line in lines if any(word in line for word in words)), "")
+
+    def _worker_log(self, rank: int) -> Path:
+        return self.folder / "log" / f"workerlog.{rank}"
+
+    def _kept_log(self, rank: int) -> Path:
+        return self.logs / f"distributed_rank{rank}.log"
+
+
+def free_port(count: int) -> int:
+    """Return the first of ``count`` neighbouring ports of the loopback that nobody listens on.
+
+    Raises:
+        GroupError: there are none.
+    """
+    for _ in range(100):
+        first = PORTS[0] + secrets.randbelow(PORTS[1] - PORTS[0])  # the seeded generators are alike in every run
+        if _all_free(range(first, first + count)):
+            return first
+    raise GroupError(f"no {count} neighbouring free ports between {PORTS[0]} and {PORTS[1]}")
+
+
+def _all_free(ports: Iterable[int]) -> bool:
+    with ExitStack() as stack:
+        for port in ports:
+            one = stack.enter_context(socket.socket())
+            try:
+                one.bind((LOOPBACK, port))
+            except OSError:
+                return False
+    return True
+
+
+def _devices(device: str, processes: int) -> list[str]:
+    if device.startswith("gpu"):
+        return ["--gpus", ",".join(map(str, range(processes)))]
+    return ["--nproc_per_node", str(processes)]
+
+
+def _environment(job: WorkerJob) -> dict[str, str]:
+    """Return the launcher's environment: nothing of another launch, the threads shared, gloo on the loopback."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PADDLE_")}
+    if not kept.get("CUDA_VISIBLE_DEVICES", "-"):
+        del kept["CUDA_VISIBLE_DEVICES"]  # the launcher takes an empty one for a device without a name
+    gloo = {} if job.device.startswith("gpu") else {"PADDLE_DISTRI_BACKEND": "gloo"}
+    threads = str(job.threads)
+    return {
+        **kept,
+        **gloo,
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "TIPCHAIN_PARENT": str(os.getpid()),
+    }
 
 
 def record(bench: Bench) -> Recording:
@@ -126,7 +491,6 @@ def diverged(digests: Sequence[Mapping[str, str]]) -> dict[str, list[int]]:
 # Judge training on several processes: losses and rates, parameters and buffers, and whether the processes agree.
 
 
-STAGE = "distributed"
 CLOSE = 0.1
 """How near a ratio must be to the number of processes, or to one over it, to be taken for that."""
 Tensors = Mapping[str, Tensor]
@@ -269,3 +633,7 @@ def _update_ratio(left: Tensors, right: Tensors) -> float:
     ]
     ratios = [actual / expected for expected, actual in pairs if expected > 0]
     return median(ratios) if ratios else float("nan")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
