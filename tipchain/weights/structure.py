@@ -174,6 +174,18 @@ def squeezed(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
 
 
+def widens(shape: Shape, other: Shape) -> bool:
+    """Tell whether one shape is the other with axes of 1 put in: of equally many axes, whether they are equal."""
+    longer, shorter = sorted((shape, other), key=len, reverse=True)
+    left = list(shorter)
+    for size in longer:
+        if left and size == left[0]:
+            left.pop(0)
+        elif size != 1:
+            return False
+    return not left
+
+
 def joins(shape: Shape, other: Shape) -> bool:
     """Tell whether neighbouring axes of one shape, joined, make the other."""
     longer, shorter = sorted((shape, other), key=len, reverse=True)
