@@ -451,8 +451,8 @@ def judge_verdict(pair: Pair, mode: str, found: Mapping[str, Any]) -> str:
         return "PASS" if verdict == "PASS" else "false alarm"
     if verdict == "PASS":
         return "missed"
-    after = found.get("adjudicated", {}).get("verdict", "crash")
-    return "FAIL, PASS without" if after == "PASS" else f"FAIL, {after} without"
+    after = found.get("adjudicated", {}).get("verdict")
+    return f"FAIL, {after} without" if after else "FAIL, not adjudicated"
 
 
 def _is_bad(pair: Pair, found: Mapping[str, Any]) -> bool:

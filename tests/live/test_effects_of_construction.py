@@ -74,6 +74,68 @@ def test_layers_are_tried_on_inputs_made_to_tell(layers, given, expected, words)
         assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
 
 
+class NormAct(torch.nn.BatchNorm2d):
+    """A norm and an activation, as timm has them."""
+
+    def __init__(self, channels, act):
+        super().__init__(channels)
+        self.drop, self.act = torch.nn.Identity(), act
+
+    def forward(self, x):
+        return self.act(self.drop(super().forward(x)))
+
+
+class PaddleNormAct(paddle.nn.BatchNorm2D):
+    def __init__(self, channels, act):
+        super().__init__(channels)
+        self.act = act
+
+    def forward(self, x):
+        return self.act(super().forward(x))
+
+
+PORTS = {
+    "layer": lambda: (paddle.nn.BatchNorm2D(4), paddle.nn.ReLU()),
+    "argument": lambda: (paddle.nn.BatchNorm(4, act="relu"),),
+    "inside": lambda: (PaddleNormAct(4, paddle.nn.ReLU()),),
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("act", [torch.nn.ReLU6, torch.nn.ReLU])
+@pytest.mark.parametrize(("fused", "port"), [*((True, one) for one in PORTS), (False, "argument"), (False, "inside")])
+def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port, training):
+    norm, theirs = (NormAct(4, act()),) if fused else (torch.nn.BatchNorm2d(4), act()), PORTS[port]()
+    report = align(
+        (torch.nn.Conv2d(3, 4, 3), *norm), (paddle.nn.Conv2D(3, 4, 3), *theirs), IMAGES,
+        training=training, mode="train" if training else "eval",
+    )  # fmt: skip
+    grave = [one.code for one in report.findings if not one.harmless]
+    assert grave == ["layer-type"] * (act is torch.nn.ReLU6)
+    assert report.passed is (act is torch.nn.ReLU)
+    assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
+    assert report.passed or "an input of large values, of both signs, would show it" in report.reasons["preflight"]
+    assert port != "layer" or report.passed or report.diagnoses[0].fix == "make `2` a `paddle.nn.ReLU6`"
+
+
+class Calls(paddle.nn.Layer):
+    """A norm, and an activation that is no layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = paddle.nn.BatchNorm2D(4)
+
+    def forward(self, x):
+        return paddle.nn.functional.relu6(self.norm(x))
+
+
+def test_a_function_that_these_inputs_do_not_tell_from_another_is_not_blamed():
+    report = align(
+        (torch.nn.Conv2d(3, 4, 3), NormAct(4, torch.nn.ReLU6())), (paddle.nn.Conv2D(3, 4, 3), Calls()), IMAGES
+    )
+    assert report.passed, str(report)
+
+
 def test_a_momentum_is_shown_by_a_run_in_train_mode():
     report = align((LINEARS[0], torch.nn.BatchNorm1d(3)), (LINEARS[1], paddle.nn.BatchNorm1D(3, momentum=0.5)))
     assert effects(report) == [("momentum", "elsewhere")]
@@ -89,6 +151,35 @@ def test_a_port_left_in_another_mode_fails_if_a_layer_minds(rate, effect):
     report = tipchain.align(ours, theirs, {"args": SMALL})
     assert effects(report) == [("mode", effect)]
     assert report.passed is (effect == "none")
+
+
+def front(library, base, *, cut):
+    """Return a net whose first layer has no parameters, and lets no gradient through if ``cut``."""
+
+    class Front(base):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", library.ones([3]))
+
+        def forward(self, x):
+            return (x * self.scale).exp()
+
+    class Cut(Front):
+        def forward(self, x):
+            with library.no_grad():
+                return super().forward(x)
+
+    return Cut() if cut else Front()
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(False, True), (False, False), (True, True), (True, False)])
+def test_a_layer_that_stops_a_gradient_that_the_inputs_do_not_take_is_told(ours, theirs):
+    layers = front(torch, torch.nn.Module, cut=ours), front(paddle, paddle.nn.Layer, cut=theirs)
+    report = align((layers[0], LINEARS[0]), (layers[1], LINEARS[1]))
+    cut = theirs and not ours
+    assert effects(report) == [("stop-gradient", "elsewhere")] * cut
+    assert report.passed is not cut
+    assert not cut or report.first_divergence.port_path == "0"
 
 
 TOKENS = np.array([[1, 2, 3], [4, 2, 1]])

@@ -95,6 +95,36 @@ def test_a_model_s_run_ends_with_the_layer_that_the_time_is_up_in(monkeypatch):
     assert report.reasons["forward"] == pacing.LATE
 
 
+@pytest.mark.parametrize("last", [paddle.nn.ReLU, Odd])
+def test_what_was_found_with_losses_that_differ_is_kept(monkeypatch, last):
+    import tipchain.live.align as aligning
+
+    spent = []
+    monkeypatch.setattr(pacing.Pace, "over", property(lambda _: len(spent) > 1))
+    locate = aligning._Work._locate
+    monkeypatch.setattr(aligning._Work, "_locate", lambda *args, **more: (spent.append(1), locate(*args, **more))[1])
+    losses = (lambda y, _: y.mean()), (lambda y, _: y.mean() ** 2)
+    report = tipchain.align(*pair(last), INPUT | {"labels": INPUT["args"]}, loss=losses, within=3600)
+    assert report.stages["forward"] is (Outcome.FAIL if last is Odd else Outcome.PASS)
+    assert report.reasons["backward"] == pacing.LATE
+    assert report.stages["loss"] is Outcome.FAIL
+    assert [one.port_path for one in report.layers if one.at_fault] == ["3"] * (last is Odd)
+    assert any("cause not searched: out of time" in one.message for one in report.diagnoses) is (last is Odd)
+
+
+def test_that_outputs_differ_is_kept_when_the_second_look_is_cut_off(monkeypatch):
+    from tipchain.explain.locate.locate import Locator
+
+    looked = []
+    monkeypatch.setattr(pacing.Pace, "over", property(lambda _: len(looked) > 1))
+    judge, outlined = Locator._judge, Locator._by_outlines
+    monkeypatch.setattr(Locator, "_judge", lambda *args: (looked.append(1), judge(*args))[1])
+    monkeypatch.setattr(Locator, "_by_outlines", lambda *args: (None, outlined(*args)[1]))
+    report = tipchain.align(*pair(Odd), INPUT, within=3600)
+    assert report.stages["forward"] is Outcome.FAIL
+    assert "the outputs differ, relative " in report.reasons["forward"]
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_no_layer_is_tried_on_other_inputs_after_that(monkeypatch, late):
     import tipchain.live.align as aligning

@@ -167,6 +167,29 @@ def test_axes_of_one_may_differ(both, nn, copy):
     assert match.names["scale"] == "scale as []"
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [((1, 7), (7, 1)), ((3, 5), (5, 3))])
+@pytest.mark.parametrize("names", [None, {"a": "a", "b": "c"}, {"b.weight": "c.weight"}, {"b.weight": "T(c.weight)"}])
+@pytest.mark.parametrize("kind", ["Conv2", "ConvTranspose2"])
+def test_a_kernel_is_never_taken_for_one_that_lies_across(both, nn, ours, theirs, names, kind):
+    port = {"Conv2": nn.p.Conv2D, "ConvTranspose2": nn.p.Conv2DTranspose}[kind]
+    layer = getattr(nn.t, f"{kind}d")
+    torch = both.tree("torch", a=layer(4, 4, 3), b=layer(4, 4, ours))
+    paddle = both.tree("paddle", a=port(4, 4, 3), c=port(4, 4, theirs))
+    assert "b.weight" in "\n".join(refused(torch, paddle, names=names).problems)
+
+
+def test_a_kernel_lies_across_by_the_users_word(both, nn, copy):
+    torch = both.tree("torch", b=nn.t.Conv2d(4, 4, (1, 7)))
+    copy(torch, both.tree("paddle", b=nn.p.Conv2D(4, 4, (7, 1))), names={"b.weight": "b.weight as [4, 4, 1, 7]"})
+    copy(both.tree("torch", b=nn.t.Conv1d(4, 4, 7)), both.tree("paddle", b=nn.p.Conv2D(4, 4, (1, 7))))
+
+
+def test_a_kernel_is_not_transposed_in_silence(both, nn):
+    pair = both.tree("torch", b=nn.t.Conv2d(4, 4, 3)), both.tree("paddle", b=nn.p.Conv2D(4, 4, 3))
+    told = refused(*pair, names={"b.weight": "T(b.weight)"}).problems
+    assert told == ("names: b.weight goes to T(b.weight), and b.weight [4, 4, 3, 3] is no matrix",)
+
+
 def test_query_and_key_are_not_crossed_whatever_the_order(both, nn, copy):
     order = ("k_proj", "v_proj", "q_proj", "out_proj")
     torch = both.tree("torch", attn=both.tree("torch", **{name: nn.t.Linear(4, 4) for name in order}))

@@ -74,6 +74,13 @@ def test_what_is_built_with_more_parameters_has_them():
             assert set(plain) < set(faulty)
 
 
+@pytest.mark.parametrize("name", ["video-net-states-exchanged", "conformer-front-no-gradient"])
+def test_a_fault_of_which_half_shows_nowhere_is_told_as_what_it_is(name):
+    judged = judge_fault(next(one for one in THIRD_FAULTS if one.id == name))
+    assert judged["layer"], judged
+    assert judged["cause"], judged
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", THIRD_FAULTS, ids=lambda one: one.id)
 def test_every_fault_of_the_third_zoo_changes_something(fault):

@@ -21,7 +21,7 @@ from tipchain.explain.causes.losses import check_loss
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
 from tipchain.explain.causes.optimizers import check_optimizers
 from tipchain.explain.causes.schedules import check_schedulers
-from tipchain.explain.causes.search import below
+from tipchain.explain.causes.search import below, unsearched
 from tipchain.explain.findings import PIECES, Diagnosis, PieceCheck
 from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
@@ -244,11 +244,11 @@ class _Work:
                 told = f"the outputs differ, relative {apart:.3g}; the layers were {LATE}" if differ else LATE
                 self._end("forward", Outcome.FAIL if differ else Outcome.ERROR, told)
         self._stage("preflight", self._check_construction, pairs, located, store)
+        if located is not None and self.loss is not None:
+            self._stage("loss", self._check_loss, located, self.loss)
+            if self.found.stages["loss"] is not Outcome.PASS and located.losses and not self.pace.over:
+                located = self._without_losses(store, pairs, located)
         if located is not None:
-            if self.loss is not None:
-                self._stage("loss", self._check_loss, located, self.loss)
-                if self.found.stages["loss"] is not Outcome.PASS and located.losses and not self.pace.over:
-                    located = self._locate(store, pairs, losses=False)  # another loss is no fault of the layers
             self.found.layers[:] = located.verdicts
             self.first = located.first
             self.found.histograms[:] = count_all(located, store, located.first)
@@ -329,6 +329,21 @@ class _Work:
             except Exception:  # noqa: BLE001  (the stage of the loss tells what is wrong with it)
                 store.forget()
         return locator.locate(*self.models, self.inputs, names=self.names, pairs=pairs)
+
+    def _without_losses(self, store: Store, pairs: list[LayerPair], located: Located) -> Located | None:
+        """Return what is found without the losses, which differ: another loss is no fault of the layers.
+
+        Where there is no time for that, what was found forward is kept, and None is returned.
+        """
+        self._judge_forward(located)
+        self.found.layers[:] = [one for one in located.verdicts if one.direction == "forward"]
+        self.first = next((one for one in self.found.layers if one.at_fault), None)
+        try:
+            return self._locate(store, pairs, losses=False)
+        except OutOfTime:
+            self._end("backward", Outcome.ERROR, LATE)
+            self.found.diagnoses.extend([] if self.first is None else [unsearched(self.first)])
+            return None
 
     def report(self) -> AlignmentReport:
         """Return what was found."""

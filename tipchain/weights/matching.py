@@ -32,7 +32,16 @@ from tipchain.weights.sides import (
     paddle_layers,
     torch_layers,
 )
-from tipchain.weights.structure import Leaf, LeafPair, Structure, joins, match_by_structure, packed_candidates, squeezed
+from tipchain.weights.structure import (
+    Leaf,
+    LeafPair,
+    Structure,
+    joins,
+    match_by_structure,
+    packed_candidates,
+    squeezed,
+    widens,
+)
 
 # How a match of two models is told to a reader, and how a refusal is: what is wrong first, and names that can be pasted.
 
@@ -196,7 +205,6 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
 
 
 def _yaml(name: str) -> str:
-    """Return a name as YAML reads it as text."""
     return name if re.fullmatch(r"[A-Za-z_(][^:#]*", name) else f'"{name}"'
 
 
@@ -288,9 +296,6 @@ def _grouped(names: Iterable[str]) -> list[str]:
     counts = Counter(_pattern(name)[0] for name in names)
     firsts = {_pattern(name)[0]: name for name in reversed(list(names))}
     return [f"{one} ({count} times)" if count > 1 else firsts[one] for one, count in counts.items()]
-
-
-# Which tensor of a torch model is which of its Paddle port: by name, then by structure, else by hand.
 
 
 # Square matrices of users' own classes: which axis is the output is told by what the layer computes.
@@ -409,6 +414,8 @@ def _is_close(result: Array, expected: Array) -> bool:
 
 MATRIX_KINDS = frozenset({"Linear", "Conv", "MultiheadAttention"})
 """Kinds whose matrices are ``[out, in]`` in torch's layout."""
+KERNEL_KINDS = frozenset({"Conv", "ConvTranspose"})
+"""Kinds whose tensors have axes of space, in an order that the layer decides: 1x7 is no 7x1."""
 STATISTICS = frozenset(leaf for rule in RULES for leaf in rule.buffers)
 """Buffers that training changes, which are no constants."""
 Held = dict[Leaf, tuple[LayerTensors, TensorSlot]]
@@ -442,7 +449,6 @@ class Match:
     assumed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return what was decided without names, and what was left alone, for a reader."""
         return "\n".join(describe_match(self))
 
 
@@ -710,15 +716,19 @@ def _refuse(problems: Sequence[str]) -> None:
 def _bad_names(names: Mapping[str, str], torch: Sequence[LayerTensors], paddle_model: Model) -> list[str]:
     """Say which given names lead from or to nothing, or several to one."""
     ours = [slot.name for layer in torch for slot in layer.slots]
-    theirs = list(paddle_model.state_dict())
+    state = paddle_model.state_dict()
+    theirs = list(state)
     found, seen = [], dict[str, str]()
     for old, new in names.items():
         if old.startswith(NOT_IN_TORCH) or new == NOT_IN_PORT:
             continue
         if not any(name == old or name.startswith(f"{old}.") for name in ours) and old:
             found.append(f"names: {old} is no tensor or layer of the torch model{near_hint(old, ours)}")
-        targets = Target.parse(new).names
+        target = Target.parse(new)
+        targets = target.names
         for one in targets:
+            if target.turned and one in theirs and sum(size != 1 for size in state[one].shape) > 2:
+                found.append(f"names: {old} goes to {new}, and {one} {list(state[one].shape)} is no matrix")
             layer = len(targets) == 1 and any(name.startswith(f"{one}.") for name in theirs)
             if one and one not in theirs and not layer:
                 found.append(f"names: {old} goes to {one}, which the port does not have{near_hint(one, theirs)}")
@@ -907,12 +917,13 @@ def _layout(
     kinds = {layer.kind, port.kind} - {OWN_KIND}
     matrix = len(flat) == 2 and OWN_KIND in (layer.kind, port.kind) and kinds <= MATRIX_KINDS
     turned: bool | None = flat != other
+    across = bool(kinds & KERNEL_KINDS) and not turned and not widens(slot.shape, its.shape)
     problem = ""
     if len(kinds) > 1 and not kinds <= MATRIX_KINDS:
         problem = f"layout: {slot.name} belongs to {layer.kind} in torch, {plain} to {port.kind} in the port"
     elif not kinds and len(flat) != len(other) and len(its.parts) == 1:
         turned = known.joined(slot, its)
-    elif len(its.parts) > 1 or (turned and not (matrix and flat == other[::-1])):
+    elif len(its.parts) > 1 or across or (turned and not (matrix and flat == other[::-1])):
         turned = None
     elif matrix and flat == flat[::-1] and not given:
         turned = known.turned(ours, theirs)

@@ -188,6 +188,27 @@ def test_another_tensor_as_one_of_several_outputs(live, causes, pair):
     assert "the reference's the result of `a`" in found.message
 
 
+def test_functions_in_another_order_are_told_and_nothing_is_exchanged_with_itself(live, causes, pair):
+    def ours(m, x):
+        content, style = m.a(x), m.b(x)
+        stds = [(one.var(1, keepdim=True) + 0.01).sqrt() for one in (content, style)]
+        return (content - content.mean(1, keepdim=True)) / stds[0] * stds[1]
+
+    def spread(x):
+        return (x.var(1).sqrt() + 0.01).reshape([x.shape[0], 1])
+
+    def theirs(m, x):
+        content, style = m.a(x), m.b(x)
+        made = (content - content.mean(1, keepdim=True)) / spread(content)
+        return made * spread(style)
+
+    found = causes.first(*pair(ours, theirs, LINES), random(4, 6))
+    assert found.code == "order", found
+    assert "it applies `sqrt` at test_counterparts.py" in found.message
+    assert "the reference after `add`" in found.message
+    assert "exchanged" not in found.message
+
+
 def test_a_sign_in_front_of_a_function_is_told_as_that(live, causes, pair):
     found = causes.first(
         *pair(

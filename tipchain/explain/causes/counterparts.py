@@ -779,8 +779,11 @@ def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
     return made
 
 
-def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
-    """Yield the port with the reference's tensors wherever the two part: it tells the place, and what stands there."""
+def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> Iterator[Hypothesis]:
+    """Yield the port with the reference's tensors wherever the two part: it tells the place, and what stands there.
+
+    ``every`` is where else they part, without effect: a tensor that is exchanged there with one that matters here tells why.
+    """
     groups = alike(walk.partings)
     if not groups:
         return
@@ -795,9 +798,9 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
         listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
         wholes = [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
     code = _difference(piece, walk, ours, theirs)
-    told = _left_unused(piece, walk, theirs) or _turned_round(walk)
+    told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
     if told is None and code not in NAMED:
-        told = _exchanged(first, piece, walk)
+        told = _exchanged(first, piece, walk, every or walk.partings)
     code = told[0] if told else code
     beside = f"; {len(groups) - 1} more places of its code differ" if len(groups) > 1 else ""
     known = told_by_name(numpy_of(first.new), numpy_of(first.old))
@@ -817,7 +820,7 @@ def by_substitution(piece: Piece, walk: Walk) -> Iterator[Hypothesis]:
     )
 
 
-def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | None:
+def _exchanged(parting: Parting, piece: Piece, walk: Walk, every: Sequence[Parting]) -> tuple[str, str] | None:
     """Return the slug and words where the same function is given one other tensor, or one too few."""
     op = parting.op
     if op.name != parting.step.name:
@@ -826,7 +829,9 @@ def _exchanged(parting: Parting, piece: Piece, walk: Walk) -> tuple[str, str] | 
     if found is not None:
         one = found[0]
         names = walk.told(one.old), walk.told(one.new)
-        others = (each for each in map(partial(_exchange, walk=walk, healed=True), walk.partings) if each is not None)
+        others = (each for each in map(partial(_exchange, walk=walk, healed=True), every) if each is not None)
+        if names[0] == names[1]:  # two steps of one line, which says nothing
+            return None
         if any((walk.told(each.new), walk.told(each.old)) == names for each, _ in others):
             return "swapped-inputs", f"{names[0]} and {names[1]} are exchanged{place_of(op, piece)}: "
         code, what, _ = one.words(piece, walk, late=False)
@@ -876,6 +881,19 @@ def _turned_round(walk: Walk) -> tuple[str, str] | None:
                     continue  # a norm in front of its branch or behind it has a name of its own
                 return ("layer-order", f"it applies `{blocks[0]}` before `{blocks[1]}`, the reference after it: ")
     return None
+
+
+def _reordered(parting: Parting, piece: Piece) -> tuple[str, str] | None:
+    """Return the slug and words of two functions that the reference applies in the other order."""
+    mine = [one for one in sorted(parting.ops, key=lambda one: one.number) if one.name not in LAYOUT]
+    others = [one for one in sorted(parting.steps, key=lambda one: one.number) if one.name not in LAYOUT]
+    names = [one.name for one in mine], [one.name for one in others]
+    apart = [place for place, pair in enumerate(zip(*names, strict=False)) if pair[0] != pair[1]]
+    if Counter(names[0]) != Counter(names[1]) or len(apart) != 2 or apart[1] != apart[0] + 1 or LAYER in names[0]:
+        return None
+    op, step = mine[apart[0]], others[apart[0]]
+    at = f" at {step.place}" if step.place else ""
+    return "order", f"it applies `{op.name}`{place_of(op, piece)}, the reference after `{step.name}`{at}: "
 
 
 WORDS = {

@@ -95,6 +95,7 @@ KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
             Knob("divisor_override", code="divisor", kept="divisor"),
         ),
     ),
+    (("LPPool",), (Knob("norm_type", usual=(2, 1, 3, 4)),)),
     (("AdaptiveAvgPool", "AdaptiveMaxPool"), (Knob("output_size"),)),
     (
         ("Upsample",),

@@ -462,13 +462,13 @@ def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -
     whole = list(by_substitution(piece, walk))
     if not whole or not explains(whole[0]):
         return []
-    groups = alike(walk.partings)
+    groups, every = alike(walk.partings), walk.partings
     for group in reversed(groups if len(groups) > 1 else ()):
         kept = walk.partings
         walk.partings = [one for one in kept if one not in group]
         if not walk.partings or not all(map(explains, by_substitution(piece, walk))):
             walk.partings = kept
-    return list(by_substitution(piece, walk))
+    return list(by_substitution(piece, walk, every))
 
 
 def unsearched(verdict: LayerVerdict) -> Diagnosis:

@@ -452,7 +452,11 @@ class CodeAtFault:
         ours, theirs = (run.values for run in self.runs)
         values = None if link is None else (ours[link.ours], theirs[link.theirs])
         calls = self._block_at_fault(None) or self._glue().at_end(values)
-        return self._code(calls, worst, "makes another output", values)
+        what = "makes another output"
+        if link is None and len(ours) == len(theirs):  # of another shape
+            other = min({*range(len(ours))} - {one.ours for one in outputs}, default=0)
+            what = f"makes output {self.runs[1].output_names[other]} {list(theirs[other].shape)}, expected {list(ours[other].shape)}"
+        return self._code(calls, worst, what, values)
 
     def made_up_for(self, pair: CallPair) -> bool:
         """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""

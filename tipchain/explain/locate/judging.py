@@ -111,6 +111,7 @@ class PairJudge:
         late: pairs for which there was no time.
         alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
         wrong: the pairs whose layers give something else by themselves, with the links of their outputs.
+        joint: the pairs whose layers give the same with what one side does next.
     """
 
     models: tuple[Models, Models]
@@ -124,6 +125,7 @@ class PairJudge:
     pace: Pace = field(default_factory=Pace)
     late: int = 0
     wrong: list[tuple[CallPair, Sequence[TensorLink]]] = field(default_factory=list)
+    joint: list[CallPair] = field(default_factory=list)
     _code: CodeAtFault = field(init=False)
     _shared: SharedParameters = field(init=False)
     _calls: tuple[Counter[int], ...] = ()
@@ -413,14 +415,16 @@ class PairJudge:
     def outputs_apart(self) -> tuple[float, ...]:
         """Return how far the models' outputs are apart in float64, relative RMS: what both have, as `outputs` links it.
 
-        Inf where another shape stands where the reference has one, and where both have some but none fits.
+        Inf where another shape stands where the reference has one, be it under another name, and where both have some but none fits.
         """
         ours, theirs = self.runs
         found = tuple(
             self.compare.between(ours.values[link.ours], theirs.values[link.theirs], link.layout)
             for link in self.outputs
         )
-        if ours.output_names == theirs.output_names:
+        depths = [[name.count(".") for name in run.output_names] for run in self.runs]
+        in_place = depths[0] == depths[1] and all(link.ours == link.theirs for link in self.outputs)
+        if ours.output_names == theirs.output_names or (found and in_place):
             return found + (inf,) * (len(ours.values) - len(found))
         return found or (inf,) * bool(ours.values or theirs.values)
 
@@ -451,6 +455,7 @@ class PairJudge:
             told = again[0].closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
             if told and (again[0].own or 0.0) < CLOSER * (inf if judged[0].own is None else judged[0].own):
                 (step,) = (*one.then[0], *one.then[1])
+                self.joint += [one] * all(each.closeness in FINE for each in again)
                 whose = "the reference's" if one.then[0] else "its"
                 reason = f"with {whose} {step.name} after it: "
                 return [replace(each, reason=reason + each.reason) for each in again]

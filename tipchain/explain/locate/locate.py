@@ -69,6 +69,7 @@ class Located:
         layers: which layers with parameters belong together, whether they were called or not.
         later: by the id of a verdict about code, what a run told in which all that is wrong before gave the reference's tensors.
         again: the port's calls whose code is at fault and makes more than one tensor wrong, be it from the first one.
+        joint: the pairs whose layers give the same with what one side does next, an activation that the other's layer has inside.
     """
 
     matching: Matching
@@ -87,6 +88,7 @@ class Located:
     layers: tuple[LayerPair, ...] = ()
     later: Mapping[int, Located] = field(default_factory=dict)
     again: frozenset[str] = frozenset()
+    joint: tuple[CallPair, ...] = ()
 
     def shown(self, verdict: LayerVerdict) -> Located:
         """Return what tells of the runs that a verdict is about."""
@@ -200,7 +202,11 @@ class Locator:
             if found is None:
                 self._hurry(whole)
                 self._sketches.clear()
-                judge = self._judge(inputs, *asked)
+                try:
+                    judge = self._judge(inputs, *asked)
+                except OutOfTime:
+                    self._hurry(whole)
+                    raise
                 found = self._located(judge, judge.judge(), inputs, asked[0], asked[2])
         return replace(found, layers=tuple(layers))
 
@@ -312,6 +318,7 @@ class Locator:
             doubles=doubles,
             learns=ours.double is not None and bool(ours.side.parameters(ours.double.whole)),
             late=judge.late,
+            joint=tuple(judge.joint),
             noise=judge.noise.limit if judge.exact else rounded(verdicts, "forward"),
             gradients=judge.gradients_apart(),
             alike=judge.alike_outside and judge.alike_inside,

@@ -308,8 +308,9 @@ def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object)
 
 def _class_in_paddle(kind: LayerKind, layer: object) -> str:
     """Return the class in ``paddle.nn`` for a layer of torch: of a kind's classes the one of as many axes."""
-    names = {base.__name__.lower() for base in type(layer).__mro__}
-    return next((one for one in kind.classes[1] if one.lower() in names), kind.classes[1][0])
+    names = {one.lower(): one for one in kind.classes[1]}
+    found = (names.get(base.__name__.lower()) for base in type(layer).__mro__)
+    return next(filter(None, found), kind.classes[1][0])
 
 
 def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding:

@@ -495,6 +495,12 @@ def kind_of(layer: object, side: Literal[0, 1]) -> LayerKind | None:
     return None
 
 
+def is_activation(layer: object, side: Literal[0, 1]) -> bool:
+    """Tell whether a layer of a framework's own is an activation."""
+    kind = kind_of(layer, side)
+    return kind is not None and kind.name in _ACTIVATIONS
+
+
 def runs_as_built(layer: Model, side: Literal[0, 1]) -> bool:
     """Tell whether a layer's forward is that of the framework's class, and not a subclass's own."""
     found = _own_class(layer, side)

@@ -7,7 +7,9 @@ other sizes, every token; in both modes, forward and backward.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -20,10 +22,12 @@ from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
 from tipchain.explain.locate.sides import Sides
 from tipchain.explain.locate.trace import NotHeld, Store
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
-from tipchain.explain.preflight.construction import alike, every_path, place_of
+from tipchain.explain.preflight.construction import alike, check_layers, every_path, name_of, place_of
+from tipchain.explain.preflight.kinds import is_activation
 from tipchain.explain.preflight.table import PairedLayers
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import ROUGH
+from tipchain.weights.sides import join
 
 LAYOUT = ("transposed-weight", "permuted-weight", "flipped-weight", "shape")
 """Codes of a parameter that holds the reference's numbers in another arrangement."""
@@ -32,6 +36,7 @@ PADDING = ("padding-idx", "padding-row")
 JOINED = ("activation", "bias", "affine", "shape", "layers", "missing-dropout", "extra-dropout")
 """Codes of what another layer may do in its place, so that two layers alone tell nothing."""
 
+IN_TRAINING = "a run in train mode"
 LARGEST = 2**20
 """Elements of an input beyond which a layer is not tried."""
 TOKENS = 4096
@@ -71,7 +76,7 @@ def weigh(
     for number, one in enumerate(told):
         pace.tell("weighing differences of construction", number, len(told))
         found.append(trial.weigh(one))
-    return found
+    return [*found, *trial.activations(found), *trial.cut_gradients()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,77 @@ class _Trial:
         return self.seen[key]
 
     def _calls(self, paths: tuple[str, str]) -> list[CallPair]:
-        return [one for one in self.located.matching.pairs if (one.reference.path, one.port.path) == paths]
+        pairs = (*self.located.joint, *self.located.matching.pairs)
+        return [one for one in pairs if (one.reference.path, one.port.path) == paths]
+
+    def activations(self, known: Sequence[Finding]) -> Iterator[Finding]:
+        """Yield what layers that hold an activation do otherwise, where the models' inputs do not show it.
+
+        timm's BatchNormAct2d is a norm and an activation, which a port has as a layer or an argument. Of a function nothing is
+        told: these inputs may not tell it from another.
+        """
+        eager = [one for one in known if not one.harmless and IN_TRAINING not in one.message]
+        told = {path for one in eager for path in (one.reference_path, one.port_path)}
+        calls = (*(one for one in self.located.matching.pairs if not one.whole), *self.located.joint)
+        for paths, call in {(one.reference.path, one.port.path): one for one in calls}.items():
+            if paths not in self.told.fine or told.intersection(paths):
+                continue
+            if not (self._activates(0, call) and self._activates(1, call)):
+                continue
+            pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
+            ours, theirs = [*self._acting(0, call)], [*self._acting(1, call)]
+            argument = getattr(pair.port, "_act", None)
+            if not (any(call.then) or ours or theirs or argument):
+                continue
+            key = repr((pair.reference, pair.port, argument, [one for _, one in (*ours, *theirs)]))
+            if key not in self.seen:
+                self.seen[key] = self._shown_by(pair, call, in_training=False)
+            if self.seen[key]:
+                found = check_layers([PairedLayers(*ours[0], *theirs[0])]) if len(ours) == len(theirs) == 1 else []
+                for one in found or [_other_activation(pair, call, ours)]:
+                    yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
+
+    def cut_gradients(self) -> Iterator[Finding]:
+        """Yield the layers of the port that stop a gradient which the models' runs do not have: their inputs take none."""
+        for call in self.located.matching.pairs:
+            paths, ours = (call.reference.path, call.port.path), call.reference
+            if call.whole or paths not in self.told.fine or any(one.gradient is not None for one in ours.outputs):
+                continue
+            if not any(one.dtype.kind == "f" for one in ours.inputs) or len(ours.inputs) != len(call.port.inputs):
+                continue
+            pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
+            with suppress(NotHeld, NotReplayed):
+                given = [[self.store.get(value.stored) for value in one.inputs] for one in (ours, call.port)]
+                reference, port = (
+                    self._run(0, pair, call, given[0], training=False)[0].inputs,
+                    self._run(1, pair, call, given[1], training=False)[0].inputs,
+                )
+                if any(map(_flows, reference)) and not any(map(_flows, port)):
+                    yield Finding(
+                        code="stop-gradient",
+                        kind="flag",
+                        reference_path=paths[0],
+                        port_path=paths[1],
+                        reference="gradient",
+                        port="None",
+                        message=f"{name_of(pair)} gives what it is called with no gradient, torch's does; training what gives it its "
+                        "input would show it",
+                        fix=f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`",
+                        effect="elsewhere",
+                    )
+
+    def _activates(self, number: Literal[0, 1], call: CallPair) -> bool:
+        """Tell whether a layer's result is given to nothing but layers that are activations."""
+        steps = call.then[number]
+        return all(not one.function and is_activation(self.layers[number][one.name], number) for one in steps)
+
+    def _acting(self, number: Literal[0, 1], call: CallPair) -> Iterator[tuple[str, Model]]:
+        """Yield the activations inside a layer, and the layers that its result is given to."""
+        path = (call.reference, call.port)[number].path
+        for name, one in self.sides[number].layers(self.layers[number][path]):
+            if name and is_activation(one, number):
+                yield join(path, name), one
+        yield from ((step.name, self.layers[number][step.name]) for step in call.then[number])
 
     def _padding(self, one: Finding, pair: PairedLayers) -> Finding:
         """Return what an index of padding does: Paddle's zeroes the output, torch's keeps the row's gradient zero.
@@ -202,12 +277,17 @@ class _Trial:
             return None
         return found or None
 
-    def _shown_by(self, pair: PairedLayers, call: CallPair) -> str | None:
+    def _shown_by(self, pair: PairedLayers, call: CallPair, *, in_training: bool = True) -> str | None:
         """Return what shows that two layers differ; empty if nothing does, None where they cannot be tried."""
         compared = False
         for what, training, given in self._inputs(pair, call):
+            if training and not in_training:
+                continue
             try:
-                results = [self._run(number, pair, call, given, training=training) for number in (0, 1)]
+                results = [
+                    self._run(0, pair, call, given, training=training),
+                    self._run(1, pair, call, given, training=training),
+                ]
             except NotReplayed:
                 continue
             compared = True
@@ -240,25 +320,52 @@ class _Trial:
         if len(shapes) == 1 and len(shapes[0]) in (3, 4, 5):
             shape = (*shapes[0][:2], *(size + 1 for size in shapes[0][2:]))
             yield "an input of another size", False, [generator.standard_normal(shape)]
-        yield "a run in train mode", True, usual
+        yield IN_TRAINING, True, usual
 
     def _run(
-        self, number: int, pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
+        self, number: Literal[0, 1], pair: PairedLayers, call: CallPair, given: Sequence[Array], *, training: bool
     ) -> list[Replayed]:
         side, one = self.sides[number], (call.reference, call.port)[number]
         layer = side.copied((pair.reference, pair.port)[number], double=True, training=training)
-        first = replay(side, layer, one, given, double=True, seed=self.seed)
+        then: list[Callable[[Tensor], Tensor]] = [
+            side.function(step.name)
+            if step.function
+            else side.copied(self.layers[number][step.name], double=True, training=training)
+            for step in call.then[number]
+        ]
+        first = replay(side, layer, one, given, double=True, seed=self.seed, then=then)
         if not all(np.isfinite(output).all() for output in first.outputs):
             raise NotReplayed("gives no finite numbers")
         generator = np.random.default_rng([self.seed, 4])
         cotangents: list[Array | None] = [
             generator.standard_normal(output.shape) if output.dtype.kind == "f" else None for output in first.outputs
         ]
-        found = [replay(side, layer, one, given, cotangents, double=True, seed=self.seed)]
+        found = [replay(side, layer, one, given, cotangents, double=True, seed=self.seed, then=then)]
         if training:  # what it has left shows in eval mode
             layer.eval()
-            found.append(replay(side, layer, one, given, double=True, seed=self.seed))
+            found.append(replay(side, layer, one, given, double=True, seed=self.seed, then=then))
         return found
+
+
+def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[str, Model]]) -> Finding:
+    """Return the finding where a layer and what follows it compute what torch's do not, and no single layer is to blame."""
+    types = [f"nn.{type(one).__name__}" for one in (pair.reference, pair.port)]
+    after = [f" with {steps[0].name} after it" if steps else "" for steps in call.then]
+    acts = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
+    return Finding(
+        code="layer-type",
+        kind="argument",
+        reference_path=pair.reference_path,
+        port_path=pair.port_path,
+        reference=types[0] + after[0],
+        port=types[1] + after[1],
+        message=f"{name_of(pair)} ({types[1]}){after[1]} computes something else than torch's ({types[0]}){after[0]}",
+        fix=f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
+    )
+
+
+def _flows(gradient: Array | None) -> bool:
+    return gradient is not None and bool(gradient.any())
 
 
 def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
