@@ -88,7 +88,7 @@ def run_align(case: Path, folder: Path, env: dict[str, str], stages: Sequence[st
             parts[line[3:].strip()] = time.perf_counter() - start
 
     argv = [*tipchain_command(), "align", str(case), "--mode", MODE.value, "--out", str(out)]
-    argv += ["--only", ",".join(stages), "--fresh"]  # the scripts record both sides, too
+    argv += ["--only", ",".join(stages), "--fresh", "-v"]  # the scripts record both sides, too; -v prints each stage
     usage = run_program(argv, env, folder / "align.log", on_line)
     shutil.rmtree(out)
     return Whole(usage=usage, parts=parts)

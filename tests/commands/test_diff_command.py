@@ -164,7 +164,7 @@ def test_a_name_in_a_dump_cannot_steer_the_terminal(tmp_path, capsys):
 SHARED = """
 import os, signal, sys
 import numpy as np
-from tipchain import machine
+from tipchain.core import machine
 from tipchain.commands import diff
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import compare

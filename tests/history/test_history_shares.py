@@ -9,11 +9,12 @@ import pytest
 from history_samples import FAIL, PASS, fill, history_in, item, judged, night
 
 from tipchain.cli import main
+from tipchain.core.json_text import parse_as
 from tipchain.history.compare import changes
 from tipchain.history.entries import commands_of, find_entry, items_of, list_entries
 from tipchain.history.ingest import read_night
 from tipchain.history.render import changes_text, entry_json, head_lines, list_text
-from tipchain.history.schema import Machine, facts_json, parse_entry
+from tipchain.history.schema import EntryFacts, Machine, facts_json
 from tipchain.nightly.items import Shard, ShardPart, share
 from tipchain.nightly.nights import begin_night
 
@@ -156,7 +157,7 @@ def test_a_nights_folder_says_which_share_it_is(tmp_path):
     entry = read_night(made.folder).entry
     assert entry.part is not None
     assert (str(entry.part), entry.part.commit, entry.part.cut) == ("1/2", "c", one.cut.digest)
-    assert parse_entry(json.loads(json.dumps(facts_json(entry)))) == entry
+    assert parse_as(EntryFacts, json.loads(json.dumps(facts_json(entry)))) == entry
     old = facts_json(entry)
     del old["part"]
-    assert parse_entry(old).part is None, "from an outbox of an earlier tipchain"
+    assert parse_as(EntryFacts, old).part is None, "from an outbox of an earlier tipchain"

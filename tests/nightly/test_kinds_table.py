@@ -10,7 +10,7 @@ from night_samples import NightSample, item
 from tipchain.nightly.dashboard import chain_name, kind_rows, render
 from tipchain.nightly.expand import DiskProject, expand
 from tipchain.nightly.manifest import load_manifest
-from tipchain.nightly.nights import find_nights, item_json, parse_item
+from tipchain.nightly.nights import find_nights, parse_plan, plan_json
 from tipchain.nightly.timeline import read_timelines
 from tipchain.outcome import Outcome
 
@@ -59,8 +59,7 @@ def test_an_item_knows_the_kind_of_its_chain(checkout):
     plan = expand(loaded, DiskProject(loaded))
     assert {one.chain for one in plan.items} == {"ptq_infer_python"}
     assert not any(one.reason for one in plan.items)
-    (first, *_) = plan.items
-    assert parse_item(item_json(first)) == first
+    assert parse_plan(plan_json(plan)) == plan
     broken = checkout / "test_tipc/configs/a_ptq_infer_python.txt"
     broken.write_text(PTQ.replace("--batch_num:1\n", ""))
     plan = expand(loaded, DiskProject(loaded))

@@ -243,7 +243,7 @@ AS_NOBODY = """
 import os, sys
 from tipchain.cli import main
 from pathlib import Path
-from tipchain import blame
+from tipchain.core import blame
 from tipchain.report import ci
 from tipchain.nightly import origin, nights
 origin.fingerprint(Path.cwd())

@@ -94,7 +94,6 @@ def _command_rows(command: Command, plan: Plan, depth: int, above: Sequence[str]
 
 
 def _below(path: str, run: str) -> str:
-    """Return ``path`` without the run's folder, if it lies there."""
     head, there, tail = clean(path).partition(f"{run}/")
     return tail if there and head in ("", "./") else clean(path)
 

@@ -114,7 +114,6 @@ def _case(args: argparse.Namespace, place: Path, old: BundleManifest) -> Case:
 
 @contextmanager
 def _locked(place: Path) -> Iterator[None]:
-    """Let one process at a time move a reference."""
     from filelock import FileLock, Timeout
 
     try:

@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from tipchain.report.write import Targets
 
 
-# A run that goes on: its view on the terminal, and the suite's log of status lines.
-
-
 # The view of a run that goes on.
 #
 # On a terminal each running command has a line at the bottom (its number, the time it takes, its id, the last line
@@ -388,7 +385,6 @@ class Setting:
 
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
-    """Return the plan of a run called ``name``."""
     from tipchain.chain.gpus import leased_gpus, on_gpus
     from tipchain.chain.load import load_plan
     from tipchain.chain.plan import select

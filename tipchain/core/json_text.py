@@ -52,7 +52,7 @@ def read_json(path: Path) -> Json:
         return parse_json(file.read())
 
 
-def parse_as(kind: type[_T], value: object, where: str = "") -> _T:
+def parse_as(kind: type[_T], value: object, where: str = "", *, finite: bool = True) -> _T:
     """Return a value of JSON as what a type says: a dataclass, whose fields are looked at likewise, or a part of one.
 
     Args:
@@ -60,21 +60,22 @@ def parse_as(kind: type[_T], value: object, where: str = "") -> _T:
             by name, dataclasses, and one of these or None.
         value: what was read.
         where: the names above it, for the error.
+        finite: whether NaN and infinities are refused.
 
     Raises:
         ValueError: it is something else; which name is at fault.
     """
-    parsed: _T = _parsed(kind, value, where)
+    parsed: _T = _parsed(kind, value, where, finite)
     return parsed
 
 
-def _parsed(kind: object, value: object, where: str) -> Json:
+def _parsed(kind: object, value: object, where: str, finite: bool) -> Json:
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
         kind = NoneType if value is None and NoneType in inner else inner[0]
-        return _parsed(kind, value, where)
+        return _parsed(kind, value, where, finite)
     if is_dataclass(kind):
-        return _of_fields(kind, value, where)
+        return _of_fields(kind, value, where, finite)
     if isinstance(kind, type) and issubclass(kind, Enum):
         if isinstance(value, str) and value in kind.__members__:
             return kind[value]
@@ -82,27 +83,27 @@ def _parsed(kind: object, value: object, where: str) -> Json:
         kinds = inner[:1] * len(value) if inner[1:] == (...,) else inner
         if len(kinds) == len(value):
             return tuple(
-                _parsed(one, part, f"{where}[{number}]")
+                _parsed(one, part, f"{where}[{number}]", finite)
                 for number, (one, part) in enumerate(zip(kinds, value, strict=True))
             )
     elif origin is Mapping and isinstance(value, dict):
-        return {name: _parsed(inner[1], one, _below(where, name)) for name, one in value.items()}
-    elif _fits(kind, value):
+        return {name: _parsed(inner[1], one, _below(where, name), finite) for name, one in value.items()}
+    elif _fits(kind, value, finite):
         return value
     raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")
 
 
-def _fits(kind: object, value: Json) -> bool:
+def _fits(kind: object, value: Json, finite: bool) -> bool:
     if get_origin(kind) is Literal:
         return isinstance(value, str) and value in get_args(kind)
     if kind is float:
-        return type(value) in (int, float) and math.isfinite(value)
+        return type(value) in (int, float) and (not finite or math.isfinite(value))
     if kind is int:
         return type(value) is int and abs(value) <= _LARGEST_INTEGER
     return kind is Any or (kind in (str, bool, NoneType) and type(value) is kind)
 
 
-def _of_fields(kind: Setting, value: Json, where: str) -> object:
+def _of_fields(kind: Setting, value: Json, where: str, finite: bool) -> object:
     if not isinstance(value, dict):
         raise ValueError(f"{where or 'it'} is no object with names")  # noqa: TRY004 - what a file holds
     kinds, needed = _fields_of(kind)
@@ -110,7 +111,7 @@ def _of_fields(kind: Setting, value: Json, where: str) -> object:
     unknown = [name for name in value if name not in kinds]
     if absent or unknown:
         raise ValueError(f"{_below(where, (absent or unknown)[0])} {'is missing' if absent else 'is unknown'}")
-    return kind(**{name: _parsed(kinds[name], one, _below(where, name)) for name, one in value.items()})
+    return kind(**{name: _parsed(kinds[name], one, _below(where, name), finite) for name, one in value.items()})
 
 
 @cache

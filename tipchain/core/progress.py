@@ -277,14 +277,12 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Progress:  # noqa: PYI034  (Self came with Python 3.11)
-        """Begin to show."""
         if self.screen.live and not self.quiet:
             self._thread = threading.Thread(target=self._redraw, daemon=True, name="progress")
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take the line away."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()

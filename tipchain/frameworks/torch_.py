@@ -26,9 +26,6 @@ from tipchain.numbers.tolerance import ULPS
 from tipchain.weights.files import read_torch_state
 from tipchain.weights.sides import only_in_torch
 
-# The torch side.
-
-
 # What torch draws at random, taken from a `Draws`: below its functions, where dropout and attention have become operators.
 
 

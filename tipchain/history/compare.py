@@ -37,6 +37,7 @@ from tipchain.history.schema import (
     texts,
     verdicts,
 )
+from tipchain.nightly.items import merge_facts
 from tipchain.nightly.origin import DIRTY, Commits, commits_between, commits_of_file
 from tipchain.outcome import BAD, Outcome
 
@@ -615,9 +616,9 @@ def environment_changes(
     """Return the facts that differ: what entries say of themselves, and what the reports of items in both say."""
     both = [item for item in now if item in was]
     old, new = dict(before.environment), dict(after.environment)
-    for name, values in _said(was, both).items():
+    for name, values in merge_facts(was[item].environment for item in both).items():
         old.setdefault(name, values)
-    for name, values in _said(now, both).items():
+    for name, values in merge_facts(now[item].environment for item in both).items():
         new.setdefault(name, values)
     if before.where != after.where:
         old["machine"], new["machine"] = before.where, after.where
@@ -627,14 +628,6 @@ def environment_changes(
         for name in names
         if old.get(name, "") != new.get(name, "")
     )
-
-
-def _said(items: Mapping[str, ItemRun], names: list[str]) -> dict[str, str]:
-    found: dict[str, dict[str, None]] = {}
-    for item in names:
-        for name, value in items[item].environment.items():
-            found.setdefault(name, {})[value] = None
-    return {name: ", ".join(sorted(values)) for name, values in found.items()}
 
 
 def _paired(before: list[CommandRun], after: list[CommandRun]) -> list[tuple[CommandRun, CommandRun]]:

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from tipchain.errors import UsageError, did_you_mean
 from tipchain.history import schema
 from tipchain.history.schema import (
-    CAUSE_TEXTS,
     OUTCOMES,
     CauseFacts,
     command_runs,
@@ -24,7 +23,7 @@ from tipchain.history.schema import (
     parse_part,
     texts,
 )
-from tipchain.nightly.items import TOGETHER_S, ShardPart, disagreement, gather, missing
+from tipchain.nightly.items import TOGETHER_S, ShardPart, disagreement, gather, merge_facts, missing
 from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -39,9 +38,12 @@ IN_ONE_QUERY = 500
 """Numbers of rows that a query lists; databases have limits."""
 NEAR_S = 4 * TOGETHER_S
 """Seconds around a share within which the other shares of its night are looked for."""
+ABOVE = ("item_id", "command_id")
+"""What of an item and a command stands in the rows of what is below them."""
+LATE = ("reason_id", "tensors_id", "machine_id", "environment_id")
+UNSHOWN = ("id", "key", "began", "rank")
 AT_MOST = 20
 """Entries that a name may begin, of which the user is told."""
-_PLACE = (machines.c.name.label("machine"), machines.c.machine_class, environments.c.facts.label("environment"))
 _T = TypeVar("_T")
 
 
@@ -154,12 +156,33 @@ def _latest(connection: Connection, query: sa.Select[object], limit: int | None)
         count *= 2
 
 
-def _entries() -> sa.Select[object]:
-    return (
-        sa.select(entries.c.commit_id.label("commit"), *_PLACE, *_columns(entries, Entry))
-        .join(machines, machines.c.id == entries.c.machine_id)
-        .join(environments, environments.c.id == entries.c.environment_id)
-    )
+def _entries() -> sa.Select[Any]:
+    return rows_of(entries).add_columns(entries.c.id, entries.c.began)
+
+
+def rows_of(table: sa.Table) -> sa.Select[Any]:
+    """Return a query for a table's rows as people read them: with names, machines and environments in place of numbers.
+
+    The columns are entry, title, item and command, as far as the table is below them, then its own; reasons and places last.
+    """
+    ladder = {entries: (), item_runs: (entries,), schema.figures: (entries, item_runs, command_runs)}
+    above: tuple[sa.Table, ...] = ladder.get(table, (entries, item_runs))
+    source: sa.FromClause = (above or [table])[0]
+    for part in (*above, table)[1:]:
+        source = source.join(part)
+    columns: list[sa.ColumnElement[Any]] = [entries.c.name.label("entry"), entries.c.title] if above else []
+    late: list[sa.ColumnElement[Any]] = []
+    for column in (*(one for part in above for one in part.columns if one.name in ABOVE), *table.columns):
+        target = next((key.column.table for key in column.foreign_keys), None)
+        name = "figure" if column.name == "name_id" else column.name.removesuffix("_id")
+        if target is None and column.name not in UNSHOWN:
+            columns.append(column.label(name))
+        elif target in (texts, machines, environments):
+            named = target.alias()
+            source = source.join(named, named.c.id == column)
+            first, *rest = (one for one in named.columns if one.name != "id")
+            (late if above and column.name in LATE else columns).extend((first.label(name), *rest))
+    return sa.select(*columns, *late).select_from(source)
 
 
 def _read_entries(connection: Connection, query: sa.Select[object]) -> list[Entry]:
@@ -188,18 +211,15 @@ def together(found: Iterable[Entry]) -> list[Entry]:
 def _whole(shares: list[Entry]) -> Entry:
     first = min(shares, key=lambda one: (one.began, one.id))
     counts: dict[Outcome, int] = {}
-    facts: dict[str, dict[str, None]] = {}
     for one in shares:
         for outcome, count in one.counts.items():
             counts[outcome] = counts.get(outcome, 0) + count
-        for name, value in one.environment.items():
-            facts.setdefault(name, {})[value] = None
     whole = replace(
         first,
         seconds=max(max(one.began + one.seconds for one in shares) - first.began, 0.0),
         machine=_all(one.machine for one in shares),
         machine_class=_all(one.machine_class for one in shares),
-        environment={name: _all(values) for name, values in facts.items()},
+        environment=merge_facts(one.environment for one in shares),
         counts=dict(sorted(counts.items(), key=lambda pair: OUTCOMES.index(pair[0]))),
         part=None,
         shares=tuple(shares),
@@ -318,61 +338,31 @@ class CauseRun(CauseFacts):
 
 def items_of(connection: Connection, entry: Entry) -> dict[str, ItemRun]:
     """Return how the items of an entry ended, by id."""
-    reasons = texts.alias()
-    query = (
-        sa.select(
-            item_runs.c.id.label("row"),
-            texts.c.text.label("id"),
-            reasons.c.text.label("reason"),
-            *_PLACE,
-            *_columns(item_runs, ItemRun, "id"),
-        )
-        .join(texts, texts.c.id == item_runs.c.item_id)
-        .join(reasons, reasons.c.id == item_runs.c.reason_id)
-        .join(machines, machines.c.id == item_runs.c.machine_id)
-        .join(environments, environments.c.id == item_runs.c.environment_id)
-        .where(of_entry(item_runs.c.entry_id, entry))
-        .order_by(item_runs.c.id)
-    )
-    return {row.id: _made(ItemRun, row) for row in connection.execute(query)}
+    query = rows_of(item_runs).add_columns(item_runs.c.id.label("row"))
+    query = query.where(of_entry(item_runs.c.entry_id, entry)).order_by(item_runs.c.id)
+    return {row.item: _made(ItemRun, row, id=row.item) for row in connection.execute(query)}
 
 
 def commands_of(connection: Connection, entry: Entry, items: Sequence[str] | None = None) -> list[CommandRun]:
     """Return how the commands of an entry's items ended, of all items or of those named."""
-    names, reasons = texts.alias(), texts.alias()
-    query = (
-        sa.select(
-            command_runs.c.id.label("row"),
-            texts.c.text.label("item"),
-            names.c.text.label("id"),
-            reasons.c.text.label("reason"),
-            *_columns(command_runs, CommandRun, "id"),
-        )
-        .join(item_runs, item_runs.c.id == command_runs.c.item_run_id)
-        .join(texts, texts.c.id == item_runs.c.item_id)
-        .join(names, names.c.id == command_runs.c.command_id)
-        .join(reasons, reasons.c.id == command_runs.c.reason_id)
-        .where(of_entry(item_runs.c.entry_id, entry))
-        .order_by(command_runs.c.item_run_id, command_runs.c.id)
-    )
+    query = rows_of(command_runs).add_columns(command_runs.c.id.label("row"))
+    query = query.where(of_entry(item_runs.c.entry_id, entry)).order_by(command_runs.c.item_run_id, command_runs.c.id)
     if items is not None:
         query = query.where(item_runs.c.item_id.in_([schema.number_of(item) for item in items]))
-    figures = _figures_of(connection, entry)
-    return [_made(CommandRun, row, figures=figures.get(row.row, {})) for row in connection.execute(query)]
+    told = rows_of(schema.figures).add_columns(command_runs.c.id.label("row"))
+    figures: dict[int, dict[str, float]] = {}
+    for row in connection.execute(told.where(of_entry(item_runs.c.entry_id, entry))):
+        figures.setdefault(row.row, {})[row.figure] = real(row.value)
+    return [
+        _made(CommandRun, row, id=row.command, figures=figures.get(row.row, {})) for row in connection.execute(query)
+    ]
 
 
 def verdicts_of(connection: Connection, item: ItemRun, *, passed: bool = False) -> list[tuple[Outcome, str, str]]:
     """Return outcome, subject and reason of an item's verdicts other than PASS, or of all."""
-    reasons, table = texts.alias(), schema.verdicts
-    query = (
-        sa.select(table.c.outcome, texts.c.text, reasons.c.text)
-        .join(texts, texts.c.id == table.c.subject_id)
-        .join(reasons, reasons.c.id == table.c.reason_id)
-        .where(table.c.item_run_id == item.row)
-        .order_by(texts.c.text)
-    )
-    query = query if passed else query.where(table.c.outcome != schema.code_of(Outcome.PASS))
-    return [(OUTCOMES[code], subject, reason) for code, subject, reason in connection.execute(query)]
+    query = rows_of(schema.verdicts).where(schema.verdicts.c.item_run_id == item.row).order_by("subject")
+    query = query if passed else query.where(schema.verdicts.c.outcome != schema.code_of(Outcome.PASS))
+    return [(OUTCOMES[row.outcome], row.subject, row.reason) for row in connection.execute(query)]
 
 
 def causes_of(connection: Connection, entry: Entry) -> dict[str, list[CauseRun]]:
@@ -417,39 +407,8 @@ def find_causes(
     return [_made(CauseRun, row) for row in connection.execute(query)]
 
 
-def _causes() -> sa.Select[object]:
-    told, items, table = {name: texts.alias() for name in CAUSE_TEXTS}, texts.alias(), schema.causes
-    own = [table.c[name] for name in ("stage", "line", "explained", "checks")]
-    named = [
-        schema.entries.c.name.label("entry"),
-        schema.entries.c.commit_id.label("commit"),
-        items.c.text.label("item"),
-    ]
-    query = (
-        sa.select(*named, *own, *(text.c.text.label(name) for name, text in told.items()))
-        .select_from(table)
-        .join(item_runs, item_runs.c.id == table.c.item_run_id)
-        .join(schema.entries, schema.entries.c.id == item_runs.c.entry_id)
-        .join(items, items.c.id == item_runs.c.item_id)
-    )
-    for name, text in told.items():
-        query = query.join(text, text.c.id == table.c[f"{name}_id"])
-    return query
-
-
-def _figures_of(connection: Connection, entry: Entry) -> dict[int, dict[str, float]]:
-    """Return the figures of an entry's commands, by the command's row."""
-    query = (
-        sa.select(schema.figures.c.command_run_id, texts.c.text, schema.figures.c.value)
-        .join(command_runs, command_runs.c.id == schema.figures.c.command_run_id)
-        .join(item_runs, item_runs.c.id == command_runs.c.item_run_id)
-        .join(texts, texts.c.id == schema.figures.c.name_id)
-        .where(of_entry(item_runs.c.entry_id, entry))
-    )
-    found: dict[int, dict[str, float]] = {}
-    for run, name, value in connection.execute(query):
-        found.setdefault(run, {})[name] = real(value)
-    return found
+def _causes() -> sa.Select[Any]:
+    return rows_of(schema.causes).add_columns(entries.c.commit_id.label("commit"))
 
 
 def real(value: float | None) -> float:
@@ -470,9 +429,3 @@ def _made(kind: type[_T], row: Row[Any], **own: object) -> _T:
     """Return the value whose fields are called as a row's columns are; ``own`` are fields that no column has."""
     read = {name: _FROM_COLUMNS.get(name, lambda value: value)(value) for name, value in row._mapping.items()}  # noqa: SLF001 (SQLAlchemy's public name)
     return kind(**{one.name: read[one.name] for one in fields(kind) if one.name in read}, **own)  # type: ignore[arg-type]  # a dataclass
-
-
-def _columns(table: sa.Table, kind: type[Any], *but: str) -> list[sa.Column[Any]]:
-    """Return the columns of a table that are called as fields are."""
-    names = {one.name for one in fields(kind)} - set(but)
-    return [column for column in table.columns if column.name in names]

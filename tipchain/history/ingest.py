@@ -30,8 +30,6 @@ from tipchain.history.schema import (
     Machine,
     VerdictFacts,
     facts_json,
-    parse_entry,
-    parse_item,
     taken,
 )
 from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
@@ -92,7 +90,7 @@ def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
     text = json.dumps(report_json(report), sort_keys=True)
     key = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
     run = Path(report.run).name
-    facts = dict(_flat(report.where))
+    facts = nights.flat_facts(report.where)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     said = Machine(name=name, machine_class=_class_of(facts)) if name else None
     entry = EntryFacts(
@@ -126,7 +124,7 @@ def read_night(folder: Path) -> IngestSource:
     """
     night = nights.read_night(folder)
     finished = _finished(folder, night.token)
-    facts = dict(_flat(night.environment))
+    facts = nights.flat_facts(night.environment)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     entry = EntryFacts(
         key=night.token,
@@ -144,16 +142,6 @@ def read_night(folder: Path) -> IngestSource:
         part=night.part,
     )
     return IngestSource(entry=entry, night=folder, chains={item.id: item.chain for item in night.plan.items})
-
-
-def _flat(facts: JsonObject, above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield names and values of nested facts, as ``("versions.torch", "2.9")``; lists are one value."""
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{above}{name}.")
-        else:
-            listed = isinstance(value, list)
-            yield (above + str(name), ", ".join(map(str, value)) if listed else "" if value is None else str(value))
 
 
 def _class_of(facts: Mapping[str, str]) -> str:
@@ -409,7 +397,7 @@ def read_entry(path: Path) -> EntryFacts:
     lines = list(_lines(path, last=1))
     try:
         head = json.loads(lines[0])
-        entry = parse_entry(head["entry"])
+        entry = parse_as(EntryFacts, head["entry"], "entry", finite=False)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise RecordError(f"is not from an outbox: {type(error).__name__} {error}", file=path) from error
     if head["format"] != FORMAT:
@@ -427,7 +415,7 @@ def read_items(path: Path) -> Iterator[ItemFacts]:
         if number == 0:
             continue
         try:
-            yield parse_item(json.loads(line))
+            yield parse_as(ItemFacts, json.loads(line), "item", finite=False)
         except (ValueError, KeyError, TypeError) as error:
             raise RecordError(
                 f"is not from an outbox: {type(error).__name__} {error}", file=path, line=number + 1
@@ -598,7 +586,6 @@ def _open(place: HistoryPlace, root: Path) -> History:
 
 
 def _send(history: History) -> Kept:
-    """Send what waits."""
     place, sent = history.place, send(history)
     lines = [f"history: {one.name}, which waited, is in {place} now" for one in sent.added]
     lines += [f"history: {sent.waiting} in {place.outbox} still wait: {sent.problem}"] if sent.waiting else []

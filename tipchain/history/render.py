@@ -29,20 +29,16 @@ from tipchain.history.compare import (
     is_time,
     kind_of,
 )
-from tipchain.history.entries import CauseRun, CommandRun, Entry, ItemRun
+from tipchain.history.entries import CauseRun, CommandRun, Entry, ItemRun, rows_of
 from tipchain.history.schema import (
-    CAUSE_TEXTS,
     OUTCOMES,
     STATISTICS,
     artifacts,
     causes,
     command_runs,
     entries,
-    environments,
     figures,
     item_runs,
-    machines,
-    texts,
     verdicts,
 )
 from tipchain.outcome import Outcome
@@ -426,7 +422,16 @@ def _json_value(value: object) -> Json:
 
 # The history as CSV or JSON lines, row by row.
 
-TABLES = ("entries", "items", "commands", "figures", "verdicts", "artifacts", "causes")
+TABLES: Mapping[str, tuple[sa.Table, tuple[Any, ...]]] = {
+    "entries": (entries, (entries.c.began, entries.c.id)),
+    "items": (item_runs, (item_runs.c.id,)),
+    "commands": (command_runs, (command_runs.c.id,)),
+    "figures": (figures, (figures.c.command_run_id, "figure")),
+    "verdicts": (verdicts, (verdicts.c.item_run_id, verdicts.c.subject_id)),
+    "artifacts": (artifacts, (artifacts.c.item_run_id, "path")),
+    "causes": (causes, (causes.c.item_run_id, causes.c.rank)),
+}
+"""What is exported, and in which order."""
 FORMATS = ("csv", "jsonl")
 AT_ONCE = 2000
 """Rows that are fetched at once."""
@@ -515,86 +520,5 @@ def _plain(row: Mapping[Any, Json]) -> dict[str, Json]:
 
 
 def _query(table: str) -> sa.Select[Any]:
-    if table == "entries":
-        return _entries()
-    items, reasons, names = texts.alias(), texts.alias(), texts.alias()
-    own: list[sa.ColumnElement[Any]]
-    head: list[sa.ColumnElement[Any]] = [entries.c.name.label("entry"), entries.c.title, items.c.text.label("item")]
-    source = item_runs.join(entries, entries.c.id == item_runs.c.entry_id)
-    source = source.join(items, items.c.id == item_runs.c.item_id)
-    if table == "items":
-        source = source.join(reasons, reasons.c.id == item_runs.c.reason_id)
-        source = source.join(machines, machines.c.id == item_runs.c.machine_id)
-        source = source.join(environments, environments.c.id == item_runs.c.environment_id)
-        machine = [machines.c.name.label("machine"), machines.c.machine_class]
-        own = [*_own(item_runs), reasons.c.text.label("reason"), *machine, environments.c.facts.label("environment")]
-        return sa.select(*head, *own).select_from(source).order_by(item_runs.c.id)
-    if table == "causes":
-        return _causes(source, head)
-    if table in ("verdicts", "artifacts"):
-        part = verdicts if table == "verdicts" else artifacts
-        source = source.join(part, part.c.item_run_id == item_runs.c.id)
-        key = part.c.subject_id if table == "verdicts" else part.c.path_id
-        source = source.join(names, names.c.id == key)
-        if table == "artifacts":
-            return (
-                sa.select(*head, names.c.text.label("path"), part.c.sha256)
-                .select_from(source)
-                .order_by(item_runs.c.id, names.c.text)
-            )
-        tensors = texts.alias()
-        source = source.join(reasons, reasons.c.id == part.c.reason_id).join(tensors, tensors.c.id == part.c.tensors_id)
-        own = [*_own(part), reasons.c.text.label("reason"), tensors.c.text.label("tensors")]
-        subject = names.c.text.label("subject")
-        return sa.select(*head, subject, *own).select_from(source).order_by(part.c.item_run_id, part.c.subject_id)
-    source = source.join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
-    source = source.join(names, names.c.id == command_runs.c.command_id)
-    head.append(names.c.text.label("command"))
-    if table == "figures":
-        figure = texts.alias()
-        source = source.join(figures, figures.c.command_run_id == command_runs.c.id)
-        source = source.join(figure, figure.c.id == figures.c.name_id)
-        return (
-            sa.select(*head, figure.c.text.label("figure"), figures.c.value)
-            .select_from(source)
-            .order_by(command_runs.c.id, figure.c.text)
-        )
-    source = source.join(reasons, reasons.c.id == command_runs.c.reason_id)
-    return (
-        sa.select(*head, *_own(command_runs), reasons.c.text.label("reason"))
-        .select_from(source)
-        .order_by(command_runs.c.id)
-    )
-
-
-def _own(table: sa.Table) -> list[sa.ColumnElement[Any]]:
-    """Return the columns of a table that are no keys of others."""
-    return [column for column in table.columns if column.name != "id" and not column.name.endswith("_id")]
-
-
-def _causes(source: sa.Join, head: Sequence[sa.ColumnElement[Any]]) -> sa.Select[object]:
-    source = source.join(causes, causes.c.item_run_id == item_runs.c.id)
-    told = {name: texts.alias() for name in CAUSE_TEXTS}
-    for name, text in told.items():
-        source = source.join(text, text.c.id == causes.c[f"{name}_id"])
-    own: list[sa.ColumnElement[Any]] = [causes.c.stage, *(text.c.text.label(name) for name, text in told.items())]
-    own += [causes.c.line, causes.c.explained, causes.c.checks]
-    return sa.select(*head, *own).select_from(source).order_by(item_runs.c.id, causes.c.rank)
-
-
-def _entries() -> sa.Select[object]:
-    own = [entries.c[name] for name in ("kind", "name", "title", "started", "seconds", "finished")]
-    return (
-        sa.select(
-            *own,
-            entries.c.commit_id.label("commit"),
-            entries.c.root,
-            machines.c.name.label("machine"),
-            machines.c.machine_class,
-            environments.c.facts.label("environment"),
-            entries.c.part,
-        )
-        .join(machines, machines.c.id == entries.c.machine_id)
-        .join(environments, environments.c.id == entries.c.environment_id)
-        .order_by(entries.c.began, entries.c.id)
-    )
+    source, order = TABLES[table]
+    return rows_of(source).order_by(*order)

@@ -184,39 +184,6 @@ def facts_json(facts: EntryFacts | ItemFacts) -> dict[str, object]:
     return asdict(facts, dict_factory=plain)
 
 
-def parse_entry(data: dict[str, Json]) -> EntryFacts:
-    """Return what `facts_json` was given.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is something else.
-    """
-    part = ShardPart(**data["part"]) if data.get("part") else None
-    return EntryFacts(**{**data, "machine": Machine(**data["machine"]), "part": part})
-
-
-def parse_item(data: dict[str, Json]) -> ItemFacts:
-    """Return what `facts_json` was given.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is something else.
-    """
-    commands = (
-        CommandFacts(**{**one, "argv": tuple(one["argv"]), "outcome": Outcome(one["outcome"])})
-        for one in data["commands"]
-    )
-    verdicts = (VerdictFacts(**{**one, "outcome": Outcome(one["outcome"])}) for one in data["verdicts"])
-    return ItemFacts(
-        **{
-            **data,
-            "outcome": Outcome(data["outcome"]),
-            "machine": Machine(**data["machine"]),
-            "commands": tuple(commands),
-            "verdicts": tuple(verdicts),
-            "causes": tuple(CauseFacts(**one) for one in data.get("causes", ())),
-        }
-    )
-
-
 # The history's tables, as SQLAlchemy knows them.
 
 HEAD = "0004"

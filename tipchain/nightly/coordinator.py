@@ -374,7 +374,6 @@ class Coordinator:
         return reason
 
     def _settle(self, item: Item, outcome: Outcome, reason: str) -> None:
-        """Write down an item that does not run."""
         record = ItemRecord(
             id=item.id, token=self.night.token, attempt=0, outcome=outcome, reason=reason, executor=self.executor.name
         )

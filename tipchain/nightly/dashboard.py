@@ -399,11 +399,9 @@ class _Line:
         self.names = short_names(row.item for row in line.rows)
 
     def id(self, row: TimelineRow) -> str:
-        """Return the id of an item's part."""
         return part_id(self.place, row)
 
     def name(self, row: TimelineRow) -> str:
-        """Return what an item is called for short."""
         return self.names[row.item.id]
 
 

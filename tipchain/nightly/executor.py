@@ -29,9 +29,6 @@ from tipchain.core.machine import usable_cores
 from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item
 from tipchain.nightly.origin import VISIBLE, memory_mb, resident_mb, usable_gpus
 
-# Who runs items, what each has for itself, and how one attempt goes.
-
-
 # What an item has for itself: temporary files, ports, devices, environment.
 #
 # An item inherits the environment, without what tipchain tells the commands of a run that the night itself may be part
@@ -362,9 +359,6 @@ def _stale(work: Work, since: float) -> str:
             written = datetime.fromtimestamp(found.st_mtime).astimezone().isoformat(timespec="seconds")
             return f"its report was written at {written}, before the item began"
     return ""
-
-
-# Items as processes of this machine: as many at once as there are slots, memory and GPUs for.
 
 
 # CPU slots of this machine, which all nights of a user share.

@@ -352,12 +352,10 @@ class _Maker:
                     )
 
     def data(self, mode: Mode | None) -> DataFolder | None:
-        """Return the full data that a mode needs."""
         name = self.entry.data.get(EVERY_MODE) or self.entry.data.get(mode.value if mode else "")
         return self.manifest.data[name] if name else None
 
     def chain(self, source: str, mode: Mode | None) -> str:
-        """Return the kind of chain of a file; "" for what is none."""
         return self.project.chain(self.entry, source, mode) if mode and self.entry.kind == "chain" else ""
 
     def settled(self, source: str, mode: Mode | None) -> Settled:

@@ -293,6 +293,15 @@ def missing(parts: Sequence[ShardPart]) -> str:
     return ", ".join(f"{share}/{count}" for share in range(1, last + 1) if share not in there)
 
 
+def merge_facts(facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return environments as one: where they differ, all values."""
+    found: dict[str, set[str]] = {}
+    for one in facts:
+        for name, value in one.items():
+            found.setdefault(name, set()).add(value)
+    return {name: ", ".join(sorted(filter(None, values))) for name, values in found.items()}
+
+
 def disagreement(parts: Sequence[ShardPart]) -> str:
     """Return why the shares of a night are not those of one plan; "" if they are."""
     for name, words in (("manifest", "are of different manifests"), ("cut", "were cut differently")):

@@ -269,7 +269,6 @@ def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[
 
 
 def _bad(results: Results) -> Iterator[tuple[Item, ItemRecord]]:
-    """Yield the items that ended and did not pass."""
     for item in results.plan.items:
         record = results.records.get(item.id)
         if record and record.outcome in BAD:

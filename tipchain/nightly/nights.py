@@ -240,15 +240,6 @@ def _needs(data: object) -> dict[str, Json]:
     return {**data, "resources": sorted(map(list, resources.items()))}
 
 
-def parse_item(data: Mapping[str, object]) -> Item:
-    """Return the item of JSON values.
-
-    Raises:
-        KeyError, TypeError, ValueError: they are none.
-    """
-    return parse_as(Item, {**data, "needs": _needs(data["needs"])}, "item")
-
-
 # Folders of nights: made, found, held by one coordinator at a time, read.
 
 NIGHTS = "tipchain-nights"
@@ -591,9 +582,6 @@ def _outcomes(folder: Path) -> Iterator[tuple[str, str]]:
     yield from ((record.id, record.outcome.name) for record in night.records())
 
 
-# What a night came to, with its figures.
-
-
 # What an item's JSON report tells beside how it ended: numbers that are worth a curve over nights, and why it failed.
 
 LARGEST = 32 * 2**20
@@ -725,7 +713,7 @@ class Results:
     @property
     def facts(self) -> dict[str, str]:
         """The environment, its parts named with dots: ``versions.torch``."""
-        return dict(_flat(self.night.environment))
+        return flat_facts(self.night.environment)
 
 
 def read_results(folder: Path) -> Results:
@@ -766,9 +754,13 @@ def _nights_in(folder: Path, depth: int) -> Iterator[Path]:
                 yield from _nights_in(one, depth - 1)
 
 
-def _flat(facts: Mapping[str, object], above: str = "") -> Iterator[tuple[str, str]]:
+def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:
+    """Return nested facts as texts by name: ``versions.torch``; a list is one text, separated by commas."""
+    found: dict[str, str] = {}
     for key, value in facts.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{above}{key}.")
+            found |= flat_facts(value, f"{above}{key}.")
         else:
-            yield (f"{above}{key}", ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
+            listed = isinstance(value, (list, tuple))
+            found[f"{above}{key}"] = ", ".join(map(str, value)) if listed else "" if value is None else str(value)
+    return found

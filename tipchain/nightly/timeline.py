@@ -14,7 +14,18 @@ from urllib.parse import quote
 
 from tipchain.errors import RecordError
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import Group, Item, ShardPart, SharePlan, disagreement, gather, lost_items, missing, named
+from tipchain.nightly.items import (
+    Group,
+    Item,
+    ShardPart,
+    SharePlan,
+    disagreement,
+    gather,
+    lost_items,
+    merge_facts,
+    missing,
+    named,
+)
 from tipchain.nightly.nights import (
     ITEMS,
     ItemRecord,
@@ -107,22 +118,13 @@ def _merged(ones: Sequence[Results], *, whole: bool) -> Results:
         first.night,
         started=min(ones, key=lambda one: one.night.epoch).night.started,
         plan=replace(first.plan, items=tuple(items[name] for name in ids)),
-        environment=_facts(ones),
+        environment=merge_facts(one.facts for one in ones),
     )
     return Results(
         night=night,
         records={name: records[name] for name in ids if name in records},
         finished=whole and all(one.finished for one in ones),
     )
-
-
-def _facts(ones: Sequence[Results]) -> dict[str, str]:
-    """Return the environments of shares as one: where they differ, all values."""
-    found: dict[str, dict[str, None]] = {}
-    for one in ones:
-        for name, value in one.facts.items():
-            found.setdefault(name, {})[value] = None
-    return {name: ", ".join(sorted(values)) for name, values in found.items()}
 
 
 # The latest nights of each manifest side by side: who ran when, with what, and how it ended.

@@ -162,11 +162,8 @@ def _header(data: Bytes) -> tuple[dict[str, object], int]:
     stop = start + int.from_bytes(data[8:start], "little")
     if stop > len(data) or stop > 65536:
         raise Refused("a .npy file cut off in its header")
-    return _header_items(bytes(data[start:stop]).decode("utf-8" if data[6] == 3 else "latin-1").strip()), stop
-
-
-def _header_items(text: str) -> dict[str, object]:
-    """Return the header's three entries; nothing in it is evaluated."""
+    # Three entries; nothing in them is evaluated.
+    text = bytes(data[start:stop]).decode("utf-8" if data[6] == 3 else "latin-1").strip()
     header: dict[str, object] = {}
     inside = text[1:-1] if text[:1] == "{" and text[-1:] == "}" else ""
     at = 0
@@ -185,7 +182,7 @@ def _header_items(text: str) -> dict[str, object]:
         header[item["name"] or item["other"]] = value
     if set(header) != {"descr", "fortran_order", "shape"} or at < len(inside.rstrip()):
         raise Refused("a .npy file with a damaged header")
-    return header
+    return header, stop
 
 
 def _leaf(value: object, path: str) -> Nested:

@@ -417,7 +417,6 @@ class Session:
         return at.epoch >= wanted.epochs or (wanted.max_steps is not None and at.step >= wanted.max_steps)
 
     def _step(self, image: Tensor, label: Tensor, loss_of: Loss, epoch: int) -> float:
-        """Take one step; return its loss."""
         at = self.position
         # Seeding every step makes dropout depend on the step alone: a resumed run repeats it exactly.
         self.bench.paddle.seed(mix_seed(self.settings.seed, at.step, self.rank))

@@ -188,7 +188,6 @@ class _Scribe:
         append(out / "alignment.log", "\n".join(header))
 
     def stage(self, judgement: StageJudgement) -> None:
-        """Write down one judged stage."""
         self.judged.append(judgement)
         path = self.folder / log_name(judgement.stage)
         if self.stream is not None:
@@ -351,7 +350,6 @@ def _unprepared(stage: str, reason: str) -> StageJudgement:
 
 
 def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], rules: Rules) -> StageJudgement:
-    """Judge one stage that both sides have ended."""
     failures = [
         Verdict(outcome=Outcome.ERROR, subject=f"{stage}/{one.side}", reason=message)
         for one in sides
@@ -408,7 +406,6 @@ def check_dumps(dumps: Mapping[str, Path], stages: Sequence[str]) -> None:
 
 
 def _job(request: AlignRequest, prepared: Prepared, stages: Sequence[str], side: str) -> RecordingJob:
-    """Return what the recorder of ``side`` does for ``stages``."""
     case = request.case
     return RecordingJob(
         side=side,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -283,9 +283,6 @@ def _reseeded(inputs: Mapping[str, InputSpec], by: int) -> Mapping[str, InputSpe
     return {name: replace(spec, seed=spec.seed + by) for name, spec in inputs.items()}
 
 
-# An alignment case: a YAML file that names the two sides, their weights, inputs, stages and tolerances.
-
-
 # The case's ``inputs``: what both sides are fed where no data are wanted.
 
 
@@ -406,10 +403,6 @@ def load_case(path: str | Path, reseed: int = 0) -> Case:
         )
     document = load_yaml(file)
     reader = Reader(file, document, (), document.data)
-    return _case(reader, file).reseeded(reseed)
-
-
-def _case(reader: Reader, file: Path) -> Case:
     root = _root(reader, file)
     stages = _stages(reader)
     name: str = reader.text("id")
@@ -445,7 +438,7 @@ def _case(reader: Reader, file: Path) -> Case:
         seed=reader.integer("seed", 0),
     )
     reader.done()
-    return case
+    return case.reseeded(reseed)
 
 
 def _root(reader: Reader, file: Path) -> Path:
@@ -700,36 +693,27 @@ def _absent(spec: str, root: Path) -> tuple[str, str | None] | None:
             if found.submodule_search_locations is None:
                 return f"{above} is no package, so it has no {parts[number]}", imports_start(root)
             places = list(found.submodule_search_locations)
-    return _unnamed(found, module, name)
-
-
-def _unnamed(spec: ModuleSpec | None, module: str, name: str) -> tuple[str, str | None] | None:
-    """Return that a module of the user's does not define a name; None where it does, or that cannot be seen."""
-    file = "" if spec is None or spec.origin is None else spec.origin
+    # A module of the user's may not define the name.
+    file = "" if found is None or found.origin is None else found.origin
     if not file.endswith(".py") or not is_users(file):
         return None
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return None  # importing it says what is wrong
-    names = _names(tree.body)
+    # Those inside of conditions and the like too.
+    names: set[str] = set()
+    for one in tree.body:
+        for node in ast.walk(one):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.alias):
+                names.add(node.asname or node.name.partition(".")[0])
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
     if name in names or "*" in names or "__getattr__" in names:
         return None
     return f"{module} has no {name!r}", did_you_mean(name, names)
-
-
-def _names(body: Iterable[ast.stmt]) -> set[str]:
-    """Return the names that statements define, those inside of conditions and the like too."""
-    found: set[str] = set()
-    for one in body:
-        for node in ast.walk(one):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                found.add(node.name)
-            elif isinstance(node, ast.alias):
-                found.add(node.asname or node.name.partition(".")[0])
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                found.add(node.id)
-    return found
 
 
 def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Function:

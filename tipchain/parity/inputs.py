@@ -105,9 +105,6 @@ def arrays_digest(arrays: Mapping[str, Array]) -> str:
     return digest.hexdigest()
 
 
-# What the data and the sources of a case are known by.
-
-
 # What the data of a case are known by: a digest of the files that its data set reads.
 
 

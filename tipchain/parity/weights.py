@@ -37,9 +37,6 @@ from tipchain.parity.inputs import (
 from tipchain.parity.recorder import StageNeeds
 from tipchain.stage_table import INFO
 
-# The weights that both sides of a case start from.
-
-
 # A seeded torch model worth comparing: outputs of size 1, accuracies that differ from chance.
 
 
@@ -593,7 +590,6 @@ class _Work:
         self._made: dict[tuple[str, str], tuple[str, Path | WeightFiles | None] | InputError | UsersError] = {}
 
     def prepare(self, stage: str) -> None:
-        """Prepare what ``stage`` uses."""
         case, digests, reasons = self.case.for_stage(stage), {}, []
         for name in INFO[stage].uses:
             key = (name, case.variant if name in ("fake", "weights", "settings") else "")

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PillowImage
 
 
-# The data sets that are made here: scanned digits, and videos of moving ones.
-
-
 # The shipped images: scikit-learn's handwritten digits, real scans of 8x8 pixels.
 #
 # Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI repository; ``load_digits``.

@@ -131,7 +131,6 @@ class _Scanner:
         self.here: list[str] = []
 
     def scan(self) -> list[Token]:
-        """Read to the end."""
         found: list[Token] = []
         while self.skip_blanks():
             line, begin = self.line, self.at
@@ -254,7 +253,6 @@ class _Parser:
 
     @property
     def line(self) -> int:
-        """Its line."""
         return self.tokens[min(self.at, len(self.tokens) - 1)].line if self.tokens else 1
 
     def take(self, *expected: str) -> str:
@@ -670,7 +668,6 @@ class _Follower:
         self.name = ""
 
     def script(self, path: Path, state: ShellState, depth: int) -> None:
-        """Follow a script."""
         before, self.name = self.name, os.path.relpath(path, self.root)
         try:
             self.text(path.read_text(encoding="utf-8", errors="replace"), state, depth)

@@ -205,7 +205,6 @@ def _skeleton(found: Structure, likely: Mapping[str, tuple[str, tuple[str, ...]]
 
 
 def _yaml(name: str) -> str:
-    """Return a name as YAML reads it as text."""
     return name if re.fullmatch(r"[A-Za-z_(][^:#]*", name) else f'"{name}"'
 
 
@@ -297,9 +296,6 @@ def _grouped(names: Iterable[str]) -> list[str]:
     counts = Counter(_pattern(name)[0] for name in names)
     firsts = {_pattern(name)[0]: name for name in reversed(list(names))}
     return [f"{one} ({count} times)" if count > 1 else firsts[one] for one, count in counts.items()]
-
-
-# Which tensor of a torch model is which of its Paddle port: by name, then by structure, else by hand.
 
 
 # Square matrices of users' own classes: which axis is the output is told by what the layer computes.
@@ -453,7 +449,6 @@ class Match:
     assumed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return what was decided without names, and what was left alone, for a reader."""
         return "\n".join(describe_match(self))
 
 

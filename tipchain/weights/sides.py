@@ -189,7 +189,6 @@ class Target:
         )
 
     def __str__(self) -> str:
-        """Return the text that `parse` reads."""
         joined = " + ".join(self.names)
         return (f"T({joined})" if self.turned else joined) + ("" if self.shape is None else f" as {list(self.shape)}")
 

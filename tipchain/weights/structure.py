@@ -356,7 +356,12 @@ class _Scope:
     def decide(self) -> None:
         """Decide about every class of nodes with the same content."""
         pending = []
-        for ours, theirs in self._classes():
+        # Nodes of both sides by their content.
+        classes: dict[Hashable, tuple[list[_Node], list[_Node]]] = defaultdict(lambda: ([], []))
+        for number, side in enumerate(self.sides):
+            for node in side:
+                classes[node.content][number].append(node)
+        for ours, theirs in classes.values():
             if len(ours) == len(theirs) == 1:
                 self._take(ours[0], theirs[0], "content")
             elif ours and theirs:
@@ -377,14 +382,6 @@ class _Scope:
                 rest.sort(key=lambda part: len(part[0]))
                 self._by_order(*rest.pop(0))
         self._refuse_torn()
-
-    def _classes(self) -> Iterable[tuple[list[_Node], list[_Node]]]:
-        """Return the nodes of both sides by their content."""
-        classes: dict[Hashable, tuple[list[_Node], list[_Node]]] = defaultdict(lambda: ([], []))
-        for number, side in enumerate(self.sides):
-            for node in side:
-                classes[node.content][number].append(node)
-        return classes.values()
 
     def _take(self, one: _Node, other: _Node, evidence: Evidence) -> None:
         self.decided[one] = other, evidence
@@ -409,7 +406,6 @@ class _Scope:
     # Names
 
     def _label(self, node: _Node, side: int) -> Path:
-        """Return a node's name below the container."""
         return node.path[self.depths[side] :]
 
     def _numbers(self, side: int) -> dict[Path, set[str]]:

@@ -220,7 +220,6 @@ class _Maker(ABC):
         return self.section[role].value if role in self.section else ""
 
     def begin(self, *, to_static: bool) -> None:
-        """Make the changes that all trainings share."""
         if self.suite.name == "paddleclas":
             self.replace_all(" -o DataLoader.Train.sampler.shuffle=False", " -o Global.print_batch_step=1")
             self.replace_all("-o DataLoader.Train.loader.use_shared_memory=False", " -o Global.eval_during_train=False")
@@ -408,7 +407,6 @@ class _Plan(_Maker):
         return not self.section["profiler"].absent
 
     def add(self, run: BenchmarkRun, devices: str, epoch: str, env: Mapping[str, str], *, profiled: bool) -> None:
-        """Add one training."""
         self.settle(run, epoch)
         self.set("gpu_list", ",".join(run.gpus))
         slot = self.section["profiler"]

@@ -133,7 +133,6 @@ class _Inference(Chain):
         super().__init__(request, kind=NAME, suite=layout.suite, slots=slots, python=python)
 
     def plan(self) -> Plan:
-        """Return the plan."""
         models = (
             [one for one in plain_list(self.slots["infer_model"].value) if one] if "infer_model" in self.slots else [""]
         )
@@ -157,7 +156,6 @@ class _Inference(Chain):
         return self.add(Command(id=mode, step="export", argv=argv, leg=mode), log="export.log")
 
     def infer(self, model: str, mode: str, needs: tuple[str, ...]) -> None:
-        """Add the inferences with one model."""
         program = split_words(self.slots["program"].value, self.slots["program"])
         skip = missing(self.request.options.root, program[0])
         for kind, point in self.points():

@@ -204,7 +204,6 @@ class _Plan(Chain):
         return ()
 
     def infer(self, label: str, folder: str, onnx: str, converted: str) -> None:
-        """Add the inference with the file ``onnx``."""
         program = self.slots["inference"]
         if program.value == "null" if self.suite == "paddleclas" else program.absent and self.fixes:
             self.tell("null", "there is no inference with the ONNX model", program, "info")
@@ -241,7 +240,6 @@ class _Plan(Chain):
         return (*self.flag("infer_data"), *self.flag("onnx_file", self.slots["save_file"].value))
 
     def compare(self, label: str, folder: str, onnx: str, converted: str) -> None:
-        """Add the comparison of both models' outputs on equal inputs."""
         names = [self.slots[role].value for role in ("model_filename", "params_filename")]
         program, weights = (posixpath.join(folder, name) for name in names)
         argv = (*self.python, str(COMPARE), "--model", program, "--params", weights, "--onnx", onnx)

@@ -453,7 +453,6 @@ class _Quantization(Chain):
         self.result_line = get_suite(name).result_line if name in suite_names() else ""
 
     def plan(self) -> Plan:
-        """Return the plan."""
         allowed = tolerance(self.request)
         programs = self.programs()
         if not programs:
@@ -472,15 +471,12 @@ class _Quantization(Chain):
         return self.made(results_log=self.rule.results_log, status=status, redirected=("quantize", "infer"))
 
     def fill(self, template: str) -> str:
-        """Return a template filled in."""
         return template.format_map(self.facts)
 
     def flag(self, slot: Slot, value: str | None = None, *, raw: bool = False) -> Words:
-        """Return a line's argument."""
         return flag(slot, value, raw=raw and self.request.legacy, literal=value is not None, fixes=self.fixes)
 
     def list_of(self, role: str) -> tuple[str, ...]:
-        """Return the elements of a line's list."""
         slot = self.slots.get(role)
         if slot is None:
             return ()
@@ -504,7 +500,6 @@ class _Quantization(Chain):
         return found
 
     def split(self, slot: Slot) -> Words:
-        """Return a program's words."""
         return split_words(slot.value, slot, pipes=self.request.legacy and not self.rule.layout.rest)
 
     def quantize(self, program: Words, label: str) -> str:
@@ -544,7 +539,6 @@ class _Quantization(Chain):
         return {"True": "False", "gpu": "cpu"}.get(value, value) if self.cpu_only else value
 
     def visible(self) -> dict[str, str]:
-        """Return CUDA_VISIBLE_DEVICES."""
         return {} if self.gpu is None else {VISIBLE: self.gpu}
 
     # Inference

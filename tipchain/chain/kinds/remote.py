@@ -152,7 +152,6 @@ class _Serving(Chain):
         self.side = name.removeprefix("serving_")
 
     def plan(self) -> Plan:
-        """Return the plan."""
         if "convert" in self.slots:
             converted = self.convert()
             cwd = posixpath.normpath(posixpath.join(self.start, self.slots["serving_dir"].value))
@@ -176,7 +175,6 @@ class _Serving(Chain):
         return "deploy" if "model_dir2" in self.slots else "."
 
     def program(self, role: str) -> Words:
-        """Return a program's words."""
         slot = self.slots[role]
         return () if slot.absent else split_words(slot.value, slot)
 
@@ -186,7 +184,6 @@ class _Serving(Chain):
         return self.add(command, log=log)
 
     def convert(self) -> tuple[str, ...]:
-        """Add the conversion of each model; return their ids."""
         ids = []
         for number in ("", "2") if "model_dir2" in self.slots else ("",):
             names = ("model_dir", "model_filename", "params_filename", "server_dir", "client_dir")
@@ -198,7 +195,6 @@ class _Serving(Chain):
         return tuple(ids)
 
     def export(self, mode: str) -> str:
-        """Add the export of a model for Paddle Serving."""
         argv = (*self.python, *self.program(EXPORTS[mode]), *self.words("export_weight"))
         argv += (*self.words("filename", self.model), *self.words("export_save"))
         return self.skip("export", mode, argv, ".", "export.log")
@@ -213,7 +209,6 @@ class _Serving(Chain):
             self.skip("ask", on, self.client(), cwd, f"{self.side}_client_{on}.log", (server,))
 
     def server(self, value: str) -> Words:
-        """Return the words that start a server on a device."""
         python = self.python
         folder = f"{self.slots['export_save'].value}/{self.model}" if "export_save" in self.slots else ""
         if self.side == "python":
@@ -234,7 +229,6 @@ class _Serving(Chain):
         return argv + self.words("extra_server")
 
     def client(self) -> Words:
-        """Return the words of a client."""
         argv = (*self.python, *self.program("client"))
         if "client_model" in self.slots:
             argv += self.words("client_model", f"{self.slots['export_save'].value}/{self.model}/serving_client")

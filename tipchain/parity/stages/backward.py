@@ -94,7 +94,6 @@ def _written(bench: Bench, array: Array) -> Array:
 
 
 def _start(bench: Bench, mode: str) -> tuple[Model, Loss]:
-    """Return the model in a mode and the loss, in the stage's precision."""
     model, criterion = bench.model(training=mode == TRAIN), bench.builder("loss")()
     if bench.case.backward.dtype == DOUBLE:
         return bench.framework.widened(model), bench.framework.widened(criterion)

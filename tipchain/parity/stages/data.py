@@ -246,7 +246,15 @@ def judge_samples(dumps: Dumps, rules: Rules) -> list[Verdict]:
         return []
     tolerances = rules.for_arrays(dumps.stage, dumps.reference.arrays)
     for number, (expected, actual) in enumerate(zip(left, right, strict=False)):
-        differing = _differences(expected, actual, tolerances[expected.key])
+        # In which of file, label and image two samples differ.
+        tolerance = tolerances[expected.key]
+        differing = set()
+        if expected.file != actual.file:
+            differing.add("file")
+        if not _same_label(expected.label, actual.label):
+            differing.add("label")
+        if expected.image.dtype != actual.image.dtype or not _close(expected.image, actual.image, tolerance):
+            differing.add("image")
         if differing:
             said = "; ".join(_explain(number, left, right, differing))
             reason = f"first at {_place(number, expected)}: {said}"
@@ -286,18 +294,6 @@ def _explain(
 
 def _place(number: int, sample: DumpedSample) -> str:
     return f"sample {number} ({sample.file})" if sample.file else f"sample {number}"
-
-
-def _differences(expected: DumpedSample, actual: DumpedSample, tolerance: Tolerance) -> set[str]:
-    """Return in which of file, label and image two samples differ."""
-    found = set()
-    if expected.file != actual.file:
-        found.add("file")
-    if not _same_label(expected.label, actual.label):
-        found.add("label")
-    if expected.image.dtype != actual.image.dtype or not _close(expected.image, actual.image, tolerance):
-        found.add("image")
-    return found
 
 
 def _same_label(expected: Array | None, actual: Array | None) -> bool:

@@ -213,12 +213,10 @@ class _Parameter:
 
     @property
     def constant(self) -> bool:
-        """Whether all its values are one number."""
         return bool(self.ranges[:, 0].min() == self.ranges[:, 1].max())
 
     @property
     def finite(self) -> bool:
-        """Whether none of its values is NaN or infinite."""
         return bool(np.isfinite(self.ranges[:, :2]).all())
 
     def __str__(self) -> str:

@@ -28,9 +28,6 @@ from tipchain.parity.envelope import FACTOR
 from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.stage_table import INFO
 
-# What judging a stage rests on: two dumps compared key by key, batches, large captures.
-
-
 # What judging a stage rests on, and what comes out of it.
 
 

@@ -448,7 +448,6 @@ class _Quantity:
     actual: Array
 
     def p_values(self) -> list[float]:
-        """Return the p-values of what its tests compare."""
         left, right = self.expected, self.actual
         if self.values.size == 1:
             return []
@@ -460,11 +459,9 @@ class _Quantity:
 
     @property
     def values(self) -> Array:
-        """The different values, sorted."""
         return np.unique(np.concatenate([self.expected, self.actual]))
 
     def describe(self) -> str:
-        """Return both sides in a few words."""
         values, left, right = self.values, self.expected, self.actual
         draws = f"{left.size} draws" if left.size == right.size else f"{left.size} and {right.size} draws"
         if values.size == 1:
