@@ -178,6 +178,12 @@ def test_a_kernel_is_never_taken_for_one_that_lies_across(both, nn, ours, theirs
     assert "b.weight" in "\n".join(refused(torch, paddle, names=names).problems)
 
 
+def test_a_kernel_that_lies_across_is_not_proposed(both, nn):
+    torch = both.tree("torch", a=nn.t.Conv2d(4, 4, 3), b=nn.t.Conv2d(4, 4, (1, 7)), c=nn.t.Conv2d(4, 4, (1, 7)))
+    paddle = both.tree("paddle", a=nn.p.Conv2D(4, 4, 3), d=nn.p.Conv2D(4, 4, (7, 1)))
+    assert refused(torch, paddle).skeleton == ("  ignore:", "    - b", "    - c", "    - d")
+
+
 def test_a_kernel_lies_across_by_the_users_word(both, nn, copy):
     torch = both.tree("torch", b=nn.t.Conv2d(4, 4, (1, 7)))
     copy(torch, both.tree("paddle", b=nn.p.Conv2D(4, 4, (7, 1))), names={"b.weight": "b.weight as [4, 4, 1, 7]"})

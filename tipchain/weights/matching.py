@@ -218,7 +218,7 @@ def _whole_layers(leaves: Iterable[Leaf], divided: Container[str]) -> dict[str, 
         layer = _layer(leaf)
         name = leaf.name if leaf.kind == OWN_KIND or layer in divided else layer or leaf.name
         flat = squeezed(leaf.shape)
-        shape = tuple(sorted(flat)) if len(flat) == 2 else flat
+        shape = tuple(sorted(flat)) if len(flat) == 2 else leaf.shape if leaf.kind in KERNEL_KINDS else flat
         found[name] = (*found.get(name, ()), shape)
     return found
 
