@@ -272,3 +272,14 @@ def test_no_known_deviation_covers_the_metrics_of_nan(tmp_path):
     (verdict,) = (one for one in judgement.verdicts if one.subject == "metric/outputs")
     assert verdict.outcome is Outcome.FAIL
     assert "no known deviation covers NaN" in verdict.reason
+
+
+def test_the_last_digit_of_a_gradient_far_above_the_others_is_no_difference(tmp_path):
+    spike = np.zeros(2**21, np.float32)
+    spike[7] = 1.0
+    recorded = GOOD | {"gradient/a.weight": spike, "gradient_noise/a.weight": 0.0}
+    for far, outcome in ((1, "PASS"), (64, "FAIL")):
+        other = spike.copy()
+        other[7] += far * np.spacing(spike[7])
+        tensors(dump(tmp_path, "backward", LOSSES, LOSSES), recorded, {**GOOD, "gradient/a.weight": other})
+        assert outcomes(judge_stage("backward", tmp_path, PLAIN))["backward/gradient/a.weight"] == outcome

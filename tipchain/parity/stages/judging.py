@@ -135,15 +135,16 @@ def scaled(rule: Tolerance, scale: float, values: object, extra: float = 0.0) ->
 def tensor_bound(group: str, rule: Tolerance, scale: float, values: Array) -> Tolerance:
     """Return what a tensor may differ by: a gradient a share of ``scale``, a buffer of its own largest value.
 
-    A parameter is allowed a share of ``scale``, the largest RMS update, and the rounding of its own value, four times
-    float32's epsilon.
+    Besides, a gradient is allowed the rounding of its largest value, in which both sides are written: float32's epsilon of
+    it. A parameter is allowed a share of ``scale``, the largest RMS update, and four times that rounding.
     """
-    if group == "gradient" or rule.threshold is not None:
+    if rule.threshold is not None:
         return scaled(rule, scale, values)
     size = largest(values)
-    if group == "parameter":
-        return scaled(rule, scale, values, extra=4 * float(np.finfo(np.float32).eps) * size)
-    return scaled(rule, size, values)
+    roundings = {"gradient": 1, "parameter": 4}.get(group)
+    if roundings is None:
+        return scaled(rule, size, values)
+    return scaled(rule, scale, values, extra=roundings * float(np.finfo(np.float32).eps) * size)
 
 
 def details(record: Record) -> JsonObject:
