@@ -137,7 +137,7 @@ def test_a_plan_loads_only_what_planning_needs():
     )
     others = (
         "tipchain.core.blame",
-        "tipchain.frameworks.builders",
+        "tipchain.frameworks.base",
         "tipchain.chain.artifacts",
         "tipchain.chain.kinds.base",
     )

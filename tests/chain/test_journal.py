@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tipchain.chain.execute import Place, run_command
-from tipchain.chain.journal import FILE_NAME, InputReader, Journal, resumable
 from tipchain.chain.plan import Artifact, Command, Find, Plan, Result
+from tipchain.chain.run import FILE_NAME, InputReader, Journal, resumable
 from tipchain.modes import Mode
 from tipchain.outcome import Outcome
 
@@ -330,8 +330,8 @@ def test_folders_around_or_in_the_run_are_no_inputs(bench):
 
 
 def test_large_files_and_folders_cost_little(bench, monkeypatch):
-    monkeypatch.setattr("tipchain.chain.journal.HASHED_BYTES", 3)
-    monkeypatch.setattr("tipchain.chain.journal.LISTED", 5)
+    monkeypatch.setattr("tipchain.chain.run.HASHED_BYTES", 3)
+    monkeypatch.setattr("tipchain.chain.run.LISTED", 5)
     for number in range(9):
         (bench.root / f"data/images/{number}.png").write_text("x")
     found = states(bench, "bash", "net.yaml", "data")

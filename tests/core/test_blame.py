@@ -16,7 +16,7 @@ import tipchain.core.blame
 from tipchain.core.blame import UsersError, blame, is_users, message_of, one_line, serving, side_of, tell, users_fault
 from tipchain.core.guard import guarded
 from tipchain.errors import did_you_mean
-from tipchain.frameworks.builders import check_batch, checking
+from tipchain.frameworks.base import check_batch, checking
 from tipchain.outcome import ExitCode
 
 

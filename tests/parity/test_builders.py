@@ -10,7 +10,7 @@ import pytest
 
 from tipchain.core.files import ROOT_VARIABLE, find_root
 from tipchain.errors import CaseError
-from tipchain.frameworks.builders import candidates, resolve
+from tipchain.frameworks.base import candidates, resolve
 from tipchain.parity.case import check_builders, load_case
 
 CASE = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from tipchain.frameworks.builders import make_optimizer
+from tipchain.frameworks.base import make_optimizer
 
 MODEL = SimpleNamespace(parameters=lambda: ["weight", "bias"])
 

@@ -19,13 +19,12 @@ from tipchain.modes import Mode
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
 from tipchain.outcome import Outcome
-from tipchain.parity import reference_cache
-from tipchain.parity.align import AlignRequest, _spare
+from tipchain.parity import align
+from tipchain.parity.align import AlignRequest, ReferenceCache, _spare
 from tipchain.parity.case import load_case
 from tipchain.parity.inputs import MARKED_BYTES, mark
 from tipchain.parity.publish import dump_name
 from tipchain.parity.recorder import RecordingJob, StageNeeds
-from tipchain.parity.reference_cache import ReferenceCache
 from tipchain.parity.stages.judging import StageJudgement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -220,9 +219,7 @@ SURROUNDINGS = {
     "variable": lambda _, monkeypatch, tmp_path: monkeypatch.setenv("SCALE_OF_MY_MODEL", "2"),
     "folder": lambda _, monkeypatch, tmp_path: monkeypatch.chdir(tmp_path),
     "data": change_of_data,
-    "machine": lambda _, monkeypatch, tmp_path: monkeypatch.setattr(
-        reference_cache, "_machine", lambda: {"python": "4"}
-    ),
+    "machine": lambda _, monkeypatch, tmp_path: monkeypatch.setattr(align, "_machine", lambda: {"python": "4"}),
 }
 
 
@@ -240,17 +237,17 @@ def test_the_variables_of_one_command_are_not(tiny, monkeypatch):
 
 
 def test_a_machine_is_what_is_installed_and_what_computes(monkeypatch, tmp_path):
-    known = reference_cache._machine.__wrapped__()
+    known = align._machine.__wrapped__()
     assert {line.split()[0] for line in known["processor"]} & {"flags", "Features"}
     assert known["python"] == sys.version
-    assert reference_cache._machine.__wrapped__() == known
+    assert align._machine.__wrapped__() == known
     monkeypatch.syspath_prepend(tmp_path)
-    empty = reference_cache._machine.__wrapped__()
+    empty = align._machine.__wrapped__()
     (tmp_path / "timm-1.0.dist-info").mkdir()
     (tmp_path / "timm-1.0.dist-info").rename(tmp_path / "timm-2.0.dist-info")
-    assert reference_cache._machine.__wrapped__()["installed"] != empty["installed"]
-    monkeypatch.setattr(reference_cache, "mark", lambda path, kind: "edited")
-    assert reference_cache._machine.__wrapped__()["tipchain"] != known["tipchain"]
+    assert align._machine.__wrapped__()["installed"] != empty["installed"]
+    monkeypatch.setattr(align, "mark", lambda path, kind: "edited")
+    assert align._machine.__wrapped__()["tipchain"] != known["tipchain"]
 
 
 JUDGED = StageJudgement(
@@ -265,7 +262,7 @@ def kept(tmp_path):
     source, run = tmp_path / "model.py", tmp_path / "run"
     source.write_text("1")
     save_record(run / dump_name("forward", "torch"), {"logits": np.ones(3)}, meta={"side": "torch"})
-    cache.keep(JUDGED, {str(source): reference_cache.mark(str(source), "content")}, run)
+    cache.keep(JUDGED, {str(source): align.mark(str(source), "content")}, run)
     return replace(cache, seen={}), source, tmp_path
 
 
@@ -287,9 +284,7 @@ def test_what_is_recorded_besides_rests_on_what_the_entry_did_too(kept):
     (tmp_path / "later").mkdir()
     cache.adopt("forward", tmp_path / "later")
     cache.keep(
-        JUDGED,
-        {str(tmp_path / "other.py"): reference_cache.mark(str(tmp_path / "other.py"), "content")},
-        tmp_path / "later",
+        JUDGED, {str(tmp_path / "other.py"): align.mark(str(tmp_path / "other.py"), "content")}, tmp_path / "later"
     )
     source.write_text("2")
     assert not adopts(cache, tmp_path)
@@ -337,7 +332,7 @@ def test_what_could_not_be_judged_or_followed_is_not_kept(tmp_path):
 def test_the_entries_are_bounded_and_the_last_to_serve_stay(tmp_path, monkeypatch):
     save_record(tmp_path / dump_name("forward", "torch"), {"logits": np.ones(1000)})
     size = (tmp_path / dump_name("forward", "torch")).stat().st_size
-    monkeypatch.setattr(reference_cache, "KEPT_BYTES", int(2.5 * size))
+    monkeypatch.setattr(align, "KEPT_BYTES", int(2.5 * size))
     for number in range(4):
         cache = ReferenceCache(folder=tmp_path / "references", case="c", keys={"forward": f"{number}" * 64})
         cache.keep(JUDGED, {str(tmp_path): "modules"}, tmp_path)

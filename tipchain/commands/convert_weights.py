@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 def _models(args: argparse.Namespace) -> tuple[Model, Model, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
     from tipchain.core.files import find_root
-    from tipchain.frameworks.builders import checking, resolve
+    from tipchain.frameworks.base import checking, resolve
     from tipchain.parity.case import load_case
 
     by_hand = {"--reference": args.reference, "--port": args.port, "--model-args": args.model_args}

@@ -344,7 +344,7 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
     from tipchain.core.blame import serving
     from tipchain.errors import MissingFrameworkError
     from tipchain.frameworks import load_framework
-    from tipchain.frameworks.builders import checking, resolve
+    from tipchain.frameworks.base import checking, resolve
 
     try:
         framework = load_framework("torch")

@@ -417,7 +417,7 @@ def _place(plan: Plan, folder: Path, setting: Setting) -> Place:
 
 def _earlier_run(plan: Plan) -> Path | None:
     """Return the folder of the run to go on with; without one, say so."""
-    from tipchain.chain.journal import resumable
+    from tipchain.chain.run import resumable
 
     found = resumable(Path.cwd() / plan.out, plan)
     if found is None:
@@ -433,7 +433,7 @@ def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
     It counts only if it tells of the very passes that the journal holds: an attempt that was killed just before its
     report was written leaves the report of the one before.
     """
-    from tipchain.chain.journal import Journal
+    from tipchain.chain.run import Journal
     from tipchain.report.model import load_report
 
     journal, place = Journal(folder), _place(plan, folder, setting)
@@ -457,8 +457,7 @@ def _print_notes(plan: Plan) -> None:
 def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
     """Show the plan with what would not run on this machine, or not again; make nothing."""
     from tipchain.chain.gpus import Gpus, find_gpus
-    from tipchain.chain.journal import Journal
-    from tipchain.chain.run import forecast
+    from tipchain.chain.run import Journal, forecast
 
     if setting.targets.json or setting.targets.junit or setting.html:
         raise UsageError("--dry-run makes no report, so --json, --junit and --html do not go with it")
@@ -494,7 +493,7 @@ def _usual_seconds(folder: Path) -> dict[str, float]:
 
 
 def _run(plan: Plan, folder: Path, setting: Setting) -> int:
-    from tipchain.chain import journal as journals
+    from tipchain.chain import run as journals
     from tipchain.chain.gpus import Leases
     from tipchain.chain.run import link_latest, run_plan
     from tipchain.core.files import atomic_write, prune

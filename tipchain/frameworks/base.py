@@ -1,19 +1,219 @@
-"""What a side can do, whatever its framework."""
+"""What both frameworks do under one interface; and from ``"module:callable"`` to what a builder of a case makes, checked."""
 
 from __future__ import annotations
 
+import difflib
+import importlib
+import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 
-from tipchain.errors import UsageError
+from tipchain.core.blame import UsersError, blame, claim, place_of, placed, serving
+from tipchain.errors import CaseError, UsageError
 from tipchain.framework_types import Array, Dataset, Model, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.modes import Device
+
+# From ``"module:callable"`` to the callable, and to what a builder of a case makes, checked.
+
+
+CANDIDATES, SHOWN = 3, 8
+"""How many names are told that may have been meant, and of those that there are."""
+MODELS = {"torch": "torch.nn.Module", "paddle": "paddle.nn.Layer"}
+EXPECTED = {
+    "loss": "a callable `(output, label) -> scalar`",
+    "optimizer": "an optimizer, which has `step()`",
+    "scheduler": "a schedule, which has `step()`",
+    "dataset": "a data set, which has `__len__` and `__getitem__`",
+    "metric": "a callable `(output, label) -> {name: percent}`, or an object with `update` and `compute`",
+}
+"""What a builder has to return, by its key in the case."""
+
+
+def imports_start(root: Path) -> str:
+    """Return the hint that says where imports start."""
+    return f"imports start at {root}; --root, or root: in the case, says another folder"
+
+
+def resolve(spec: str, root: Path) -> Callable[..., Any]:
+    """Import and return the callable that ``"module:callable"`` names, with ``root`` on the import path.
+
+    Raises:
+        CaseError: the module cannot be found, has no such name, or the name is not callable.
+        UsersError: it raised while it was imported.
+    """
+    module_name, _, name = spec.partition(":")
+    claim(module_name)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    with serving(stage=f"importing {module_name}"):
+        module = _import(module_name, spec, root)
+    if not hasattr(module, name):
+        raise CaseError(f"{module_name} has no {name!r}", key=spec, hint=_instead(module, name))
+    builder = getattr(module, name)
+    if not callable(builder):
+        raise CaseError("is not callable", key=spec, found=type(builder).__name__)
+    result: Callable[..., Any] = builder
+    return result
+
+
+def _instead(module: ModuleType, name: str) -> str | None:
+    """Return what may have been meant, or what the module makes available; None for an empty one."""
+    near = candidates(module, name)
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    own = [known for known, value in vars(module).items() if known[:1] != "_" and callable(value)]
+    more = ", …" if len(own) > SHOWN else ""
+    return f"it has {', '.join(own[:SHOWN])}{more}" if own else None
+
+
+def candidates(module: ModuleType, name: str) -> list[str]:
+    """Return what may have been meant by a name that a module lacks, the likeliest first, as ``module:callable``.
+
+    That is what is spelt so in the module but for case and underscores, or longer, and what is called exactly so elsewhere
+    in the package; else what is spelt nearly so.
+    """
+    own = {known: _bare(known) for known, value in vars(module).items() if known[:1] != "_" and callable(value)}
+    wanted = _bare(name)
+    spelt = sorted((known for known in own if wanted and wanted in own[known]), key=lambda known: (len(known), known))
+    package = module.__name__.partition(".")[0]
+    elsewhere = sorted(
+        (
+            path
+            for path, other in list(sys.modules.items())
+            if path.startswith(f"{package}.") and "._" not in path and callable(vars(other).get(name))
+        ),
+        key=lambda path: (path.count("."), len(path), path),
+    )
+    named = [f"{module.__name__}:{known}" for known in spelt]
+    found = [*named[:1], *(f"{path}:{name}" for path in elsewhere[:1]), *named[1:]]
+    if not found:
+        close = difflib.get_close_matches(wanted, own.values(), n=CANDIDATES)
+        found = [f"{module.__name__}:{known}" for bare in dict.fromkeys(close) for known in own if own[known] == bare]
+    return found[:CANDIDATES]
+
+
+def _bare(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _import(name: str, spec: str, root: Path) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            raise CaseError(f"{error.name} does not exist", key=spec, hint=imports_start(root)) from error
+        raise UsersError(blame(error)) from error
+    except (Exception, SystemExit) as error:  # the user's own module may raise anything
+        raise UsersError(blame(error)) from error
+
+
+def check_batch(batch: object, dataset: Any) -> tuple[Any, Any, Any]:
+    """Return the three parts of what a loader made of samples: images, labels, file names.
+
+    Raises:
+        UsersError: the data set's samples have other parts.
+    """
+    if isinstance(batch, tuple | list) and len(batch) == 3:
+        return batch[0], batch[1], batch[2]
+    found = f"{len(batch)} values" if isinstance(batch, tuple | list) else described(batch)
+    place = place_of(getattr(type(dataset), "__getitem__", dataset))
+    raise UsersError(
+        f"{place + ': ' if place else ''}a sample of {type(dataset).__name__} is {found}\n"
+        "  expected: (image, label, file name)"
+    )
+
+
+def checking(name: str, side: str, builder: Callable[..., object]) -> Callable[..., Any]:
+    """Return ``builder`` with its result checked.
+
+    Args:
+        name: what it builds, a key of a case's side.
+        side: ``"torch"`` or ``"paddle"``.
+        builder: the user's.
+    """
+
+    @wraps(builder)
+    def build_checked(*args: object, **settings: object) -> object:
+        with serving(side=side, stage=f"building the {name}"):
+            made = builder(*args, **settings)
+            if not _is_kind(name, side, made):
+                expected = EXPECTED.get(name) or f"a {MODELS[side]}"
+                raise UsersError(f"{placed(builder)} returned {described(made)}\n  expected: {expected}")
+            return made
+
+    return build_checked
+
+
+def described(made: object) -> str:
+    """Return what a value is, in words."""
+    kind = type(made)
+    root = kind.__module__.partition(".")[0]
+    return "None" if made is None else f"a {kind.__name__}" + ("" if root == "builtins" else f" of {root}")
+
+
+def _has_length(made: Any) -> bool:
+    try:
+        len(made)
+    except (TypeError, NotImplementedError):  # Paddle's Dataset has a __len__ that says there is none
+        return False
+    return True
+
+
+def _is_kind(name: str, side: str, made: object) -> bool:
+    """Tell whether a builder has made what it is for."""
+    match name:
+        case "model":
+            layers: Any = sys.modules[side].nn
+            return isinstance(made, layers.Module if side == "torch" else layers.Layer)
+        case "optimizer" | "scheduler":
+            return callable(getattr(made, "step", None))
+        case "dataset":
+            return hasattr(made, "__getitem__") and _has_length(made)
+        case "metric":
+            return callable(made) or (hasattr(made, "update") and hasattr(made, "compute"))
+        case "loss":
+            return callable(made)
+        case _:
+            return True
+
+
+# How an optimizer's builder is called, and the factor of the rate that each parameter has in Paddle's.
+
+
+def make_optimizer(builder: Callable[..., Any], model: Model, learning_rate: Any, args: Mapping[str, Any]) -> Any:
+    """Return ``builder(model.parameters(), learning_rate, **args)``.
+
+    A builder with a parameter called ``model`` gets the model too: rules for some of the parameters (no decay of biases,
+    another rate for the head) need names or layer types.
+
+    Args:
+        builder: one side's ``build_optimizer``.
+        model: the module or layer.
+        learning_rate: a number, or Paddle's schedule.
+        args: the case's ``optimizer:`` arguments.
+    """
+    asks = "model" in inspect.signature(builder).parameters
+    return builder(model.parameters(), learning_rate, **args, **({"model": model} if asks else {}))
+
+
+def rate_factor(optimizer: object, parameter: object) -> float:
+    """Return the factor of the learning rate that a parameter has in a Paddle optimizer: its own, and AdamW's ``lr_ratio``."""
+    own = float((getattr(parameter, "optimize_attr", None) or {}).get("learning_rate", 1.0))
+    ratio = getattr(optimizer, "_lr_ratio", None)
+    return own if ratio is None else own * float(ratio(parameter))
+
+
+# What a side can do, whatever its framework.
+
 
 # What a side can do, whatever its framework.
 #

@@ -19,8 +19,7 @@ import numpy as np
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
 from tipchain.framework_types import Array, Dataset, Model, Nested, Optimizer, Schedule, Tensor
-from tipchain.frameworks.base import Batch, Builder
-from tipchain.frameworks.builders import check_batch, make_optimizer, rate_factor
+from tipchain.frameworks.base import Batch, Builder, check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
 from tipchain.modes import Device
 from tipchain.weights.files import view_of

@@ -16,7 +16,7 @@ from tipchain.core.blame import serving
 from tipchain.core.files import atomic_write, replacing_path
 from tipchain.errors import DataError, WeightsError
 from tipchain.framework_types import Dataset, Model, Nested, Optimizer, Stateful
-from tipchain.frameworks.builders import check_batch
+from tipchain.frameworks.base import check_batch
 from tipchain.frameworks.paddle_ import load_batches
 from tipchain.paddle_tools.program import ProgramError
 from tipchain.weights.files import read_paddle_file

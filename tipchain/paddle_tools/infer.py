@@ -21,7 +21,7 @@ from tipchain.core.json_text import JsonObject
 from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import CaseError, DataError, InputError, UsageError
 from tipchain.framework_types import Array, Dataset, Function, Nested
-from tipchain.frameworks.builders import resolve
+from tipchain.frameworks.base import resolve
 from tipchain.frameworks.paddle_export import STEM, Predictor
 from tipchain.modes import parse_device
 from tipchain.outcome import ExitCode

@@ -19,7 +19,7 @@ from tipchain.core.json_text import Json
 from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.framework_types import Function, Nested
-from tipchain.frameworks.builders import checking, described, imports_start, resolve
+from tipchain.frameworks.base import checking, described, imports_start, resolve
 from tipchain.modes import CHAIN_MODES, Mode
 from tipchain.numbers.tolerance import METHODS, Tolerance, is_looser, tolerance_for
 from tipchain.parity.settings import (

@@ -14,7 +14,7 @@ from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
 from tipchain.explain.preflight.table import plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Schedule, Setting, Tensor
-from tipchain.frameworks.builders import rate_factor
+from tipchain.frameworks.base import rate_factor
 
 # What optimizers do to each parameter, in torch's terms.
 #
