@@ -34,8 +34,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import tipchain  # noqa: E402
 from tipchain.explain.locate.runs import as_float, bind, read_inputs, run_model  # noqa: E402
-from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.explain.locate.trace import Store  # noqa: E402
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.frameworks.randomness import Draws  # noqa: E402
 
 THRESHOLD = 1e-6

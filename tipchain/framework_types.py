@@ -29,6 +29,10 @@ Setting: TypeAlias = Any
 """The value of one argument: a number, a flag, a text, or a sequence of such; its name says which."""
 Options: TypeAlias = Mapping[str, Setting]
 """Arguments by name, as a class or a function of a framework takes them."""
+Before: TypeAlias = Callable[[Model, tuple[Nested, ...], Options], None]
+"""What is called with a layer and its arguments before it runs."""
+After: TypeAlias = Callable[[Model, Nested], Nested]
+"""What is called with a layer and what it gave; what it returns takes its place."""
 Loss: TypeAlias = Callable[..., Tensor]
 """A loss: outputs and labels to a tensor."""
 Loader: TypeAlias = Any

@@ -12,7 +12,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.explain.locate.runs import in_double  # noqa: E402
-from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide  # noqa: E402
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks

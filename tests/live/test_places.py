@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 from tipchain.explain.findings import Diagnosis  # noqa: E402
-from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide  # noqa: E402
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.live.causes import place_callable, place_layers, place_pieces  # noqa: E402
 
 SOURCE = """\

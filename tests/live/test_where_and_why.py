@@ -373,7 +373,7 @@ def their_loss(
 ])  # fmt: skip
 def test_a_loss_of_ones_own_code_is_followed_line_by_line(mistake, code, words):
     from tipchain.explain.causes.losses import check_loss
-    from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide
+    from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 
     sides = Sides(TorchSide(), PaddleSide())
     assert check_loss(sides, (ours_loss, their_loss()), SCORES, TARGETS).outcome.value == "PASS"

@@ -28,13 +28,13 @@ from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.locate import Located, Locator, bytes_of
 from tipchain.explain.locate.matching import LayerPair, hands_on, pair_layers
 from tipchain.explain.locate.runs import ARGS, ModelInputs, as_float, read_inputs
-from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide, name_alike
 from tipchain.explain.locate.trace import Call, Store, put_back
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import check as check_construction
 from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
 from tipchain.explain.preflight.weighing import weigh
 from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.arguments import as_inputs, check_models, check_outputs, check_pair
 from tipchain.live.causes import (

@@ -17,13 +17,13 @@ from tipchain.core.progress import Pace
 from tipchain.explain.causes.search import CONSTRUCTED, LEAST_RUNS, MOST_RUNS, below, diagnose, said_alike, unsearched
 from tipchain.explain.findings import PIECES, Diagnosis, Finding, SourceLine
 from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.kinds import KINDS
 from tipchain.explain.preflight.parameters import NOT_COPIED
 from tipchain.explain.preflight.weighing import PADDING
 from tipchain.framework_types import Model
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED
 
 QUOTED = re.compile(r"([\w.-]+\.py):(\d+)")

@@ -22,9 +22,9 @@ from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.metrics import check_metrics
 from tipchain.explain.findings import Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
-from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Loader, Model, Nested, Options
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.live.arguments import check_pair
 from tipchain.live.training import FACTOR, shake
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, UNIT

@@ -18,9 +18,9 @@ from tipchain.explain.locate.differences import distance, relative, rms
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.locate.runs import ModelInputs, Precise, TracedRun, bind, buffers_of, call_model, labels_of
-from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array, Loss, Model, Nested, Optimizer, Schedule
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY, UNIT
 from tipchain.outcome import Outcome

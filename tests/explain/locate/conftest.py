@@ -14,7 +14,7 @@ class Live:
     """Both frameworks in one process."""
 
     def __init__(self) -> None:
-        from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide
+        from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
 
         self.sides = Sides(TorchSide(), PaddleSide())
         self.torch, self.paddle = self.sides[0].torch, self.sides[1].paddle

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.explain.locate.sides import LARGE
+from tipchain.frameworks.live_models import LARGE
 
 WIDE = (4, LARGE // 4)
 

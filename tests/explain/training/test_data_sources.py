@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 from tipchain.explain.causes.data import check_data  # noqa: E402
-from tipchain.explain.locate.sides import PaddleSide, Sides, TorchSide  # noqa: E402
+from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
 from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks

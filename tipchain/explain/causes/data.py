@@ -27,8 +27,8 @@ from tipchain.explain.causes.data_sources import (
     transformed,
 )
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
-from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Dataset, Nested
+from tipchain.frameworks.live_models import LiveSide
 from tipchain.outcome import Outcome
 
 # From samples that differ to causes: labels over all samples, images over some, raw images where they are at hand.

@@ -10,8 +10,8 @@ import numpy as np
 
 from tipchain.errors import UsageError
 from tipchain.explain.findings import Diagnosis
-from tipchain.explain.locate.sides import LiveSide
 from tipchain.framework_types import Array, Dataset, Loader
+from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import NOISE, SAME_ENLARGED
 
 Arrays = Sequence[Array]

@@ -18,10 +18,10 @@ from tipchain.explain.causes.search import diagnose_loss
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
 from tipchain.explain.locate.runs import as_float, in_double
-from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, is_array, put_back, take_out
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify
 from tipchain.framework_types import Array, Loss, Nested, Tensor
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
 from tipchain.outcome import Outcome

@@ -11,9 +11,9 @@ import numpy as np
 
 from tipchain.core.blame import placed
 from tipchain.errors import UsageError
-from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Metric, Nested
+from tipchain.frameworks.live_models import LiveSide
 
 Batches = Sequence[tuple[Array, Array]]
 MOST = 10

@@ -29,8 +29,8 @@ from tipchain.explain.causes.metric_ways import (
     with_ignored,
 )
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
-from tipchain.explain.locate.sides import Sides
 from tipchain.framework_types import Array, Nested
+from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
 from tipchain.outcome import Outcome
 

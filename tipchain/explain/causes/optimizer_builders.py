@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError, WeightsError
 from tipchain.explain.locate.matching import pair_layers
-from tipchain.explain.locate.sides import LiveSide, Sides, name_alike
 from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import rate_factor
+from tipchain.frameworks.live_models import LiveSide, Sides, name_alike
 from tipchain.weights.matching import match_models
 from tipchain.weights.sides import TensorSlot, assemble, divide, paddle_layers, torch_view
 

@@ -23,7 +23,6 @@ from tipchain.explain.causes.update_formulas import (
 )
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import rms
-from tipchain.explain.locate.sides import Sides
 from tipchain.explain.preflight.optimizers import (
     UpdateTreatment,
     paddle_name,
@@ -32,6 +31,7 @@ from tipchain.explain.preflight.optimizers import (
     torch_treatments,
 )
 from tipchain.framework_types import Array, Options, Setting, Tensor
+from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 from tipchain.outcome import Outcome

@@ -31,9 +31,9 @@ from tipchain.explain.causes.program import (
 from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative, rms
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
-from tipchain.explain.locate.sides import Sides
 from tipchain.explain.locate.trace import Call, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Options, Tensor
+from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import EXPLAINED
 from tipchain.weights.sides import torch_view

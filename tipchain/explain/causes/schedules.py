@@ -25,8 +25,8 @@ from tipchain.explain.causes.optimizer_builders import (
     slots_of,
 )
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
-from tipchain.explain.locate.sides import Sides
 from tipchain.framework_types import Array, Options, Schedule
+from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import (
     CONSTANT,
     EXPLAINED,

@@ -18,9 +18,9 @@ from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, pad
 from tipchain.explain.causes.program import LAYER, Op, floats_of, on_input, then_first
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
-from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.preflight.parameters import GATES
 from tipchain.framework_types import Array, Model, Nested, Tensor
+from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_ENLARGED, SAME_SINGLE, TINY
 from tipchain.weights.files import view_of
 from tipchain.weights.sides import TensorSlot, divide, stack, torch_view

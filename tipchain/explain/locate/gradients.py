@@ -15,10 +15,10 @@ from tipchain.explain.locate.differences import PortLayout, distance, equal, lay
 from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
 from tipchain.explain.locate.replay import Models, PairReplays, Replayed
 from tipchain.explain.locate.runs import LargeWeight
-from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, NotHeld
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
 from tipchain.framework_types import Array, Model
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 LARGE = 2**20

@@ -16,7 +16,6 @@ from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gr
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
 from tipchain.explain.locate.runs import TracedRun
-from tipchain.explain.locate.sides import Sides
 from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
@@ -38,6 +37,7 @@ from tipchain.explain.locate.verdicts import (
     settled,
 )
 from tipchain.framework_types import Array
+from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"

@@ -31,10 +31,10 @@ from tipchain.explain.locate.matching import (
 )
 from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
 from tipchain.explain.locate.runs import LargeWeight, ModelInputs, Start, TracedRun, random_start, run_model
-from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.framework_types import Array, Loss, Model, Options
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draw, Draws, partners_of
 from tipchain.numbers.tolerance import ROUGH, SAME_SINGLE
 

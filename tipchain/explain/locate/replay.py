@@ -15,9 +15,9 @@ from tipchain.errors import class_and_line
 from tipchain.explain.locate.differences import PortLayout
 from tipchain.explain.locate.matching import CallPair, LayoutStep, TensorLink
 from tipchain.explain.locate.runs import as_float
-from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Call, Store, StoredArray, Trace, TracedValue, put_back, take_out
 from tipchain.framework_types import Array, Model, Nested, Options, Tensor
+from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
 
 # One layer run again on given tensors, forward and backward, apart from its model.

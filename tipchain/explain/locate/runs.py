@@ -15,9 +15,9 @@ import numpy as np
 from tipchain.core.progress import Pace
 from tipchain.errors import UsageError
 from tipchain.explain.locate.differences import projections
-from tipchain.explain.locate.sides import LiveSide
 from tipchain.explain.locate.trace import Store, Trace, TracedValue, Tracer, Twins, put_back, take_out
 from tipchain.framework_types import Array, Loss, Model, Nested, Tensor
+from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
 
 LIBRARIES = ("torch", "paddle", "numpy", "builtins", "functools", "math", "tipchain")

@@ -16,12 +16,12 @@ import numpy as np
 
 from tipchain.core.progress import OutOfTime, Pace
 from tipchain.explain.locate.differences import relative
-from tipchain.framework_types import Array, Model, Nested, Options, Tensor
+from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, SAME_DOUBLE, SAME_SINGLE
 
 if TYPE_CHECKING:
-    from tipchain.explain.locate.sides import LiveSide
+    from tipchain.frameworks.live_models import LiveSide
 
 # A thousandth of an array that tells how far it is from another one.
 #
@@ -343,10 +343,6 @@ def _like(sequence: object, values: list[object]) -> object:
 
 
 # What every layer of a model was given and gave, forward and backward, in the order of the calls.
-
-
-Before = Callable[[Model, tuple[Nested, ...], Options], None]
-After = Callable[[Model, Nested], Nested]
 
 
 @dataclass(slots=True, eq=False)

@@ -14,9 +14,9 @@ from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, Matching, TensorLink
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs
-from tipchain.explain.locate.sides import LiveSide, Sides
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread
 from tipchain.framework_types import Array, Model
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE, UNIT
 
 Direction = Literal["forward", "backward", "construction"]

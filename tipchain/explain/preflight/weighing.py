@@ -19,13 +19,13 @@ from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
-from tipchain.explain.locate.sides import Sides
 from tipchain.explain.locate.trace import NotHeld, Store
 from tipchain.explain.locate.verdicts import FINE, LayerVerdict
 from tipchain.explain.preflight.construction import alike, check_layers, every_path, name_of, place_of
 from tipchain.explain.preflight.kinds import is_activation
 from tipchain.explain.preflight.table import PairedLayers
 from tipchain.framework_types import Array, Model, Tensor
+from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import ROUGH
 from tipchain.weights.sides import join
 

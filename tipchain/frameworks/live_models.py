@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.locate.trace import After, Before
-from tipchain.framework_types import Array, Hook, Model, Optimizer, Tensor
+from tipchain.framework_types import After, Array, Before, Hook, Model, Optimizer, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.randomness import Draws
