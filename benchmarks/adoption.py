@@ -159,9 +159,17 @@ class Bench:
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            words, cwd=self.root, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", timeout=LIMIT_S, check=False,
-        )  # fmt: skip
+            words,
+            cwd=self.root,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S,
+            check=False,
+        )
 
     def make(self, way: str, adopt: Callable[[Bench], None]) -> None:
         """Make the copy of ``way``, into which ``adopt`` brings tipchain."""

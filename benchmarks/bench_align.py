@@ -69,11 +69,14 @@ def write_settings(case_path: Path, folder: Path) -> Path:
         "optimizer": dict(case.optimizer_args),
         "scheduler": dict(case.scheduler_args),
         "backward": {"iterations": case.backward.iterations, "learning_rate": case.backward.learning_rate},
-        "train": {"batch_size": case.train.batch_size, "learning_rate": case.train.learning_rate,
-                  "epochs": case.epochs(MODE)},
+        "train": {
+            "batch_size": case.train.batch_size,
+            "learning_rate": case.train.learning_rate,
+            "epochs": case.epochs(MODE),
+        },
         "seed": case.seed,
         "out": str(folder),
-    }  # fmt: skip
+    }
     path = folder / "settings.json"
     path.write_text(json.dumps(settings, indent=1))
     return path

@@ -31,10 +31,16 @@ def night(number: int, last: bool) -> EntryFacts:
     """Return a night, a day after the one before."""
     name = f"20260101-0000{number:02d}-00000" if number < 60 else f"20260101-{number:06d}-00000"
     return EntryFacts(
-        key=f"night {number}", kind="night", name=name, title="suite", began=86400.0 * number,
-        started="2026-01-01T00:00:00+00:00", machine=Machine(name="host", machine_class="16 cores"),
-        environment={"torch": "2.13.0" if last else "2.12.0"}, commit=f"{number:07x}",
-    )  # fmt: skip
+        key=f"night {number}",
+        kind="night",
+        name=name,
+        title="suite",
+        began=86400.0 * number,
+        started="2026-01-01T00:00:00+00:00",
+        machine=Machine(name="host", machine_class="16 cores"),
+        environment={"torch": "2.13.0" if last else "2.12.0"},
+        commit=f"{number:07x}",
+    )
 
 
 def items(count: int, verdicts: int, number: int, last: bool) -> Iterator[ItemFacts]:
@@ -55,17 +61,32 @@ def items(count: int, verdicts: int, number: int, last: bool) -> Iterator[ItemFa
 def verdict(subject: int, fails: bool) -> VerdictFacts:
     """Return a verdict with its statistics."""
     return VerdictFacts(
-        subject=f"backward/features.{subject}.weight", outcome=Outcome.FAIL if fails else Outcome.PASS,
-        reason="max 1e-07 · allowed max <= 1e-05", tensors="float32[64, 64]", size=4096, mean_abs=1e-8,
-        max_abs=1e-7, min_abs=0.0, max_rel=1e-6, needed_atol=1e-7, rtol=0.0, expected_max_abs=1.0,
-    )  # fmt: skip
+        subject=f"backward/features.{subject}.weight",
+        outcome=Outcome.FAIL if fails else Outcome.PASS,
+        reason="max 1e-07 · allowed max <= 1e-05",
+        tensors="float32[64, 64]",
+        size=4096,
+        mean_abs=1e-8,
+        max_abs=1e-7,
+        min_abs=0.0,
+        max_rel=1e-6,
+        needed_atol=1e-7,
+        rtol=0.0,
+        expected_max_abs=1.0,
+    )
 
 
 def command(step: str, number: int) -> CommandFacts:
     """Return a command with four figures."""
     figures = {"loss": 1.0, "top1": 0.9, "avg_ips": 100.0 + number % 3, "batch_cost_s": 0.1}
-    return CommandFacts(id=f"{step}[norm_train]", step=step, argv=("python", f"{step}.py"), outcome=Outcome.PASS,
-                        seconds=20.0, figures=figures)  # fmt: skip
+    return CommandFacts(
+        id=f"{step}[norm_train]",
+        step=step,
+        argv=("python", f"{step}.py"),
+        outcome=Outcome.PASS,
+        seconds=20.0,
+        figures=figures,
+    )
 
 
 def measure(shape: tuple[int, int, int], runs: int) -> float:

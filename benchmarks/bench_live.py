@@ -64,8 +64,11 @@ def measure(pair: str, way: str, batch: int, size: int, threads: int) -> Cost:
     env = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, __file__, "--pair", pair, "--way", way, "--batch", str(batch), "--size", str(size)],
-        env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"{way} failed:\n{done.stderr[-2000:]}")
     return Cost(**json.loads(done.stdout.splitlines()[-1]))

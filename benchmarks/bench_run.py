@@ -107,8 +107,14 @@ def run_chain(folder: Path, params: Path, stub: Path, *options: str) -> tuple[fl
     """
     argv = [*tipchain_command(), "run", str(params), MODE, "--python", str(stub), *options]
     begin = time.perf_counter()
-    process = subprocess.Popen(argv, cwd=folder, env=plain_environment(), stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    process = subprocess.Popen(
+        argv,
+        cwd=folder,
+        env=plain_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     # Of this process alone: what it has waited for is counted apart.
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - begin

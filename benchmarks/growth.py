@@ -188,8 +188,11 @@ def plot(name: str, sizes: Sequence[int], found: Mapping[str, Sequence[float]]) 
             for size, one in zip(sizes, seconds, strict=True)
         ]
         words = (kind if kind == "tipchain" else LIMITS[name], f"exponent {exponent(sizes, seconds):.2f}")
-        parts += [f'<text x="{WIDTH - RIGHT + 8}" y="{y(seconds[-1]) + 4 + 14 * row + (24 if kind == "limit" else -8):.1f}" '
-                  f'fill="{color}">{escape(one)}</text>' for row, one in enumerate(words)]  # fmt: skip
+        parts += [
+            f'<text x="{WIDTH - RIGHT + 8}" y="{y(seconds[-1]) + 4 + 14 * row + (24 if kind == "limit" else -8):.1f}" '
+            f'fill="{color}">{escape(one)}</text>'
+            for row, one in enumerate(words)
+        ]
     parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{UNITS[name]}</text>')
     parts.append(f'<text x="{LEFT}" y="{TOP - 6}">processor seconds</text></svg>')
     return "\n".join(parts) + "\n"

@@ -103,9 +103,12 @@ def train(training: Training) -> Outcome:
             print(f"{training}: step {step + 1}, loss {np.mean(losses[-50:]):.3f}", file=sys.stderr, flush=True)
     found = evaluate(model)
     return Outcome(
-        training, found["top1_acc"], found["mean_class_accuracy"], float(np.mean(losses[-50:])),
+        training,
+        found["top1_acc"],
+        found["mean_class_accuracy"],
+        float(np.mean(losses[-50:])),
         time.perf_counter() - start,
-    )  # fmt: skip
+    )
 
 
 def evaluate(model) -> dict[str, float]:

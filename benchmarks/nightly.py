@@ -164,10 +164,14 @@ def local(folder: Path, count: int, runs: int) -> bool:
     """Measure what an item costs beyond its program; return whether the goals are met."""
     few = max(count // 10, 1)
     results = in_turns(
-        {"bare": partial(bare, folder, count), "few": partial(night, folder, few), "many": partial(night, folder, count)},
+        {
+            "bare": partial(bare, folder, count),
+            "few": partial(night, folder, few),
+            "many": partial(night, folder, count),
+        },
         runs,
         warm=0,
-    )  # fmt: skip
+    )
     walls = {name: middle(wall for wall, _ in found) for name, found in results.items()}
     memory = {name: middle(rss for _, rss in found) for name, found in results.items()}
     # The whole night, what it costs once included.
@@ -233,11 +237,20 @@ def show_night(folder: Path) -> tuple[float, float]:
     folder.mkdir()
     items = tuple(
         Item(
-            id=f"net{number}[cpu]", kind="command", subject=f"net{number}", source="", mode="", device="cpu", repeat=1,
-            tags=(), argv=("true",), cwd=".", timeout_s=60.0,
+            id=f"net{number}[cpu]",
+            kind="command",
+            subject=f"net{number}",
+            source="",
+            mode="",
+            device="cpu",
+            repeat=1,
+            tags=(),
+            argv=("true",),
+            cwd=".",
+            timeout_s=60.0,
         )
         for number in range(SHOWN)
-    )  # fmt: skip
+    )
     plan = NightPlan(name="suite", root=str(folder), manifest="suite.yaml", sha256="", items=items)
     night, lock = begin_night(plan, folder / "nights", options={}, environment={})
     screen = Screen()
@@ -288,8 +301,14 @@ def ray_night(folder: Path, nodes: int) -> float:
     count = nodes * (1 + WAITS)
     manifest.write_text(f"commands: [{{id: wait, argv: [sleep, '{WAIT_S}'], repeats: {count}}}]\n")
     environment = {**plain_environment(), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
-    cluster = subprocess.Popen([sys.executable, "-c", CLUSTER, str(nodes)], env=environment, text=True,
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+    cluster = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER, str(nodes)],
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     assert cluster.stdin is not None
     assert cluster.stdout is not None
     try:

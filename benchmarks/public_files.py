@@ -147,8 +147,12 @@ def _print_differences(files: Sequence[File]) -> None:
             count["default"] += len(default.commands)
             ours, theirs = _keys(default.commands), _keys(original.commands)
             count["equal"] += ours == theirs
-            for (step, key), table in ((one, table) for table, more, less in ((added, ours, theirs), (lost, theirs, ours))
-                                       for one in more if one not in less):  # fmt: skip
+            for (step, key), table in (
+                (one, table)
+                for table, more, less in ((added, ours, theirs), (lost, theirs, ours))
+                for one in more
+                if one not in less
+            ):
                 table[file.suite.name, step, key, _why(file, mode, (step, key), default)] += 1
     print("Names of arguments, by step, in default plans against legacy ones:\n")
     _print_table(

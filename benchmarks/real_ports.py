@@ -476,8 +476,17 @@ def _row(pair: Pair, found: Mapping[str, Any]) -> list[str]:
 
 
 HEADS = (
-    "pair", "weights", "eval", "training", "plain, s", "eval, s", "training, s", "plain, MB", "eval, MB", "training, MB",
-)  # fmt: skip
+    "pair",
+    "weights",
+    "eval",
+    "training",
+    "plain, s",
+    "eval, s",
+    "training, s",
+    "plain, MB",
+    "eval, MB",
+    "training, MB",
+)
 
 
 def _table(results: Mapping[str, Any]) -> str:

@@ -338,9 +338,16 @@ class Bench:
             truth = _truth(note) if note else "not run"
             wrong = _wrong(identifier, outcome, note, fault)
             index = len(rows)
-            rows.append(Row(model=name, command=identifier, truth=truth, wrong=wrong,
-                            original=theirs[index] if index < len(theirs) else "-",
-                            ours=outcome + (f": {reason}" if reason else "")))  # fmt: skip
+            rows.append(
+                Row(
+                    model=name,
+                    command=identifier,
+                    truth=truth,
+                    wrong=wrong,
+                    original=theirs[index] if index < len(theirs) else "-",
+                    ours=outcome + (f": {reason}" if reason else ""),
+                )
+            )
         if fault and not fault.fails:
             rows.append(
                 Row(
@@ -485,8 +492,17 @@ def _notes(path: Path) -> list[dict[str, object]]:
 def _bounded(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, or for LIMIT_S seconds."""
     start = time.monotonic()
-    done = subprocess.run(["timeout", "--kill-after=10", str(LIMIT_S), *argv], cwd=cwd, env=dict(env), text=True, errors="replace",
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False)  # fmt: skip
+    done = subprocess.run(
+        ["timeout", "--kill-after=10", str(LIMIT_S), *argv],
+        cwd=cwd,
+        env=dict(env),
+        text=True,
+        errors="replace",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     print(
         f"{time.monotonic() - start:7.1f} s  exit {done.returncode}  {' '.join(argv[:1])} {cwd.name}", file=sys.stderr
     )

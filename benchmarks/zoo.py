@@ -88,9 +88,15 @@ class Result:
 def align(pair: Any) -> Any:
     """Return the report of a pair."""
     return tipchain.align(
-        pair.reference, pair.port, pair.inputs, loss=pair.loss, optimizers=pair.optimizers, schedulers=pair.schedulers,
-        iterations=STEPS, training=pair.training,
-    )  # fmt: skip
+        pair.reference,
+        pair.port,
+        pair.inputs,
+        loss=pair.loss,
+        optimizers=pair.optimizers,
+        schedulers=pair.schedulers,
+        iterations=STEPS,
+        training=pair.training,
+    )
 
 
 def judge(result: Result, make: Callable[[], Any], fault: Any | None) -> Any:

@@ -19,10 +19,19 @@ ORIGIN = {"reference": "nets.torch.Net", "port": "nets.port.Net", "date": "2026-
 def verdict(path: str, direction: Direction = "forward", **changed: object) -> LayerVerdict:
     """Return a verdict about a layer that is as close as rounding allows."""
     given: dict[str, object] = {
-        "reference_path": path.replace("body", "layers"), "port_path": path, "reference_type": "Torch" + path[-2:],
-        "port_type": "Paddle" + path[-2:], "turn": 0, "direction": direction, "inherited": 1e-9, "own": 5e-8, "ratio": 1.2,
-        "closeness": Closeness.ROUNDING, "method": "float64", "reason": "output 0 is as close as rounding allows",
-    }  # fmt: skip
+        "reference_path": path.replace("body", "layers"),
+        "port_path": path,
+        "reference_type": "Torch" + path[-2:],
+        "port_type": "Paddle" + path[-2:],
+        "turn": 0,
+        "direction": direction,
+        "inherited": 1e-9,
+        "own": 5e-8,
+        "ratio": 1.2,
+        "closeness": Closeness.ROUNDING,
+        "method": "float64",
+        "reason": "output 0 is as close as rounding allows",
+    }
     return LayerVerdict(**{**given, **changed})
 
 
@@ -54,15 +63,23 @@ def failing(depth: int = 2, *, nasty: str = "") -> AlignmentReport:
     ``nasty`` stands in every text that comes from a user.
     """
     first = verdict(
-        FAULT, own=3e-3, ratio=4e4, closeness=Closeness.DIFFERS, reason=f"output 0 differs: relative 0.003{nasty}",
-        port_type=f"BatchNorm2D{nasty}", reference_path=f"layers.1.bn{nasty}",
-    )  # fmt: skip
+        FAULT,
+        own=3e-3,
+        ratio=4e4,
+        closeness=Closeness.DIFFERS,
+        reason=f"output 0 differs: relative 0.003{nasty}",
+        port_type=f"BatchNorm2D{nasty}",
+        reference_path=f"layers.1.bn{nasty}",
+    )
     clean = passing(depth)
     layers = [
-        replace(first, direction=one.direction) if one.port_path == FAULT else replace(one, inherited=2e-3)
-        if one.port_path.startswith("head") else one
+        replace(first, direction=one.direction)
+        if one.port_path == FAULT
+        else replace(one, inherited=2e-3)
+        if one.port_path.startswith("head")
+        else one
         for one in clean.layers
-    ]  # fmt: skip
+    ]
     layers.append(
         verdict("head.0.act", turn=1, own=None, ratio=None, inherited=inf, closeness=Closeness.NOT_COMPARABLE)
     )

@@ -50,12 +50,23 @@ class Page:
         commands, answers = os.pipe(), os.pipe()
         # Chromium reads commands from descriptor 3 and answers on 4; bash puts them there.
         start = f'exec 3<&{commands[0]} 4>&{answers[1]}; exec "$@"'
-        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-                   "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={profile}"]  # fmt: skip
+        options = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={profile}",
+        ]
         self._process = subprocess.Popen(
-            ["bash", "-c", start, "bash", browser, *options, "about:blank"], pass_fds=(commands[0], answers[1]),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            ["bash", "-c", start, "bash", browser, *options, "about:blank"],
+            pass_fds=(commands[0], answers[1]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(commands[0])
         os.close(answers[1])
         self._to, self._from = commands[1], answers[0]

@@ -67,8 +67,12 @@ def many_nights(folder: Path, items: int, nights: int) -> Path:
         for place, one in enumerate(plan):
             bad = (place * 7 + day) % 40 == 0
             night.end(
-                one, Outcome.FAIL if bad else Outcome.PASS, f"exit {place}: " + "x" * 150 if bad else "",
-                seconds=100.123 + place + day, report=chain_report(0.5 + place / 1000, 20.0 + day), peak_memory_mb=900.5 + day,
-            )  # fmt: skip
+                one,
+                Outcome.FAIL if bad else Outcome.PASS,
+                f"exit {place}: " + "x" * 150 if bad else "",
+                seconds=100.123 + place + day,
+                report=chain_report(0.5 + place / 1000, 20.0 + day),
+                peak_memory_mb=900.5 + day,
+            )
         night.finish()
     return folder

@@ -21,9 +21,15 @@ def night(number: int, *, title: str = "suite", machine: Machine = HERE, **facts
     """Return the night of a day."""
     began = 1_700_000_000 + DAY * number
     return EntryFacts(
-        key=f"{title} {number}", kind="night", name=f"{title}-{number:03d}", title=title, began=began,
-        started=f"day {number}", machine=machine, **facts,
-    )  # fmt: skip
+        key=f"{title} {number}",
+        kind="night",
+        name=f"{title}-{number:03d}",
+        title=title,
+        began=began,
+        started=f"day {number}",
+        machine=machine,
+        **facts,
+    )
 
 
 def item(name: str, outcome: Outcome = PASS, **facts: object) -> ItemFacts:
@@ -51,9 +57,16 @@ def judged(name: str, outcomes: Mapping[str, Outcome], outcome: Outcome = PASS, 
 def cause(code: str = "epsilon", **facts: object) -> CauseFacts:
     """Return the cause of a failure."""
     given = {
-        "stage": "forward", "code": code, "layer": "body.1.bn", "message": f"`{code}` is wrong", "fix": f"pass `{code}=1`",
-        "file": "port.py", "line": 3, "explained": 1.0, "checks": 2,
-    }  # fmt: skip
+        "stage": "forward",
+        "code": code,
+        "layer": "body.1.bn",
+        "message": f"`{code}` is wrong",
+        "fix": f"pass `{code}=1`",
+        "file": "port.py",
+        "line": 3,
+        "explained": 1.0,
+        "checks": 2,
+    }
     return CauseFacts(**{**given, **facts})
 
 
@@ -76,40 +89,82 @@ def report(title: str = "demo.txt", *, run: str = "out/runs/20260101-000000-abcd
         "mismatched_nan": 0, "expected_inf": 0, "actual_inf": 0, "mismatched_inf": 0, "expected_max_abs": 2.25,
         "needed_atol": "Infinity", "rtol": 0.0,
     }  # fmt: skip
-    command = {"id": "train[norm]", "step": "train", "argv": ["python", "a b.py"], "env": {}, "cwd": ".", "log": "train.log",
-               "timeout_s": None, "needs": [], "on_gpu": False}  # fmt: skip
+    command = {
+        "id": "train[norm]",
+        "step": "train",
+        "argv": ["python", "a b.py"],
+        "env": {},
+        "cwd": ".",
+        "log": "train.log",
+        "timeout_s": None,
+        "needs": [],
+        "on_gpu": False,
+    }
     result = {
-        "command": command, "outcome": "PASS", "reason": "", "exit_code": 0, "signal": "", "started": "", "seconds": 9.0,
-        "peak_memory_mb": 321.0, "log": "train.log", "tail": [], "figures": {"loss": 0.5, "top1": "NaN"}, "missing": [],
+        "command": command,
+        "outcome": "PASS",
+        "reason": "",
+        "exit_code": 0,
+        "signal": "",
+        "started": "",
+        "seconds": 9.0,
+        "peak_memory_mb": 321.0,
+        "log": "train.log",
+        "tail": [],
+        "figures": {"loss": 0.5, "top1": "NaN"},
+        "missing": [],
         "reused": False,
-    }  # fmt: skip
+    }
     return {
-        "format": 1, "title": title, "mode": "lite_train_lite_infer", "run": run, "started": "2026-01-01T00:00:00+00:00",
-        "seconds": seconds, "versions": {"torch": "2.13.0", "paddle": "3.3.1"}, "exit_code": 1, "interrupted": False,
-        "notes": [], "results": [result],
+        "format": 1,
+        "title": title,
+        "mode": "lite_train_lite_infer",
+        "run": run,
+        "started": "2026-01-01T00:00:00+00:00",
+        "seconds": seconds,
+        "versions": {"torch": "2.13.0", "paddle": "3.3.1"},
+        "exit_code": 1,
+        "interrupted": False,
+        "notes": [],
+        "results": [result],
         "verdicts": [
             {"outcome": "PASS", "subject": "forward/logits", "reason": "fine\0", "finite": True, "diff": diff},
             {"outcome": "FAIL", "subject": "forward/logits", "reason": "again", "finite": True, "diff": None},
         ],
-    }  # fmt: skip
+    }
 
 
 def plan(root: Path, names: Sequence[str]) -> NightPlan:
     """Return a plan of items that are called so."""
     items = tuple(
-        Item(id=name, kind="chain", subject=name, source="a.txt", mode="", device="cpu", repeat=1, tags=(),
-             argv=("true",), cwd=".", timeout_s=1.0)
+        Item(
+            id=name,
+            kind="chain",
+            subject=name,
+            source="a.txt",
+            mode="",
+            device="cpu",
+            repeat=1,
+            tags=(),
+            argv=("true",),
+            cwd=".",
+            timeout_s=1.0,
+        )
         for name in names
-    )  # fmt: skip
+    )
     return NightPlan(name="suite", root=str(root), manifest="suite.yaml", sha256="0" * 64, items=items)
 
 
 def night_folder(root: Path, ended: Mapping[str, Outcome], *, left: Sequence[str] = (), reports: bool = True) -> Path:
     """Return the folder of a night as a coordinator leaves it: items that ended, and such that have not."""
     environment = {
-        "commit": "4b72afe", "machine": "host", "processor": "Example CPU", "cores": 16, "gpus": ["H200", "H200"],
+        "commit": "4b72afe",
+        "machine": "host",
+        "processor": "Example CPU",
+        "cores": 16,
+        "gpus": ["H200", "H200"],
         "versions": {"torch": "2.13.0"},
-    }  # fmt: skip
+    }
     made, lock = begin_night(plan(root, [*ended, *left]), root / "nights", options={}, environment=environment)
     lock.release()
     for name, outcome in ended.items():
@@ -126,10 +181,20 @@ def end_item(folder: Path, token: str, name: str, outcome: Outcome, *, reports: 
         (attempt / "report.json").write_text(json.dumps(report(name)))
     path = str((attempt / "report.json").relative_to(folder)) if reports else ""
     record = ItemRecord(
-        id=name, token=token, attempt=1, outcome=outcome, reason="" if outcome is PASS else "went wrong",
-        exit_code=0, started="2026-01-01T00:00:00+00:00", seconds=12.5, peak_memory_mb=99.0, machine="host", executor="local",
-        report=path, artifacts={"output/model.pdparams": "ab" * 32},
-    )  # fmt: skip
+        id=name,
+        token=token,
+        attempt=1,
+        outcome=outcome,
+        reason="" if outcome is PASS else "went wrong",
+        exit_code=0,
+        started="2026-01-01T00:00:00+00:00",
+        seconds=12.5,
+        peak_memory_mb=99.0,
+        machine="host",
+        executor="local",
+        report=path,
+        artifacts={"output/model.pdparams": "ab" * 32},
+    )
     write_record(folder, record)
 
 

@@ -30,10 +30,18 @@ def item(subject: str, *, mode: str = "whole_infer", device: str = "cpu", kind: 
     """Return an item; its id follows from the rest."""
     middle = ":align" if kind == "align" else ""
     values: dict[str, Any] = {
-        "id": f"{subject}{middle}[{mode};{device}]", "kind": kind, "subject": subject, "mode": mode, "device": device,
-        "source": f"test_tipc/configs/{subject}/train_infer_python.txt", "repeat": 1, "tags": ("lite",), "cwd": ".",
-        "argv": ("{python}", "-m", "tipchain", "run", subject, mode, "--json", "{report}"), "timeout_s": 60.0,
-    }  # fmt: skip
+        "id": f"{subject}{middle}[{mode};{device}]",
+        "kind": kind,
+        "subject": subject,
+        "mode": mode,
+        "device": device,
+        "source": f"test_tipc/configs/{subject}/train_infer_python.txt",
+        "repeat": 1,
+        "tags": ("lite",),
+        "cwd": ".",
+        "argv": ("{python}", "-m", "tipchain", "run", subject, mode, "--json", "{report}"),
+        "timeout_s": 60.0,
+    }
     return Item(**{**values, **more})
 
 
@@ -52,10 +60,17 @@ class NightSample:
     """
 
     def __init__(
-        self, nights: Path, day: int, items: Sequence[Item], *, root: Path | None = None,
-        environment: Mapping[str, Any] = ENVIRONMENT, options: Mapping[str, Any] | None = None,
-        hours: float = 0.0, cut: Mapping[str, Any] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        nights: Path,
+        day: int,
+        items: Sequence[Item],
+        *,
+        root: Path | None = None,
+        environment: Mapping[str, Any] = ENVIRONMENT,
+        options: Mapping[str, Any] | None = None,
+        hours: float = 0.0,
+        cut: Mapping[str, Any] | None = None,
+    ) -> None:
         self.began = FIRST + timedelta(days=day, hours=hours)
         self.folder = nights / f"{self.began:%Y%m%d-%H%M%S}-{day:05x}"
         self.token = f"token{day}" + (f"-{hours}" if hours else "")
@@ -68,16 +83,27 @@ class NightSample:
             **({"cut": cut} if cut else {}),
         }
         document = {
-            "token": self.token, "started": self.began.isoformat(), "options": dict(options or {}),
-            "environment": environment, "plan": {**plan, "items": [item_json(one) for one in items]},
-        }  # fmt: skip
+            "token": self.token,
+            "started": self.began.isoformat(),
+            "options": dict(options or {}),
+            "environment": environment,
+            "plan": {**plan, "items": [item_json(one) for one in items]},
+        }
         write_document(self.folder / NIGHT, document)
         (self.folder / LOCK).touch()
 
     def end(
-        self, one: Item, outcome: Outcome = Outcome.PASS, reason: str = "", *, seconds: float = 1.0,
-        log: str | None = "all is well\n", report: Mapping[str, Any] | None = None, attempt: int = 1, **more: Any,
-    ) -> ItemRecord:  # fmt: skip
+        self,
+        one: Item,
+        outcome: Outcome = Outcome.PASS,
+        reason: str = "",
+        *,
+        seconds: float = 1.0,
+        log: str | None = "all is well\n",
+        report: Mapping[str, Any] | None = None,
+        attempt: int = 1,
+        **more: Any,
+    ) -> ItemRecord:
         """Let an item end; ``log`` None leaves none."""
         folder = item_folder(self.folder, one.id) / f"attempt-{attempt}"
         folder.mkdir(parents=True)
@@ -87,11 +113,19 @@ class NightSample:
         if report is not None:
             (folder / "report.json").write_text(json.dumps(report))
         record = ItemRecord(
-            id=one.id, token=self.token, attempt=attempt, outcome=outcome, reason=reason, seconds=seconds,
-            started=self.began.isoformat(), machine="box", executor="local",
-            log="" if log is None else f"{below}/output.log", report="" if report is None else f"{below}/report.json",
+            id=one.id,
+            token=self.token,
+            attempt=attempt,
+            outcome=outcome,
+            reason=reason,
+            seconds=seconds,
+            started=self.began.isoformat(),
+            machine="box",
+            executor="local",
+            log="" if log is None else f"{below}/output.log",
+            report="" if report is None else f"{below}/report.json",
             **more,
-        )  # fmt: skip
+        )
         write_record(self.folder, record)
         return record
 
@@ -106,9 +140,18 @@ class NightSample:
 
 
 def share_of_night(
-    nights: Path, day: int, share: int, items: Sequence[Item], cut: Mapping[str, int], *, of: int = 0, hours: float | None = None,
-    outcomes: Mapping[str, Outcome] | None = None, night: str = "", environment: Mapping[str, Any] = ENVIRONMENT,
-) -> NightSample:  # fmt: skip
+    nights: Path,
+    day: int,
+    share: int,
+    items: Sequence[Item],
+    cut: Mapping[str, int],
+    *,
+    of: int = 0,
+    hours: float | None = None,
+    outcomes: Mapping[str, Outcome] | None = None,
+    night: str = "",
+    environment: Mapping[str, Any] = ENVIRONMENT,
+) -> NightSample:
     """Make a share of a night that has finished.
 
     Args:
@@ -127,9 +170,14 @@ def share_of_night(
     options = {"shard": f"{share}/{count}"} | ({"night_id": night} if night else {})
     mine = [one for one in items if cut.get(one.id) == share]
     made = NightSample(
-        nights, day, mine, options=options, hours=share / 10 if hours is None else hours,
-        cut={"ids": list(cut), "shares": list(cut.values())}, environment=environment,
-    )  # fmt: skip
+        nights,
+        day,
+        mine,
+        options=options,
+        hours=share / 10 if hours is None else hours,
+        cut={"ids": list(cut), "shares": list(cut.values())},
+        environment=environment,
+    )
     for one in mine:
         made.end(one, (outcomes or {}).get(one.id, Outcome.PASS))
     made.finish()

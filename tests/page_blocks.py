@@ -52,9 +52,14 @@ def run_line(line: str, folder: Path, variables: Mapping[str, str] | None = None
     expected = re.search(r"# exit code (\d+)", line)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", line], cwd=folder, env={**forking.environment(ROOT), "PATH": path, **(variables or {})},
-        capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
+        ["bash", "-c", line],
+        cwd=folder,
+        env={**forking.environment(ROOT), "PATH": path, **(variables or {})},
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     assert done.returncode == int(expected[1] if expected else 0), f"{line}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -79,8 +79,11 @@ class Server:
         ]
         self.process = subprocess.Popen(
             [self.bin / "postgres", "-D", self.data, "-p", str(self.port), *settings],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder, **self._as_user(),
-        )  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.folder,
+            **self._as_user(),
+        )
         deadline = time.monotonic() + 60
         while not self._answers():
             assert self.process.poll() is None, "postgres ended"

@@ -14,13 +14,18 @@ MODELS = {"reference": "nets.torch_side:build_model", "port": "nets.paddle_side:
 WHERE = {"commit": "1a2b3c4", "machine": "box", "cores": 2, "gpus": []}
 LINE = "        x = F.avg_pool2d(x, 3, stride=2, padding=1)"
 CAUSE = Diagnosis(
-    code="exclusive", port_path="stage2.0.pool", message="`exclusive` of `avg_pool2d` at paddle_side.py:34 is True, the reference counts padding",
-    evidence="tried 12 settings; with exclusive=False the output is as close as rounding allows", explained=1.0,
-    fix=f"pass `exclusive=False` to `avg_pool2d` at paddle_side.py:34: `{LINE.strip()}`", stage="forward", reference_path="layer2.0.pool",
+    code="exclusive",
+    port_path="stage2.0.pool",
+    message="`exclusive` of `avg_pool2d` at paddle_side.py:34 is True, the reference counts padding",
+    evidence="tried 12 settings; with exclusive=False the output is as close as rounding allows",
+    explained=1.0,
+    fix=f"pass `exclusive=False` to `avg_pool2d` at paddle_side.py:34: `{LINE.strip()}`",
+    stage="forward",
+    reference_path="layer2.0.pool",
     place=SourceLine(file="nets/paddle_side.py", line=34, code=LINE),
     reference_place=SourceLine(file="nets/torch_side.py", line=31, code="        x = F.avg_pool2d(x, 3, 2, 1)"),
     explains=("forward/logits", "backward/grad/stage2.0.conv.weight", "backward/grad/stem.conv.weight"),
-)  # fmt: skip
+)
 
 
 def tensor_diff(**changed: object) -> TensorDiff:
@@ -48,10 +53,15 @@ def aligned(*verdicts: Verdict, **more: object) -> RunReport:
         verdict("data/length", diff=None, share=None),
     )
     given: dict[str, object] = {
-        "title": "configs/nets.yaml", "mode": "lite_train_lite_infer", "run": "test_tipc/output/nets/runs/20261101-220000-1",
-        "started": "2026-11-01T22:00:00+08:00", "seconds": 83.2, "versions": {"torch": "2.13.0", "paddle": "3.3.1"},
-        "where": WHERE, "models": MODELS,
-    }  # fmt: skip
+        "title": "configs/nets.yaml",
+        "mode": "lite_train_lite_infer",
+        "run": "test_tipc/output/nets/runs/20261101-220000-1",
+        "started": "2026-11-01T22:00:00+08:00",
+        "seconds": 83.2,
+        "versions": {"torch": "2.13.0", "paddle": "3.3.1"},
+        "where": WHERE,
+        "models": MODELS,
+    }
     return RunReport(**{**given, "verdicts": ones, **more})
 
 
@@ -67,12 +77,15 @@ def misaligned(nasty: str = "", grads: int = 40) -> RunReport:
     ]
     undefined = tensor_diff(max_abs=float("nan"), mean_abs=float("nan"))
     return aligned(
-        verdict("data/length", diff=None, share=None), *failed,
+        verdict("data/length", diff=None, share=None),
+        *failed,
         *(verdict(f"backward/grad/stage1.{one}.conv.weight", share=0.4) for one in range(grads)),
         verdict("lr/lr_3", Outcome.FAIL, f"NaN in the port{nasty}", diff=undefined, share=None),
         verdict("metric/acc", Outcome.ERROR, f"nets/paddle_side.py:80: ValueError: odd{nasty}", diff=None, share=None),
-        diagnoses=(CAUSE,), undiagnosed="lr: the live models show no difference", notes=(f"tf32 is off{nasty}",),
-    )  # fmt: skip
+        diagnoses=(CAUSE,),
+        undiagnosed="lr: the live models show no difference",
+        notes=(f"tf32 is off{nasty}",),
+    )
 
 
 def chain(nasty: str = "") -> RunReport:
@@ -96,12 +109,24 @@ def chain(nasty: str = "") -> RunReport:
         "ValueError: 中文 label 12 is out of range " + "x" * 150,
     )
     return aligned(
-        title="test_tipc/configs/nets/train_infer_python.txt", models={"model": "nets"}, verdicts=(),
+        title="test_tipc/configs/nets/train_infer_python.txt",
+        models={"model": "nets"},
+        verdicts=(),
         run="test_tipc/output/a_model_with_a_long_name_KL/lite_train_lite_infer/runs/20261101-220000-1",
         results=(
             ran("train", seconds=61.3, figures={"loss": 0.31, "avg_ips": 812.5}, log="train.log", started="x"),
-            ran("eval", Outcome.FAIL, reason=f"exit 1: ValueError: label 12 is out of range{nasty}", seconds=3.2, exit_code=1,
-                log="eval.log", tail=tail, missing=("eval.json",), started="x"),
-            ran("export", Outcome.SKIP, reason="not run: eval failed"), ran("infer", Outcome.SKIP, reason="not run: export did not run"),
+            ran(
+                "eval",
+                Outcome.FAIL,
+                reason=f"exit 1: ValueError: label 12 is out of range{nasty}",
+                seconds=3.2,
+                exit_code=1,
+                log="eval.log",
+                tail=tail,
+                missing=("eval.json",),
+                started="x",
+            ),
+            ran("export", Outcome.SKIP, reason="not run: eval failed"),
+            ran("infer", Outcome.SKIP, reason="not run: export did not run"),
         ),
-    )  # fmt: skip
+    )

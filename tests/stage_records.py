@@ -46,9 +46,13 @@ def make_bench(framework, builders, **case):
     )
     vars(settings).update(case)
     return SimpleNamespace(
-        framework=framework, case=settings, train_data=Path("data"), builder=builders.__getitem__,
-        optional_builder=builders.get, dataset=lambda split: builders["dataset"]("data", split),
-    )  # fmt: skip
+        framework=framework,
+        case=settings,
+        train_data=Path("data"),
+        builder=builders.__getitem__,
+        optional_builder=builders.get,
+        dataset=lambda split: builders["dataset"]("data", split),
+    )
 
 
 class NumpyFramework:

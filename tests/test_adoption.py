@@ -73,8 +73,11 @@ def suite(tmp_path):
 def try_adoption(suite: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(ROOT / "benchmarks/adoption.py"), "--checkout", str(suite), "--params", PARAMS],
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def sections(printed: str) -> dict[str, str]:
@@ -126,9 +129,15 @@ def replace(suite: Path, *, link: bool = False) -> None:
 
 def run(suite: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        words, cwd=suite, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        words,
+        cwd=suite,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 @pytest.mark.parametrize("link", [False, True])

@@ -83,9 +83,14 @@ def run(suite: Path, lines: list[str], variables: Mapping[str, str]) -> subproce
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TIPCHAIN", "GITHUB"))}
     path = f"{suite.parent / 'bin'}:{kept['PATH']}"
     return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)], cwd=suite, text=True, capture_output=True,
-        env={**kept, "PATH": path, "HOME": str(suite.parent), "TIPCHAIN": "tipchain", **variables}, check=False, timeout=300,
-    )  # fmt: skip
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        cwd=suite,
+        text=True,
+        capture_output=True,
+        env={**kept, "PATH": path, "HOME": str(suite.parent), "TIPCHAIN": "tipchain", **variables},
+        check=False,
+        timeout=300,
+    )
 
 
 @pytest.mark.parametrize(("variables", "lines"), [job[1:] for job in JOBS], ids=[job[0] for job in JOBS])
@@ -147,7 +152,11 @@ def test_both_pages_have_the_same_commands_tables_and_links():
 
 
 def test_the_pages_are_found():
-    for name, page in (("README.md", "docs/how-to/adoption.md"), ("README_cn.md", "docs/how-to/adoption.zh.md"),
-                       ("docs/reference/suites.md", "../how-to/adoption.md"), ("docs/how-to/ci.md", "adoption.md"),
-                       ("test_tipc/README.md", "../docs/how-to/adoption.md")):  # fmt: skip
+    for name, page in (
+        ("README.md", "docs/how-to/adoption.md"),
+        ("README_cn.md", "docs/how-to/adoption.zh.md"),
+        ("docs/reference/suites.md", "../how-to/adoption.md"),
+        ("docs/how-to/ci.md", "adoption.md"),
+        ("test_tipc/README.md", "../docs/how-to/adoption.md"),
+    ):
         assert f"({page}" in (ROOT / name).read_text(), name

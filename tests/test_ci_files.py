@@ -93,15 +93,24 @@ class Runner:
     def bash(self, body: str, **env: str) -> subprocess.CompletedProcess[str]:
         # pip gets the wheel alone; what it needs is this environment's.
         own = {
-            "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PYTHONPATH": os.pathsep.join(one for one in sys.path if "site-packages" in one),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(self.folder),
-            "RUNNER_TEMP": str(self.folder), "GITHUB_OUTPUT": str(self.outputs),
-            "GITHUB_STEP_SUMMARY": str(self.summary), "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
+            "PIP_NO_INDEX": "1",
+            "PIP_NO_DEPS": "1",
+            "PYTHONPATH": os.pathsep.join(one for one in sys.path if "site-packages" in one),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(self.folder),
+            "RUNNER_TEMP": str(self.folder),
+            "GITHUB_OUTPUT": str(self.outputs),
+            "GITHUB_STEP_SUMMARY": str(self.summary),
+            "OMP_NUM_THREADS": "1",
+        }
         return subprocess.run(
-            ["bash", "-eo", "pipefail", "-c", body], capture_output=True, text=True, check=False,
-            cwd=self.folder, env={**own, **env},
-        )  # fmt: skip
+            ["bash", "-eo", "pipefail", "-c", body],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            env={**own, **env},
+        )
 
     def step(self, number: int, **inputs: str) -> subprocess.CompletedProcess[str]:
         """Run a step of the action as GitHub does: its inputs come through the environment."""
@@ -270,7 +279,10 @@ def test_a_hooks_entry_passes_a_right_file_and_fails_a_wrong_one(tmp_path, hook,
         (tmp_path / Path(file).name).write_text(text)
         done = subprocess.run(
             [sys.executable, "-m", "tipchain", *entry[1:], Path(file).name],
-            capture_output=True, text=True, check=False, cwd=tmp_path,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
         assert done.returncode == expected, done.stdout + done.stderr
     assert spoil[1] in done.stdout

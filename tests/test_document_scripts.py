@@ -28,10 +28,14 @@ def script(project, tmp_path):
 
     def run(name: str, *args: str, program: str = sys.executable, code: int = 0) -> str:
         done = subprocess.run(
-            [program, str(ROOT / "alignment" / name), "--case", str(project.case), *args], cwd=tmp_path,
+            [program, str(ROOT / "alignment" / name), "--case", str(project.case), *args],
+            cwd=tmp_path,
             env={**forking.environment(ROOT), "TIPCHAIN_PYTHON": sys.executable},
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
@@ -76,8 +80,11 @@ def test_the_train_sh_pair_feeds_the_check_and_a_wrong_port_fails_it(project, sc
         assert said.startswith("NOT the same gradients: backward/loss_0: not close")
         assert "why   not looked for: dumps were compared" in said
     finally:
-        project.edit("tiny_paddle.py", "self.dropout(self.square(hidden))",
-                     "self.dropout(nn.functional.relu(self.square(hidden)))")  # fmt: skip
+        project.edit(
+            "tiny_paddle.py",
+            "self.dropout(self.square(hidden))",
+            "self.dropout(nn.functional.relu(self.square(hidden)))",
+        )
 
 
 def test_a_check_without_dumps_fails_and_names_what_is_missing(project, script, tmp_path):
@@ -100,12 +107,24 @@ def test_the_demo_prints_one_pass_and_one_failure(tmp_path):
 def test_every_step_of_the_documents_has_its_scripts():
     names = {path.relative_to(ROOT / "alignment").as_posix() for path in STEPS}
     assert names == {
-        "step1/create_fakedata.py", "step1/paddle_forward.py", "step1/torch_forward.py", "step1/check_step1.py",
-        "step2/paddle_val.py", "step2/torch_val.py", "step2/toch_val.py", "step2/check_step2.py",
-        "step3/paddle_loss.py", "step3/torch_loss.py", "step3/check_step3.py",
-        "step4/paddle_train.py", "step4/torch_train.py", "step4/check_step4.py",
-        "step5/paddle_train.py", "step5/torch_train.py", "step5/check_step5.py",
-    }  # fmt: skip
+        "step1/create_fakedata.py",
+        "step1/paddle_forward.py",
+        "step1/torch_forward.py",
+        "step1/check_step1.py",
+        "step2/paddle_val.py",
+        "step2/torch_val.py",
+        "step2/toch_val.py",
+        "step2/check_step2.py",
+        "step3/paddle_loss.py",
+        "step3/torch_loss.py",
+        "step3/check_step3.py",
+        "step4/paddle_train.py",
+        "step4/torch_train.py",
+        "step4/check_step4.py",
+        "step5/paddle_train.py",
+        "step5/torch_train.py",
+        "step5/check_step5.py",
+    }
 
 
 @pytest.mark.parametrize("path", STEPS, ids=lambda path: path.name)

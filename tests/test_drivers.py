@@ -32,8 +32,13 @@ def call(project, *arguments, driver=DRIVERS[0], cwd=None, **env):
     env = {"TIPCHAIN_PYTHON": sys.executable, **env}
     return subprocess.run(
         ["bash", str(project / driver), *arguments],
-        cwd=cwd or project, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        cwd=cwd or project,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

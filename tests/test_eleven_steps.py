@@ -52,8 +52,11 @@ FAULTS = (
 def clean(tmp_path_factory) -> TinyProject:
     """The tiny project with all eleven steps, train mode among them and equal masks of dropout."""
     project = make_tiny_project(tmp_path_factory.mktemp("steps"))
-    project.edit("case.yaml", "stages: [forward, data, metric, loss, backward, train_data, init, train, inference, distributed]",
-                 f"stages: [{', '.join(STEPS)}]")  # fmt: skip
+    project.edit(
+        "case.yaml",
+        "stages: [forward, data, metric, loss, backward, train_data, init, train, inference, distributed]",
+        f"stages: [{', '.join(STEPS)}]",
+    )
     project.edit("case.yaml", "learning_rate: 1.0e-4}", "learning_rate: 1.0e-4, modes: [eval, train]}")
     project.edit("case.yaml", "learning_rate: 1.0e-3}", "learning_rate: 1.0e-3, dropout: equal}")
     return project

@@ -45,9 +45,14 @@ def environment(suite: Path, **more: str) -> dict[str, str]:
 
 def drive(suite: Path, *arguments: str, driver: str | Path = DRIVER, cwd: Path | None = None, **env: str):
     return subprocess.run(
-        ["bash", str(driver), *arguments], cwd=cwd or suite, env=environment(suite, **env),
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        ["bash", str(driver), *arguments],
+        cwd=cwd or suite,
+        env=environment(suite, **env),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 @pytest.fixture
@@ -159,9 +164,13 @@ def test_ctrl_c_is_exit_130_and_leaves_no_process(suite):
         f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     )
     process = subprocess.Popen(
-        ["bash", DRIVER, PARAMS, MODE], cwd=suite, env=environment(suite), start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        ["bash", DRIVER, PARAMS, MODE],
+        cwd=suite,
+        env=environment(suite),
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     while not (pids.exists() and pids.read_text()):
         assert process.poll() is None
         time.sleep(0.02)
@@ -250,9 +259,14 @@ def test_a_missing_interpreter_of_the_file_is_named_with_the_way_out(suite):
 
 def prepare(suite: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE, *arguments], cwd=suite,
-        env=environment(suite, **env), capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE, *arguments],
+        cwd=suite,
+        env=environment(suite, **env),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def script(suite: Path, text: str) -> None:
@@ -298,9 +312,14 @@ def test_a_linked_file_belongs_to_where_the_link_stands(checked, tmp_path):
     script(checked, 'echo "$1"\n')
     (checked / "sub").mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "tipchain", "prepare", f"../{PARAMS}", MODE], cwd=checked / "sub",
-        env=environment(checked), capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-m", "tipchain", "prepare", f"../{PARAMS}", MODE],
+        cwd=checked / "sub",
+        env=environment(checked),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (checked / f"test_tipc/output/prepare/net-{MODE}.log").read_text() == f"{PARAMS}\n"
 
@@ -333,9 +352,14 @@ def test_no_text_of_the_file_reaches_a_shell(checked):
     (checked / PARAMS).rename(checked / name)
     script(checked, 'printf "%s" "$1"\n')
     done = subprocess.run(
-        [sys.executable, "-m", "tipchain", "prepare", name, MODE], cwd=checked, env=environment(checked),
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-m", "tipchain", "prepare", name, MODE],
+        cwd=checked,
+        env=environment(checked),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (checked / f"test_tipc/output/prepare/net-{MODE}.log").read_text() == name
     assert not (checked / "hurt").exists()
@@ -353,9 +377,13 @@ def test_a_script_that_hangs_is_ended_with_its_children(checked):
 def test_ctrl_c_ends_the_script_with_its_children(checked, number):
     script(checked, "sleep 60 & echo $! >child.new; mv child.new child\nwait\n")
     process = subprocess.Popen(
-        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE], cwd=checked, env=environment(checked),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE],
+        cwd=checked,
+        env=environment(checked),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     while not (checked / "child").exists():
         assert process.poll() is None
         time.sleep(0.02)
@@ -428,11 +456,14 @@ def test_two_preparations_of_one_checkout_wait_for_each_other(checked):
     script(checked, "[[ ! -e busy ]] || exit 5\ntouch busy; sleep 0.4; rm busy\n")
     calls = [
         subprocess.Popen(
-            [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE], cwd=checked, env=environment(checked),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE],
+            cwd=checked,
+            env=environment(checked),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     for process in calls:
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 0, out
@@ -509,9 +540,15 @@ def test_what_is_no_interpreter_is_refused_before_anything_runs(checked, given, 
 
 @pytest.mark.parametrize(
     "words",
-    ["pip install x", "pip3 -q install x", "python -m pip install x", "${python} setup.py install",
-     "python setup.py -q develop", "pip uninstall -y x"],
-)  # fmt: skip
+    [
+        "pip install x",
+        "pip3 -q install x",
+        "python -m pip install x",
+        "${python} setup.py install",
+        "python setup.py -q develop",
+        "pip uninstall -y x",
+    ],
+)
 def test_nothing_is_installed_into_the_environment_that_tipchain_runs_in(checked, words):
     """Here ``python`` is tipchain's own, as where its environment is activated."""
     (checked / "setup.py").write_text("open('installed', 'w')\n")
@@ -578,9 +615,12 @@ def test_what_a_killed_preparation_moved_aside_is_put_back_by_the_next(checked):
     folder = own_data(checked)
     script(checked, "rm -rf data/mine; touch deleted; sleep 60\n")
     process = subprocess.Popen(
-        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE, "--keep-data"], cwd=checked,
-        env=environment(checked), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE, "--keep-data"],
+        cwd=checked,
+        env=environment(checked),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 60
     while not (checked / "deleted").exists() and time.monotonic() < deadline:
         time.sleep(0.02)

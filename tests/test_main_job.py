@@ -29,9 +29,14 @@ def drive(root: Path, params: str, mode: str, *, driver: str = "test_train_infer
     """Run the job; AlexNet's as a user does, with the frameworks imported by each process anew."""
     variables = dict(os.environ) if params == ALEXNET else forking.environment()
     return subprocess.run(
-        ["bash", driver, params, mode], cwd=root, env={**variables, "TIPCHAIN_PYTHON": sys.executable},
-        capture_output=True, text=True, timeout=1200, check=False,
-    )  # fmt: skip
+        ["bash", driver, params, mode],
+        cwd=root,
+        env={**variables, "TIPCHAIN_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+        check=False,
+    )
 
 
 def untracked(root: Path) -> list[str]:
@@ -166,8 +171,11 @@ def test_a_weight_that_is_not_transposed_fails_step_01(clone):
     assert done.returncode == 0, done.stdout + done.stderr
     done = subprocess.run(
         [sys.executable, "test_tipc/01_test_forward.py", "--case", "tests/cases/tiny/tiny.yaml"],
-        cwd=clone, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=clone,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert done.stdout.startswith("NOT the same model: `square`: ")
     log = clone / "test_tipc/output/tiny/lite_train_lite_infer/alignment.log"

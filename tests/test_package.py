@@ -27,8 +27,11 @@ def build(kind: str, source: Path, out: Path, **more: str) -> Path:
     environment = {**os.environ, "TIPCHAIN_REPOSITORY": "", **more}
     done = subprocess.run(
         [sys.executable, "-c", BUILD.format(kind=kind), source, out],
-        capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     return out / done.stdout.split()[-1]
 
@@ -172,11 +175,19 @@ def test_an_installed_wheel_runs_outside_the_project(wheel, tmp_path):
     for words in (("--version",), ("lint", params), ("plan", params, "whole_infer"), ("nightly", "--help")):
         done = subprocess.run(
             [sys.executable, "-m", "tipchain", *words],
-            capture_output=True, text=True, check=False, cwd=tmp_path, env=environment,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=environment,
+        )
         assert done.returncode == 0, f"{words}: {done.stderr}"
     where = subprocess.run(
         [sys.executable, "-c", "import tipchain; print(tipchain.__file__)"],
-        capture_output=True, text=True, check=True, cwd=tmp_path, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=environment,
+    )
     assert str(home) in where.stdout

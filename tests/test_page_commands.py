@@ -19,8 +19,11 @@ from page_blocks import ROOT, blocks_of, follow, run_line
 
 PAGES = (
     *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md") if ".zh" not in path.name),
-    "README.md", "CONTRIBUTING.md", "test_tipc/README.md", "benchmarks/README.md",
-)  # fmt: skip
+    "README.md",
+    "CONTRIBUTING.md",
+    "test_tipc/README.md",
+    "benchmarks/README.md",
+)
 COMMAND = re.compile(r"(?:[$>] )?((?:\w+=\S+ )*(?:tipchain|python|bash|pip|pipx|git|rm|source|\.venv/bin/python) .*)")
 LANGUAGES = ("bash", "text")
 
@@ -60,15 +63,20 @@ NEEDS = {
 HERE = {
     "README.md": {"4,3,224,224": "4,3,32,32"},
     "docs/how-to/bundles.md": {
-        "CASE.yaml": "net.yaml", "[--only forward,loss]": "--only forward", "[--mode MODE]": "--mode lite_train_lite_infer",
-        "[--out DIR]": "--out bundle", "BUNDLE": "bundle",
+        "CASE.yaml": "net.yaml",
+        "[--only forward,loss]": "--only forward",
+        "[--mode MODE]": "--mode lite_train_lite_infer",
+        "[--out DIR]": "--out bundle",
+        "BUNDLE": "bundle",
     },
     "docs/how-to/ci.md": {"20261121-221722-0a3f1": "{night}"},
     "docs/how-to/data.md": {},
     "docs/how-to/history.md": {
-        "MANIFEST": "test_tipc/nightly.yaml", "add NIGHT|REPORT ...": "add {night}",
+        "MANIFEST": "test_tipc/nightly.yaml",
+        "add NIGHT|REPORT ...": "add {night}",
         "[--kind night|run] [--name TITLE] [--limit N]": "--kind night --name nightly --limit 3",
-        "show NAME [ITEM]": "show latest 'hello[cpu]'", "compare A..B": "compare latest~1..latest",
+        "show NAME [ITEM]": "show latest 'hello[cpu]'",
+        "compare A..B": "compare latest~1..latest",
         "[--code CODE] [--layer PART] [--file PART] [--item PART] [--name TITLE] [--limit N]": "--code epsilon --layer a --file b --item c --name d --limit 3",
         "[NAME] [--against NAME]": "latest --against latest~1",
         "[NAME ...] [--table TABLE] [--format csv|jsonl] [--out FILE]": "latest --table items --format jsonl --out items.jsonl",
@@ -77,8 +85,12 @@ HERE = {
     "docs/how-to/names.md": {"CASE.yaml": "net.yaml"},
     "docs/how-to/nightly.md": {"MANIFEST.yaml": "test_tipc/nightly.yaml"},
     "docs/how-to/tolerances.md": {"/alexnet/": "/net/"},
-    "docs/how-to/weights.md": {"configs/alexnet.yaml": "net.yaml", "OUT.pth": "back.pth", "IN.pdparams": "OUT.pdparams"},
-}  # fmt: skip
+    "docs/how-to/weights.md": {
+        "configs/alexnet.yaml": "net.yaml",
+        "OUT.pth": "back.pth",
+        "IN.pdparams": "OUT.pdparams",
+    },
+}
 """Pages whose remaining commands are run here, in a small project, with these words in place of those."""
 
 

@@ -96,7 +96,12 @@ def test_the_tolerances_of_the_page_are_taken(tmp_path):
     shown = [
         yaml.safe_load(block.text) for block in blocks_of(DOCS / "how-to/tolerances.md") if block.language == "yaml"
     ]
-    case = yaml.safe_load(reference_pages.CASE.replace("SIDE", ", ".join(f"{one}: 'm:{one}'" for one in ("model", "loss", "optimizer", "dataset", "metric", "scheduler"))))  # fmt: skip
+    case = yaml.safe_load(
+        reference_pages.CASE.replace(
+            "SIDE",
+            ", ".join(f"{one}: 'm:{one}'" for one in ("model", "loss", "optimizer", "dataset", "metric", "scheduler")),
+        )
+    )
     file = tmp_path / "case.yaml"
     file.write_text(yaml.safe_dump({**case, **shown[0], **shown[1]}))
     read = load_case(file)

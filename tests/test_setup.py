@@ -79,9 +79,15 @@ class Project:
 
     def start(self, *args: str, script: str = "prepare.sh", cwd: Path | None = None, **more: str):
         return subprocess.Popen(
-            ["bash", str(self.root / script), *args], cwd=cwd or self.root, env=self.environment(**more),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            ["bash", str(self.root / script), *args],
+            cwd=cwd or self.root,
+            env=self.environment(**more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
     def prepare(self, *args: str, **more) -> subprocess.CompletedProcess[str]:
         with self.start(*args, **more) as process:

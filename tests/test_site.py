@@ -36,9 +36,13 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)], cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     told = [line for line in done.stderr.splitlines() if "WARNING" in line or "Aborted" in line]
     assert (done.returncode, told) == (0, []), done.stderr
     return folder
@@ -164,7 +168,10 @@ def test_every_exit_code_and_outcome_has_a_meaning():
 @pytest.mark.parametrize("page", CHINESE, ids=lambda path: path.relative_to(DOCS).as_posix())
 def test_a_chinese_page_has_the_english_ones_sections_and_code(page):
     english, chinese = (one.read_text(encoding="utf-8") for one in (english_of(page), page))
-    levels = [re.findall(r"^(#+) ", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE) for text in (english, chinese)]  # fmt: skip
+    levels = [
+        re.findall(r"^(#+) ", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+        for text in (english, chinese)
+    ]
     assert levels[0] == levels[1]
     assert blocks(english_of(page)) == blocks(page)
 

@@ -45,9 +45,14 @@ class TinyProject:
     def run(self, command: list[str], env: dict[str, str] | None = None, timeout=300):
         """Run a command in the project's folder."""
         return subprocess.run(
-            command, cwd=self.root, env={**forking.environment(HERE.parent), **(env or {})},
-            capture_output=True, text=True, timeout=timeout, check=False,
-        )  # fmt: skip
+            command,
+            cwd=self.root,
+            env={**forking.environment(HERE.parent), **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
 
     def latest(self, out: str = "out") -> Path:
         return self.root / out / "log_reprod"

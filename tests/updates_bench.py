@@ -50,9 +50,15 @@ def pairs_case(folder: Path, text: str = PAIRS):
 def record_side(case, side: str, stage: str) -> Record:
     """Record one stage on one side; what is said beside the dump goes through JSON, as it does on its way to a file."""
     bench = Bench(
-        framework=FRAMEWORKS[side], case=case.for_stage(stage), weights=None, inputs={}, train_data=Path(),
-        eval_data=Path(), epochs=1, folder=Path(),
-    )  # fmt: skip
+        framework=FRAMEWORKS[side],
+        case=case.for_stage(stage),
+        weights=None,
+        inputs={},
+        train_data=Path(),
+        eval_data=Path(),
+        epochs=1,
+        folder=Path(),
+    )
     recording = record(stage, bench)
     details = json.loads(json.dumps(recording.details))
     return Record(side=side, meta={"details": details}, arrays=recording.arrays)

@@ -12,12 +12,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("numbers", "weights", "frameworks", "explain", "parity", "live")
 TITLES = {
-    "numbers": "Comparing numbers", "weights": "Conversion of weights", "frameworks": "Frameworks",
-    "explain": "Findings", "explain/locate": "Which layer differs", "explain/preflight": "Construction",
+    "numbers": "Comparing numbers",
+    "weights": "Conversion of weights",
+    "frameworks": "Frameworks",
+    "explain": "Findings",
+    "explain/locate": "Which layer differs",
+    "explain/preflight": "Construction",
     "explain/causes": "Causes: layers, data, losses, metrics, optimizers and schedules",
-    "parity": "Alignment of cases", "parity/stages": "Stages: recording and judging",
+    "parity": "Alignment of cases",
+    "parity/stages": "Stages: recording and judging",
     "live": "Live models, training and prediction",
-}  # fmt: skip
+}
 INTRODUCTION = (
     "Every number by which tipchain judges, ranks or searches, with what it is and where it comes from. What rounding makes "
     "of two computations is said once, in `tipchain/numbers/tolerance.py`; the other numbers build on it, are sizes of what is "

@@ -35,9 +35,18 @@ def main() -> int:
         for page, (width, height) in SIZES.items():
             picture = PICTURES / f"{page}.png"
             subprocess.run(
-                [browser, "--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={width},{height}",
-                 f"--screenshot={picture}", f"file://{folder}/{page}.html"], check=True, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                [
+                    browser,
+                    "--headless",
+                    "--no-sandbox",
+                    "--hide-scrollbars",
+                    f"--window-size={width},{height}",
+                    f"--screenshot={picture}",
+                    f"file://{folder}/{page}.html",
+                ],
+                check=True,
+                stderr=subprocess.DEVNULL,
+            )
     return 0
 
 

@@ -74,8 +74,11 @@ overrides: {forward: {inputs: {NAME: {shape: [1, 3]}}, weights: {}}}
 CASE_MORE = (
     ("NAME: {shape: [1, 3]}\n  label", "NAME: {shapes: [[1, 3]]}\n  label"),
     ("lr: {}", "lr: {learning_rate: 0.1}"),
-    ("overrides: {forward: {inputs: {NAME: {shape: [1, 3]}}", "overrides: {forward: {model_args: {}, outputs: [logits], inputs: {NAME: {shapes: [[1, 3]]}}"),
-)  # fmt: skip
+    (
+        "overrides: {forward: {inputs: {NAME: {shape: [1, 3]}}",
+        "overrides: {forward: {model_args: {}, outputs: [logits], inputs: {NAME: {shapes: [[1, 3]]}}",
+    ),
+)
 """What a second document says besides or otherwise: keys that are asked for only where they are given, and have no default."""
 MANIFEST = """\
 defaults: {}
@@ -189,9 +192,14 @@ def _add_keys(
 def _is_name(name: str, place: str) -> bool:
     """Tell whether a key is a name that the user chooses, whose mapping has rows of its own."""
     return name.isupper() or (place, name) in {
-        ("inputs", "label"), ("overrides", "forward"), ("tolerances", "forward"), ("tolerances.STAGE", "logits"),
-        ("modes", "lite_train_lite_infer"), ("sides", "torch"), ("sides", "paddle"),
-    }  # fmt: skip
+        ("inputs", "label"),
+        ("overrides", "forward"),
+        ("tolerances", "forward"),
+        ("tolerances.STAGE", "logits"),
+        ("modes", "lite_train_lite_infer"),
+        ("sides", "torch"),
+        ("sides", "paddle"),
+    }
 
 
 def _default(value: Any) -> str:
@@ -293,10 +301,19 @@ def _profile_owners() -> dict[str, type]:
     from tipchain.chain import suites
 
     return {
-        "": suites.Suite, "recognise": suites.Marks, "devices": suites.Devices, "trainers.KIND": suites.TrainerRule,
-        "train": suites.Step, "train.before[]": suites.Before, "eval": suites.Step, "export[]": suites.Step,
-        "infer": suites.Infer, "infer.DEVICE": suites.InferRule, "whole": suites.Whole, "verified[]": suites.Verified,
-    }  # fmt: skip
+        "": suites.Suite,
+        "recognise": suites.Marks,
+        "devices": suites.Devices,
+        "trainers.KIND": suites.TrainerRule,
+        "train": suites.Step,
+        "train.before[]": suites.Before,
+        "eval": suites.Step,
+        "export[]": suites.Step,
+        "infer": suites.Infer,
+        "infer.DEVICE": suites.InferRule,
+        "whole": suites.Whole,
+        "verified[]": suites.Verified,
+    }
 
 
 def _joined(*owners: type) -> str:
@@ -330,8 +347,11 @@ KINDS: Mapping[str, tuple[Sequence[Callable[[], object]], Callable[[], Mapping[s
 """How the keys of each kind of file are found, and the dataclasses that describe them."""
 NOT_KEYS = {
     "": ("path", "file", "digest", "sha256", "variant", "reseed", "before"),
-    "inputs.NAME": ("name",), "overrides.STAGE.inputs.NAME": ("name",), "data.FOLDER": ("name",), "trainers.KIND": ("kind",),
-}  # fmt: skip
+    "inputs.NAME": ("name",),
+    "overrides.STAGE.inputs.NAME": ("name",),
+    "data.FOLDER": ("name",),
+    "trainers.KIND": ("kind",),
+}
 """Attributes that no key of the same mapping gives, by mapping."""
 
 
@@ -530,9 +550,18 @@ def diagnoses_page() -> str:
 
 
 PARTS = {
-    "layer": "层", "code": "层之间的代码", "values": "数值与 buffer", "weights": "权重", "training": "训练模式", "loss": "损失",
-    "optimizer": "优化器", "scheduler": "学习率", "schedule": "学习率", "data": "数据", "metric": "指标",
-}  # fmt: skip
+    "layer": "层",
+    "code": "层之间的代码",
+    "values": "数值与 buffer",
+    "weights": "权重",
+    "training": "训练模式",
+    "loss": "损失",
+    "optimizer": "优化器",
+    "scheduler": "学习率",
+    "schedule": "学习率",
+    "data": "数据",
+    "metric": "指标",
+}
 """What of a port is wrong, in Chinese."""
 
 
@@ -686,14 +715,24 @@ def _pages() -> dict[str, str]:
 
 MAKERS: Mapping[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
-    "reference/case.md": lambda: yaml_page("case", "Cases", "A case is a YAML file that names the two sides of an alignment. `tipchain init` writes one."),
-    "reference/manifest.md": lambda: yaml_page("manifest", "Manifests", "A manifest is a YAML file that says what a night runs: [nights](../how-to/nightly.md)."),
-    "reference/profile.md": lambda: yaml_page("profile", "Profiles", "A profile is a YAML file that says how a suite's driver turns a parameter file into commands. [Suites](suites.md) explains layouts, arguments, templates and conditions. `extends: NAME` takes over all keys of a shipped suite: mappings are merged, lists and texts replaced. A required key must be in the profile or in the suite that it extends."),
+    "reference/case.md": lambda: yaml_page(
+        "case", "Cases", "A case is a YAML file that names the two sides of an alignment. `tipchain init` writes one."
+    ),
+    "reference/manifest.md": lambda: yaml_page(
+        "manifest",
+        "Manifests",
+        "A manifest is a YAML file that says what a night runs: [nights](../how-to/nightly.md).",
+    ),
+    "reference/profile.md": lambda: yaml_page(
+        "profile",
+        "Profiles",
+        "A profile is a YAML file that says how a suite's driver turns a parameter file into commands. [Suites](suites.md) explains layouts, arguments, templates and conditions. `extends: NAME` takes over all keys of a shipped suite: mappings are merged, lists and texts replaced. A required key must be in the profile or in the suite that it extends.",
+    ),
     "reference/python.md": python_page,
     "reference/diagnoses.md": diagnoses_page,
     "reference/files.md": files_page,
     "reference/constants.md": lambda: constants_page(translated),
-}  # fmt: skip
+}
 """What makes each page, by its path below docs."""
 
 

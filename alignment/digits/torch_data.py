@@ -101,9 +101,12 @@ class RandomResizedCrop:
     """
 
     def __init__(
-        self, size: int, area: tuple[float, float], ratio: tuple[float, float],
+        self,
+        size: int,
+        area: tuple[float, float],
+        ratio: tuple[float, float],
         seen: Callable[[Box], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.size, self.area, self.ratio, self.seen = size, area, ratio, seen
 
     def __call__(self, image: Image.Image) -> Image.Image:

@@ -52,9 +52,14 @@ class MultiView(nn.Layer):
         self.views = VIEWS[mode]
         for axis in self.views[:1] if share else self.views:
             conv = nn.Conv3D(
-                self.mixed, self.mixed, along(axis, 3, 1), padding=along(axis, 1, 0), groups=self.mixed,
-                weight_attr=ParamAttr(initializer=Normal(0.0, (2 / 3) ** 0.5)), bias_attr=False,
-            )  # fmt: skip
+                self.mixed,
+                self.mixed,
+                along(axis, 3, 1),
+                padding=along(axis, 1, 0),
+                groups=self.mixed,
+                weight_attr=ParamAttr(initializer=Normal(0.0, (2 / 3) ** 0.5)),
+                bias_attr=False,
+            )
             self.add_sublayer(f"conv_{'thw'[axis]}", conv)
         self.bn = nn.BatchNorm3D(self.mixed)
 
@@ -81,9 +86,14 @@ def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.C
     """Return a padded convolution without bias, with He's initialization (arXiv 1502.01852, fan out)."""
     he = Normal(0.0, (2 / (kernel * kernel * outputs)) ** 0.5)
     return nn.Conv2D(
-        inputs, outputs, kernel, stride=stride, padding=kernel // 2,
-        weight_attr=ParamAttr(initializer=he), bias_attr=False,
-    )  # fmt: skip
+        inputs,
+        outputs,
+        kernel,
+        stride=stride,
+        padding=kernel // 2,
+        weight_attr=ParamAttr(initializer=he),
+        bias_attr=False,
+    )
 
 
 class Block(nn.Layer):
@@ -283,9 +293,13 @@ def build_dataset(
     """Return the videos of a split; for the arguments see `alignment.mvf.torch_side.build_dataset`."""
     folder = Path(root)
     return Clips(
-        folder, read_split(folder, split), class_names(folder), num_segments=num_segments,
-        transform=build_transform(size, short_side), seed=seed if split == "train" else None,
-    )  # fmt: skip
+        folder,
+        read_split(folder, split),
+        class_names(folder),
+        num_segments=num_segments,
+        transform=build_transform(size, short_side),
+        seed=seed if split == "train" else None,
+    )
 
 
 def build_inference_set(

@@ -277,9 +277,12 @@ class RawFrames(torch.utils.data.Dataset[tuple[Tensor, int, str]]):
         lists = [*folder.glob(pattern), *folder.glob(f"annotations/{pattern}")]
         if len(lists) != 1:
             raise DataError(
-                "has no split file" if not lists else "has several split files", file=folder, expected=pattern,
-                found=", ".join(map(str, lists)) or None, hint="bash prepare.sh PARAMS MODE makes the shipped data",
-            )  # fmt: skip
+                "has no split file" if not lists else "has several split files",
+                file=folder,
+                expected=pattern,
+                found=", ".join(map(str, lists)) or None,
+                hint="bash prepare.sh PARAMS MODE makes the shipped data",
+            )
         self.samples: list[tuple[str, int, int]] = []
         for number, line in enumerate(lists[0].read_text().splitlines(), 1):
             match = re.fullmatch(r"(\S+)\s+([1-9]\d*)\s+(\d+)", line.strip())

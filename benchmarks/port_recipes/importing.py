@@ -17,9 +17,21 @@ HERE = Path(sys.prefix)
 PADDLECLAS = Path(os.environ.get("PADDLECLAS", HERE.parent / "PaddleClas"))
 """A checkout of PaddleClas: beside the environment, unless the variable says another."""
 UNUSED = (
-    "aistudio_sdk", "paddlefsl", "visualdl", "seqeval", "blobfile", "paddle2onnx", "datasets", "flask_babel",
-    "fast_dataindex", "fastapi", "uvicorn", "onnx", "multiprocess", "tiktoken",
-)  # fmt: skip
+    "aistudio_sdk",
+    "paddlefsl",
+    "visualdl",
+    "seqeval",
+    "blobfile",
+    "paddle2onnx",
+    "datasets",
+    "flask_babel",
+    "fast_dataindex",
+    "fastapi",
+    "uvicorn",
+    "onnx",
+    "multiprocess",
+    "tiktoken",
+)
 """What paddlenlp imports beside its models: hubs, servers, tokenizers."""
 
 

@@ -13,24 +13,48 @@ from port_recipes.importing import import_paddlenlp, import_transformers
 
 PACKAGES = ("transformers 5.23.0", "paddlenlp 3.0.0b4")
 ENCODER = {
-    "vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
-    "max_position_embeddings": 40, "type_vocab_size": 2, "pad_token_id": 0,
-}  # fmt: skip
+    "vocab_size": WORDS,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 40,
+    "type_vocab_size": 2,
+    "pad_token_id": 0,
+}
 DECODER = {
-    "vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
-    "max_position_embeddings": 40, "pad_token_id": 0,
-}  # fmt: skip
+    "vocab_size": WORDS,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 40,
+    "pad_token_id": 0,
+}
 SEQUENCES = {
-    "vocab_size": WORDS, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "max_position_embeddings": 40,
-    "attention_dropout": 0.1, "activation_dropout": 0.1,
-}  # fmt: skip
+    "vocab_size": WORDS,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "max_position_embeddings": 40,
+    "attention_dropout": 0.1,
+    "activation_dropout": 0.1,
+}
 
 
 def model(
-    name: str, config: str, both: Mapping[str, Any], ours: Mapping[str, Any] = {}, theirs: Mapping[str, Any] = {}, port: str = "",
+    name: str,
+    config: str,
+    both: Mapping[str, Any],
+    ours: Mapping[str, Any] = {},
+    theirs: Mapping[str, Any] = {},
+    port: str = "",
     port_config: str = "",
-) -> Callable[[], tuple[Any, Any]]:  # fmt: skip
+) -> Callable[[], tuple[Any, Any]]:
     """Return a builder of a class of transformers and of paddlenlp, from configurations that say the same."""
 
     def build() -> tuple[Any, Any]:
@@ -56,13 +80,33 @@ def pair(name: str, build: Callable[[], tuple[Any, Any]], *fed: str, tokens: boo
     """Return a pair of language models: a squared error of what they return, or the cross entropy of tokens."""
     shape = more.pop("labels", (2, 12, 32))
     return Pair(
-        name=name, packages=PACKAGES, build=build, inputs=words(*(fed or ("input_ids", "attention_mask")), labels=() if tokens else shape),
-        losses=cross_entropies if tokens else squares, **{"truth": own_map, **more},
-    )  # fmt: skip
+        name=name,
+        packages=PACKAGES,
+        build=build,
+        inputs=words(*(fed or ("input_ids", "attention_mask")), labels=() if tokens else shape),
+        losses=cross_entropies if tokens else squares,
+        **{"truth": own_map, **more},
+    )
 
 
-TEXT = {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "max_position_embeddings": 40, "eos_token_id": 98, "bos_token_id": 97}  # fmt: skip
-VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32, "patch_size": 8}  # fmt: skip
+TEXT = {
+    "vocab_size": WORDS,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 40,
+    "eos_token_id": 98,
+    "bos_token_id": 97,
+}
+VISION = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "image_size": 32,
+    "patch_size": 8,
+}
 STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
@@ -387,7 +431,16 @@ UNTIED = Difference(
 )
 NAN = Difference(message="hidden tokens see nothing, and their softmax is NaN", remove=mask_finitely, shows=("eval",))
 BLENDERBOT = {key: value for key, value in SEQUENCES.items() if key not in ("encoder_layers", "decoder_layers")}
-GPTS = {"vocab_size": WORDS, "n_positions": 40, "n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4, "bos_token_id": 1, "eos_token_id": 2}  # fmt: skip
+GPTS = {
+    "vocab_size": WORDS,
+    "n_positions": 40,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "rotary_dim": 4,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 CHECK = (
     pair("electra", model("ElectraModel", "ElectraConfig", ENCODER | {"embedding_size": 16}), "input_ids", "attention_mask", "token_type_ids"),
     pair("ernie", model("ErnieModel", "ErnieConfig", ENCODER), "input_ids", "attention_mask", "token_type_ids", differences=(PADDING,)),

@@ -98,7 +98,18 @@ def onnx(name: str, family: str) -> Model:
 
 
 RECOGNITION = f"{CONFIGS}/GeneralRecognition/GeneralRecognition_PPLCNet_x2_5.yaml"
-COMMON = ("pillow", "tqdm", "PyYAML", "scipy", "scikit-learn", "faiss-cpu", "easydict", "prettytable", "ujson", "requests")  # fmt: skip
+COMMON = (
+    "pillow",
+    "tqdm",
+    "PyYAML",
+    "scipy",
+    "scikit-learn",
+    "faiss-cpu",
+    "easydict",
+    "prettytable",
+    "ujson",
+    "requests",
+)
 
 RECIPE = Recipe(
     suite="paddleclas",

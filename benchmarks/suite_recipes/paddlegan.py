@@ -10,9 +10,20 @@ from pathlib import Path
 from suite_recipes import Model, Recipe
 
 PACKAGES = (
-    "pyyaml", "tqdm", "scipy", "scikit-image", "scikit-learn", "opencv-python-headless<4.12", "imageio", "easydict",
-    "munch", "natsort", "matplotlib", "six", "requests",
-)  # fmt: skip
+    "pyyaml",
+    "tqdm",
+    "scipy",
+    "scikit-image",
+    "scikit-learn",
+    "opencv-python-headless<4.12",
+    "imageio",
+    "easydict",
+    "munch",
+    "natsort",
+    "matplotlib",
+    "six",
+    "requests",
+)
 FOLDERS = {
     "data/DIV2K/DIV2K_train_HR_sub": (128, 2),
     "data/DIV2K/DIV2K_train_LR_bicubic/X4_sub": (32, 2),
@@ -63,17 +74,22 @@ RECIPE = Recipe(
     repository="PaddlePaddle/PaddleGAN",
     models=(
         _model(
-            "esrgan", "esrgan_psnr_x4_div2k", "model.generator.nb=1 model.generator.nf=8", "1,3,32,32",
+            "esrgan",
+            "esrgan_psnr_x4_div2k",
+            "model.generator.nb=1 model.generator.nf=8",
+            "1,3,32,32",
             "dataset.train.batch_size=lite_train_lite_infer=1",
         ),
         _model("nafnet", "nafnet_denoising", "model.generator.width=4", "1,3,256,256", SNAPSHOT),
         _model(
-            "swinir", "swinir_denoising",
+            "swinir",
+            "swinir_denoising",
             "model.generator.embed_dim=12 model.generator.depths=[2,2] model.generator.num_heads=[2,2]",
-            "1,3,128,128", SNAPSHOT,
+            "1,3,128,128",
+            SNAPSHOT,
         ),
     ),
     packages=dict.fromkeys(("2.6.2", "3.3.1"), PACKAGES),
     make_data=make_data,
     data=("data/DIV2K", "data/Set14", "data/SIDD", "data/trainsets"),
-)  # fmt: skip
+)

@@ -31,12 +31,23 @@ def bundle(tmp_path):
     write(
         tmp_path,
         BundleManifest(
-            tipchain="1", case=CaseIdentity(id="c", file="c.yaml", sha256="0", sources={"net.py": "0"}),
-            mode="whole_infer", stages=("forward",), reseed=0, seed=1, device="cpu", threads=1,
-            versions={"torch": "2"}, inputs={"case": "inputs/case.npy"}, weights={"case": weights},
-            truths={"forward": ""}, files={"case.yaml": "0"}, created="2026-01-01", commit="abc",
+            tipchain="1",
+            case=CaseIdentity(id="c", file="c.yaml", sha256="0", sources={"net.py": "0"}),
+            mode="whole_infer",
+            stages=("forward",),
+            reseed=0,
+            seed=1,
+            device="cpu",
+            threads=1,
+            versions={"torch": "2"},
+            inputs={"case": "inputs/case.npy"},
+            weights={"case": weights},
+            truths={"forward": ""},
+            files={"case.yaml": "0"},
+            created="2026-01-01",
+            commit="abc",
         ),
-    )  # fmt: skip
+    )
     return tmp_path
 
 

@@ -54,10 +54,18 @@ def bundle(folder: Path, digest: str = "w", **stages: Stage) -> BundleSide:
             save_tensors(folder / "truth" / tensors_name(stage, "torch"), noise)
     weights = BundledWeights(file="w", torch="t", spec="", digest=digest, names={})
     manifest = BundleManifest(
-        tipchain="0", case=CaseIdentity(id="c", file="c.yaml", sha256="0", sources={}), mode="m",
-        stages=tuple(stages), reseed=0, seed=0, device="cpu", threads=1, versions={}, weights={"": weights},
+        tipchain="0",
+        case=CaseIdentity(id="c", file="c.yaml", sha256="0", sources={}),
+        mode="m",
+        stages=tuple(stages),
+        reseed=0,
+        seed=0,
+        device="cpu",
+        threads=1,
+        versions={},
+        weights={"": weights},
         truths={name: one.no_truth for name, one in stages.items() if name in TRUTH_STAGES},
-    )  # fmt: skip
+    )
     return BundleSide(folder=folder, manifest=manifest)
 
 
@@ -170,9 +178,12 @@ def train(losses=LOSSES, metric=80.0, seeds=None, truth=LOSSES, details=None) ->
     if seeds is not None:
         tensors["seeds/acc"] = np.array(seeds, np.float32)
     return Stage(
-        arrays={"acc": np.array([metric], np.float32)}, tensors=tensors, truth={"loss": truth},
-        noise={"loss": 1e-14}, details=details or {},
-    )  # fmt: skip
+        arrays={"acc": np.array([metric], np.float32)},
+        tensors=tensors,
+        truth={"loss": truth},
+        noise={"loss": 1e-14},
+        details=details or {},
+    )
 
 
 SEEDS = 80 + 0.02 * RNG.standard_normal(12)

@@ -291,8 +291,13 @@ def test_a_reference_that_is_made_anew(tmp_path):
     done = tipchain(project, "rebaseline", bundle, "--why", "a matrix product written out")
     assert done.returncode == 0, done.stdout + done.stderr
     how = {one["stage"]: one["how"] for one in moves_of(bundle)[0]["evidence"]}
-    assert how == {"forward": "float64", "loss": "float64", "backward": "float64", "train": "float64",
-                   "weights": "identical"}  # fmt: skip
+    assert how == {
+        "forward": "float64",
+        "loss": "float64",
+        "backward": "float64",
+        "train": "float64",
+        "weights": "identical",
+    }
     assert project.align("--reference", bundle).returncode == 0
     project.edit("tiny_torch.py", "nn.BatchNorm2d(8)", "nn.BatchNorm2d(8, eps=1.01e-5)")
     done = tipchain(project, "rebaseline", bundle, "--why", "a little more")

@@ -17,9 +17,14 @@ from tipchain.chain.lint import is_checkout, survey
 from tipchain.cli import main
 
 DRIVERS = (
-    "test_train_inference_python.sh", "test_train_inference_python_npu.sh", "test_ptq_inference_python.sh",
-    "test_serving_infer_python.sh", "test_infer_js.sh", "prepare.sh", "common_func.sh",
-)  # fmt: skip
+    "test_train_inference_python.sh",
+    "test_train_inference_python_npu.sh",
+    "test_ptq_inference_python.sh",
+    "test_serving_infer_python.sh",
+    "test_infer_js.sh",
+    "prepare.sh",
+    "common_func.sh",
+)
 FILES = {
     "a/train_ptq_infer_python.txt": SEG,
     "b/train_ptq_infer_python.txt": SEG.replace("--batch_num:1\n", ""),

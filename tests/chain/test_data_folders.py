@@ -37,8 +37,11 @@ def test_the_folders_that_a_place_is_given_go_before_the_modes_and_the_users_bef
     assert (data_of("train"), data_of("eval")) == ("/root/test_tipc/data/lite_data", "/root/test_tipc/data/whole_data")
     folders = DataFolders(train="a", other="b")
     assert [data_of(step, folders=folders) for step in ("train", "eval", "align", "infer")] == [
-        "/root/a", "/root/b", "/root/b", "/root/b",
-    ]  # fmt: skip
+        "/root/a",
+        "/root/b",
+        "/root/b",
+        "/root/b",
+    ]
     assert data_of("train", folders=folders, data=Path("/mine")) == "/mine"
 
 

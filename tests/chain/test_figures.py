@@ -99,18 +99,30 @@ AUTO_LOG = """\
 
 def test_inference():
     assert figures("infer", AUTO_LOG.splitlines()) == {
-        "batch_size": 16, "data_num": 3, "cpu_rss_mb": 2085.9453, "gpu_rss_mb": 2443.0, "gpu_util": 56.0,
-        "total_s": 0.5, "preprocess_ms": 100.0, "inference_ms": 20.1, "postprocess_ms": 0.3,
-    }  # fmt: skip
+        "batch_size": 16,
+        "data_num": 3,
+        "cpu_rss_mb": 2085.9453,
+        "gpu_rss_mb": 2443.0,
+        "gpu_util": 56.0,
+        "total_s": 0.5,
+        "preprocess_ms": 100.0,
+        "inference_ms": 20.1,
+        "postprocess_ms": 0.3,
+    }
     detection = [
         "total_time(ms): 1234.5, img_num: 3",
         "average latency time(ms): 411.50, QPS: 2.43",
         "preprocess_time(ms): 100.0, inference_time(ms): 310.1, postprocess_time(ms): 1.40",
     ]
     assert figures("infer", detection) == {
-        "total_ms": 1234.5, "data_num": 3, "avg_ms": 411.5, "qps": 2.43, "preprocess_ms": 100.0,
-        "inference_ms": 310.1, "postprocess_ms": 1.4,
-    }  # fmt: skip
+        "total_ms": 1234.5,
+        "data_num": 3,
+        "avg_ms": 411.5,
+        "qps": 2.43,
+        "preprocess_ms": 100.0,
+        "inference_ms": 310.1,
+        "postprocess_ms": 1.4,
+    }
     own = ["total number of samples: 20, total time(s): 0.715", "cpu_rss(MB): 812.5", "avg_time_cost(ms): 7"]
     assert figures("infer", own) == {"data_num": 20, "total_s": 0.715, "cpu_rss_mb": 812.5, "avg_ms": 7}
 
@@ -149,8 +161,11 @@ def test_comparisons():
         "metric_drop: 0.01",
     ]
     assert figures("compare", quantized) == {
-        "relative_error": 0.03, "disagreement": 0.04, "miou": 0.92, "metric_drop": 0.01,
-    }  # fmt: skip
+        "relative_error": 0.03,
+        "disagreement": 0.04,
+        "miou": 0.92,
+        "metric_drop": 0.01,
+    }
     assert figures("compare", ["difference_ratio: 0.5 (step 3; of what rounding explains)"]) == {
         "difference_ratio": 0.5
     }
@@ -163,9 +178,12 @@ def test_other_steps_have_no_figures():
 def test_logs_of_any_bytes_are_read_in_bounded_memory(tmp_path):
     log = tmp_path / "x.log"
     log.write_bytes(
-        b"\xff\xfe caf\xe9 loss: 1\r 10%\r 20%, loss: 2\r\n\n" + "loss: 3\n".encode("utf-16") + b"\0" * 700
-        + b"y" * 3_000_000 + b" loss: 4\nlast"
-    )  # fmt: skip
+        b"\xff\xfe caf\xe9 loss: 1\r 10%\r 20%, loss: 2\r\n\n"
+        + "loss: 3\n".encode("utf-16")
+        + b"\0" * 700
+        + b"y" * 3_000_000
+        + b" loss: 4\nlast"
+    )
     lines = list(log_lines(log))
     assert max(map(len, lines)) <= LONGEST
     assert lines[1:3] == [" 10%", " 20%, loss: 2"]

@@ -80,8 +80,11 @@ def test_the_suite_of_a_package_that_pip_installed_is_known_by_name_and_found_by
     for options in ((), ("--suite", "speechful")):
         done = subprocess.run(
             [sys.executable, "-m", "tipchain", "plan", params, MODE, "--json", "-", *options],
-            capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": path},
+        )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["suite"] == "speechful"
 

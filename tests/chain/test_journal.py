@@ -38,9 +38,13 @@ class Bench:
         (root / "data/images/1.png").write_text("1")
         self.place = Place(root=root, run=self.run, mode=Mode.LITE_TRAIN_LITE_INFER)
         self.command = Command(
-            id="train", step="train", log="run/train.log", leaves=(CHECKPOINT,), env={"A": "1"},
+            id="train",
+            step="train",
+            log="run/train.log",
+            leaves=(CHECKPOINT,),
+            env={"A": "1"},
             argv=("bash", "train.sh", "-c", "net.yaml", "-o", "data=data", "--save=run/out"),
-        )  # fmt: skip
+        )
 
     def passes(self, command=None, **changes):
         """Run the command as a first attempt does and return its result."""
@@ -193,9 +197,11 @@ def test_a_settled_command_is_known_by_its_planned_words(bench):
     weights = bench.run / "out/iter_2.pdparams"
     weights.write_text("w")
     command = bench.command._replace(
-        id="eval", leaves=(), argv=("bash", "-c", "true", "w=run/best"),
+        id="eval",
+        leaves=(),
+        argv=("bash", "-c", "true", "w=run/best"),
         finds=(Find(text="run/best", files=("run/out/iter_*.pdparams", "run/out/iter_*")),),
-    )  # fmt: skip
+    )
     assert bench.passes(command).command.argv[-1] == "w=run/out/iter_2"
     assert bench.earlier(command).command.argv[-1] == "w=run/out/iter_2"
     newer = bench.run / "out/iter_3.pdparams"
@@ -250,9 +256,18 @@ def test_a_line_cut_short_is_ignored_and_does_not_spoil_the_next(bench):
 
 @pytest.mark.parametrize(
     "text",
-    [b"", b"{}\n", b"[1]\n", b"\xff\xfe\n", b"null\n", b'{"ended": 1}\n', b'{"started": []}\n',
-     b'{"ended": "train", "inputs": 1, "result": {}}\n', b"[" * 100_000 + b"\n"],
-)  # fmt: skip
+    [
+        b"",
+        b"{}\n",
+        b"[1]\n",
+        b"\xff\xfe\n",
+        b"null\n",
+        b'{"ended": 1}\n',
+        b'{"started": []}\n',
+        b'{"ended": "train", "inputs": 1, "result": {}}\n',
+        b"[" * 100_000 + b"\n",
+    ],
+)
 def test_a_broken_journal_costs_repeats_only(bench, text):
     (bench.run / FILE_NAME).write_bytes(text)
     assert bench.earlier() is None

@@ -127,9 +127,16 @@ def test_the_files_name_tells_a_cpp_server(tmp_path):
     )
     assert plan.chain == "serving_cpp"
     assert plan.commands[1].argv[1:] == (
-        "-m", "paddle_serving_server.serve", "--model", "Net_serving", "--op", "GeneralClasOp", "--port", "9292",
+        "-m",
+        "paddle_serving_server.serve",
+        "--model",
+        "Net_serving",
+        "--op",
+        "GeneralClasOp",
+        "--port",
+        "9292",
         "--gpu_id=0",
-    )  # fmt: skip
+    )
 
 
 def test_each_export_is_served(tmp_path):

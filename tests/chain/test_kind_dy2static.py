@@ -88,9 +88,12 @@ def test_both_trainings_the_envelope_and_the_comparison(tmp_path):
     plan = planned(tmp_path, BASE, options={"device": "cpu"})
     dynamic, static, *nudged, compare = plan.commands
     assert [one.id for one in plan.commands] == [
-        "train[base_train;dynamic]", "train[base_train;static]", "train[base_train;nudged=0]",
-        "train[base_train;nudged=1]", "compare[base_train]",
-    ]  # fmt: skip
+        "train[base_train;dynamic]",
+        "train[base_train;static]",
+        "train[base_train;nudged=0]",
+        "train[base_train;nudged=1]",
+        "compare[base_train]",
+    ]
     assert len(nudged) == RUNS
     for number, one in enumerate(nudged):
         assert one.argv == (dynamic.argv[0], NUDGED, str(number), "16", *dynamic.argv[1:])

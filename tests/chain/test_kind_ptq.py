@@ -110,9 +110,13 @@ def test_the_originals_own_commands(tmp_path):
     plan = planned(tmp_path, SEG, "paddleseg", legacy=True)
     assert plan.mode is Mode.WHOLE_INFER
     assert words(plan, "quantize") == [
-        "python3.7", "deploy/slim/quant/ptq.py", "--model_dir=models/hrnet", "--batch_num=1", "--batch_size=2",
+        "python3.7",
+        "deploy/slim/quant/ptq.py",
+        "--model_dir=models/hrnet",
+        "--batch_num=1",
+        "--batch_size=2",
         "--config=configs/hrnet.yml",
-    ]  # fmt: skip
+    ]
     assert [one.log for one in plan.commands] == [
         "test_tipc/output/hrnet_KL/whole_infer/export.log",
         "test_tipc/output/hrnet_KL/whole_infer/python_infer_cpu_batchsize_1.log",

@@ -209,8 +209,11 @@ def test_missing_programs_are_told_of_in_a_checkout_of_the_suite(lint, tmp_path)
         (tmp_path / file).touch()
     found = [one for one in lint(text, name=name) if one[0] == "paths" and one[1] == "warning"]
     assert [(one[2], one[3].partition(" is not")[0]) for one in found] == [
-        (24, "eval.py"), (24, "gone.yaml"), (30, "export.py"), (38, "export.py"),
-    ]  # fmt: skip
+        (24, "eval.py"),
+        (24, "gone.yaml"),
+        (30, "export.py"),
+        (38, "export.py"),
+    ]
 
 
 def test_a_missing_folder_to_infer_in_is_told_of(tmp_path):

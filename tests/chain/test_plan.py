@@ -120,9 +120,17 @@ def test_stages_without_a_script_share_one_command_that_stands_in_the_files_orde
     aligned = [command for command in plan.commands if command.step == "align"]
     assert [command.id for command in aligned] == ["align[01]", "align[optimizer+lr]", "align[05]", "align[inference]"]
     assert aligned[1].argv[1:] == (
-        "-m", "tipchain", "align", "configs/net.yaml", "--only", "optimizer,lr", "--mode", LITE.value,
-        "--device", "cpu",
-    )  # fmt: skip
+        "-m",
+        "tipchain",
+        "align",
+        "configs/net.yaml",
+        "--only",
+        "optimizer,lr",
+        "--mode",
+        LITE.value,
+        "--device",
+        "cpu",
+    )
 
 
 def test_many_stages_have_an_id_that_fits_into_a_table():

@@ -242,9 +242,19 @@ def test_a_layout_without_what_every_chain_needs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "where", ["{}", "recognise: {{{}}}", "devices: {{{}}}", "trainers: {{norm: {{{}}}}}", "train: {{{}}}",
-              "train: {{arguments: [{{flag: save, {}}}]}}", "infer: {{{}}}", "infer: {{cpu: {{{}}}}}", "whole: {{{}}}"]
-)  # fmt: skip
+    "where",
+    [
+        "{}",
+        "recognise: {{{}}}",
+        "devices: {{{}}}",
+        "trainers: {{norm: {{{}}}}}",
+        "train: {{{}}}",
+        "train: {{arguments: [{{flag: save, {}}}]}}",
+        "infer: {{{}}}",
+        "infer: {{cpu: {{{}}}}}",
+        "whole: {{{}}}",
+    ],
+)
 def test_every_key_is_in_the_docs(tmp_path, where):
     message = refusal(tmp_path, BASE + where.format("nonsense: 1") + "\n")
     known = message.partition("expected: ")[2].splitlines()[0].split(", ")

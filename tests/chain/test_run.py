@@ -47,9 +47,17 @@ def command(name, script="true", *, step="train", needs=(), **more):
 def go(tmp_path, *commands, observer=None, mode=Mode.LITE_TRAIN_WHOLE_INFER, record=None, data=None, **policy):
     (tmp_path / "run").mkdir(exist_ok=True)
     plan = Plan(
-        params="p.txt", mode=mode, suite="template", model="net", status="{command}!  ", out="out", run="run",
-        commands=commands, latest=(), notes=(),
-    )  # fmt: skip
+        params="p.txt",
+        mode=mode,
+        suite="template",
+        model="net",
+        status="{command}!  ",
+        out="out",
+        run="run",
+        commands=commands,
+        latest=(),
+        notes=(),
+    )
     where = Place(root=tmp_path, run=tmp_path / "run", mode=mode, data=data)
     leases = Leases(tmp_path / "leases")
     results, interrupted = run_plan(
@@ -439,9 +447,17 @@ def test_latest_links_are_replaced_and_files_of_others_kept(tmp_path):
         folder.mkdir(parents=True)
         (folder / "a.log").write_text(run)
         plan = Plan(
-            params="", mode=Mode.WHOLE_INFER, suite="", model="", status="", out="", run="", commands=(), notes=(),
+            params="",
+            mode=Mode.WHOLE_INFER,
+            suite="",
+            model="",
+            status="",
+            out="",
+            run="",
+            commands=(),
+            notes=(),
             latest=(("usual.log", "a.log"), ("real.log", "a.log"), ("none.log", "absent")),
-        )  # fmt: skip
+        )
         return link_latest(plan, Place(root=tmp_path, run=folder, mode=Mode.WHOLE_INFER), out)
 
     (problem,) = link("one")
@@ -459,9 +475,17 @@ def test_the_latest_link_of_a_repeated_command_names_its_new_log(tmp_path):
     (tmp_path / "run/a.2.log").write_text("second")
     where = Place(root=tmp_path, run=tmp_path / "run", mode=Mode.WHOLE_INFER)
     plan = Plan(
-        params="", mode=Mode.WHOLE_INFER, suite="", model="", status="", out="", run="run", commands=(), notes=(),
+        params="",
+        mode=Mode.WHOLE_INFER,
+        suite="",
+        model="",
+        status="",
+        out="",
+        run="run",
+        commands=(),
+        notes=(),
         latest=(("usual.log", "a.log"),),
-    )  # fmt: skip
+    )
     again = Result(command=command("a"), outcome=Outcome.PASS, log="a.2.log")
     assert link_latest(plan, where, tmp_path, [again]) == ()
     assert (tmp_path / "usual.log").read_text() == "second"

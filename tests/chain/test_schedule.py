@@ -113,9 +113,17 @@ def test_a_forecast_names_what_would_not_start_and_all_that_needs_it():
         command("late", leg="d"),
     )
     plan = Plan(
-        params="p", mode=Mode.WHOLE_INFER, suite="", model="", status="", out="", run="", commands=commands,
-        latest=(), notes=(),
-    )  # fmt: skip
+        params="p",
+        mode=Mode.WHOLE_INFER,
+        suite="",
+        model="",
+        status="",
+        out="",
+        run="",
+        commands=commands,
+        latest=(),
+        notes=(),
+    )
     found = {one.command.id: one.reason for one in forecast(plan, Gpus(trouble="no GPU"), Policy())}
     assert found == {
         "train": "not run: no GPU",

@@ -15,9 +15,17 @@ def command(name, *needs):
 
 def plan(*commands):
     return Plan(
-        params="p.txt", mode=Mode.LITE_TRAIN_LITE_INFER, suite="template", model="net", status="", out="o",
-        run="r", commands=commands, latest=(), notes=("first",),
-    )  # fmt: skip
+        params="p.txt",
+        mode=Mode.LITE_TRAIN_LITE_INFER,
+        suite="template",
+        model="net",
+        status="",
+        out="o",
+        run="r",
+        commands=commands,
+        latest=(),
+        notes=("first",),
+    )
 
 
 CHAIN = plan(

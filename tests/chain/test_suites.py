@@ -22,8 +22,14 @@ from tipchain.modes import Mode
 
 LITE, WHOLE_TRAIN, WHOLE = Mode.LITE_TRAIN_LITE_INFER, Mode.WHOLE_TRAIN_WHOLE_INFER, Mode.WHOLE_INFER
 KLQUANT = Mode.KLQUANT_WHOLE_INFER
-LAUNCHERS = {"paddledetection": "--gpus=", "medicalseg": "--gpus=", "paddlegan": "--gpus=", "tutorial": "--gpus=",
-             "template": "--gpus=", "alexnet": "--gpus="}  # fmt: skip
+LAUNCHERS = {
+    "paddledetection": "--gpus=",
+    "medicalseg": "--gpus=",
+    "paddlegan": "--gpus=",
+    "tutorial": "--gpus=",
+    "template": "--gpus=",
+    "alexnet": "--gpus=",
+}
 ALL_BUT_OWN = sorted(SUITE_FILES)
 
 

@@ -65,8 +65,12 @@ def test_a_process_that_ends_well_waits_for_nothing_and_leaves_no_warden(tmp_pat
     program = PROGRAM.replace("run(sys.argv[1])", "print(*warden.descendants(os.getpid()))")
     done = subprocess.run(
         [sys.executable, "-W", "error", "-X", "dev", "-c", program],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert (done.stdout, done.stderr) == ("\n", "")
 
 
@@ -134,9 +138,14 @@ def run_misbehaving(folder, name, stays="goes"):
     here = place(folder, name)
     here.mkdir(parents=True, exist_ok=True)
     return call(
-        (sys.executable, "-I", "-S", "-c", program(name), str(here), stays), cwd=folder, env=dict(os.environ),
-        log=folder / f"{here.name}.log", timeout_s=30, watch=len, grace_s=(0.05, 0.05, 1.0),
-    )  # fmt: skip
+        (sys.executable, "-I", "-S", "-c", program(name), str(here), stays),
+        cwd=folder,
+        env=dict(os.environ),
+        log=folder / f"{here.name}.log",
+        timeout_s=30,
+        watch=len,
+        grace_s=(0.05, 0.05, 1.0),
+    )
 
 
 def test_forty_children_that_misbehave_end_with_their_parent(tmp_path):

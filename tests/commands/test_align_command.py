@@ -24,9 +24,14 @@ outputs: [logits]
 stages: [forward, loss]
 """
 CAUSE = {
-    "code": "epsilon", "port_path": "bn", "message": "`bn`: `epsilon` is 0.1", "evidence": "tried", "explained": 1.0,
-    "fix": "write 1e-05", "stage": "forward",
-}  # fmt: skip
+    "code": "epsilon",
+    "port_path": "bn",
+    "message": "`bn`: `epsilon` is 0.1",
+    "evidence": "tried",
+    "explained": 1.0,
+    "fix": "write 1e-05",
+    "stage": "forward",
+}
 LIVE = {"stages": {"forward": "FAIL"}, "reasons": {}, "diagnoses": [CAUSE]}
 
 

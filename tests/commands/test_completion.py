@@ -55,8 +55,12 @@ def fish(folder, *words):
     line = " ".join(("tipchain", *words))
     done = subprocess.run(
         ["fish", "--no-config", "-c", f"source scripts/fish; complete -C '{line}'"],
-        cwd=folder, capture_output=True, text=True, check=True, env={**os.environ, "HOME": str(folder)},
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "HOME": str(folder)},
+    )
     assert done.stderr == ""
     return {row.partition("\t")[0] for row in done.stdout.split("\n") if row}
 

@@ -91,9 +91,13 @@ def test_json(folder, capsys):
     wrong, clean = json.loads(capsys.readouterr().out)
     assert (wrong["file"], wrong["suite"], wrong["modes"]) == ("wrong.txt", "tipchain", ["whole_infer"])
     assert {
-        "code": "typos", "severity": "error", "line": 39, "key": "infer_quant",
-        "message": "'Fasle' is neither True nor False; did you mean 'False'?", "modes": ["whole_infer"],
-    } in wrong["findings"]  # fmt: skip
+        "code": "typos",
+        "severity": "error",
+        "line": 39,
+        "key": "infer_quant",
+        "message": "'Fasle' is neither True nor False; did you mean 'False'?",
+        "modes": ["whole_infer"],
+    } in wrong["findings"]
     assert "lines" not in clean
     main(["lint", "clean.txt", "--json", "-"])
     assert json.loads(capsys.readouterr().out)[0]["lines"][1]["role"] == "model_name"

@@ -57,11 +57,19 @@ def names(project):
 def test_dumps_logs_configuration_and_code_are_packed(project):
     assert pack(project) == 0
     assert names(project) == {
-        "log_reprod/forward_torch.npy", "log_reprod/forward_torch.npy.json", "log_reprod/forward_paddle.npy",
-        "log_reprod/forward_paddle.npy.json", "log_reprod/forward_diff.log", "logs/alignment.log",
-        "logs/chain/train.log", "logs/chain/report.json", "configs/net.yaml", "configs/params.txt",
-        "code/net/torch_side.py", "manifest.json",
-    }  # fmt: skip
+        "log_reprod/forward_torch.npy",
+        "log_reprod/forward_torch.npy.json",
+        "log_reprod/forward_paddle.npy",
+        "log_reprod/forward_paddle.npy.json",
+        "log_reprod/forward_diff.log",
+        "logs/alignment.log",
+        "logs/chain/train.log",
+        "logs/chain/report.json",
+        "configs/net.yaml",
+        "configs/params.txt",
+        "code/net/torch_side.py",
+        "manifest.json",
+    }
 
 
 def test_the_code_of_every_builder_is_packed(project):

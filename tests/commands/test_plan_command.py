@@ -81,9 +81,13 @@ def test_the_tree_names_devices_folders_and_what_is_told_late(tmp_path, capsys):
 
 def script(capsys, file, **more):
     return subprocess.run(
-        ["bash"], input=plan_text(capsys, file, "lite_train_lite_infer", "--shell", *more.pop("options", ())),
-        text=True, capture_output=True, check=False, **more,
-    )  # fmt: skip
+        ["bash"],
+        input=plan_text(capsys, file, "lite_train_lite_infer", "--shell", *more.pop("options", ())),
+        text=True,
+        capture_output=True,
+        check=False,
+        **more,
+    )
 
 
 @pytest.fixture

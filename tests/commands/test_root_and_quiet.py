@@ -12,9 +12,21 @@ from tipchain.commands.options import leaves
 from tipchain.core.files import ROOT_VARIABLE, find_root
 
 ROOTED = (
-    "align", "bundle make", "convert-weights", "eval", "export", "init", "judge", "lint", "locate", "pack", "prepare",
-    "rebaseline", "run", "train",
-)  # fmt: skip
+    "align",
+    "bundle make",
+    "convert-weights",
+    "eval",
+    "export",
+    "init",
+    "judge",
+    "lint",
+    "locate",
+    "pack",
+    "prepare",
+    "rebaseline",
+    "run",
+    "train",
+)
 
 
 @pytest.mark.parametrize("command", ROOTED)

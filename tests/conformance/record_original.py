@@ -84,9 +84,15 @@ class Original:
         }
         argv = ["bash", self.driver, str(name), mode, *more]
         subprocess.run(
-            argv, cwd=self.root, env=env, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            argv,
+            cwd=self.root,
+            env=env,
+            timeout=LIMIT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         commands = self._commands(self.notes.read_bytes().decode().split("\0")[:-1])
         for path in sorted(set(_paths(self.root)) - self.there, reverse=True):
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()

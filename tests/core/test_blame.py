@@ -303,9 +303,18 @@ def test_a_recorded_stage_tells_the_users_line_of_errors_of_the_system_too(monke
     monkeypatch.setattr(recorder, "_bench", lambda *_: None)
     monkeypatch.setattr(recorder, "record", run)
     job = recorder.RecordingJob(
-        side="torch", case="", stages=("data",), device="cpu", threads=1, folder="", needs={}, train_data="",
-        eval_data="", epochs=1, commit="",
-    )  # fmt: skip
+        side="torch",
+        case="",
+        stages=("data",),
+        device="cpu",
+        threads=1,
+        folder="",
+        needs={},
+        train_data="",
+        eval_data="",
+        epochs=1,
+        commit="",
+    )
     ended = recorder._record_stage(job, None, None, {}, "data", "cpu")
     assert ended["ok"] is False
     assert ended["message"].startswith(f"{__file__}:")
@@ -320,9 +329,18 @@ def test_a_full_disk_under_a_recorder_is_nobodys_code(monkeypatch):
         raise OSError(28, "No space left on device", "dump.npy")
 
     job = recorder.RecordingJob(
-        side="torch", case="", stages=("data",), device="cpu", threads=1, folder="", needs={}, train_data="",
-        eval_data="", epochs=1, commit="",
-    )  # fmt: skip
+        side="torch",
+        case="",
+        stages=("data",),
+        device="cpu",
+        threads=1,
+        folder="",
+        needs={},
+        train_data="",
+        eval_data="",
+        epochs=1,
+        commit="",
+    )
     monkeypatch.setattr(recorder, "_bench", full)
     monkeypatch.setattr(tipchain.core.blame, "is_users", lambda _: False)
     ended = recorder._record_stage(job, None, None, {}, "data", "cpu")

@@ -209,8 +209,11 @@ def rows(lang: str | None, *words: str, **environment: str) -> str:
     clean = {name: value for name, value in os.environ.items() if name not in (VARIABLE, *language.LOCALE)}
     done = subprocess.run(
         [sys.executable, "-m", "tipchain", *words, *options],
-        capture_output=True, encoding="utf-8", check=False, env={**clean, "PYTHONUTF8": "1", **environment},
-    )  # fmt: skip
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        env={**clean, "PYTHONUTF8": "1", **environment},
+    )
     return done.stdout
 
 
@@ -381,11 +384,14 @@ def test_an_alignment_in_chinese(chinese):
     assert render_ending(aligned()) == EQUAL
     cause = replace(
         CAUSE,
-        message="`stem.bn`: its `epsilon` is 0.001, the reference's 1e-05", port_path="stem.bn", reference_place=None,
+        message="`stem.bn`: its `epsilon` is 0.001, the reference's 1e-05",
+        port_path="stem.bn",
+        reference_place=None,
         place=SourceLine(file="nets/port.py", line=34, code="self.bn = nn.BatchNorm2D(64, epsilon=1e-3)"),
         evidence="the reference is built so; relative error 0.0031 before, 2.1e-16 with this changed; 14 runs in float64",
-        fix="pass `epsilon=1e-05` to `stem.bn`", explains=("forward/logits", "backward/gradient/stem.conv.weight"),
-    )  # fmt: skip
+        fix="pass `epsilon=1e-05` to `stem.bn`",
+        explains=("forward/logits", "backward/gradient/stem.conv.weight"),
+    )
     reason = "not close · 3 / 40 outside · mean 5.3 · worst at (1, 9): expected 17.4, actual 0.43 · allowed rtol 1e-05, atol 1e-08"
     failed = [verdict(one, Outcome.FAIL, reason, share=530.0) for one in cause.explains]
     report = aligned(

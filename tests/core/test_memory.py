@@ -45,9 +45,12 @@ def faults_and_pages(way: str, **variables: str) -> list[int]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(size=LARGE), way], env={**kept, "PYTHONPATH": str(root), **variables},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM.format(size=LARGE), way],
+        env={**kept, "PYTHONPATH": str(root), **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return [int(line) for line in done.stdout.split()]
 
 

@@ -46,9 +46,14 @@ def become_shadow(words: list[str], kind: str) -> None:
         umask = os.umask(0)
         os.umask(umask)
         given = {
-            "words": words, "path": sys.path, "folder": os.getcwd(), "variables": dict(os.environ), "files": files,
-            "limits": limits, "umask": umask,
-        }  # fmt: skip
+            "words": words,
+            "path": sys.path,
+            "folder": os.getcwd(),
+            "variables": dict(os.environ),
+            "files": files,
+            "limits": limits,
+            "umask": umask,
+        }
         text = json.dumps(given).encode()
         socket.send_fds(other, [len(text).to_bytes(8, "big")], files)
         other.sendall(text)

@@ -104,20 +104,28 @@ def test_the_first_of_its_kind_is_one_line(history, tmp_path):
 
 def test_comparable_is_the_same_name_machine_class_and_some_item(history, tmp_path):
     slow = Machine(name="host", machine_class="2 cores")
-    fill(history, [
-        (night(0), [item("a"), item("b")]),
-        (night(1, title="other"), [item("a", FAIL)]),
-        (night(2, machine=slow), [item("a", FAIL)]),
-        (night(3), [item("c", FAIL)]),
-        (night(4, machine=Machine(name="other host", machine_class=HERE.machine_class)), [item("a"), item("b")]),
-    ])  # fmt: skip
+    fill(
+        history,
+        [
+            (night(0), [item("a"), item("b")]),
+            (night(1, title="other"), [item("a", FAIL)]),
+            (night(2, machine=slow), [item("a", FAIL)]),
+            (night(3), [item("c", FAIL)]),
+            (night(4, machine=Machine(name="other host", machine_class=HERE.machine_class)), [item("a"), item("b")]),
+        ],
+    )
     assert told(history, tmp_path)[0].startswith("suite: nothing changed since suite-000")
 
 
 def test_where_the_class_is_not_known_the_machine_must_be_the_same(history, tmp_path):
     hosts = [Machine(name=name) for name in ("one", "two", "one")]
-    fill(history, [(night(at, machine=host), [item("a", seconds=100.0 + 400 * (at == 1), machine=host)])
-                   for at, host in enumerate(hosts)])  # fmt: skip
+    fill(
+        history,
+        [
+            (night(at, machine=host), [item("a", seconds=100.0 + 400 * (at == 1), machine=host)])
+            for at, host in enumerate(hosts)
+        ],
+    )
     assert told(history, tmp_path)[0].startswith("suite: nothing changed since suite-000")
 
 
@@ -130,9 +138,13 @@ def test_another_run_to_compare_with(history, tmp_path):
 
 def test_environment_first_then_verdicts_then_numbers(history, tmp_path):
     last = night(12, environment={"torch": "2.13"}, commit="bbbbbbb")
-    nights = [(night(number, environment={"torch": "2.12"}, commit="aaaaaaa"),
-               [judged("a", {"x": PASS}), trained("b", {"top1": 0.9}), trained("c", {"avg_ips": 100.0})])
-              for number in range(12)]  # fmt: skip
+    nights = [
+        (
+            night(number, environment={"torch": "2.12"}, commit="aaaaaaa"),
+            [judged("a", {"x": PASS}), trained("b", {"top1": 0.9}), trained("c", {"avg_ips": 100.0})],
+        )
+        for number in range(12)
+    ]
     now = [judged("a", {"x": FAIL}, FAIL), trained("b", {"top1": 0.8}, seconds=200.0), trained("c", {"avg_ips": 50.0})]
     fill(history, [*nights, (last, now)])
     assert told(history, tmp_path) == [
@@ -197,10 +209,22 @@ def test_noise_is_that_of_passes_on_machines_of_the_class(history, tmp_path):
 
 
 def test_items_and_verdicts_that_come_and_go(history, tmp_path):
-    fill(history, [
-        (night(0), [judged("a", {"x": PASS, "y": PASS}), item("b"), item("s")]),
-        (night(1), [judged("a", {"x": PASS, "z": PASS}), item("c"), item("d"), item("e"), item("s", SKIP, reason="no data")]),
-    ])  # fmt: skip
+    fill(
+        history,
+        [
+            (night(0), [judged("a", {"x": PASS, "y": PASS}), item("b"), item("s")]),
+            (
+                night(1),
+                [
+                    judged("a", {"x": PASS, "z": PASS}),
+                    item("c"),
+                    item("d"),
+                    item("e"),
+                    item("s", SKIP, reason="no data"),
+                ],
+            ),
+        ],
+    )
     assert told(history, tmp_path)[1:] == [
         "PASS -> SKIP  s: no data",
         "new verdicts: 1 in a",
@@ -212,10 +236,13 @@ def test_items_and_verdicts_that_come_and_go(history, tmp_path):
 
 
 def test_what_flips_inside_an_item_that_fails_as_before(history, tmp_path):
-    fill(history, [
-        (night(0), [judged("a", {"x": FAIL, "y": PASS, "z": FAIL}, FAIL)]),
-        (night(1), [judged("a", {"x": PASS, "y": FAIL, "z": FAIL}, FAIL)]),
-    ])  # fmt: skip
+    fill(
+        history,
+        [
+            (night(0), [judged("a", {"x": FAIL, "y": PASS, "z": FAIL}, FAIL)]),
+            (night(1), [judged("a", {"x": PASS, "y": FAIL, "z": FAIL}, FAIL)]),
+        ],
+    )
     assert told(history, tmp_path)[1:] == ["in a: y PASS -> FAIL and 1 more"]
 
 

@@ -221,9 +221,17 @@ def test_causes_are_exported(causes, capsys):
 
 
 def test_the_causes_of_a_report_come_into_the_history(project, capsys):
-    found = {"code": "epsilon", "port_path": "body.1.bn", "message": "eps is wrong", "evidence": "", "explained": 0.5,
-             "fix": "pass `epsilon=1`", "stage": "forward", "place": {"file": "port.py", "line": 7, "code": "x"},
-             "explains": ["forward/logits"]}  # fmt: skip
+    found = {
+        "code": "epsilon",
+        "port_path": "body.1.bn",
+        "message": "eps is wrong",
+        "evidence": "",
+        "explained": 0.5,
+        "fix": "pass `epsilon=1`",
+        "stage": "forward",
+        "place": {"file": "port.py", "line": 7, "code": "x"},
+        "explains": ["forward/logits"],
+    }
     first = {**found, "code": "momentum", "explains": []}
     (project / "report.json").write_text(json.dumps({**report(), "diagnoses": [first, found]}))
     out(capsys, "add", str(project / "report.json"))

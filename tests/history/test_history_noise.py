@@ -17,11 +17,20 @@ NOISY = [100.0, 130.0, 95.0, 122.0, 101.0, 135.0, 98.0, 127.0, 104.0, 118.0, 92.
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("seconds", FigureKind.TIME), ("total_s", FigureKind.TIME), ("batch_cost_s", FigureKind.TIME), ("inference_ms", FigureKind.TIME),
-        ("avg_ips", FigureKind.SPEED), ("qps", FigureKind.SPEED), ("gpu_util", FigureKind.SPEED), ("cpu_rss_mb", FigureKind.MEMORY),
-        ("top1", FigureKind.METRIC), ("loss", FigureKind.METRIC), ("map50", FigureKind.METRIC), ("max_abs", FigureKind.METRIC),
+        ("seconds", FigureKind.TIME),
+        ("total_s", FigureKind.TIME),
+        ("batch_cost_s", FigureKind.TIME),
+        ("inference_ms", FigureKind.TIME),
+        ("avg_ips", FigureKind.SPEED),
+        ("qps", FigureKind.SPEED),
+        ("gpu_util", FigureKind.SPEED),
+        ("cpu_rss_mb", FigureKind.MEMORY),
+        ("top1", FigureKind.METRIC),
+        ("loss", FigureKind.METRIC),
+        ("map50", FigureKind.METRIC),
+        ("max_abs", FigureKind.METRIC),
     ],
-)  # fmt: skip
+)
 def test_figures_are_of_a_kind(name, kind):
     assert kind_of(name).kind is kind
 
@@ -106,8 +115,14 @@ def test_with_few_nights_plain_rules_hold(earlier, value, moved):
 
 @pytest.mark.parametrize(
     ("before", "after", "moved"),
-    [(0.5, math.nan, True), (math.nan, 0.5, True), (math.nan, math.nan, False), (math.inf, math.inf, False), (1.0, math.inf, True)],
-)  # fmt: skip
+    [
+        (0.5, math.nan, True),
+        (math.nan, 0.5, True),
+        (math.nan, math.nan, False),
+        (math.inf, math.inf, False),
+        (1.0, math.inf, True),
+    ],
+)
 def test_becoming_no_number_is_always_told(before, after, moved):
     for count in (1, 12):
         assert (motion([before] * count, after, METRIC) is not None) is moved

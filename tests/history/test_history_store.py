@@ -80,8 +80,13 @@ def test_all_of_a_report_goes_in(history, tmp_path):
 
 def test_a_report_says_where_it_was_made_and_of_which_commit(history, tmp_path):
     where = {
-        "commit": "4b72afe", "machine": "far", "processor": "Example CPU", "cores": 16, "gpus": ["H200"], "driver": "570",
-    }  # fmt: skip
+        "commit": "4b72afe",
+        "machine": "far",
+        "processor": "Example CPU",
+        "cores": 16,
+        "gpus": ["H200"],
+        "driver": "570",
+    }
     file = tmp_path / "report.json"
     file.write_text(json.dumps({**report(), "where": where}))
     entry = read_source(file).entry

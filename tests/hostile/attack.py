@@ -189,11 +189,15 @@ def nights(folder: Path) -> Target:
     return Target(
         samples={name: file.read_bytes() for name, file in places.items()},
         places=places,
-        read=tuple(lambda _, words=words: command(*words)(Path()) for words in (
-            ("nightly", "status", str(manifest)), ("nightly", "status", str(manifest), "--json", "-"),
-            ("nightly", "report", str(manifest), "--html", str(page)),
-        )),
-    )  # fmt: skip
+        read=tuple(
+            lambda _, words=words: command(*words)(Path())
+            for words in (
+                ("nightly", "status", str(manifest)),
+                ("nightly", "status", str(manifest), "--json", "-"),
+                ("nightly", "report", str(manifest), "--html", str(page)),
+            )
+        ),
+    )
 
 
 def reports(folder: Path) -> Target:
@@ -210,9 +214,13 @@ def reports(folder: Path) -> Target:
 
 
 KINDS: dict[str, Callable[[Path], Target]] = {
-    "dumps": dumps, "weights": weights, "parameters": parameters, "documents": documents,
-    "nights": nights, "reports": reports,
-}  # fmt: skip
+    "dumps": dumps,
+    "weights": weights,
+    "parameters": parameters,
+    "documents": documents,
+    "nights": nights,
+    "reports": reports,
+}
 
 
 def attack(kind: str, folder: Path, *, seed: int, count: int) -> Outcome:
@@ -251,15 +259,20 @@ def _read(target: Target, folder: Path, name: str, content: bytes, outcome: Outc
         outcome.seconds, outcome.megabytes = max(outcome.seconds, seconds), max(outcome.megabytes, megabytes)
         told = out.getvalue() + err.getvalue()
         wrong = [
-            text for text, is_so in (
+            text
+            for text, is_so in (
                 (f"exit code {code}", code not in (0, 1, 2, 4)),
                 ("a traceback", "Traceback" in told),
-                ("an escape on the terminal", "\x1b" in told or ("\u202e" in told and not told.startswith("{"))),  # JSON is data
+                (
+                    "an escape on the terminal",
+                    "\x1b" in told or ("\u202e" in told and not told.startswith("{")),
+                ),  # JSON is data
                 (f"{seconds:.1f} s", seconds > SECONDS),
                 (f"{megabytes:.0f} MB", megabytes > MEGABYTES),
                 ("exit code 2 without a word", code == 2 and "error: " not in told),
-            ) if is_so
-        ]  # fmt: skip
+            )
+            if is_so
+        ]
         if wrong and base:
             kept = folder / f"problem-{len(outcome.problems)}-{name}"
             kept.write_bytes(content)

@@ -91,9 +91,16 @@ def test_the_same_code_in_several_layers_is_one_cause():
 
 def finding(code, path="net.1", kind="argument"):
     return Finding(
-        code=code, kind=kind, reference_path=path, port_path=path, reference="r", port="p", message=f"{path} has p", fix="f",
+        code=code,
+        kind=kind,
+        reference_path=path,
+        port_path=path,
+        reference="r",
+        port="p",
+        message=f"{path} has p",
+        fix="f",
         effect="elsewhere" if code == "momentum" else "here",
-    )  # fmt: skip
+    )
 
 
 def cause(code, explained=1.0, path="net.1"):

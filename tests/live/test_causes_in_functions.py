@@ -68,23 +68,35 @@ def attended(x, mask):
     ("pair", "ours", "theirs", "code", "told"),
     [
         (
-            of_images, lambda x: torch.index_select(x, 2, torch.tensor(ORDER)),
-            lambda x: paddle.index_select(x, paddle.to_tensor(ORDER), axis=3), "axis", "is 3, the reference's 2",
+            of_images,
+            lambda x: torch.index_select(x, 2, torch.tensor(ORDER)),
+            lambda x: paddle.index_select(x, paddle.to_tensor(ORDER), axis=3),
+            "axis",
+            "is 3, the reference's 2",
         ),
         (
-            of_images, lambda x: x.gather(1, x.argsort(dim=1)),
-            lambda x: paddle.take_along_axis(x, x.argsort(axis=1, descending=True), 1), "descending", "is True, the reference's False",
+            of_images,
+            lambda x: x.gather(1, x.argsort(dim=1)),
+            lambda x: paddle.take_along_axis(x, x.argsort(axis=1, descending=True), 1),
+            "descending",
+            "is True, the reference's False",
         ),
         (
-            of_images, lambda x: 0.25 * x + 0.75 * x.abs(), lambda x: 0.4 * x + 0.6 * x.abs(),
-            "scale-factor", "are 0.4, 0.6, the reference's 0.25, 0.75, in `multiply`",
+            of_images,
+            lambda x: 0.25 * x + 0.75 * x.abs(),
+            lambda x: 0.4 * x + 0.6 * x.abs(),
+            "scale-factor",
+            "are 0.4, 0.6, the reference's 0.25, 0.75, in `multiply`",
         ),
         (
-            of_tokens, causal, lambda x, mask: attended(x, mask.unsqueeze([1, 2])),
-            "missing-mask", "the reference `scaled_dot_product_attention(",
+            of_tokens,
+            causal,
+            lambda x, mask: attended(x, mask.unsqueeze([1, 2])),
+            "missing-mask",
+            "the reference `scaled_dot_product_attention(",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_function_that_is_called_otherwise_is_the_first_cause(pair, ours, theirs, code, told):
     reference, port, inputs = pair(ours, theirs)
     tipchain.copy_weights(reference, port)

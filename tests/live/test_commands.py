@@ -113,8 +113,12 @@ def test_an_interrupted_search_tells_what_is_known_and_on_the_way_where_it_is(he
     words = [*options()[:5], str(tmp_path / "labelled.npz"), "--metrics", "sides:impatient", "sides:impatient"]
     done = subprocess.run(
         [sys.executable, "-m", "tipchain", "locate", *words, "--json", str(tmp_path / "report.json")],
-        capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert done.returncode == 130
     said = done.stderr.splitlines()
     assert said[:2] == ["importing torch and Paddle", "building the models"]

@@ -107,9 +107,12 @@ PORTS = {
 def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port, training):
     norm, theirs = (NormAct(4, act()),) if fused else (torch.nn.BatchNorm2d(4), act()), PORTS[port]()
     report = align(
-        (torch.nn.Conv2d(3, 4, 3), *norm), (paddle.nn.Conv2D(3, 4, 3), *theirs), IMAGES,
-        training=training, mode="train" if training else "eval",
-    )  # fmt: skip
+        (torch.nn.Conv2d(3, 4, 3), *norm),
+        (paddle.nn.Conv2D(3, 4, 3), *theirs),
+        IMAGES,
+        training=training,
+        mode="train" if training else "eval",
+    )
     grave = [one.code for one in report.findings if not one.harmless]
     assert grave == ["layer-type"] * (act is torch.nn.ReLU6)
     assert report.passed is (act is torch.nn.ReLU)

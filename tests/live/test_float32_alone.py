@@ -108,9 +108,13 @@ def with_single(epsilon=1e-5):
     parts = (nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
     reference = nn.Sequential(*parts).eval()
     port = paddle.nn.Sequential(
-        paddle.nn.BatchNorm2D(8, epsilon=epsilon), paddle.nn.AdaptiveAvgPool2D(1), paddle.nn.Flatten(),
-        paddle.nn.Linear(8, 8), Single(), paddle.nn.Linear(8, 4),
-    )  # fmt: skip
+        paddle.nn.BatchNorm2D(8, epsilon=epsilon),
+        paddle.nn.AdaptiveAvgPool2D(1),
+        paddle.nn.Flatten(),
+        paddle.nn.Linear(8, 8),
+        Single(),
+        paddle.nn.Linear(8, 4),
+    )
     port.eval()
     tipchain.copy_weights(reference, port)
     return tipchain.align(

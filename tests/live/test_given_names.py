@@ -64,9 +64,19 @@ def here(tmp_path, monkeypatch):
 
 def locate(names, *more):
     return main(
-        ["locate", "--reference", "twins:reference", "--port", "twins:port", "--inputs", "inputs.npz", "--names", names,
-         *more]
-    )  # fmt: skip
+        [
+            "locate",
+            "--reference",
+            "twins:reference",
+            "--port",
+            "twins:port",
+            "--inputs",
+            "inputs.npz",
+            "--names",
+            names,
+            *more,
+        ]
+    )
 
 
 def test_a_map_says_which_layer_is_which(here, capsys):

@@ -48,10 +48,19 @@ def test_tiny_differences_share_a_bin_and_a_large_tensor_is_sampled():
 
 def verdict(**changed: object) -> LayerVerdict:
     given: dict[str, object] = {
-        "reference_path": "bn1", "port_path": "bn", "reference_type": "BatchNorm2d", "port_type": "BatchNorm2D", "turn": 0,
-        "direction": "forward", "inherited": 0.0, "own": 1e-3, "ratio": 2e4, "closeness": Closeness.DIFFERS,
-        "method": "float64", "reason": "output 0 differs",
-    }  # fmt: skip
+        "reference_path": "bn1",
+        "port_path": "bn",
+        "reference_type": "BatchNorm2d",
+        "port_type": "BatchNorm2D",
+        "turn": 0,
+        "direction": "forward",
+        "inherited": 0.0,
+        "own": 1e-3,
+        "ratio": 2e4,
+        "closeness": Closeness.DIFFERS,
+        "method": "float64",
+        "reason": "output 0 differs",
+    }
     return LayerVerdict(**{**given, **changed})
 
 
@@ -87,10 +96,16 @@ def test_what_commands_add_is_passed_over():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"stages": {"forward": "GOOD"}, "layers": [], "first_divergence": null}',
-             '{"stages": {}, "layers": [{}], "first_divergence": null}',
-             '{"stages": {}, "layers": [], "first_divergence": null, "numbers": {"x": "much"}}']
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"stages": {"forward": "GOOD"}, "layers": [], "first_divergence": null}',
+        '{"stages": {}, "layers": [{}], "first_divergence": null}',
+        '{"stages": {}, "layers": [], "first_divergence": null, "numbers": {"x": "much"}}',
+    ],
+)
 def test_another_file_is_refused(text):
     with pytest.raises(RecordError, match="is no report of an alignment"):
         AlignmentReport.from_json(text)

@@ -112,9 +112,14 @@ def test_every_part_is_there(page):
     assert "tipchain locate case.yaml" in told["origin"]
     titles = [one["aria-label"] for one in page.all("svg", "chart")]
     assert titles == [
-        "own and inherited error, forward", "own and inherited error, backward", "Loss in training",
-        "Loss in training: difference", "Learning rate in training", "odd", "differences of output 0 of body.1.bn",
-    ]  # fmt: skip
+        "own and inherited error, forward",
+        "own and inherited error, backward",
+        "Loss in training",
+        "Loss in training: difference",
+        "Learning rate in training",
+        "odd",
+        "differences of output 0 of body.1.bn",
+    ]
 
 
 def test_links_lead_to_parts(page):

@@ -44,9 +44,20 @@ def test_a_page_that_cannot_be_written_loses_nothing_that_was_found(asked, capsy
     "given",
     [
         ["locate", *PAIR, "--no-causes"],
-        ["locate", *PAIR, "--loss", "torch.nn:MSELoss", "paddle.nn:MSELoss", "--training", "--iterations", "3", "--seed", "7"],
+        [
+            "locate",
+            *PAIR,
+            "--loss",
+            "torch.nn:MSELoss",
+            "paddle.nn:MSELoss",
+            "--training",
+            "--iterations",
+            "3",
+            "--seed",
+            "7",
+        ],
     ],
-)  # fmt: skip
+)
 def test_the_command_that_is_told_asks_for_the_same(asked, given, capsys):
     import shlex
 

@@ -30,9 +30,12 @@ def pair(**port):
             if tensor.is_floating_point() and tensor.ndim == 1:
                 tensor.uniform_(0.5 if "var" in name else -0.5, 1.5, generator=generator)
     other = paddle.nn.Sequential(
-        paddle.nn.Conv2D(3, 8, 3), paddle.nn.BatchNorm2D(8, **port), paddle.nn.ReLU(), paddle.nn.Flatten(),
+        paddle.nn.Conv2D(3, 8, 3),
+        paddle.nn.BatchNorm2D(8, **port),
+        paddle.nn.ReLU(),
+        paddle.nn.Flatten(),
         paddle.nn.Linear(288, 10),
-    )  # fmt: skip
+    )
     tipchain.copy_weights(reference, other)
     return reference, other
 

@@ -38,8 +38,11 @@ def closed(function, weight):
 
 def by_name(function, weight):
     del function, weight
-    return lambda output, labels: (TORCH(output, labels, weight=OURS) if isinstance(output, torch.Tensor)
-                                   else PADDLE(output, labels, weight=THEIRS))  # fmt: skip
+    return lambda output, labels: (
+        TORCH(output, labels, weight=OURS)
+        if isinstance(output, torch.Tensor)
+        else PADDLE(output, labels, weight=THEIRS)
+    )
 
 
 def made_inside(function, weight):
@@ -68,9 +71,16 @@ def align(losses, scale=1.0):
     given = np.random.default_rng(0)
     inputs = {"args": given.standard_normal((6, 4), dtype=np.float32), "labels": np.array([0, 1, 2, 2, 1, 0])}
     return tipchain.align(
-        ours, theirs, inputs, loss=losses, iterations=3,
-        optimizers=(lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps)),
-    )  # fmt: skip
+        ours,
+        theirs,
+        inputs,
+        loss=losses,
+        iterations=3,
+        optimizers=(
+            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
+            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
+        ),
+    )
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -157,9 +167,14 @@ def test_a_training_of_what_does_not_run_in_float64_is_no_error():
     ours, theirs = torch.nn.Sequential(torch.nn.Linear(4, 3)), paddle.nn.Sequential(Single(4, 3))
     tipchain.copy_weights(ours, theirs)
     report = tipchain.align(
-        ours, theirs, {"args": np.ones((2, 4), np.float32), "labels": np.array([0, 1])},
+        ours,
+        theirs,
+        {"args": np.ones((2, 4), np.float32), "labels": np.array([0, 1])},
         loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
-        optimizers=(lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps)),
-    )  # fmt: skip
+        optimizers=(
+            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
+            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
+        ),
+    )
     assert report.stages["train"] is Outcome.SKIP
     assert "the port does not run in float64" in report.reasons["train"]

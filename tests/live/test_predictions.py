@@ -137,9 +137,13 @@ def test_other_entries_an_exception_and_no_samples():
         ((plain["args"],), lambda raw: raw[0]),
     ):
         report = align(
-            lambda model, raw, take=take: whole({"args": take(raw)}, lambda x: model(paddle.to_tensor(x)).numpy()), samples=None, inputs=inputs,
-            ours=lambda model, take=take: lambda raw: whole({"args": take(raw)}, lambda x: model(torch.from_numpy(x)).detach().numpy()),
-        )  # fmt: skip
+            lambda model, raw, take=take: whole({"args": take(raw)}, lambda x: model(paddle.to_tensor(x)).numpy()),
+            samples=None,
+            inputs=inputs,
+            ours=lambda model, take=take: (
+                lambda raw: whole({"args": take(raw)}, lambda x: model(torch.from_numpy(x)).detach().numpy())
+            ),
+        )
         assert report.passed, str(report)
     with pytest.raises(UsageError, match="predict is one function"):
         tipchain.align(torch.nn.Linear(1, 1), paddle.nn.Linear(1, 1), INPUTS, predict=torch_predict)

@@ -22,17 +22,33 @@ IMAGES = np.random.default_rng(0).standard_normal((2, 3, 9, 9)).astype(np.float3
 def build_reference():
     nn = torch.nn
     return nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(),
-        nn.AvgPool2d(3, 1, 1), nn.Flatten(), nn.Linear(100, 10), nn.Linear(10, 10),
-    ).eval()  # fmt: skip
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.AvgPool2d(3, 1, 1),
+        nn.Flatten(),
+        nn.Linear(100, 10),
+        nn.Linear(10, 10),
+    ).eval()
 
 
 def build_port(**pool):
     nn = paddle.nn
     made = nn.Sequential(
-        nn.Conv2D(3, 4, 3), nn.BatchNorm2D(4), nn.ReLU(), nn.Conv2D(4, 4, 3), nn.BatchNorm2D(4), nn.ReLU(),
-        nn.AvgPool2D(3, 1, 1, **({"exclusive": False} | pool)), nn.Flatten(), nn.Linear(100, 10), nn.Linear(10, 10),
-    )  # fmt: skip
+        nn.Conv2D(3, 4, 3),
+        nn.BatchNorm2D(4),
+        nn.ReLU(),
+        nn.Conv2D(4, 4, 3),
+        nn.BatchNorm2D(4),
+        nn.ReLU(),
+        nn.AvgPool2D(3, 1, 1, **({"exclusive": False} | pool)),
+        nn.Flatten(),
+        nn.Linear(100, 10),
+        nn.Linear(10, 10),
+    )
     made.eval()
     return made
 
@@ -105,10 +121,16 @@ def test_inputs_may_be_given_in_any_usual_form(tmp_path, form):
     tipchain.copy_weights(reference, port)
     np.savez(tmp_path / "inputs.npz", args=IMAGES)
     given = {
-        "array": IMAGES, "torch": torch.from_numpy(IMAGES).requires_grad_(), "paddle": paddle.to_tensor(IMAGES),
-        "tuple": (IMAGES,), "list": [torch.from_numpy(IMAGES)], "dict": {"input": torch.from_numpy(IMAGES)},
-        "args": {"args": (paddle.to_tensor(IMAGES),)}, "path": tmp_path / "inputs.npz", "text": str(tmp_path / "inputs.npz"),
-    }[form]  # fmt: skip
+        "array": IMAGES,
+        "torch": torch.from_numpy(IMAGES).requires_grad_(),
+        "paddle": paddle.to_tensor(IMAGES),
+        "tuple": (IMAGES,),
+        "list": [torch.from_numpy(IMAGES)],
+        "dict": {"input": torch.from_numpy(IMAGES)},
+        "args": {"args": (paddle.to_tensor(IMAGES),)},
+        "path": tmp_path / "inputs.npz",
+        "text": str(tmp_path / "inputs.npz"),
+    }[form]
     report = tipchain.align(reference, port, given, causes=False)
     assert report.passed, str(report)
 

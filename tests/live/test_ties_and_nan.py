@@ -63,10 +63,13 @@ def test_which_of_equal_values_gets_the_gradient_is_no_fault():
     assert "equal values" in report.reasons["train"]
 
 
-@pytest.mark.parametrize("theirs", [
-    lambda one, other: paddle.maximum(one, other.detach()),
-    lambda one, other: paddle.maximum(one, other * 0.5 + (other * 0.5).detach()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        lambda one, other: paddle.maximum(one, other.detach()),
+        lambda one, other: paddle.maximum(one, other * 0.5 + (other * 0.5).detach()),
+    ],
+)
 def test_code_that_changes_gradients_is_found_beside_a_tie(theirs):
     report = report_of(largest, theirs)
     assert not report.passed
@@ -127,10 +130,17 @@ def test_updates_of_a_recurrent_layer_with_dropout_are_compared():
     assert report.stages["train"].value == "PASS"
 
 
-@pytest.mark.parametrize(("ours", "theirs", "fix"), [
-    (0, None, "leave `0` with `padding_idx=None`, which in Paddle zeroes the output, and stop the gradient of row 0"),
-    (None, 0, "pass `padding_idx=None` to `0`"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ours", "theirs", "fix"),
+    [
+        (
+            0,
+            None,
+            "leave `0` with `padding_idx=None`, which in Paddle zeroes the output, and stop the gradient of row 0",
+        ),
+        (None, 0, "pass `padding_idx=None` to `0`"),
+    ],
+)
 def test_the_fix_of_a_padding_index_does_not_break_the_output(ours, theirs, fix):
     reference = torch.nn.Sequential(torch.nn.Embedding(9, 4, padding_idx=ours), torch.nn.Linear(4, 3))
     torch.nn.init.normal_(reference[0].weight)

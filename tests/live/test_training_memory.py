@@ -47,12 +47,15 @@ def test_the_port_is_copied_once(monkeypatch):
     reference, port = torch.nn.Linear(5, 4), paddle.nn.Linear(5, 4)
     tipchain.copy_weights(reference, port)
     report = tipchain.align(
-        reference, port, INPUTS, loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
+        reference,
+        port,
+        INPUTS,
+        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
         optimizers=(
             lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9),
             lambda parameters: paddle.optimizer.Momentum(0.1, 0.9, parameters),
         ),
-    )  # fmt: skip
+    )
     assert report.stages["train"] is Outcome.PASS, str(report)
     assert made.count(1) == 1
     assert "losses and 2 tensors" in report.reasons["train"]
@@ -74,11 +77,15 @@ def test_models_whose_losses_part_at_once_are_not_trained(monkeypatch, shift):
     reference, port = torch.nn.Linear(5, 4), Shifted(shift)
     tipchain.copy_weights(reference, port.inner)
     report = tipchain.align(
-        reference, port, INPUTS, loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()), names={"": "inner"},
+        reference,
+        port,
+        INPUTS,
+        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
+        names={"": "inner"},
         optimizers=(
             lambda parameters: torch.optim.SGD(parameters, 0.1),
             lambda parameters: paddle.optimizer.SGD(0.1, parameters),
         ),
-    )  # fmt: skip
+    )
     assert trained == ([] if shift else [0, 1, 0])
     assert ("the losses part at step 0" in report.reasons["train"]) == bool(shift)

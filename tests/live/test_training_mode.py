@@ -100,10 +100,18 @@ def align(reference, port, **more):
     given = np.random.default_rng(0)
     inputs = {"args": given.standard_normal((4, 5, WIDE), dtype=np.float32), "labels": given.integers(0, WIDE, 4)}
     return tipchain.align(
-        ours, theirs, inputs, loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()), training=True,
-        optimizers=(lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps)),
-        iterations=3, **more,
-    )  # fmt: skip
+        ours,
+        theirs,
+        inputs,
+        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
+        training=True,
+        optimizers=(
+            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
+            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
+        ),
+        iterations=3,
+        **more,
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,10 +231,17 @@ def test_a_layer_that_stands_at_several_paths_is_trained_once():
         values = tensor.detach().numpy()
         dict(theirs.named_parameters())[name].set_value(values.T if name == "head.weight" else values)
     report = tipchain.align(
-        ours, theirs, {"args": np.arange(6).reshape(2, 3), "labels": np.array([1, 2])},
-        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()), training=True, iterations=2,
-        optimizers=(lambda ps, rate=0.1: torch.optim.SGD(ps, rate), lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps)),
-    )  # fmt: skip
+        ours,
+        theirs,
+        {"args": np.arange(6).reshape(2, 3), "labels": np.array([1, 2])},
+        loss=(torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()),
+        training=True,
+        iterations=2,
+        optimizers=(
+            lambda ps, rate=0.1: torch.optim.SGD(ps, rate),
+            lambda ps, rate=0.1: paddle.optimizer.SGD(rate, ps),
+        ),
+    )
     assert report.passed, str(report)
     assert report.stages["train"] is Outcome.PASS
 

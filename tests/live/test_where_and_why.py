@@ -46,8 +46,13 @@ def told(ours, theirs, inputs, **options):
     report = align(ours, theirs, inputs, **options)
     assert not report.passed
     first, cause = report.first_divergence, report.diagnoses[0]
-    return SimpleNamespace(place=None if first is None else first.port_path, path=cause.port_path, code=cause.code,
-                           message=cause.message, causes=report.diagnoses)  # fmt: skip
+    return SimpleNamespace(
+        place=None if first is None else first.port_path,
+        path=cause.port_path,
+        code=cause.code,
+        message=cause.message,
+        causes=report.diagnoses,
+    )
 
 
 def padded(side):
@@ -129,9 +134,13 @@ def attending(scaled):
 
     ours = model(
         torch,
-        lambda: {"norm": torch.nn.LayerNorm(8), "attn": torch.nn.MultiheadAttention(8, 2, batch_first=True), "head": torch.nn.Linear(8, 3)},
+        lambda: {
+            "norm": torch.nn.LayerNorm(8),
+            "attn": torch.nn.MultiheadAttention(8, 2, batch_first=True),
+            "head": torch.nn.Linear(8, 3),
+        },
         forward,
-    )  # fmt: skip
+    )
     theirs = model(
         paddle,
         lambda: {"norm": paddle.nn.LayerNorm(8), "attn": Attention(8, 2, scaled), "head": paddle.nn.Linear(8, 3)},
@@ -140,7 +149,10 @@ def attending(scaled):
     torch.manual_seed(0)
     with torch.no_grad():
         ours.attn.in_proj_bias.normal_(), ours.attn.out_proj.bias.normal_()
-    for mine, its in ((ours.attn.in_proj_weight, theirs.attn.qkv.weight), (ours.attn.out_proj.weight, theirs.attn.out.weight)):  # fmt: skip
+    for mine, its in (
+        (ours.attn.in_proj_weight, theirs.attn.qkv.weight),
+        (ours.attn.out_proj.weight, theirs.attn.out.weight),
+    ):
         its.set_value(mine.detach().numpy().T.copy())
     for mine, its in ((ours.attn.in_proj_bias, theirs.attn.qkv.bias), (ours.attn.out_proj.bias, theirs.attn.out.bias)):
         its.set_value(mine.detach().numpy())
@@ -200,8 +212,12 @@ def test_a_layer_of_two_inputs_that_is_never_called_is_named():
 def mixing(side, linear, norm):
     def forward(self, x):
         return self.after(
-            (torch if side is torch else PF).sigmoid(self.before(self.norm(x).transpose(*((1, 2) if side is torch else ([0, 2, 1],)))).transpose(*((1, 2) if side is torch else ([0, 2, 1],))))
-        )  # fmt: skip
+            (torch if side is torch else PF).sigmoid(
+                self.before(self.norm(x).transpose(*((1, 2) if side is torch else ([0, 2, 1],)))).transpose(
+                    *((1, 2) if side is torch else ([0, 2, 1],))
+                )
+            )
+        )
 
     return model(side, lambda: {"norm": norm(8), "before": linear(5, 5), "after": linear(8, 8)}, forward)
 
@@ -238,8 +254,11 @@ def scaling(side, used):
     def make():
         scale = torch.nn.Parameter(torch.linspace(0.5, 2, 8)) if side is torch else None
         scale = scale if side is torch else paddle.create_parameter([8], "float32")
-        return {"a": (torch.nn if side is torch else paddle.nn).Linear(8, 8), "scale": scale,
-                "b": (torch.nn if side is torch else paddle.nn).Linear(8, 3)}  # fmt: skip
+        return {
+            "a": (torch.nn if side is torch else paddle.nn).Linear(8, 8),
+            "scale": scale,
+            "b": (torch.nn if side is torch else paddle.nn).Linear(8, 3),
+        }
 
     act = torch.tanh if side is torch else paddle.tanh
     return model(side, make, lambda self, x: self.b(act(self.a(x)) * (1 + x * self.scale if used else 1)))
@@ -341,7 +360,12 @@ TARGETS[:, 5:] = 0
 
 
 def ours_loss(scores, labels):
-    picked = TF.cross_entropy(scores[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="none", weight=torch.tensor([1, 2, 1, 1, 0.5], dtype=scores.dtype))  # fmt: skip
+    picked = TF.cross_entropy(
+        scores[:, :-1].flatten(0, 1),
+        labels[:, 1:].flatten(),
+        reduction="none",
+        weight=torch.tensor([1, 2, 1, 1, 0.5], dtype=scores.dtype),
+    )
     kept = (labels[:, 1:].flatten() > 0).to(scores.dtype)
     smooth = (scores[:, 1:] - scores[:, :-1].detach()).abs().clamp(max=3.0).mean()
     return (picked * kept).sum() / kept.sum() + 0.05 * smooth
@@ -363,14 +387,17 @@ def their_loss(
     return loss
 
 
-@pytest.mark.parametrize(("mistake", "code", "words"), [
-    ({"start": 0}, "wrong-input", "labels[:, :-1]"),
-    ({"weighted": False}, "missing-weight", "does not pass `weight`"),
-    ({"kept_alone": False}, "pooling", "the reference"),
-    ({"cut": False}, "missing-detach", "stops the gradient"),
-    ({"factor": 0.5}, "scale-factor", "multiplies by 0.05"),
-    ({"most": 1.0}, "max", "3.0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mistake", "code", "words"),
+    [
+        ({"start": 0}, "wrong-input", "labels[:, :-1]"),
+        ({"weighted": False}, "missing-weight", "does not pass `weight`"),
+        ({"kept_alone": False}, "pooling", "the reference"),
+        ({"cut": False}, "missing-detach", "stops the gradient"),
+        ({"factor": 0.5}, "scale-factor", "multiplies by 0.05"),
+        ({"most": 1.0}, "max", "3.0"),
+    ],
+)
 def test_a_loss_of_ones_own_code_is_followed_line_by_line(mistake, code, words):
     from tipchain.explain.causes.losses import check_loss
     from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide
@@ -419,7 +446,11 @@ def rolling(side, forth, back):
     def forward(self, x):
         roll = (lambda y, by: y.roll(by, 1)) if side is torch else (lambda y, by: paddle.roll(y, by, 1))
         y = roll(x, 1) if forth else x
-        y = self.a(y) * torch.linspace(1, 2, 5, dtype=x.dtype).reshape(1, 5, 1) if side is torch else self.a(y) * paddle.linspace(1, 2, 5, dtype=x.dtype).reshape([1, 5, 1])  # fmt: skip
+        y = (
+            self.a(y) * torch.linspace(1, 2, 5, dtype=x.dtype).reshape(1, 5, 1)
+            if side is torch
+            else self.a(y) * paddle.linspace(1, 2, 5, dtype=x.dtype).reshape([1, 5, 1])
+        )
         return self.b(x + (roll(y, -1) if back else y))
 
     return model(side, lambda: {"a": nn.Linear(8, 8), "b": nn.Linear(8, 2)}, forward)

@@ -133,9 +133,14 @@ print(*cloudpickle.loads(pathlib.Path("task").read_bytes())({__version__!r}, b""
 
 
 def test_an_item_has_the_variables_of_its_node_without_those_of_ray(tmp_path, monkeypatch):
-    for name, value in (("RAY_JOB_ID", "1"), ("OMP_NUM_THREADS", "64"), ("NODES_OWN", "kept"),
-                        ("ASCEND_VISIBLE_DEVICES", ""), ("TPU_VISIBLE_CHIPS", "1"),
-                        ("PYTHONPATH", f"{tmp_path}{os.pathsep}/lib/more")):  # fmt: skip
+    for name, value in (
+        ("RAY_JOB_ID", "1"),
+        ("OMP_NUM_THREADS", "64"),
+        ("NODES_OWN", "kept"),
+        ("ASCEND_VISIBLE_DEVICES", ""),
+        ("TPU_VISIBLE_CHIPS", "1"),
+        ("PYTHONPATH", f"{tmp_path}{os.pathsep}/lib/more"),
+    ):
         monkeypatch.setenv(name, value)
     job = job_of(tmp_path, command("a", "env"), environment={"OMP_NUM_THREADS": None, "MKL": "3"})
     run(job)

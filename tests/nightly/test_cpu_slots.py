@@ -127,9 +127,14 @@ def night(folder, tmp, **more):
     argv = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))]
     argv += [sys.executable, "-m", "tipchain", "nightly", "run", "suite.yaml"]
     return subprocess.Popen(
-        argv, cwd=folder, env={**os.environ, "TMPDIR": str(tmp)}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, **more,
-    )  # fmt: skip
+        argv,
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(tmp)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **more,
+    )
 
 
 def peak(log):

@@ -351,8 +351,16 @@ def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_
         return done.stdout.strip()
 
     git("init", "-q")
-    cause = {"code": "x", "port_path": "bn", "message": "eps is wrong", "evidence": "", "explained": 1.0, "fix": "", "stage": "forward",
-             "place": {"file": "port.py", "line": 7, "code": ""}}  # fmt: skip
+    cause = {
+        "code": "x",
+        "port_path": "bn",
+        "message": "eps is wrong",
+        "evidence": "",
+        "explained": 1.0,
+        "fix": "",
+        "stage": "forward",
+        "place": {"file": "port.py", "line": 7, "code": ""},
+    }
     hashes = []
     for day, changed in enumerate(("port.py", "other.py", "port.py")):
         (tmp_path / changed).write_text(str(day))

@@ -49,9 +49,13 @@ def entry(kind, number=0, **more):
 
 def manifest(*entries):
     return NightManifest(
-        path=Path("suite.yaml"), name="suite", root=Path("/root"), sha256="s", data={"imagenet": IMAGENET},
+        path=Path("suite.yaml"),
+        name="suite",
+        root=Path("/root"),
+        sha256="s",
+        data={"imagenet": IMAGENET},
         entries=entries,
-    )  # fmt: skip
+    )
 
 
 def ids(plan):

@@ -397,11 +397,20 @@ def test_the_order_of_rules(nights):
 
 def test_words():
     assert [size_text(one) for one in (0, 1023, 1536, 20 * 2**30, 3 * 2**50)] == [
-        "0 B", "1023 B", "1.5 KiB", "20 GiB", "3072 TiB",
-    ]  # fmt: skip
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "20 GiB",
+        "3072 TiB",
+    ]
     assert [days(one) for one in (-5, 59, 60, 5400, 86400, 41.2 * 86400)] == [
-        "0 seconds", "59 seconds", "1 minute", "1.5 hours", "1 day", "41 days",
-    ]  # fmt: skip
+        "0 seconds",
+        "59 seconds",
+        "1 minute",
+        "1.5 hours",
+        "1 day",
+        "41 days",
+    ]
 
 
 def test_as_a_program(nights):

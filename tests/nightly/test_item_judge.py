@@ -83,8 +83,17 @@ def test_exit_code_and_report(tmp_path, code, text, outcome, reason):
 
 
 def test_a_cause_is_the_reason_the_one_that_checks_fail_because_of_first(tmp_path):
-    cause = {"code": "x", "port_path": "bn", "message": "eps\nis wrong", "evidence": "", "explained": 1.0, "fix": "pass `e=1`",
-             "stage": "forward", "explains": ["forward/0"], "place": {"file": "a.py", "line": 7, "code": ""}}  # fmt: skip
+    cause = {
+        "code": "x",
+        "port_path": "bn",
+        "message": "eps\nis wrong",
+        "evidence": "",
+        "explained": 1.0,
+        "fix": "pass `e=1`",
+        "stage": "forward",
+        "explains": ["forward/0"],
+        "place": {"file": "a.py", "line": 7, "code": ""},
+    }
     document = json.loads(report(1, "FAIL"))
     for causes, reason in (
         ([{**cause, "message": "rest", "explains": []}, cause], "eps is wrong (a.py:7); fix: pass `e=1`"),

@@ -145,11 +145,19 @@ def test_a_manifest_that_is_not_there(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [
-        ("90s", 90), ("30m", 1800), ("2h", 7200), ("1.5h", 5400), ("1d", 86400), (12, 12),
-        ("2h30m", 9000), ("2h 07m", 7620), ("1d 2h 3m 4s", 93784),
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("30m", 1800),
+        ("2h", 7200),
+        ("1.5h", 5400),
+        ("1d", 86400),
+        (12, 12),
+        ("2h30m", 9000),
+        ("2h 07m", 7620),
+        ("1d 2h 3m 4s", 93784),
     ],
-)  # fmt: skip
+)
 def test_times(text, seconds):
     assert parse_seconds(text) == seconds
 
@@ -178,5 +186,10 @@ def test_what_is_no_size(text):
 
 def test_durations_for_people():
     assert [duration(one) for one in (-1, 0.04, 59.9, 59.96, 185, 7620)] == [
-        "0.0s", "0.0s", "59.9s", "1m 00s", "3m 05s", "2h 07m",
-    ]  # fmt: skip
+        "0.0s",
+        "0.0s",
+        "59.9s",
+        "1m 00s",
+        "3m 05s",
+        "2h 07m",
+    ]

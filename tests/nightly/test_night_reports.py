@@ -79,8 +79,13 @@ def test_junit_calls_a_chain_by_its_kind(tmp_path):
 def test_junit(night):
     root = ET.fromstring(night_junit(read_results(night.folder)))
     assert root.attrib | {"time": ""} == {
-        "name": "suite", "tests": "5", "failures": "1", "errors": "2", "skipped": "1", "time": "",
-    }  # fmt: skip
+        "name": "suite",
+        "tests": "5",
+        "failures": "1",
+        "errors": "2",
+        "skipped": "1",
+        "time": "",
+    }
     suites = root.findall("testsuite")
     assert [one.get("name") for one in suites] == ["suite: chains", "suite: alignment cases", "suite: commands"]
     facts = {one.get("name"): one.get("value") for one in suites[0].iter("property")}
@@ -220,9 +225,17 @@ def test_what_xml_cannot_hold_is_not_in_it(night):
 
 
 def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
-    found = {"code": "epsilon", "port_path": "bn", "message": "eps is wrong", "evidence": "", "explained": 1.0,
-             "fix": "pass `epsilon=1e-05` to `bn`", "stage": "forward", "explains": ["forward/logits"],
-             "place": {"file": "nets/port.py", "line": 7, "code": "x"}}  # fmt: skip
+    found = {
+        "code": "epsilon",
+        "port_path": "bn",
+        "message": "eps is wrong",
+        "evidence": "",
+        "explained": 1.0,
+        "fix": "pass `epsilon=1e-05` to `bn`",
+        "stage": "forward",
+        "explains": ["forward/logits"],
+        "place": {"file": "nets/port.py", "line": 7, "code": "x"},
+    }
     sample = NightSample(tmp_path / "suite", 0, [CASE, BAD], root=tmp_path)
     sample.end(
         CASE, Outcome.FAIL, "exit code 1", report={"diagnoses": [{**found, "code": "rest", "explains": []}, found]}

@@ -12,14 +12,17 @@ from tipchain.nightly.items import NightPlan, Shard, parse_shard, select, share
 from tipchain.outcome import Outcome
 
 PLAN = NightPlan(
-    name="suite", root="/", manifest="suite.yaml", sha256="",
+    name="suite",
+    root="/",
+    manifest="suite.yaml",
+    sha256="",
     items=(
         item("alexnet"),
         item("alexnet", device="gpu", tags=("big",)),
         item("alexnet", kind="align"),
         item("mvf", mode="lite_train_lite_infer", tags=()),
     ),
-)  # fmt: skip
+)
 
 
 def numbers(*patterns):

@@ -152,8 +152,11 @@ def test_shares_are_one_column_and_links_lead_to_each(tmp_path):
         assert log.is_file()
         assert [one for one in parts if log.is_relative_to(one.folder)] == [parts[CUT[row.item.id] - 1]]
     assert {row.item.id: row.changed for row in line.rows} == {
-        A: "ERROR -> PASS", B: "ERROR -> FAIL", C: "ERROR -> PASS", D: "ERROR -> PASS"
-    }  # fmt: skip
+        A: "ERROR -> PASS",
+        B: "ERROR -> FAIL",
+        C: "ERROR -> PASS",
+        D: "ERROR -> PASS",
+    }
 
 
 def test_as_many_whole_nights_as_were_asked_for(tmp_path):
@@ -218,9 +221,14 @@ def test_a_dashboard_of_nights_that_were_cut_well_passes(tmp_path, capsys):
 def test_shares_of_different_commits_under_one_id_are_told(tmp_path):
     for number in (1, 2):
         share_of_night(
-            tmp_path / "suite", 0, number, ITEMS, {A: 1, B: 2}, night="7",
+            tmp_path / "suite",
+            0,
+            number,
+            ITEMS,
+            {A: 1, B: 2},
+            night="7",
             environment={**ENVIRONMENT, "commit": f"c{number}"},
-        )  # fmt: skip
+        )
     (whole,) = wholes_of(map(read_results, find_nights(tmp_path)))
     assert whole.notes == ("shares ran different commits: c1, c2",)
 

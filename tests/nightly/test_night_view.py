@@ -21,9 +21,12 @@ class Terminal(io.StringIO):
 
 
 STATE = NightState(
-    total=9, counts={Outcome.PASS: 2, Outcome.ERROR: 1}, seconds=65, left_s=125,
+    total=9,
+    counts={Outcome.PASS: 2, Outcome.ERROR: 1},
+    seconds=65,
+    left_s=125,
     running=tuple(RunningItem(id=f"i{number}[cpu]", seconds=number, line="x\x1b[2J" * 50) for number in range(30)),
-)  # fmt: skip
+)
 
 
 def ended(name="a[cpu]", outcome=Outcome.PASS, reason=""):

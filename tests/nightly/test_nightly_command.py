@@ -48,12 +48,18 @@ def test_plan_shows_a_table_in_80_columns(inside, capsys):
     write_manifest(
         inside,
         data={"imagenet": {"path": "/no/such/folder", "layout": "imagenet"}},
-        chains=[{
-            "params": "configs/*/t.txt", "modes": ["lite_train_lite_infer", "whole_train_whole_infer"],
-            "data": {"whole_train_whole_infer": "imagenet"}, "memory": "2GiB", "devices": ["cpu", "gpu"], "cpus": 2,
-        }],
+        chains=[
+            {
+                "params": "configs/*/t.txt",
+                "modes": ["lite_train_lite_infer", "whole_train_whole_infer"],
+                "data": {"whole_train_whole_infer": "imagenet"},
+                "memory": "2GiB",
+                "devices": ["cpu", "gpu"],
+                "cpus": 2,
+            }
+        ],
         commands=[GOOD],
-    )  # fmt: skip
+    )
     assert nightly("plan", "suite.yaml") == 0
     out = capsys.readouterr().out
     assert all(len(line) <= 80 for line in out.splitlines())
@@ -279,8 +285,12 @@ def test_no_room_for_the_plan(tmp_path):
     write_manifest(tmp_path, commands=[GOOD])
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, "100", "run", "suite.yaml"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1
     assert "night.json: cannot be written: File too large" in done.stderr
 

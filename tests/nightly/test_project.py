@@ -154,8 +154,11 @@ def make(folder, *names):
         ("classes", ["train/a/", "val/a/"], None),
         ("classes", ["train/a/"], "val/<class>/ is not there"),
         ("ucf101", ["rawframes/A/", "ucf101_train_split_1_rawframes.txt", "ucf101_val_split_1_rawframes.txt"], None),
-        ("ucf101", ["videos/A/", "annotations/u_train_split_1_videos.txt", "annotations/u_val_split_1_videos.txt"],
-         None),
+        (
+            "ucf101",
+            ["videos/A/", "annotations/u_train_split_1_videos.txt", "annotations/u_val_split_1_videos.txt"],
+            None,
+        ),
         ("ucf101", ["videos/A/", "rawframes/A/", "u_train_split_1_videos.txt", "u_val_split_1_videos.txt"], None),
         ("ucf101", ["rawframes/A/", "u_train_split_1_rawframes.txt"], "*val_split_1_rawframes.txt is not there"),
         ("ucf101", ["rawframes/"], "rawframes/<Class>/ is not there"),
@@ -163,7 +166,7 @@ def make(folder, *names):
         ("any", ["x"], None),
         ("any", [], "* is not there"),
     ],
-)  # fmt: skip
+)
 def test_layouts(tmp_path, layout, names, lacking):
     make(tmp_path, *names)
     found = missing_data(tmp_path, layout)

@@ -76,8 +76,14 @@ def write_suite(folder: Path) -> None:
         {"id": "without", "argv": ["true", "{report}"]},
         {"id": "dump", "argv": ["{python}", "-c", DUMP, "{folder}"]},
         {"id": "wide", "argv": ["true"], "cpus": 64, "memory": "4TiB"},
-        {"id": "env", "argv": [*shell, "env | sort | grep -v -e TMPDIR -e PORT -e TIPCHAIN_COMMAND -e PYTEST -e PS1 -e PWD= -e ^_= > {folder}/env"]},
-    ]  # fmt: skip
+        {
+            "id": "env",
+            "argv": [
+                *shell,
+                "env | sort | grep -v -e TMPDIR -e PORT -e TIPCHAIN_COMMAND -e PYTEST -e PS1 -e PWD= -e ^_= > {folder}/env",
+            ],
+        },
+    ]
     chains = [{"params": "test_tipc/configs/*/train_infer_python.txt", "modes": ["lite_train_lite_infer"], "cpus": 2}]
     write_manifest(folder, chains=chains, commands=commands)
 
@@ -95,9 +101,16 @@ def results(folder: Path) -> dict[str, object]:
     found = {}
     for record in latest(folder).records():
         found[record.id] = (
-            record.outcome, record.exit_code, record.signal, record.reason, record.attempt, record.log, record.report,
-            record.artifacts, record.machine,
-        )  # fmt: skip
+            record.outcome,
+            record.exit_code,
+            record.signal,
+            record.reason,
+            record.attempt,
+            record.log,
+            record.report,
+            record.artifacts,
+            record.machine,
+        )
     return found
 
 

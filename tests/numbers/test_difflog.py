@@ -36,9 +36,12 @@ def test_all_methods_and_the_stage_taken_off(tmp_path):
     assert not write_diff_log(path, verdicts, tolerances, stage="forward", stream=stream)
     assert path.read_text() == stream.getvalue()
     assert [PREFIX.sub("", line) for line in path.read_text().splitlines()] == [
-        "a: ", "\tmin diff: check passed: False, value: 1.0", "\tmax diff: check passed: False, value: 1.0",
-        "\tmean diff: check passed: False, value: 1.0", "diff check failed",
-    ]  # fmt: skip
+        "a: ",
+        "\tmin diff: check passed: False, value: 1.0",
+        "\tmax diff: check passed: False, value: 1.0",
+        "\tmean diff: check passed: False, value: 1.0",
+        "diff check failed",
+    ]
 
 
 def test_rtol_and_atol_get_a_line_of_the_same_shape():
@@ -54,14 +57,19 @@ def test_what_has_no_value_is_said_in_words():
     )
     assert not passed
     assert lines == [
-        "gone: ", "\tFAIL: missing in the port",
-        "shape: ", "\tFAIL: shapes differ: expected (2, 1), actual (1, 2)",
-        "kind: ", "\tmean diff: check passed: True, value: 0.0",
+        "gone: ",
+        "\tFAIL: missing in the port",
+        "shape: ",
+        "\tFAIL: shapes differ: expected (2, 1), actual (1, 2)",
+        "kind: ",
+        "\tmean diff: check passed: True, value: 0.0",
         "\tFAIL: dtype kinds differ: expected float64, actual int64",
-        "empty: ", "\tERROR: nothing was compared: the tensor is empty, shape (0,)",
-        "more: ", "\tFAIL: not in the reference",
+        "empty: ",
+        "\tERROR: nothing was compared: the tensor is empty, shape (0,)",
+        "more: ",
+        "\tFAIL: not in the reference",
         "diff check failed",
-    ]  # fmt: skip
+    ]
 
 
 def test_nan_never_passes():

@@ -108,7 +108,10 @@ def test_a_failure_names_place_values_bound_and_way_out():
 def test_the_way_out_is_a_way_out(difference, method):
     reason = verdict_of([0.0, 0.0], [difference, difference], Tolerance(method=method, threshold=0.0)).reason
     threshold = float(reason.rpartition(">= ")[2])
-    assert verdict_of([0.0, 0.0], [difference, difference], Tolerance(method=method, threshold=threshold)).outcome is Outcome.PASS  # fmt: skip
+    assert (
+        verdict_of([0.0, 0.0], [difference, difference], Tolerance(method=method, threshold=threshold)).outcome
+        is Outcome.PASS
+    )
     reason = verdict_of([1.0], [1 + difference], Tolerance(rtol=0.25, atol=0.0)).reason
     if "would pass" in reason:
         atol = float(reason.rpartition(">= ")[2])
@@ -120,8 +123,11 @@ def test_missing_extra_and_nested_names():
     port = {"n": {"a": np.zeros(2)}, "logitz": np.zeros(2)}
     verdicts = compare(reference, port, MEAN)
     assert outcomes(verdicts) == {
-        "logits": Outcome.FAIL, "n/a": Outcome.PASS, "n/b": Outcome.FAIL, "logitz": Outcome.FAIL,
-    }  # fmt: skip
+        "logits": Outcome.FAIL,
+        "n/a": Outcome.PASS,
+        "n/b": Outcome.FAIL,
+        "logitz": Outcome.FAIL,
+    }
     assert verdicts[0].reason == "missing in the port"
     assert verdicts[3].reason == "not in the reference, did you mean 'logits'?"
 

@@ -362,10 +362,14 @@ def test_what_is_no_archive_of_arrays(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.npy", bytes(400_000_000))
     for name, found in (
-        ("plain.npy", "File is not a zip file"), ("objects.npz", "an object array of shape"), ("dict.npz", "a pickled dict"),
-        ("cut.npz", "File is not a zip file"), ("bomb.npz", "arrays of 400,000,000 bytes, more than"), ("no.npz", "No such file"),
+        ("plain.npy", "File is not a zip file"),
+        ("objects.npz", "an object array of shape"),
+        ("dict.npz", "a pickled dict"),
+        ("cut.npz", "File is not a zip file"),
+        ("bomb.npz", "arrays of 400,000,000 bytes, more than"),
+        ("no.npz", "No such file"),
         (".", "no regular file"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(RecordError, match=rf"cannot be read as \.npz of arrays\n  found: {found}"):
             read_npz(tmp_path / name)
 

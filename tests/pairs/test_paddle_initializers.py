@@ -22,16 +22,32 @@ ROWS = [
     if re.match(r"\| `\w+_\(", line)
 ]
 LAYERS = {
-    "Conv2d": "(16, 32, 3, groups=4)", "ConvTranspose2d": "(16, 32, 3, groups=2)", "Conv1d": "(16, 32, 5)",
-    "ConvTranspose3d": "(8, 16, 3)", "Linear": "(64, 90)", "Bilinear": "(8, 9, 50)", "Embedding": "(50, 20)",
-    "LSTM": "(8, 16, 2)", "GRU": "(8, 16)", "LSTMCell": "(8, 16)", "BatchNorm2d": "(16)", "LayerNorm": "(16)",
-    "GroupNorm": "(2, 16)", "PReLU": "(16)", "MultiheadAttention": "(32, 4)",
-    "TransformerEncoderLayer": "(32, 4, 64)", "Transformer": "(32, 4, 1, 1, 64)",
-}  # fmt: skip
+    "Conv2d": "(16, 32, 3, groups=4)",
+    "ConvTranspose2d": "(16, 32, 3, groups=2)",
+    "Conv1d": "(16, 32, 5)",
+    "ConvTranspose3d": "(8, 16, 3)",
+    "Linear": "(64, 90)",
+    "Bilinear": "(8, 9, 50)",
+    "Embedding": "(50, 20)",
+    "LSTM": "(8, 16, 2)",
+    "GRU": "(8, 16)",
+    "LSTMCell": "(8, 16)",
+    "BatchNorm2d": "(16)",
+    "LayerNorm": "(16)",
+    "GroupNorm": "(2, 16)",
+    "PReLU": "(16)",
+    "MultiheadAttention": "(32, 4)",
+    "TransformerEncoderLayer": "(32, 4, 64)",
+    "Transformer": "(32, 4, 1, 1, 64)",
+}
 PADDLES = {
-    "Conv2d": "Conv2D", "ConvTranspose2d": "Conv2DTranspose", "Conv1d": "Conv1D", "ConvTranspose3d": "Conv3DTranspose",
-    "BatchNorm2d": "BatchNorm2D", "MultiheadAttention": "MultiHeadAttention",
-}  # fmt: skip
+    "Conv2d": "Conv2D",
+    "ConvTranspose2d": "Conv2DTranspose",
+    "Conv1d": "Conv1D",
+    "ConvTranspose3d": "Conv3DTranspose",
+    "BatchNorm2d": "BatchNorm2D",
+    "MultiheadAttention": "MultiHeadAttention",
+}
 WEIGHTS = {"Conv2D": (32, 16, 3, 3), "Conv2DTranspose": (32, 16, 3, 3), "Linear": (64, 90), "Embedding": (90, 40)}
 
 
@@ -71,14 +87,20 @@ def test_other_paddings_widths_and_absent_biases(both):
     torch, paddle = both.torch.nn, both.paddle.nn
     judged = both.judge(
         lambda: torch.Sequential(
-            torch.Embedding(30, 20, padding_idx=3), torch.MultiheadAttention(32, 4, kdim=16, vdim=24),
-            torch.Linear(20, 30, bias=False), torch.InstanceNorm2d(8, affine=True),
+            torch.Embedding(30, 20, padding_idx=3),
+            torch.MultiheadAttention(32, 4, kdim=16, vdim=24),
+            torch.Linear(20, 30, bias=False),
+            torch.InstanceNorm2d(8, affine=True),
         ),
-        lambda: like_torch(paddle.Sequential(
-            paddle.Embedding(30, 20, padding_idx=3), paddle.MultiHeadAttention(32, 4, kdim=16, vdim=24),
-            paddle.Linear(20, 30, bias_attr=False), paddle.InstanceNorm2D(8),
-        )),
-    )  # fmt: skip
+        lambda: like_torch(
+            paddle.Sequential(
+                paddle.Embedding(30, 20, padding_idx=3),
+                paddle.MultiHeadAttention(32, 4, kdim=16, vdim=24),
+                paddle.Linear(20, 30, bias_attr=False),
+                paddle.InstanceNorm2D(8),
+            )
+        ),
+    )
     assert set(outcomes(judged).values()) == {"PASS"}, reasons(judged, "FAIL", "ERROR", "SKIP")
 
 
@@ -172,9 +194,14 @@ def test_a_row_of_the_page_is_true(both, row):
         ("kaiming_uniform_(w, a=5**0.5)", "KaimingUniform(negative_slope=5**0.5)", "Conv2D", "ratio 2.4"),
         ("kaiming_normal_(w)", "KaimingNormal()", "Embedding", "ratio 0.66"),
         ("uniform_(w)", "Uniform()", "Linear", "mean 0.49"),
-        ("trunc_normal_(w, std=0.02)", "TruncatedNormal(std=0.02, a=-0.04, b=0.04)", "Linear", "truncated at 2 std found"),
+        (
+            "trunc_normal_(w, std=0.02)",
+            "TruncatedNormal(std=0.02, a=-0.04, b=0.04)",
+            "Linear",
+            "truncated at 2 std found",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_the_page_warns_of_differs(both, torch, paddle, kind, words):
     judged = both.judge(*draw_row(both, (torch, paddle), WEIGHTS[kind], kind))
     assert words in reasons(judged, "FAIL")["weight"]

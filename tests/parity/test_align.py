@@ -167,8 +167,11 @@ def test_train_mode_compares_running_statistics_by_one_definition(port):
     ],
 )
 def test_a_model_that_breaks_is_an_error(port, body, words):
-    port.edit("tiny_paddle.py", "        hidden = paddle.flatten(self.features(image), 1)",
-              f"        hidden = paddle.flatten(self.features(image), 1)\n        {body}")  # fmt: skip
+    port.edit(
+        "tiny_paddle.py",
+        "        hidden = paddle.flatten(self.features(image), 1)",
+        f"        hidden = paddle.flatten(self.features(image), 1)\n        {body}",
+    )
     done = align_port(port, "--only", "forward")
     assert done.returncode == 1
     assert "ERROR" in done.stdout

@@ -35,8 +35,16 @@ class CountingFramework:
 def make_bench() -> Bench:
     side = SimpleNamespace(model="json:loads")
     case = SimpleNamespace(sides={"torch": side}, root=Path(), model_args={})
-    return Bench(framework=CountingFramework(), case=case, weights=Path("w.pth"), inputs={}, train_data=Path(),
-                 eval_data=Path(), epochs=1, folder=Path())  # fmt: skip
+    return Bench(
+        framework=CountingFramework(),
+        case=case,
+        weights=Path("w.pth"),
+        inputs={},
+        train_data=Path(),
+        eval_data=Path(),
+        epochs=1,
+        folder=Path(),
+    )
 
 
 def test_eval_model_is_built_once_and_always_has_the_weights():

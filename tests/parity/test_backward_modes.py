@@ -33,9 +33,13 @@ def judge(folder, change=None, *, rules=None, batches=(None, None), noise=None):
     for side, seen in zip(("torch", "paddle"), batches, strict=True):
         changes = change if side == "paddle" and change else {}
         mine = [
-            {key: value for key, value in (values | {k: v for k, v in changes.items() if k in values}).items() if value is not None}
+            {
+                key: value
+                for key, value in (values | {k: v for k, v in changes.items() if k in values}).items()
+                if value is not None
+            }
             for values in (arrays, tensors)
-        ]  # fmt: skip
+        ]
         details = {"modes": ["eval", "train"]} | ({"first_batches": seen, "batches": str(seen)} if seen else {})
         meta = {"side": side, "stage": "backward", "details": details}
         save_record(folder / dump_name("backward", side), mine[0], meta=meta)
@@ -116,11 +120,17 @@ def test_equal_batches_are_said_to_be_equal(tmp_path):
 @pytest.mark.parametrize(
     ("batches", "words"),
     [
-        (spoiled(1, 0, files="x.png"), "first at batch 1, sample 0: expected c.png with label 2, actual x.png with label 2"),
+        (
+            spoiled(1, 0, files="x.png"),
+            "first at batch 1, sample 0: expected c.png with label 2, actual x.png with label 2",
+        ),
         (spoiled(0, 1, labels=7), "first at batch 0, sample 1: expected b.png with label 1, actual b.png with label 7"),
-        ([{"files": ["a.png", "b.png"], "labels": "5f" * 32}], "expected a.png with label 0, actual a.png with label 5f5f5f5f5f5f"),
+        (
+            [{"files": ["a.png", "b.png"], "labels": "5f" * 32}],
+            "expected a.png with label 0, actual a.png with label 5f5f5f5f5f5f",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_first_sample_that_differs_is_named(tmp_path, batches, words):
     assert words in failures(judge(tmp_path, batches=(BATCHES, batches)))["backward/batches"]
 
@@ -128,7 +138,12 @@ def test_the_first_sample_that_differs_is_named(tmp_path, batches, words):
 @pytest.mark.parametrize(
     ("noise", "change", "outcome", "words"),
     [
-        (2e-3, {"gradient/w": np.array([0.505, -0.5])}, "PASS", "0.01 of the model's largest RMS, allowed 0.0001; torch's own moves by 0.004"),
+        (
+            2e-3,
+            {"gradient/w": np.array([0.505, -0.5])},
+            "PASS",
+            "0.01 of the model's largest RMS, allowed 0.0001; torch's own moves by 0.004",
+        ),
         (2e-3, {"gradient/w": np.array([0.507, -0.5])}, "FAIL", "allowed max <= 5.00606e-05"),
         (2e-3, {"train/gradient/w": np.array([0.505, -0.5])}, "PASS", "torch's own moves by 0.004"),
         (2e-3, {"gradient/w": np.array([np.nan, -0.5])}, "FAIL", "NaN"),
@@ -141,7 +156,7 @@ def test_the_first_sample_that_differs_is_named(tmp_path, batches, words):
         (0.1, {"gradient/w": np.array([0.50001, -0.5])}, "PASS", "max 1e-05"),
         (np.nan, {"gradient/w": np.array([0.505, -0.5])}, "FAIL", "not close"),
     ],
-)  # fmt: skip
+)
 def test_a_gradient_may_move_as_far_as_rounding_moves_torchs_own(tmp_path, noise, change, outcome, words):
     judgement = judge(tmp_path, change, noise=noise)
     (subject,) = (f"backward/{key}" for key in change)

@@ -40,9 +40,18 @@ def case(tmp_path):
 
 @pytest.mark.parametrize(
     "spec",
-    ["own.inner.port:build", "own.broken:build", "own.open:build", "own.late:build", "own.late:make", "own.late:z",
-     "torch.nn:Anything", "json:nothing", "numpy.nowhere:x"],
-)  # fmt: skip
+    [
+        "own.inner.port:build",
+        "own.broken:build",
+        "own.open:build",
+        "own.late:build",
+        "own.late:make",
+        "own.late:z",
+        "torch.nn:Anything",
+        "json:nothing",
+        "numpy.nowhere:x",
+    ],
+)
 def test_what_may_be_there_is_left_to_its_import(case, spec):
     before = set(sys.modules)
     check_builders(case(torch=spec), ["forward"], ["torch", "paddle"])

@@ -74,9 +74,15 @@ def bench_of(side, tmp_path, *changes: tuple[str, str], **settings):
     path = folder / f"{tmp_path.name}.yaml"
     path.write_text(f"{text}distributed: {json.dumps(settings)}\n")
     return Bench(
-        framework=framework, case=load_case(path), weights=folder / "weights.pdparams", inputs={}, epochs=1,
-        train_data=tmp_path, eval_data=tmp_path, folder=tmp_path,
-    )  # fmt: skip
+        framework=framework,
+        case=load_case(path),
+        weights=folder / "weights.pdparams",
+        inputs={},
+        epochs=1,
+        train_data=tmp_path,
+        eval_data=tmp_path,
+        folder=tmp_path,
+    )
 
 
 def judge(side, tmp_path, *changes: tuple[str, str], names=None, **settings) -> Judged:
@@ -88,9 +94,13 @@ def judge(side, tmp_path, *changes: tuple[str, str], names=None, **settings) -> 
         bench = replace(bench, case=replace(bench.case, weights=replace(bench.case.weights, names=names)))
     recording = record("distributed", bench)
     return judge_recorded(
-        tmp_path, recording.arrays, recording.reference, dict(recording.tensors), dict(recording.reference_tensors),
+        tmp_path,
+        recording.arrays,
+        recording.reference,
+        dict(recording.tensors),
+        dict(recording.reference_tensors),
         dict(recording.details),
-    )  # fmt: skip
+    )
 
 
 def judge_recorded(folder, port, reference, tensors, reference_tensors, details) -> Judged:
@@ -99,9 +109,12 @@ def judge_recorded(folder, port, reference, tensors, reference_tensors, details)
             save_file(arrays, folder / tensors_name("distributed", name))
     meta = {"details": json.loads(json.dumps(details))}
     dumps = Dumps(
-        stage="distributed", reference=Record(side="single", arrays=reference, meta=meta),
-        port=Record(side="paddle", arrays=port, meta=meta), reference_path=folder / "one", port_path=folder / "other",
-    )  # fmt: skip
+        stage="distributed",
+        reference=Record(side="single", arrays=reference, meta=meta),
+        port=Record(side="paddle", arrays=port, meta=meta),
+        reference_path=folder / "one",
+        port_path=folder / "other",
+    )
     return judge_dumps(dumps, Rules(own={}))
 
 

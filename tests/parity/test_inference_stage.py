@@ -133,19 +133,32 @@ def judge(side, tmp_path, model: str | None = None, **settings) -> Judged:
     case = load_case(TINY)
     if model:
         paddle_side = replace(case.sides["paddle"], model=f"export_faults:{model}")
-        case = replace(case, root=folder, sides={**case.sides, "paddle": paddle_side},
-                       model_args={"num_classes": 10, "dropout": 0.5})  # fmt: skip
+        case = replace(
+            case,
+            root=folder,
+            sides={**case.sides, "paddle": paddle_side},
+            model_args={"num_classes": 10, "dropout": 0.5},
+        )
     case = replace(case, inference=InferenceSettings(**{"onnx": False, **settings}))
     bench = Bench(
-        framework=framework, case=case, weights=folder / "weights.pdparams", inputs={}, train_data=tmp_path,
-        eval_data=tmp_path, epochs=1, folder=tmp_path,
-    )  # fmt: skip
+        framework=framework,
+        case=case,
+        weights=folder / "weights.pdparams",
+        inputs={},
+        train_data=tmp_path,
+        eval_data=tmp_path,
+        epochs=1,
+        folder=tmp_path,
+    )
     recording = record("inference", bench)
     meta = {"details": json.loads(json.dumps(recording.details))}
     dumps = Dumps(
-        stage="inference", reference=Record(side="training", arrays=recording.reference, meta=meta),
-        port=Record(side="paddle", arrays=recording.arrays, meta=meta), reference_path=tmp_path, port_path=tmp_path,
-    )  # fmt: skip
+        stage="inference",
+        reference=Record(side="training", arrays=recording.reference, meta=meta),
+        port=Record(side="paddle", arrays=recording.arrays, meta=meta),
+        reference_path=tmp_path,
+        port_path=tmp_path,
+    )
     return judge_dumps(dumps, Rules.of(case))
 
 
@@ -238,9 +251,12 @@ def test_missing_packages_are_a_skip_with_the_way_to_get_them(side, tmp_path, mo
 def recorded(arrays: dict, facts: dict, reference: dict | None = None) -> Judged:
     meta = {"details": {"engines": facts, "repeats": True}}
     dumps = Dumps(
-        stage="inference", port=Record(side="paddle", arrays=arrays, meta=meta), port_path=Path(), reference_path=Path(),
+        stage="inference",
+        port=Record(side="paddle", arrays=arrays, meta=meta),
+        port_path=Path(),
+        reference_path=Path(),
         reference=Record(side="training", arrays=arrays if reference is None else reference, meta=meta),
-    )  # fmt: skip
+    )
     return judge_dumps(dumps, Rules(own={}))
 
 

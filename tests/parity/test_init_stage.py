@@ -46,10 +46,13 @@ def constant(value, *shape):
 
 DEFAULT = 1 / 27**0.5
 GOOD = {
-    "conv.weight": uniform(DEFAULT, 16, 3, 3, 3), "conv.bias": uniform(DEFAULT, 16),
-    "bn.weight": constant(1, 16), "bn.bias": constant(0, 16), "bn.running_mean": constant(0, 16),
+    "conv.weight": uniform(DEFAULT, 16, 3, 3, 3),
+    "conv.bias": uniform(DEFAULT, 16),
+    "bn.weight": constant(1, 16),
+    "bn.bias": constant(0, 16),
+    "bn.running_mean": constant(0, 16),
     "fc.weight": normal(0.02, 200, 100),
-}  # fmt: skip
+}
 
 
 def compare(port, reference=None, *, seed=0, rules=None, **settings):

@@ -31,8 +31,11 @@ def test_several_shapes_keep_the_first_as_the_usual_one(tmp_path):
     sets = make_all_inputs(case)
     assert list(sets) == ["", "@1x5,1"]
     assert {name: array.shape for name, array in sets[""].items()} == {
-        "image": (2, 3), "scale": (2,), "bias": (7,), "label": (2,)
-    }  # fmt: skip
+        "image": (2, 3),
+        "scale": (2,),
+        "bias": (7,),
+        "label": (2,),
+    }
     assert {name: array.shape for name, array in sets["@1x5,1"].items()} == {
         "image": (1, 5),
         "scale": (1,),
@@ -60,9 +63,12 @@ def test_probabilities_are_positive_and_sum_to_one(tmp_path):
         ("{shape: []}", ["is not a shape"]),
         ("{shape: [2], dtype: int64, values: probabilities}", ["inputs.image.values", "float dtype"]),
         ("{shape: [2], values: ones}", ["inputs.image.values", "normal, probabilities"]),
-        ("{shapes: [[2], [3]]}\n  other: {shapes: [[2], [3], [4]]}", ["inputs.other.shapes", "found: 3 shapes", "2, as image has"]),
+        (
+            "{shapes: [[2], [3]]}\n  other: {shapes: [[2], [3], [4]]}",
+            ["inputs.other.shapes", "found: 3 shapes", "2, as image has"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_impossible_inputs_are_named(tmp_path, image, words):
     with pytest.raises(CaseError) as caught:
         case_with(tmp_path, image)

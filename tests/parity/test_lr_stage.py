@@ -24,8 +24,14 @@ SCHEDULES = {
     "polynomial with an end": {"name": "polynomial", "total_steps": 30, "power": 0.9, "end_rate": 0.01},
     "polynomial in cycles": {"name": "polynomial", "total_steps": 30, "end_rate": 0.01, "cycle": True},
     "onecycle": {"name": "onecycle", "total_steps": 110},
-    "onecycle in three phases": {"name": "onecycle", "total_steps": 110, "three_phase": True, "pct_start": 0.25, "anneal_strategy": "linear"},
-}  # fmt: skip
+    "onecycle in three phases": {
+        "name": "onecycle",
+        "total_steps": 110,
+        "three_phase": True,
+        "pct_start": 0.25,
+        "anneal_strategy": "linear",
+    },
+}
 WARMUPS = {"": {}, "from 0": {"warmup_steps": 5}, "from a tenth": {"warmup_steps": 8, "warmup_start": 0.1}}
 
 
@@ -52,34 +58,42 @@ def test_a_warm_up_alone_is_a_curve(case):
 
 FAULTS = {
     "warm-up one step longer": (
-        {"name": "constant", "warmup_steps": 5}, {"name": "constant", "warmup_steps": 6},
+        {"name": "constant", "warmup_steps": 5},
+        {"name": "constant", "warmup_steps": 6},
         ["first differs at step 1: expected 0.02, actual 0.0166666667", "equal from step 6 on"],
     ),
     "warm-up from another start": (
-        {"name": "constant", "warmup_steps": 5}, {"name": "constant", "warmup_steps": 5, "warmup_start": 0.2},
+        {"name": "constant", "warmup_steps": 5},
+        {"name": "constant", "warmup_steps": 5, "warmup_start": 0.2},
         ["first differs at step 0: expected 0, actual 0.02", "equal from step 5 on"],
     ),
     "per epoch instead of per iteration": (
-        {"name": "step", "step_size": 4}, {"name": "step", "step_size": 20},
+        {"name": "step", "step_size": 4},
+        {"name": "step", "step_size": 20},
         ["the port's step size is 20, the reference's 4", "first differs at step 4"],
     ),
     "total steps": (
-        {"name": "cosine", "total_steps": 90}, {"name": "cosine", "total_steps": 89}, ["first differs at step 1: expected 0.0999695414, actual"],
+        {"name": "cosine", "total_steps": 90},
+        {"name": "cosine", "total_steps": 89},
+        ["first differs at step 1: expected 0.0999695414, actual"],
     ),
     "gamma": (
-        {"name": "step", "step_size": 30, "gamma": 0.1}, {"name": "step", "step_size": 30, "gamma": 0.2},
+        {"name": "step", "step_size": 30, "gamma": 0.1},
+        {"name": "step", "step_size": 30, "gamma": 0.2},
         ["first differs at step 30: expected 0.01, actual 0.02"],
     ),
     "milestone one step late": (
-        {"name": "multistep", "milestones": [30, 60]}, {"name": "multistep", "milestones": [31, 61]},
+        {"name": "multistep", "milestones": [30, 60]},
+        {"name": "multistep", "milestones": [31, 61]},
         ["the port's milestones is [31, 61], the reference's [30, 60]", "first differs at step 30"],
     ),
     "milestones four steps early": (
-        {"name": "multistep", "milestones": [30, 60]}, {"name": "multistep", "milestones": [26, 56]},
+        {"name": "multistep", "milestones": [30, 60]},
+        {"name": "multistep", "milestones": [26, 56]},
         ["the port's milestones is [26, 56], the reference's [30, 60]"],
     ),
     "no schedule": ({"name": "step", "step_size": 30}, {"name": "constant"}, ["first differs at step 30"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -11,13 +11,24 @@ from tipchain.parity.publish import dump_name, log_name, parse_stages
 def test_names_are_those_of_the_reproduction_guide():
     stages = ("forward", "metric", "loss", "backward", "train")
     assert {dump_name(stage, side) for stage in stages for side in ("torch", "paddle")} == {
-        "forward_torch.npy", "forward_paddle.npy", "metric_torch.npy", "metric_paddle.npy",
-        "loss_torch.npy", "loss_paddle.npy", "bp_align_torch.npy", "bp_align_paddle.npy",
-        "train_align_benchmark.npy", "train_align_paddle.npy",
-    }  # fmt: skip
+        "forward_torch.npy",
+        "forward_paddle.npy",
+        "metric_torch.npy",
+        "metric_paddle.npy",
+        "loss_torch.npy",
+        "loss_paddle.npy",
+        "bp_align_torch.npy",
+        "bp_align_paddle.npy",
+        "train_align_benchmark.npy",
+        "train_align_paddle.npy",
+    }
     assert {log_name(stage) for stage in stages} == {
-        "forward_diff.log", "metric_diff.log", "loss_diff.log", "bp_align_diff.log", "train_align_diff.log",
-    }  # fmt: skip
+        "forward_diff.log",
+        "metric_diff.log",
+        "loss_diff.log",
+        "bp_align_diff.log",
+        "train_align_diff.log",
+    }
 
 
 @pytest.mark.parametrize(

@@ -120,13 +120,22 @@ def test_variants_are_checked_each(case):
 
 
 def test_the_cases_own_model_can_be_updated(case):
-    own = replace(case, updates=replace(case.updates, parameters="model"),
-                  optimizer_args={"name": "adamw", "no_decay": ["norm"], "lr_multipliers": {"square.*": 3.0}})  # fmt: skip
+    own = replace(
+        case,
+        updates=replace(case.updates, parameters="model"),
+        optimizer_args={"name": "adamw", "no_decay": ["norm"], "lr_multipliers": {"square.*": 3.0}},
+    )
     verdicts = align("optimizer", own)
     assert outcomes(verdicts) == {Outcome.PASS}
     assert {name.rpartition("_")[0] for name in verdicts} == {
-        "features.0.weight", "features.1.weight", "features.1.bias", "square.weight", "square.bias", "head.weight", "head.bias"
-    }  # fmt: skip
+        "features.0.weight",
+        "features.1.weight",
+        "features.1.bias",
+        "square.weight",
+        "square.bias",
+        "head.weight",
+        "head.bias",
+    }
     reasons = failed(align("optimizer", own, replace(own, optimizer_args={"name": "adamw"})))
     assert {name.rpartition("_")[0] for name in reasons} == {"square.weight", "square.bias"}
 
@@ -154,9 +163,12 @@ def test_a_frozen_parameter_is_told_from_one_that_moves(case):
         ({"name": "adam", "clip_norm": 0}, ["optimizer.clip_norm", "> 0"]),
         ({"name": "adam", "weight_decay": -1}, ["optimizer.weight_decay", ">= 0"]),
         ({"name": "momentum", "momentum": 0, "nesterov": True}, ["optimizer.nesterov", "momentum > 0"]),
-        ({"name": "adam", "no_decay": ["classifier.*"]}, ["optimizer.no_decay", "fits no parameter", "classifier.*", "updates: {parameters: model}"]),
+        (
+            {"name": "adam", "no_decay": ["classifier.*"]},
+            ["optimizer.no_decay", "fits no parameter", "classifier.*", "updates: {parameters: model}"],
+        ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("side", ["torch", "paddle"])
 def test_arguments_that_cannot_be_are_refused(case, side, args, words):
     from updates_bench import record_side

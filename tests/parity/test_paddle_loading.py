@@ -39,8 +39,13 @@ def load(bad=-1, deed="pass", workers=0):
         pytest.skip("needs paddle")
     program = PROGRAM.format(bad=bad, deed=deed, workers=workers)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
-    )  # fmt: skip
+        [sys.executable, "-W", "ignore", "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     return done.stdout.splitlines()[-1]
 
 

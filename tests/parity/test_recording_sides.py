@@ -42,9 +42,18 @@ def side(monkeypatch, tmp_path):
 
     def open_side(name, stages, **how):
         job = RecordingJob(
-            side=name, case="", stages=stages, device="cpu", threads=1, folder=str(tmp_path), needs={}, train_data="",
-            eval_data="", epochs=1, commit="",
-        )  # fmt: skip
+            side=name,
+            case="",
+            stages=stages,
+            device="cpu",
+            threads=1,
+            folder=str(tmp_path),
+            needs={},
+            train_data="",
+            eval_data="",
+            epochs=1,
+            commit="",
+        )
         return RecordingSide(job, STAGES, None, **how)
 
     return open_side
@@ -158,9 +167,18 @@ def test_what_was_recorded_before_has_no_part_in_a_stages_random_numbers(monkeyp
     monkeypatch.setattr(recorder, "load_framework", lambda *_, **__: Framework())
     monkeypatch.setattr(recorder, "_record_stage", lambda *_: {"ok": True, "drawn": np.random.random()})  # noqa: NPY002
     job = RecordingJob(
-        side="torch", case="", stages=STAGES, device="cpu", threads=1, folder="", needs={}, train_data="", eval_data="", epochs=1,
+        side="torch",
+        case="",
+        stages=STAGES,
+        device="cpu",
+        threads=1,
+        folder="",
+        needs={},
+        train_data="",
+        eval_data="",
+        epochs=1,
         commit="",
-    )  # fmt: skip
+    )
     events = []
     recorder.run_job(job, STAGES, events.append)
     assert len({event["drawn"] for event in events if "drawn" in event}) == 1

@@ -168,10 +168,18 @@ def tiny(tmp_path_factory):
 def job_of(tiny, **changes):
     needs = StageNeeds(inputs="in", weights="w", weights_sha256="1", names={"a": "b"}, digests={"fake": "2"})
     plain = RecordingJob(
-        side="torch", case=str(tiny.case), stages=("forward",), device="cpu", threads=1, folder=str(tiny.root / "run"),
-        needs={"forward": needs}, train_data=str(tiny.root / "test_tipc/data/lite_data/train"),
-        eval_data=str(tiny.root / "test_tipc/data/lite_data/val"), epochs=1, commit="c",
-    )  # fmt: skip
+        side="torch",
+        case=str(tiny.case),
+        stages=("forward",),
+        device="cpu",
+        threads=1,
+        folder=str(tiny.root / "run"),
+        needs={"forward": needs},
+        train_data=str(tiny.root / "test_tipc/data/lite_data/train"),
+        eval_data=str(tiny.root / "test_tipc/data/lite_data/val"),
+        epochs=1,
+        commit="c",
+    )
     return replace(plain, **changes)
 
 
@@ -351,8 +359,13 @@ def test_a_disk_that_takes_nothing_costs_no_result(tmp_path, capsys):
 
 def spared(tiny, **changes):
     """Return the cache that a run of both sides opens, and torch's job, of which nothing is known yet."""
-    asked = {"case": load_case(tiny.case), "mode": Mode.LITE_TRAIN_LITE_INFER, "stages": ("forward",),
-             "folder": tiny.root / "run", **changes}  # fmt: skip
+    asked = {
+        "case": load_case(tiny.case),
+        "mode": Mode.LITE_TRAIN_LITE_INFER,
+        "stages": ("forward",),
+        "folder": tiny.root / "run",
+        **changes,
+    }
     request = AlignRequest(**asked)
     jobs = [job_of(tiny, side=side) for side in request.recorded_sides]
     return _spare(request, jobs, ("forward",), 7.0), jobs[0]

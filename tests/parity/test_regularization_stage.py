@@ -125,8 +125,11 @@ def test_sides_that_started_from_other_values_are_not_compared(case):
 
 def test_missing_parameters_and_nan_fail(case):
     reference = record_side(case, "torch", "regularization")
-    spoiled = {key: np.where(key.endswith("/bn.bias"), np.nan, one) if key.startswith("moved/") else one
-               for key, one in reference.arrays.items() if not key.endswith("head.bias")}  # fmt: skip
+    spoiled = {
+        key: np.where(key.endswith("/bn.bias"), np.nan, one) if key.startswith("moved/") else one
+        for key, one in reference.arrays.items()
+        if not key.endswith("head.bias")
+    }
     verdicts = judge_records("regularization", reference, replace(reference, arrays=spoiled))
     assert set(failed(verdicts)) == {"head.bias", "bn.bias"}
     assert verdicts["head.bias"].reason == "missing in the port"

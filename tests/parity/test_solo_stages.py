@@ -24,8 +24,11 @@ def verdicts(tmp_path_factory):
         "    def scale(self):\n        return 1.0 if paddle.in_dynamic_mode() else 1.01\n\n"
         "    def forward(self, image):\n        hidden",
     )
-    project.edit("tiny_paddle.py", "        self.head = nn.Linear(128, num_classes)\n",
-                 "        self.head = nn.Linear(128, num_classes)\n        self.head.bias.no_sync = True\n")  # fmt: skip
+    project.edit(
+        "tiny_paddle.py",
+        "        self.head = nn.Linear(128, num_classes)\n",
+        "        self.head = nn.Linear(128, num_classes)\n        self.head.bias.no_sync = True\n",
+    )
     text = project.case.read_text()
     lines = [f"stages: [{STAGES}]" if line.startswith("stages:") else line for line in text.splitlines()]
     project.case.write_text("\n".join([*lines, "inference: {onnx: false}", "distributed: {iterations: 1}"]) + "\n")

@@ -37,9 +37,12 @@ def outcomes(judgement) -> dict[str, str]:
 
 LOSSES = {"loss_0": np.array([2.3]), "lr_0": np.array([1e-4])}
 GOOD = {
-    "gradient/a.weight": [0.5, -0.5], "gradient/a.bias": [1e-9, 0.0], "parameter/a.weight": [1.0, 2.0],
-    "update_rms/a.weight": 1e-4, "buffer/a.running_mean": [0.1, 0.2],
-}  # fmt: skip
+    "gradient/a.weight": [0.5, -0.5],
+    "gradient/a.bias": [1e-9, 0.0],
+    "parameter/a.weight": [1.0, 2.0],
+    "update_rms/a.weight": 1e-4,
+    "buffer/a.running_mean": [0.1, 0.2],
+}
 
 
 def test_equal_dumps_pass(tmp_path):

@@ -94,9 +94,21 @@ def test_equal_data_pass():
     judged = compare({})
     assert set(outcomes(judged).values()) == {"PASS"}
     assert {
-        "length", "dataloader_0", "label_1", "files", "batches", "permutation", "shuffle", "repeat", "box[2]",
-        "scale", "flip", "pixels/mean", "pixels/mean[2]", "pixels/left_minus_right",
-    } <= set(outcomes(judged))  # fmt: skip
+        "length",
+        "dataloader_0",
+        "label_1",
+        "files",
+        "batches",
+        "permutation",
+        "shuffle",
+        "repeat",
+        "box[2]",
+        "scale",
+        "flip",
+        "pixels/mean",
+        "pixels/mean[2]",
+        "pixels/left_minus_right",
+    } <= set(outcomes(judged))
     said = reasons(judged, "PASS")
     assert said["batches"] == "6 batches of 4, the last of 2, in 2 epochs"
     assert said["shuffle"] == "both sides give samples shuffled anew in every epoch"
@@ -385,9 +397,13 @@ def test_describing_images():
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("{epochs: 1}", "is too small"), ("{batch_size: 0}", "is too small"), ("{drop_last: 3}", "true or false"),
-     ("{draw: 5}", "draw")],
-)  # fmt: skip
+    [
+        ("{epochs: 1}", "is too small"),
+        ("{batch_size: 0}", "is too small"),
+        ("{drop_last: 3}", "true or false"),
+        ("{draw: 5}", "draw"),
+    ],
+)
 def test_settings_that_cannot_be_are_refused(tmp_path, text, words):
     from test_case import GOOD as CASE
     from test_case import write

@@ -113,13 +113,17 @@ def test_a_small_evaluation_set_is_remarked(tmp_path):
     ("metrics", "outcome", "words"),
     [
         (([80.0, 80.02, 79.98], [80.01, 80.0, 79.99]), Outcome.PASS, "equivalent: mean of 3 runs 80"),
-        (([80.0, 80.02, 79.98], [79.0, 79.02, 78.98]), Outcome.FAIL, "different: mean of 3 runs 80, of the port's 3 79; difference -1"),
+        (
+            ([80.0, 80.02, 79.98], [79.0, 79.02, 78.98]),
+            Outcome.FAIL,
+            "different: mean of 3 runs 80, of the port's 3 79; difference -1",
+        ),
         (([80.0, 80.2, 79.8], [80.1, 79.9, 80.3]), Outcome.SKIP, "more a side needed"),
         (([80.0, np.nan, 79.8], [80.1, 79.9, 80.3]), Outcome.FAIL, "not finite"),
         (([80.0, 80.2], None), Outcome.FAIL, "missing in the port"),
         ((None, [80.0, 80.2]), Outcome.FAIL, "not in the reference"),
     ],
-)  # fmt: skip
+)
 def test_seeds_give_one_of_three_answers(tmp_path, metrics, outcome, words):
     more = [{} if runs is None else {"seeds/acc_top1": np.array(runs, np.float32)} for runs in metrics]
     found, _ = judged(write(tmp_path, reference(**more[0]), port(**more[1])))

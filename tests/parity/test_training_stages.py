@@ -49,9 +49,12 @@ class Tiny:
         bench = self.sides.paddle
         single = replace(bench, case=replace(bench.case, train=replace(bench.case.train, seeds=1)))
         dumps = Dumps(
-            stage=stage, reference=self.reference[stage], port=self.record(stage, "paddle", single),
-            reference_path=self.folder / "torch.npy", port_path=self.folder / "paddle.npy",
-        )  # fmt: skip
+            stage=stage,
+            reference=self.reference[stage],
+            port=self.record(stage, "paddle", single),
+            reference_path=self.folder / "torch.npy",
+            port_path=self.folder / "paddle.npy",
+        )
         judged = judge_dumps(dumps, Rules.of(bench.case))
         seeds = tuple(one for one in judged.verdicts if "seeds/" not in one.subject)
         return replace(judged, verdicts=seeds)
@@ -65,9 +68,12 @@ def tiny(both_sides, tmp_path_factory):
 def optimizer(tiny, *, decay=1.0, momentum=1.0, nesterov=False, forgetful=True):
     def build(parameters, learning_rate, **args):
         made = tiny.paddle.optimizer.Momentum(
-            learning_rate, args["momentum"] * momentum, parameters, use_nesterov=nesterov,
+            learning_rate,
+            args["momentum"] * momentum,
+            parameters,
+            use_nesterov=nesterov,
             weight_decay=args["weight_decay"] * decay,
-        )  # fmt: skip
+        )
         if not forgetful:
             made.clear_grad = lambda *_, **__: None
         return made
@@ -212,9 +218,12 @@ def test_float64_leaves_hardly_any_difference(tiny):
 def test_several_seeds_end_in_one_of_three_answers(tiny):
     port = tiny.record("train", "paddle")
     dumps = Dumps(
-        stage="train", reference=tiny.reference["train"], port=port, reference_path=tiny.folder / "torch.npy",
+        stage="train",
+        reference=tiny.reference["train"],
+        port=port,
+        reference_path=tiny.folder / "torch.npy",
         port_path=tiny.folder / "paddle.npy",
-    )  # fmt: skip
+    )
     verdicts = {one.subject: one for one in judge_dumps(dumps, Rules.of(tiny.sides.paddle.case)).verdicts}
     found = verdicts["train/seeds/acc_top1"]
     assert found.outcome is Outcome.SKIP, "two runs over 20 images prove nothing"

@@ -52,10 +52,22 @@ def test_the_documents_script_compares_both_curves_and_ends_by_result(tmp_path):
     project.edit("case.yaml", "stages: [", "stages: [lr, ")
     project.edit("tiny_paddle.py", "gamma=gamma", "gamma=0.9")
     done = subprocess.run(
-        [sys.executable, str(ROOT / "alignment" / "test_lr.py"), "--case", str(project.case), "--threads", "1", "--no-locate"],
-        cwd=tmp_path, env=forking.environment(ROOT), capture_output=True, text=True, timeout=300,
+        [
+            sys.executable,
+            str(ROOT / "alignment" / "test_lr.py"),
+            "--case",
+            str(project.case),
+            "--threads",
+            "1",
+            "--no-locate",
+        ],
+        cwd=tmp_path,
+        env=forking.environment(ROOT),
+        capture_output=True,
+        text=True,
+        timeout=300,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     text = " ".join(done.stdout.split())
     assert "first differs at step 2: expected 0.0005, actual 0.0009" in text

@@ -70,8 +70,11 @@ def test_the_layout_is_ucfs(made):
     folder = folder_of(made)
     check_data(folder)
     assert sorted(path.name for path in folder.iterdir()) == [
-        "manifest.json", "mini_ucf_train_split_1_rawframes.txt", "mini_ucf_val_split_1_rawframes.txt", "rawframes",
-    ]  # fmt: skip
+        "manifest.json",
+        "mini_ucf_train_split_1_rawframes.txt",
+        "mini_ucf_val_split_1_rawframes.txt",
+        "rawframes",
+    ]
     assert sorted(path.name for path in (folder / "rawframes").iterdir()) == CLASSES
     videos = 0
     for split, count in (("train", 6), ("val", 6)):

@@ -13,9 +13,17 @@ OUT = "./test_tipc/output/net/whole_infer"
 
 def plan(*commands: Command) -> Plan:
     return Plan(
-        params="p.txt", mode=Mode.WHOLE_INFER, suite="s", model="net", status="", out=OUT, run=f"{OUT}/runs/RUN",
-        commands=commands, latest=(), notes=(),
-    )  # fmt: skip
+        params="p.txt",
+        mode=Mode.WHOLE_INFER,
+        suite="s",
+        model="net",
+        status="",
+        out=OUT,
+        run=f"{OUT}/runs/RUN",
+        commands=commands,
+        latest=(),
+        notes=(),
+    )
 
 
 def command(*argv: str, **more) -> Command:

@@ -28,9 +28,15 @@ from tipchain.report.terminal import render_report
 def test_no_number_of_a_log_is_cut():
     tail = ("mean diff: check passed: False, " + "x" * 40 + ", value: 151.62576293945312",)
     text = render_report(
-        RunReport(title="t", mode="m", run="r", started="", seconds=1.0,
-                  results=(result(outcome=Outcome.FAIL, reason="exit 1", tail=tail),))
-    )  # fmt: skip
+        RunReport(
+            title="t",
+            mode="m",
+            run="r",
+            started="",
+            seconds=1.0,
+            results=(result(outcome=Outcome.FAIL, reason="exit 1", tail=tail),),
+        )
+    )
     assert text.endswith(("  |   151.62576293945312", "value: 151.62576293945312"))
     assert all(len(line) <= 80 for line in text.splitlines())
 

@@ -32,11 +32,19 @@ def text_of(report: RunReport, part: str = "main") -> str:
 def test_the_page_begins_with_what_ran_why_it_failed_and_the_line_as_it_should_be():
     told = text_of(misaligned(), "verdict")
     order = (
-        "FAIL NOT the same model", "reference nets.torch_side", "port nets.paddle_side", "2026-11-01 22:00", "commit 1a2b3c4", "Cause:", "Fix:",
+        "FAIL NOT the same model",
+        "reference nets.torch_side",
+        "port nets.paddle_side",
+        "2026-11-01 22:00",
+        "commit 1a2b3c4",
+        "Cause:",
+        "Fix:",
         "port nets/paddle_side.py:34 x = F.avg_pool2d(x, 3, stride=2, padding=1)",
         "as it should be x = F.avg_pool2d(x, 3, stride=2, padding=1, exclusive=False)",
-        "reference nets/torch_side.py:31", "3 checks failed because of it", "Not explained: lr: the live models",
-    )  # fmt: skip
+        "reference nets/torch_side.py:31",
+        "3 checks failed because of it",
+        "Not explained: lr: the live models",
+    )
     places = [told.index(one) for one in order]
     assert places == sorted(places)
 
@@ -179,7 +187,9 @@ def test_githubs_summary_shows_the_line_as_it_should_be_and_nothing_of_it_is_mar
 
 
 def test_a_causes_place_is_told_once():
-    cause = Diagnosis(code="x", port_path="", message="wrong", evidence="", fix="", place=SourceLine(file="a/net.py", line=3))  # fmt: skip
+    cause = Diagnosis(
+        code="x", port_path="", message="wrong", evidence="", fix="", place=SourceLine(file="a/net.py", line=3)
+    )
     assert cause.summary == "wrong (a/net.py:3)"
     assert replace(cause, message="wrong at net.py:3").summary == "wrong at net.py:3"
 

@@ -15,9 +15,17 @@ from tipchain.outcome import Outcome
 SCRAPERS = re.compile(r"run\s+(successfully|failed)", re.IGNORECASE)
 COMMAND = Command(id="train[x]", step="train", argv=("python", "a b.py"), log="out/runs/R/train.log")
 PLAN = Plan(
-    params="p.txt", mode=Mode.WHOLE_INFER, suite="template", model="net", out="out", run="out/runs/R",
-    status="{model} - {command} - {log} ! ", commands=(COMMAND,), latest=(), notes=(),
-)  # fmt: skip
+    params="p.txt",
+    mode=Mode.WHOLE_INFER,
+    suite="template",
+    model="net",
+    out="out",
+    run="out/runs/R",
+    status="{model} - {command} - {log} ! ",
+    commands=(COMMAND,),
+    latest=(),
+    notes=(),
+)
 
 
 def result(outcome=Outcome.PASS, **more):

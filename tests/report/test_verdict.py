@@ -33,20 +33,29 @@ def aligned(*verdicts: Verdict, **more: object) -> RunReport:
 
 
 LAYER = Diagnosis(
-    code="epsilon", port_path="layer2.0.bn1",
+    code="epsilon",
+    port_path="layer2.0.bn1",
     message="`layer2.0.bn1`: `epsilon` is 0.001, the reference's is 1e-05",
-    evidence="relative error 0.0031 before, 2.1e-16 with this changed; 14 runs in float64", explained=0.9999,
-    fix="pass `epsilon=1e-05` to `BatchNorm2D`", stage="forward", reference_path="layer2.0.bn1",
+    evidence="relative error 0.0031 before, 2.1e-16 with this changed; 14 runs in float64",
+    explained=0.9999,
+    fix="pass `epsilon=1e-05` to `BatchNorm2D`",
+    stage="forward",
+    reference_path="layer2.0.bn1",
     place=SourceLine(file="net/port.py", line=34, code="self.bn1 = nn.BatchNorm2D(64, epsilon=1e-3)"),
     reference_place=SourceLine(file="net/reference.py", line=30, code="self.bn1 = nn.BatchNorm2d(64)"),
     explains=("forward/logits", "metric/acc", "backward/grad.a", "backward/grad.b"),
-)  # fmt: skip
+)
 DATA = Diagnosis(
-    code="channel-order", port_path="data", message="values: the port's channels are in the order BGR, the reference's RGB",
-    evidence="with the channels turned 20 samples are equal", explained=1.0, fix="turn the channels: `image[..., ::-1]`",
-    stage="data", place=SourceLine(file="net/data.py", line=12, code="image = cv2.imread(path)"),
+    code="channel-order",
+    port_path="data",
+    message="values: the port's channels are in the order BGR, the reference's RGB",
+    evidence="with the channels turned 20 samples are equal",
+    explained=1.0,
+    fix="turn the channels: `image[..., ::-1]`",
+    stage="data",
+    place=SourceLine(file="net/data.py", line=12, code="image = cv2.imread(path)"),
     explains=("data/dataloader_0", "metric/acc"),
-)  # fmt: skip
+)
 GOLDEN: dict[str, tuple[RunReport, str]] = {
     "an equal port": (
         aligned(
@@ -310,19 +319,29 @@ def monstrous(causes: int, notes: int, length: int, *, chain: bool) -> RunReport
     path = ".".join(["blocks"] * length)
     subjects = [f"{stage}/{path}.{number}" for stage in STAGES for number in range(300)]
     long = replace(
-        LAYER, port_path=path, message=f"`{path}`: " + "wrong " * length, fix="write " * length + "\n" * length,
-        evidence="tried " * length, explains=tuple(subjects), paths=(path, "b"),
+        LAYER,
+        port_path=path,
+        message=f"`{path}`: " + "wrong " * length,
+        fix="write " * length + "\n" * length,
+        evidence="tried " * length,
+        explains=tuple(subjects),
+        paths=(path, "b"),
         place=SourceLine(file="/".join(["deep"] * length) + "/port.py", line=1, code="x = " * length),
-    )  # fmt: skip
+    )
     results = [
         command(f"train[{path}{number}]", f"step{number}", Outcome.FAIL, "why " * length, tail=("t" * 300,) * 40)
         for number in range(40)
     ]
     return aligned(
-        *(fail(subject, "not close " * length) for subject in subjects), fail("odd/x"), run="r" * length,
-        diagnoses=(long,) * causes, notes=("note " * length,) * notes, undiagnosed="why " * length,
-        results=tuple(results) if chain else (), title="t" * length + ".yaml",
-    )  # fmt: skip
+        *(fail(subject, "not close " * length) for subject in subjects),
+        fail("odd/x"),
+        run="r" * length,
+        diagnoses=(long,) * causes,
+        notes=("note " * length,) * notes,
+        undiagnosed="why " * length,
+        results=tuple(results) if chain else (),
+        title="t" * length + ".yaml",
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,12 @@ class PaddleNet(paddle.nn.Layer):
 
 def shaped(kind, logits, hidden):
     outputs = {
-        "tensor": logits, "tuple": (logits, hidden), "list": [logits, None],
-        "dict": {"logits": logits, "hidden": hidden}, "nested": (logits, {"hidden": [hidden]}),
-    }  # fmt: skip
+        "tensor": logits,
+        "tuple": (logits, hidden),
+        "list": [logits, None],
+        "dict": {"logits": logits, "hidden": hidden},
+        "nested": (logits, {"hidden": [hidden]}),
+    }
     return outputs[kind]
 
 

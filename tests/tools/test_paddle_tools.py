@@ -455,11 +455,19 @@ def build_model():
 @pytest.mark.parametrize(
     ("builders", "inputs", "shown"),
     [
-        ("model: bare_port:build_model, dataset: bare_port:build_dataset", "{rows: {shape: [3, 4]}}", "file: row 2, top-2: [("),
+        (
+            "model: bare_port:build_model, dataset: bare_port:build_dataset",
+            "{rows: {shape: [3, 4]}}",
+            "file: row 2, top-2: [(",
+        ),
         ("model: bare_port:build_model", "{rows: {shape: [3, 4]}}", "file: fake input 2, top-2: [("),
-        ("model: bare_port:Pairs", "{one: {shape: [3, 4]}, other: {shape: [3, 4]}}", "file: fake input 2, output: [2, 2], mean"),
+        (
+            "model: bare_port:Pairs",
+            "{one: {shape: [3, 4]}, other: {shape: [3, 4]}}",
+            "file: fake input 2, output: [2, 2], mean",
+        ),
     ],
-)  # fmt: skip
+)
 def test_inference_needs_no_builders_of_its_own(builders, inputs, shown, tmp_path, capsys):
     """Without ``build_transform`` the data set is inferred, without a data set the fake inputs."""
     (tmp_path / "bare_port.py").write_text(BARE)
@@ -495,8 +503,12 @@ def test_tools_run_from_the_root_and_load_no_torch(data, tmp_path):
     argv = [sys.executable, "-X", "importtime", "tools/train.py", "--case", "tests/cases/tiny/tiny.yaml"]
     done = subprocess.run(
         [*argv, "--data-path", str(data), "--output-dir", str(tmp_path), "--max-iters", "1"],
-        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if "|" in line}
     assert "paddle" in imported
@@ -507,9 +519,16 @@ def test_tools_run_from_the_root_and_load_no_torch(data, tmp_path):
 def test_two_processes_train_one_model(data, tmp_path):
     """Each trains on its half of every batch's data; rank 0 alone prints, evaluates and saves."""
     launch = [
-        sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo",
-        "--log_dir", str(tmp_path / "log"),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "paddle.distributed.launch",
+        "--nproc_per_node",
+        "2",
+        "--backend",
+        "gloo",
+        "--log_dir",
+        str(tmp_path / "log"),
+    ]
     argv = ["tools/train.py", "--case", "tests/cases/tiny/tiny.yaml", "--data-path", str(data)]
     done = subprocess.run(
         [*launch, *argv, "--lr", "0.0005", "--lr-scaling", "linear", "--batch-size", "4",
@@ -545,9 +564,19 @@ def test_a_resumed_run_does_not_scale_the_rate_twice(monkeypatch):
     first = settings("--lr", "0.00125", "--lr-scaling", "linear")
     assert first.rate == pytest.approx(0.01)
     position = Position(
-        case="tiny", epoch=1, iteration=0, step=5, best=None, metric={}, seed=0, batch_size=4, amp_level="O0",
-        learning_rate=first.learning_rate, devices=8, lr_scaling=first.lr_scaling,
-    )  # fmt: skip
+        case="tiny",
+        epoch=1,
+        iteration=0,
+        step=5,
+        best=None,
+        metric={},
+        seed=0,
+        batch_size=4,
+        amp_level="O0",
+        learning_rate=first.learning_rate,
+        devices=8,
+        lr_scaling=first.lr_scaling,
+    )
     assert settings(position=position).rate == pytest.approx(0.01)
     with pytest.raises(UsageError, match="was trained with lr_scaling linear, this run has none"):
         program._check_resumable(position, replace(position, lr_scaling="none"))

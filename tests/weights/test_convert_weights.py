@@ -274,9 +274,16 @@ def test_command_without_a_case(sides, models, tmp_path, capsys, monkeypatch):
     save_file(reference.state_dict(), tmp_path / "a.safetensors")
     (tmp_path / "names.yaml").write_text("head: head\n")
     argv = [
-        "convert-weights", "--torch", str(tmp_path / "a.safetensors"), "--paddle", str(tmp_path / "a.pdparams"),
-        "--reference", "tests.cases.tiny.tiny_torch:build_model", "--names", str(tmp_path / "names.yaml"),
-    ]  # fmt: skip
+        "convert-weights",
+        "--torch",
+        str(tmp_path / "a.safetensors"),
+        "--paddle",
+        str(tmp_path / "a.pdparams"),
+        "--reference",
+        "tests.cases.tiny.tiny_torch:build_model",
+        "--names",
+        str(tmp_path / "names.yaml"),
+    ]
     assert main(argv) == 2
     assert "--port" in capsys.readouterr().err
     argv += ["--port", "tests.cases.tiny.tiny_paddle:build_model"]
@@ -317,9 +324,16 @@ def test_command_says_what_structure_matched_and_lists_what_it_did_not(tmp_path,
     )
     monkeypatch.chdir(tmp_path)
     argv = [
-        "convert-weights", "--torch", "a.pth", "--paddle", "a.pdparams",
-        "--reference", "renamed_torch:build", "--port", "renamed_paddle:build",
-    ]  # fmt: skip
+        "convert-weights",
+        "--torch",
+        "a.pth",
+        "--paddle",
+        "a.pdparams",
+        "--reference",
+        "renamed_torch:build",
+        "--port",
+        "renamed_paddle:build",
+    ]
     torch.save(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4)).state_dict(), "a.pth")
     assert main(argv) == 0
     assert "matched by structure: 2 -> 1\n" in capsys.readouterr().out
@@ -419,8 +433,11 @@ def test_names_that_are_no_names(tmp_path, text, message):
 def test_tool_runs_from_the_root(tmp_path):
     done = subprocess.run(
         [sys.executable, "tools/torch2paddle.py", "--case", str(CASE), "--torch", "no.pth", "--paddle", "x"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
     assert "no.pth: no such weight file" in done.stderr
     assert "Traceback" not in done.stderr

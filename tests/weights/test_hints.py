@@ -130,9 +130,15 @@ def test_square_matrices_of_which_nothing_tells_need_a_line(both, nn, copy):
     assert copy(torch, alike).assumed, "both keep it themselves: taken as it is, and said"
 
 
-@pytest.mark.parametrize(("ours", "theirs", "turned"), [
-    ((6, 2, 4), (6, 8), False), ((8, 8), (8, 2, 4), False), ((1, 6, 2, 2), (1, 4, 6), True), ((6, 2, 4), (8, 6), True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ours", "theirs", "turned"),
+    [
+        ((6, 2, 4), (6, 8), False),
+        ((8, 8), (8, 2, 4), False),
+        ((1, 6, 2, 2), (1, 4, 6), True),
+        ((6, 2, 4), (8, 6), True),
+    ],
+)
 def test_what_both_keep_themselves_may_have_axes_joined(both, nn, copy, ours, theirs, turned):
     torch = both.tree("torch", a=own(both, "torch", pos=ours), b=own(both, "torch", pos=ours))
     paddle = both.tree("paddle", a=own(both, "paddle", pos=theirs), b=own(both, "paddle", pos=theirs))

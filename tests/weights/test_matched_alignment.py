@@ -39,10 +39,13 @@ TORCH = {
     "self.attn = nn.MultiheadAttention(8, 2, batch_first=True); self.head = nn.Linear(8, 8)",
 }
 PADDLE = {
-    "NAME": "paddle", "FIRST": "lstm", "THIRD": "fc", "SECOND": "self.mixer(hidden)",
+    "NAME": "paddle",
+    "FIRST": "lstm",
+    "THIRD": "fc",
+    "SECOND": "self.mixer(hidden)",
     "LAYERS": "self.lstm = nn.LSTM(6, 4, 2, direction='bidirect'); "
-              "self.mixer = nn.MultiHeadAttention(8, 2); self.fc = nn.Linear(8, 8)",
-}  # fmt: skip
+    "self.mixer = nn.MultiHeadAttention(8, 2); self.fc = nn.Linear(8, 8)",
+}
 STEPS = {
     "torch": "def build_optimizer(parameters, learning_rate):\n"
     "    import torch\n    return torch.optim.SGD(parameters, lr=learning_rate)\n",
@@ -116,10 +119,19 @@ def record(case, prepared, folder):
     events = []
     for side in ("torch", "paddle"):
         job = RecordingJob(
-            side=side, case=str(case.path), reseed=case.reseed, stages=("forward", "loss", "backward"), device="cpu", threads=1,
-            folder=str(folder), needs={s: prepared.needs(s, side) for s in ("forward", "loss", "backward")},
-            train_data=str(prepared.train_data), eval_data=str(prepared.eval_data), epochs=1, commit="",
-        )  # fmt: skip
+            side=side,
+            case=str(case.path),
+            reseed=case.reseed,
+            stages=("forward", "loss", "backward"),
+            device="cpu",
+            threads=1,
+            folder=str(folder),
+            needs={s: prepared.needs(s, side) for s in ("forward", "loss", "backward")},
+            train_data=str(prepared.train_data),
+            eval_data=str(prepared.eval_data),
+            epochs=1,
+            commit="",
+        )
         run_job(RecordingJob.from_json(job.to_json()), job.stages, events.append)
     return [event for event in events if event["event"] == "end"]
 

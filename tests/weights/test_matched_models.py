@@ -61,8 +61,12 @@ def test_containers_cut_otherwise_are_matched_by_structure(both, nn):
     )
     found = match(both, torch, paddle)
     assert dict(found.match.by_structure) == {
-        "backbone.0": "stem.0", "backbone.1": "stem.1", "backbone.3": "body.0", "backbone.4": "body.1", "head": "fc",
-    }  # fmt: skip
+        "backbone.0": "stem.0",
+        "backbone.1": "stem.1",
+        "backbone.3": "body.0",
+        "backbone.4": "body.1",
+        "head": "fc",
+    }
     np.testing.assert_array_equal(found.state["fc.weight"], torch.head.weight.detach().numpy().T)
     assert found.kept == ("backbone.1.num_batches_tracked", "backbone.4.num_batches_tracked")
 
@@ -78,14 +82,21 @@ def test_recurrent_layers_and_attention_are_matched_whole(both, nn):
 def test_packed_layers_of_the_port_are_opened_where_torch_has_single_ones(both, nn):
     torch = both.tree(
         "torch",
-        query=nn.t.Linear(6, 6), key=nn.t.Linear(6, 6), value=nn.t.Linear(6, 6), dense=nn.t.Linear(6, 6),
+        query=nn.t.Linear(6, 6),
+        key=nn.t.Linear(6, 6),
+        value=nn.t.Linear(6, 6),
+        dense=nn.t.Linear(6, 6),
         cells=nn.t.ModuleList([nn.t.LSTMCell(6, 4), nn.t.LSTMCell(4, 4)]),
-    )  # fmt: skip
+    )
     paddle = both.tree("paddle", attn=nn.p.MultiHeadAttention(6, 2), rnn=nn.p.LSTM(6, 4, 2))
     assert moved(both, torch, paddle) == {
-        "query": "attn.q_proj", "key": "attn.k_proj", "value": "attn.v_proj", "dense": "attn.out_proj",
-        "cells.0": "rnn.0.cell", "cells.1": "rnn.1.cell",
-    }  # fmt: skip
+        "query": "attn.q_proj",
+        "key": "attn.k_proj",
+        "value": "attn.v_proj",
+        "dense": "attn.out_proj",
+        "cells.0": "rnn.0.cell",
+        "cells.1": "rnn.1.cell",
+    }
     names = {f"{name}_proj": (nn.t.Linear(6, 6), None) for name in ("q", "k", "v", "out")}
     torch = both.tree("torch", attn=both.pair(**names)[0])
     found = match(both, torch, both.tree("paddle", attn=nn.p.MultiHeadAttention(6, 2)))

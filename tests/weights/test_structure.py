@@ -91,8 +91,11 @@ def test_what_lies_elsewhere_does_not_make_it_doubtful():
 def test_leaves_of_a_container_stay_together():
     """The shortcut's BatchNorm follows its convolution, which its name tells, against the order of declaration."""
     torch = [
-        leaf("conv3", "Conv", (8, 4)), leaf("bn3", "BN", (8,)), leaf("down.proj", "Conv", (8, 4)), leaf("down.bn", "BN", (8,)),
-    ]  # fmt: skip
+        leaf("conv3", "Conv", (8, 4)),
+        leaf("bn3", "BN", (8,)),
+        leaf("down.proj", "Conv", (8, 4)),
+        leaf("down.bn", "BN", (8,)),
+    ]
     paddle = [
         leaf("short.proj", "Conv", (8, 4)),
         leaf("short.norm", "BN", (8,)),

@@ -24,9 +24,16 @@ def tensors():
     state = collections.OrderedDict((name, base[:6].to(getattr(torch, name)).reshape(2, 3)) for name in TORCH_DTYPES)
     weight = torch.nn.Parameter(torch.randn(4, 5))
     state.update(
-        scalar=torch.tensor(3.5), empty=torch.zeros(0, 3), turned=base.reshape(4, 6).t(), part=base[5:9], strided=base[::3],
-        expanded=torch.arange(3.0).expand(4, 3), tied=weight, tie=weight, conj=torch.tensor([1 + 2j]).conj(),
-    )  # fmt: skip
+        scalar=torch.tensor(3.5),
+        empty=torch.zeros(0, 3),
+        turned=base.reshape(4, 6).t(),
+        part=base[5:9],
+        strided=base[::3],
+        expanded=torch.arange(3.0).expand(4, 3),
+        tied=weight,
+        tie=weight,
+        conj=torch.tensor([1 + 2j]).conj(),
+    )
     state._metadata = {"": {"version": 1}}
     return state
 
@@ -54,10 +61,18 @@ def test_a_checkpoint_gives_its_state_dict(tmp_path):
     net(torch.ones(1, 2)).sum().backward()
     optimizer.step()
     torch.save(
-        {"state_dict": net.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(), "epoch": 3,
-         "dtype": torch.float16, "device": torch.device("cpu"), "size": torch.Size([1, 2]), "names": {"a"}},
+        {
+            "state_dict": net.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "schedule": schedule.state_dict(),
+            "epoch": 3,
+            "dtype": torch.float16,
+            "device": torch.device("cpu"),
+            "size": torch.Size([1, 2]),
+            "names": {"a"},
+        },
         tmp_path / "c.pth",
-    )  # fmt: skip
+    )
     found = read_torch_state(tmp_path / "c.pth")
     assert {name: tensor.tolist() for name, tensor in found.items()} == {
         name: tensor.tolist() for name, tensor in net.state_dict().items()
@@ -186,8 +201,14 @@ def test_a_dtype_out_of_a_file_is_never_built(tmp_path):
 
 
 def test_paddle_files_hold_more_than_arrays(tmp_path):
-    value = {"w": np.arange(3.0), "LR_Scheduler": {"last_epoch": 3, "last_lr": 0.1, "best": None, "milestones": [1, 2]},
-             "old": ("linear_0.w_0", np.ones(2)), "text": "ü", "bytes": b"ab", "StructuredToParameterName@@": {"w": "x"}}  # fmt: skip
+    value = {
+        "w": np.arange(3.0),
+        "LR_Scheduler": {"last_epoch": 3, "last_lr": 0.1, "best": None, "milestones": [1, 2]},
+        "old": ("linear_0.w_0", np.ones(2)),
+        "text": "ü",
+        "bytes": b"ab",
+        "StructuredToParameterName@@": {"w": "x"},
+    }
     for protocol in (2, 3, 4):
         (tmp_path / "a.pdparams").write_bytes(pickle.dumps(value, protocol))
         found = read_paddle_file(tmp_path / "a.pdparams")

@@ -119,9 +119,14 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _trained(
-    reference: Any, port: Any, shape: tuple[int, ...], *, training: bool = False, steps: int = 60,
+    reference: Any,
+    port: Any,
+    shape: tuple[int, ...],
+    *,
+    training: bool = False,
+    steps: int = 60,
     see: Callable[[Any], Any] = lambda images: images,
-) -> Pair:  # fmt: skip
+) -> Pair:
     """Return a pair of classifiers of digits, trained in torch for some steps."""
     images, labels = digits()
     images = see(images).reshape(-1, *shape)
@@ -142,9 +147,12 @@ def _trained(
     for model in (reference, port):
         model.train() if training else model.eval()
     return Pair(
-        reference=reference, port=port, inputs={"args": images[:16], "labels": labels[:16]}, training=training,
+        reference=reference,
+        port=port,
+        inputs={"args": images[:16], "labels": labels[:16]},
+        training=training,
         loss=LOSSES[""],
-    )  # fmt: skip
+    )
 
 
 def _trained_images(*, training: bool = False) -> Pair:

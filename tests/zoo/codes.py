@@ -227,11 +227,23 @@ WEIGHT = "np.array([1, 2, 3, 4], np.float32)"
 FOCAL = "chance = {soft}(output, -1)\n    picked = (chance * F.one_hot(label, 4)).sum(-1)\n    return -({alpha} * (1 - picked) ** {gamma} * picked.log()).mean()"
 FOCALS = (FOCAL.format(soft="F.softmax", alpha="0.25", gamma="2.0"),) * 2
 LOSSES = (
-    _loss("class-weights", f"return F.cross_entropy(output, label, torch.tensor({WEIGHT}).to(output.dtype))", f"return F.cross_entropy(output, label, paddle.to_tensor({WEIGHT}).astype(output.dtype))", f", paddle.to_tensor({WEIGHT}).astype(output.dtype)", ""),
+    _loss(
+        "class-weights",
+        f"return F.cross_entropy(output, label, torch.tensor({WEIGHT}).to(output.dtype))",
+        f"return F.cross_entropy(output, label, paddle.to_tensor({WEIGHT}).astype(output.dtype))",
+        f", paddle.to_tensor({WEIGHT}).astype(output.dtype)",
+        "",
+    ),
     _loss("focal-alpha", *FOCALS, "0.25", "0.75"),
     _loss("focal-gamma", *FOCALS, "** 2.0", "** 1.0"),
-    _loss("margin", "return F.multi_margin_loss(output, label, margin=0.5)", "return F.multi_margin_loss(output, label, margin=0.5)", ", margin=0.5", ""),
-)  # fmt: skip
+    _loss(
+        "margin",
+        "return F.multi_margin_loss(output, label, margin=0.5)",
+        "return F.multi_margin_loss(output, label, margin=0.5)",
+        ", margin=0.5",
+        "",
+    ),
+)
 OPTIMIZERS = (
     _optimizer("amsgrad", "torch.optim.Adam(parameters, 0.1, amsgrad=True)", "paddle.optimizer.Adam(0.1, parameters=parameters, amsgrad=True)", ", amsgrad=True", ""),
     _optimizer("centered", "torch.optim.RMSprop(parameters, 0.1, alpha=0.9, centered=True)", "paddle.optimizer.RMSProp(0.1, rho=0.9, epsilon=1e-8, centered=True, parameters=parameters)", "centered=True, ", ""),
@@ -321,6 +333,13 @@ def planted(fault: CodeFault, *, sound: bool = False) -> ThirdPair:
     if both("loss") or both("metric"):
         inputs["labels"] = random.integers(0, 4, fault.inputs[0])
     return ThirdPair(
-        reference=reference, port=port, inputs=inputs, loss=both("loss"), optimizers=both("optimizer"), schedulers=both("scheduler"),
-        training=fault.training, data=both("data"), metrics=both("metric"),
-    )  # fmt: skip
+        reference=reference,
+        port=port,
+        inputs=inputs,
+        loss=both("loss"),
+        optimizers=both("optimizer"),
+        schedulers=both("scheduler"),
+        training=fault.training,
+        data=both("data"),
+        metrics=both("metric"),
+    )

@@ -51,9 +51,17 @@ LABELS = [0, 1, 2, 3, 4, 0, 1, 1, 0, 2]
 
 
 def transform(
-    raw: Any, *, short: int = SHORT, exact: bool = False, method: Any = Image.Resampling.BILINEAR, mean: Any = MEAN,
-    std: Any = STD, moved: int = 0, corner: bool = False, scale: float = 255.0,
-) -> Any:  # fmt: skip
+    raw: Any,
+    *,
+    short: int = SHORT,
+    exact: bool = False,
+    method: Any = Image.Resampling.BILINEAR,
+    mean: Any = MEAN,
+    std: Any = STD,
+    moved: int = 0,
+    corner: bool = False,
+    scale: float = 255.0,
+) -> Any:
     """Return an image as ImageNet's evaluation makes it, float32 ``[3, 32, 32]``."""
     high, wide = raw.shape[:2]
     size = (
@@ -306,9 +314,20 @@ METRIC_FAULTS = (
     _metric("class-0-left-out", "ignored-label", plain, without(0)),
     _metric("smallest", "argmin", plain, lambda outputs, labels: plain(-outputs, labels)),
     _metric("threshold", "threshold", above(0.0), above(0.5), "yes or no"),
-    _metric("sigmoid-twice", "sigmoid", above(0.4), lambda outputs, labels: above(0.4)(1 / (1 + np.exp(-outputs)), labels), "yes or no"),
-    _metric("percent-of-what-is-unknown", "percentage", lambda outputs, _: float(np.abs(outputs).mean()), lambda outputs, _: 100 * float(np.abs(outputs).mean())),
-)  # fmt: skip
+    _metric(
+        "sigmoid-twice",
+        "sigmoid",
+        above(0.4),
+        lambda outputs, labels: above(0.4)(1 / (1 + np.exp(-outputs)), labels),
+        "yes or no",
+    ),
+    _metric(
+        "percent-of-what-is-unknown",
+        "percentage",
+        lambda outputs, _: float(np.abs(outputs).mean()),
+        lambda outputs, _: 100 * float(np.abs(outputs).mean()),
+    ),
+)
 CLEAN_METRICS = (
     _metric("ranks-and-argmax", "", top(1), plain),
     _metric("tensors-and-arrays", "", lambda outputs, labels: (outputs.argmax(dim=1) == labels).float().mean(), plain),
@@ -317,8 +336,14 @@ CLEAN_METRICS = (
     _metric("mapping-and-number", "", lambda outputs, labels: {"acc": plain(outputs, labels)}, plain),
     _metric("micro-f1-is-accuracy", "", f1("micro"), plain),
     _metric("left-out-on-both-sides", "", without(255), without(255)),
-    _metric("thresholds", "", above(0.0), lambda outputs, labels: above(0.5)(1 / (1 + np.exp(-outputs)), labels), "yes or no"),
-)  # fmt: skip
+    _metric(
+        "thresholds",
+        "",
+        above(0.0),
+        lambda outputs, labels: above(0.5)(1 / (1 + np.exp(-outputs)), labels),
+        "yes or no",
+    ),
+)
 
 
 def outputs_of(kind: str) -> tuple[Any, Any]:

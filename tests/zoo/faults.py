@@ -190,12 +190,24 @@ OUTPUTS = (
     _fault("softmax-axis", "outputs", ("softmax", ""), ("softmax-axis",), setting("softmax", {"_axis": -1})),
     _fault("other-norm", "outputs", "", ("norm-order", "norm-p"), code("", "other norm")),
     _fault("layer-norm-epsilon", "outputs", "norm", ("epsilon",), setting("norm", {"_epsilon": 1e-12})),
-    _fault("box-bias", "outputs", "boxes", ("missing-bias",), instead("boxes", lambda: nn.Conv2D(8, 8, 3, 1, 1, bias_attr=False))),
+    _fault(
+        "box-bias",
+        "outputs",
+        "boxes",
+        ("missing-bias",),
+        instead("boxes", lambda: nn.Conv2D(8, 8, 3, 1, 1, bias_attr=False)),
+    ),
     _fault("boxes-detached", "outputs", ("boxes", "boxes.layer"), CUT, wrapped("boxes", Detached)),
-)  # fmt: skip
+)
 
 VIDEO = (
-    _fault("max-over-time", "clip", "", ("pooling", "wrong-pooling", "other-pooling", "pool-type"), code("", "max over time")),
+    _fault(
+        "max-over-time",
+        "clip",
+        "",
+        ("pooling", "wrong-pooling", "other-pooling", "pool-type"),
+        code("", "max over time"),
+    ),
     _fault("time-flipped", "clip", "conv2", ("flipped-weight", *PERMUTED), weight("conv2.weight", _flipped(2))),
     _fault("clip-epsilon", "clip", "bn2", ("epsilon",), setting("bn2", {"_epsilon": 1e-3})),
     _fault("clip-epsilon-train", "clip", "bn1", ("epsilon",), setting("bn1", {"_epsilon": 1e-3}), mode=TRAIN),
@@ -205,7 +217,7 @@ VIDEO = (
     _fault("frames-beside-samples", "frames", "", (*ORDER, "axes", "reshape"), code("", "frames beside samples")),
     _fault("frames-no-shortcut", "frames", "block1", RESIDUAL, code("block1", "no shortcut")),
     _fault("frames-momentum", "frames", "stem.1", ("momentum",), setting("stem.1", {"_momentum": 0.1}), mode=TRAIN),
-)  # fmt: skip
+)
 
 OTHERS = (
     _fault("no-half", "autoencoder", "", EXPONENT, code("", "no half")),
@@ -296,16 +308,25 @@ def _loss(name: str, family: str, loss: str, codes: Sequence[str]) -> Fault:
 
 def _update(name: str, optimizer: str, codes: Sequence[str], family: str = "plain") -> Fault:
     return Fault(
-        id=f"optimizer-{name}", family=family, where=("optimizer",), codes=tuple(codes), optimizer=optimizer,
-        part="optimizer", mode=TRAIN if family in ("plain", "residual") else EVAL,
-    )  # fmt: skip
+        id=f"optimizer-{name}",
+        family=family,
+        where=("optimizer",),
+        codes=tuple(codes),
+        optimizer=optimizer,
+        part="optimizer",
+        mode=TRAIN if family in ("plain", "residual") else EVAL,
+    )
 
 
 def _schedule(name: str, scheduler: str, codes: Sequence[str]) -> Fault:
     return Fault(
-        id=f"scheduler-{name}", family="plain", where=("scheduler",), codes=tuple(codes), scheduler=scheduler,
+        id=f"scheduler-{name}",
+        family="plain",
+        where=("scheduler",),
+        codes=tuple(codes),
+        scheduler=scheduler,
         part="scheduler",
-    )  # fmt: skip
+    )
 
 
 TRAINING = (
@@ -323,10 +344,17 @@ TRAINING = (
     _update("nesterov", "nesterov", ("nesterov",), "deep"),
     _update("dampening", "dampening", ("dampening",), "deep"),
     _update("no-decay", "no decay", ("weight-decay",), "vision"),
-    _update("decay-not-on-bias", "decay not on bias", ("weight-decay", "weight-decay-parameters", "weight-decay-groups"), "deep"),
+    _update(
+        "decay-not-on-bias",
+        "decay not on bias",
+        ("weight-decay", "weight-decay-parameters", "weight-decay-groups"),
+        "deep",
+    ),
     _update("adam-epsilon", "adam epsilon", ("epsilon",), "transformer"),
     _update("beta2", "beta2", ("beta", "betas", "beta2"), "lstm"),
-    _update("coupled", "coupled", ("weight-decay", "weight-decay-form", "decoupled", "coupled-weight-decay"), "transformer"),
+    _update(
+        "coupled", "coupled", ("weight-decay", "weight-decay-form", "decoupled", "coupled-weight-decay"), "transformer"
+    ),
     _update("clip-value", "clip value", ("gradient-clipping", "clip-form", "clip-value", "clip-norm"), "lstm"),
     _update("clip-each", "clip each", ("gradient-clipping", "clip-form", "clip-value", "clip-norm"), "deep"),
     _update("rmsprop-centered", "rmsprop centered", ("centered",), "deep"),
@@ -335,8 +363,18 @@ TRAINING = (
     _schedule("cosine-period", "cosine period", ("period", "t-max")),
     _schedule("warmup-start", "warmup start", ("warmup-start", "warm-up-start", "start-factor")),
     _schedule("missing", "missing", ("missing-schedule", "step-size")),
-)  # fmt: skip
+)
 
 FAULTS: tuple[Fault, ...] = (
-    *PLAIN, *RESIDUAL_FAULTS, *MOBILE, *BRANCHES, *UNET, *OUTPUTS, *VIDEO, *OTHERS, *TEXT, *RECURRENT, *TRAINING,
-)  # fmt: skip
+    *PLAIN,
+    *RESIDUAL_FAULTS,
+    *MOBILE,
+    *BRANCHES,
+    *UNET,
+    *OUTPUTS,
+    *VIDEO,
+    *OTHERS,
+    *TEXT,
+    *RECURRENT,
+    *TRAINING,
+)

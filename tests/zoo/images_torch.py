@@ -13,10 +13,17 @@ class Plain(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
-            nn.Conv2d(8, 12, 5, stride=2, padding=2, bias=False), nn.BatchNorm2d(12), nn.LeakyReLU(0.1),
-            nn.AvgPool2d(3, 1, 1, count_include_pad=False), nn.Conv2d(12, 12, 3), nn.ELU(),
-        )  # fmt: skip
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+            nn.Conv2d(8, 12, 5, stride=2, padding=2, bias=False),
+            nn.BatchNorm2d(12),
+            nn.LeakyReLU(0.1),
+            nn.AvgPool2d(3, 1, 1, count_include_pad=False),
+            nn.Conv2d(12, 12, 3),
+            nn.ELU(),
+        )
         self.classifier = nn.Sequential(nn.Flatten(), nn.Dropout(0.3), nn.Linear(48, 48), nn.ReLU(), nn.Linear(48, 10))
 
     def forward(self, x):
@@ -78,10 +85,13 @@ class Inverted(nn.Module):
         super().__init__()
         self.shortcut = stride == 1 and inside == outside
         layers = [
-            nn.Conv2d(inside, wide, 1, bias=False), nn.BatchNorm2d(wide, eps=1e-3, momentum=0.01), nn.Hardswish(),
+            nn.Conv2d(inside, wide, 1, bias=False),
+            nn.BatchNorm2d(wide, eps=1e-3, momentum=0.01),
+            nn.Hardswish(),
             nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False),
-            nn.BatchNorm2d(wide, eps=1e-3, momentum=0.01), nn.Hardswish(),
-        ]  # fmt: skip
+            nn.BatchNorm2d(wide, eps=1e-3, momentum=0.01),
+            nn.Hardswish(),
+        ]
         if squeeze:
             layers.append(Squeeze(wide))
         layers += [nn.Conv2d(wide, outside, 1, bias=False), nn.BatchNorm2d(outside, eps=1e-3, momentum=0.01)]
@@ -98,10 +108,14 @@ class Mobile(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8, eps=1e-3, momentum=0.01), nn.Hardswish(),
-            Inverted(8, 16, 8, 1, True), Inverted(8, 16, 12, 2, False), Inverted(12, 24, 12, 1, True),
+            nn.Conv2d(3, 8, 3, 2, 1, bias=False),
+            nn.BatchNorm2d(8, eps=1e-3, momentum=0.01),
+            nn.Hardswish(),
+            Inverted(8, 16, 8, 1, True),
+            Inverted(8, 16, 12, 2, False),
+            Inverted(12, 24, 12, 1, True),
             Inverted(12, 24, 12, 1, False),
-        )  # fmt: skip
+        )
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Sequential(nn.Linear(12, 24), nn.Hardswish(), nn.Dropout(0.2), nn.Linear(24, 10))
 
@@ -152,9 +166,13 @@ class Branches(nn.Module):
 
 def _double(inside: int, outside: int) -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(inside, outside, 3, padding=1), nn.GroupNorm(2, outside), nn.SiLU(),
-        nn.Conv2d(outside, outside, 3, padding=1), nn.InstanceNorm2d(outside, affine=True), nn.ReLU(),
-    )  # fmt: skip
+        nn.Conv2d(inside, outside, 3, padding=1),
+        nn.GroupNorm(2, outside),
+        nn.SiLU(),
+        nn.Conv2d(outside, outside, 3, padding=1),
+        nn.InstanceNorm2d(outside, affine=True),
+        nn.ReLU(),
+    )
 
 
 class UNet(nn.Module):

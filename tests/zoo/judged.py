@@ -14,9 +14,14 @@ SHARES = {"caught": 0.95, "layer": 0.9, "cause": 0.8}
 def align(pair: Any) -> Any:
     """Return the report of a pair."""
     return tipchain.align(
-        pair.reference, pair.port, pair.inputs, loss=pair.loss, optimizers=pair.optimizers, schedulers=pair.schedulers,
+        pair.reference,
+        pair.port,
+        pair.inputs,
+        loss=pair.loss,
+        optimizers=pair.optimizers,
+        schedulers=pair.schedulers,
         training=pair.training,
-    )  # fmt: skip
+    )
 
 
 def right(fault: Any, pair: Any) -> dict[str, bool]:

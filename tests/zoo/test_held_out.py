@@ -19,11 +19,23 @@ from zoo.judged import align, assert_as_promised, right  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 SAMPLE = (
-    "vit-net-token-has-no-position", "vit-net-mean-of-tokens", "swin-1-mask-forgotten", "swin-1-not-rolled-back",
-    "encdec-self_attn-mild-mask", "encdec-net-memory-not-masked", "convnext-1-no-gamma", "convnext-norm-epsilon",
-    "linknet-dec1-odd-crop", "detector-head-first-scale", "detector-net-bilinear", "tsm-0-into-the-past",
-    "edsr-net-mean-not-subtracted", "crf-crf-transitions-transposed", "fm-net-no-offsets", "gpt-dropout-mode",
-)  # fmt: skip
+    "vit-net-token-has-no-position",
+    "vit-net-mean-of-tokens",
+    "swin-1-mask-forgotten",
+    "swin-1-not-rolled-back",
+    "encdec-self_attn-mild-mask",
+    "encdec-net-memory-not-masked",
+    "convnext-1-no-gamma",
+    "convnext-norm-epsilon",
+    "linknet-dec1-odd-crop",
+    "detector-head-first-scale",
+    "detector-net-bilinear",
+    "tsm-0-into-the-past",
+    "edsr-net-mean-not-subtracted",
+    "crf-crf-transitions-transposed",
+    "fm-net-no-offsets",
+    "gpt-dropout-mode",
+)
 CLEAN_SAMPLE = ("second-swin-eval", "second-fm-train", "variant-kernel-attention-causal", "variant-gates-by-formula")
 
 

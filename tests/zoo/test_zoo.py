@@ -26,9 +26,20 @@ FAST_FAULTS = (
     "missing-sigmoid", "time-flipped", "loss-sum", "optimizer-momentum", "scheduler-cosine-period",
 )  # fmt: skip
 FAST_CLEAN = (
-    "plain-train", "mobile-eval", "dropout-train", "bilstm-eval", "siamese-eval", "float32-inside", "tiny-inputs",
-    "separate-for-fused", "linear-for-1x1", "bias-before-norm-train", "dead-relu", "norms-that-activate", "learns-by-steps",
-)  # fmt: skip
+    "plain-train",
+    "mobile-eval",
+    "dropout-train",
+    "bilstm-eval",
+    "siamese-eval",
+    "float32-inside",
+    "tiny-inputs",
+    "separate-for-fused",
+    "linear-for-1x1",
+    "bias-before-norm-train",
+    "dead-relu",
+    "norms-that-activate",
+    "learns-by-steps",
+)
 
 
 @pytest.mark.parametrize("fault", [one for one in FAULTS if one.id in FAST_FAULTS], ids=lambda one: one.id)

@@ -170,9 +170,15 @@ def _own(rule: Callable[..., Any], **options: Any) -> Callable[..., Any]:
 
 
 def _adamw(
-    value: Any, gradient: Any, state: Any, rate: float, *, correct: bool = True, by_rate: bool = True,
+    value: Any,
+    gradient: Any,
+    state: Any,
+    rate: float,
+    *,
+    correct: bool = True,
+    by_rate: bool = True,
     decay: float = 0.05,
-) -> Any:  # fmt: skip
+) -> Any:
     state["m"] = 0.9 * state["m"] + 0.1 * gradient
     state["v"] = 0.999 * state["v"] + 0.001 * gradient * gradient
     one, two = (1 - 0.9 ** state["t"], 1 - 0.999 ** state["t"]) if correct else (1.0, 1.0)
@@ -388,9 +394,7 @@ SCHEDULERS: Mapping[str, HeldOut] = {
         _rates("CosineAnnealingLR", 60, RATE / 100), _decays("CosineAnnealingDecay", RATE, 60), "end-rate"
     ),
     "linear-for-cosine": _schedule(COSINE, _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "schedule-type"),
-    "poly-power": _schedule(
-        _rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "power"
-    ),
+    "poly-power": _schedule(_rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 0.0, 1.0), "power"),
     "poly-floor": _schedule(
         _rates("PolynomialLR", 60, 0.9), _decays("PolynomialDecay", RATE, 60, 1e-4, 0.9), "end-rate"
     ),
@@ -401,21 +405,24 @@ SCHEDULERS: Mapping[str, HeldOut] = {
         _rates("MultiStepLR", [20, 40, 50]), _decays("MultiStepDecay", RATE, [20, 40]), "milestones"
     ),
     "piecewise-values": _schedule(
-        _rates("MultiStepLR", [20, 40]), _decays("PiecewiseDecay", [20, 40], [RATE, RATE * 0.1, RATE * 0.05]),
-        "values", "gamma", "milestones",
+        _rates("MultiStepLR", [20, 40]),
+        _decays("PiecewiseDecay", [20, 40], [RATE, RATE * 0.1, RATE * 0.05]),
+        "values",
+        "gamma",
+        "milestones",
     ),
     "piecewise-boundary-late": _schedule(
-        _rates("MultiStepLR", [20, 40]), _decays("PiecewiseDecay", [21, 41], [RATE, RATE * 0.1, RATE * 0.01]),
-        "schedule-shift", "milestones",
+        _rates("MultiStepLR", [20, 40]),
+        _decays("PiecewiseDecay", [21, 41], [RATE, RATE * 0.1, RATE * 0.01]),
+        "schedule-shift",
+        "milestones",
     ),
     "step-never": _schedule(_rates("StepLR", 3), _decays("StepDecay", RATE, 10_000), "missing-schedule", "step-size"),
     "exponential-gamma": _schedule(_rates("ExponentialLR", 0.97), _decays("ExponentialDecay", RATE, 0.9), "gamma"),
     "natural-exponential": _schedule(
         _rates("ExponentialLR", 0.9), _decays("NaturalExpDecay", RATE, 0.1), "gamma", "schedule-type"
     ),
-    "inverse-time": _schedule(
-        _by(lambda step: 1 / (1 + 0.1 * step)), _decays("InverseTimeDecay", RATE, 0.2), "gamma"
-    ),
+    "inverse-time": _schedule(_by(lambda step: 1 / (1 + 0.1 * step)), _decays("InverseTimeDecay", RATE, 0.2), "gamma"),
     "warmup-half": _schedule(
         _warm(10, 0.1, COSINE), _their_warm(5, 0.1, _decays("CosineAnnealingDecay", RATE, 60)), "warmup-steps"
     ),
@@ -430,11 +437,11 @@ SCHEDULERS: Mapping[str, HeldOut] = {
     ),
     "warmup-counted": _schedule(
         _warm(10, 0.1, COSINE),
-        _their_by(lambda step: 0.1 + 0.09 * step if step < 10 else _wave(step)), *SHIFTED, "period",
+        _their_by(lambda step: 0.1 + 0.09 * step if step < 10 else _wave(step)),
+        *SHIFTED,
+        "period",
     ),
-    "noam-warmup": _schedule(
-        _by(_noam(30)), _decays("NoamDecay", 64, 60, RATE), "warmup-steps"
-    ),
+    "noam-warmup": _schedule(_by(_noam(30)), _decays("NoamDecay", 64, 60, RATE), "warmup-steps"),
     "noam-size": _schedule(_by(_noam(30)), _decays("NoamDecay", 256, 30, RATE), "learning-rate", "model-size"),
     "plateau-patience": _schedule(
         PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.5, patience=6), "patience", "milestones", "step-size"
@@ -442,29 +449,36 @@ SCHEDULERS: Mapping[str, HeldOut] = {
     "plateau-factor": _schedule(PLATEAU, _decays("ReduceOnPlateau", RATE, factor=0.1, patience=3), "gamma", "factor"),
     "one-cycle-peak": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
-        _decays("OneCycleLR", RATE * 2, 60, 25.0, RATE * 2 / 25 / 1e4), "learning-rate",
+        _decays("OneCycleLR", RATE * 2, 60, 25.0, RATE * 2 / 25 / 1e4),
+        "learning-rate",
     ),
     "one-cycle-start": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
-        _decays("OneCycleLR", RATE, 60, 10.0, RATE / 25 / 1e4), "start-rate",
+        _decays("OneCycleLR", RATE, 60, 10.0, RATE / 25 / 1e4),
+        "start-rate",
     ),
     "one-cycle-end": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False), _decays("OneCycleLR", RATE, 60, 25.0, 1e-4), "end-rate"
     ),
     "one-cycle-linear": _schedule(
         _rates("OneCycleLR", RATE, 60, cycle_momentum=False),
-        _decays("OneCycleLR", RATE, 60, 25.0, RATE / 25 / 1e4, anneal_strategy="linear"), "schedule-type", "anneal-strategy",
+        _decays("OneCycleLR", RATE, 60, 25.0, RATE / 25 / 1e4, anneal_strategy="linear"),
+        "schedule-type",
+        "anneal-strategy",
     ),
     "restarts-period": _schedule(RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 20, 2), "period"),
     "restarts-never": _schedule(RESTARTS, _decays("CosineAnnealingDecay", RATE, 10), "schedule-type"),
     "restarts-alike": _schedule(
         RESTARTS, _decays("CosineAnnealingWarmRestarts", RATE, 10, 1), "period-factor", "period"
     ),
-    "cycle-length": _schedule(
-        TRIANGLE(step_size_up=10), THEIR_TRIANGLE(20), "period", "step-size", "rising-steps"
-    ),
+    "cycle-length": _schedule(TRIANGLE(step_size_up=10), THEIR_TRIANGLE(20), "period", "step-size", "rising-steps"),
     "cycle-halved": _schedule(
-        TRIANGLE(step_size_up=10), THEIR_TRIANGLE(10, mode="triangular2"), "cycle-mode", "schedule-type", "gamma", "mode"
+        TRIANGLE(step_size_up=10),
+        THEIR_TRIANGLE(10, mode="triangular2"),
+        "cycle-mode",
+        "schedule-type",
+        "gamma",
+        "mode",
     ),
     "once-an-epoch": _schedule(
         _by(lambda step: 0.98**step), _their_by(lambda step: 0.98 ** (step // 8)), "schedule-per-epoch"
@@ -472,9 +486,7 @@ SCHEDULERS: Mapping[str, HeldOut] = {
     "once-a-batch": _schedule(
         _by(lambda step: 0.9 ** (step // 8)), _their_by(lambda step: 0.9**step), "schedule-per-iteration"
     ),
-    "late-by-five": _schedule(
-        COSINE, _their_by(lambda step: _wave(max(step - 5, 0))), "schedule-shift"
-    ),
+    "late-by-five": _schedule(COSINE, _their_by(lambda step: _wave(max(step - 5, 0))), "schedule-shift"),
     "constant": _schedule(COSINE, _their_by(lambda _: 1.0), "missing-schedule"),
     "not-constant": _schedule(
         _by(lambda _: 1.0), _decays("CosineAnnealingDecay", RATE, 60), "extra-schedule", "schedule-type"
@@ -482,7 +494,7 @@ SCHEDULERS: Mapping[str, HeldOut] = {
     "other-rate": _schedule(
         _rates("MultiStepLR", [20, 40]), _decays("MultiStepDecay", RATE / 4, [20, 40]), "learning-rate"
     ),
-}  # fmt: skip
+}
 
 
 def _loss(ours: Any, theirs: Any, *codes: str, **options: Any) -> HeldOut:

@@ -15,9 +15,19 @@ class Digits(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv2d(1, 12, 3, padding=1), nn.BatchNorm2d(12), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(12, 16, 3),
-            nn.BatchNorm2d(16), nn.GELU(), nn.Flatten(), nn.Linear(64, 32), nn.LayerNorm(32), nn.SiLU(), nn.Linear(32, 10),
-        )  # fmt: skip
+            nn.Conv2d(1, 12, 3, padding=1),
+            nn.BatchNorm2d(12),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(12, 16, 3),
+            nn.BatchNorm2d(16),
+            nn.GELU(),
+            nn.Flatten(),
+            nn.Linear(64, 32),
+            nn.LayerNorm(32),
+            nn.SiLU(),
+            nn.Linear(32, 10),
+        )
 
     def forward(self, x):
         return self.net(x)
@@ -180,10 +190,19 @@ class Layers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Sequential(
-            nn.ZeroPad2d(1), nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.Hardtanh(-1, 2), nn.AvgPool2d(2),
-            nn.Conv2d(6, 8, 3), nn.Softplus(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Dropout(0.3), nn.Linear(8, 4),
+            nn.ZeroPad2d(1),
+            nn.Conv2d(3, 6, 3),
+            nn.BatchNorm2d(6),
+            nn.Hardtanh(-1, 2),
+            nn.AvgPool2d(2),
+            nn.Conv2d(6, 8, 3),
+            nn.Softplus(),
+            nn.AdaptiveMaxPool2d(1),
+            nn.Flatten(),
+            nn.Dropout(0.3),
+            nn.Linear(8, 4),
             nn.LogSoftmax(1),
-        )  # fmt: skip
+        )
 
     def forward(self, x):
         return self.net(x)

@@ -112,8 +112,14 @@ class MobileNetV2(nn.Module):
         super().__init__()
         layers, inside = [unit(3, 16, 3, 2, act=nn.ReLU6)], 16
         for expansion, outside, depth, stride in (
-            (1, 8, 1, 1), (6, 16, 2, 2), (6, 16, 3, 2), (6, 32, 4, 2), (6, 48, 3, 1), (6, 80, 3, 2), (6, 160, 1, 1),
-        ):  # fmt: skip
+            (1, 8, 1, 1),
+            (6, 16, 2, 2),
+            (6, 16, 3, 2),
+            (6, 32, 4, 2),
+            (6, 48, 3, 1),
+            (6, 80, 3, 2),
+            (6, 160, 1, 1),
+        ):
             for place in range(depth):
                 layers.append(InvertedV2(inside, outside, 1 if place else stride, expansion))
                 inside = outside
@@ -163,11 +169,18 @@ class MobileNetV3(nn.Module):
         super().__init__()
         hard, layers = nn.Hardswish, [unit(3, 16, 3, 2, act=nn.Hardswish, eps=1e-3)]
         for inside, kernel, wide, outside, squeeze, act, stride in (
-            (16, 3, 16, 16, True, nn.ReLU, 2), (16, 3, 72, 24, False, nn.ReLU, 2), (24, 3, 88, 24, False, nn.ReLU, 1),
-            (24, 5, 96, 40, True, hard, 2), (40, 5, 240, 40, True, hard, 1), (40, 5, 240, 40, True, hard, 1),
-            (40, 5, 120, 48, True, hard, 1), (48, 5, 144, 48, True, hard, 1), (48, 5, 288, 96, True, hard, 2),
-            (96, 5, 576, 96, True, hard, 1), (96, 5, 576, 96, True, hard, 1),
-        ):  # fmt: skip
+            (16, 3, 16, 16, True, nn.ReLU, 2),
+            (16, 3, 72, 24, False, nn.ReLU, 2),
+            (24, 3, 88, 24, False, nn.ReLU, 1),
+            (24, 5, 96, 40, True, hard, 2),
+            (40, 5, 240, 40, True, hard, 1),
+            (40, 5, 240, 40, True, hard, 1),
+            (40, 5, 120, 48, True, hard, 1),
+            (48, 5, 144, 48, True, hard, 1),
+            (48, 5, 288, 96, True, hard, 2),
+            (96, 5, 576, 96, True, hard, 1),
+            (96, 5, 576, 96, True, hard, 1),
+        ):
             layers.append(InvertedV3(inside, wide, outside, kernel, stride, squeeze, act))
         self.features = nn.Sequential(*layers, unit(96, 576, act=hard, eps=1e-3))
         self.classifier = nn.Sequential(nn.Linear(576, 1024), hard(), nn.Dropout(0.2), nn.Linear(1024, 10))
@@ -194,13 +207,27 @@ class SqueezeNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        sizes = ((64, 16, 64), (128, 16, 64), (128, 32, 128), (256, 32, 128),
-                 (256, 48, 192), (384, 48, 192), (384, 64, 256), (512, 64, 256))  # fmt: skip
+        sizes = (
+            (64, 16, 64),
+            (128, 16, 64),
+            (128, 32, 128),
+            (256, 32, 128),
+            (256, 48, 192),
+            (384, 48, 192),
+            (384, 64, 256),
+            (512, 64, 256),
+        )
         fires = [Fire(*size) for size in sizes]
         self.features = nn.Sequential(
-            nn.Conv2d(3, 64, 3, 2, 1), nn.ReLU(), nn.MaxPool2d(3, 2), *fires[:2], nn.MaxPool2d(3, 2), *fires[2:4],
-            nn.MaxPool2d(3, 2), *fires[4:],
-        )  # fmt: skip
+            nn.Conv2d(3, 64, 3, 2, 1),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2),
+            *fires[:2],
+            nn.MaxPool2d(3, 2),
+            *fires[2:4],
+            nn.MaxPool2d(3, 2),
+            *fires[4:],
+        )
         self.classifier = nn.Sequential(
             nn.Dropout(0.5), nn.Conv2d(512, 10, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()
         )

@@ -83,8 +83,12 @@ def test_a_missing_causal_mask(live, causes, attention):
 
 @pytest.mark.parametrize(
     ("mode", "code"),
-    [("other activation", "other-activation"), ("no shortcut", "missing-residual"), ("no activation", "missing-activation")],
-)  # fmt: skip
+    [
+        ("other activation", "other-activation"),
+        ("no shortcut", "missing-residual"),
+        ("no activation", "missing-activation"),
+    ],
+)
 def test_residual_blocks(live, nets, causes, mode, code):
     reference, port = live.equal(nets.torch.residual(2), nets.paddle.residual("", mode))
     cause = causes.first(reference, port, random(2, 3, 12, 12))
@@ -166,9 +170,13 @@ def test_a_detached_layer_is_told_with_its_line(live, causes):
 
 
 STRANGE = [
-    (lambda m, x: m.norm(m.one(x).cumsum(1) * m.two(x).sin()), lambda m, x: m.norm(m.one(x) + m.two(x).cos()), ("sin", "cos")),
+    (
+        lambda m, x: m.norm(m.one(x).cumsum(1) * m.two(x).sin()),
+        lambda m, x: m.norm(m.one(x) + m.two(x).cos()),
+        ("sin", "cos"),
+    ),
     (lambda m, x: m.two(m.one(x).sort(-1).values.cumsum(-1)), lambda m, x: m.two(m.one(x)), ("cumsum", "sort")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("ours", "theirs", "words"), STRANGE)

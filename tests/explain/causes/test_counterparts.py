@@ -59,7 +59,11 @@ def shuffled(x, *sizes):
     count, channels, *rest = x.shape
     turned = x.reshape([count, *sizes, *rest])
     order = [0, 2, 1, 3, 4]
-    turned = turned.permute(*order) if hasattr(turned, "permute") and "torch" in type(turned).__module__ else turned.transpose(order)  # fmt: skip
+    turned = (
+        turned.permute(*order)
+        if hasattr(turned, "permute") and "torch" in type(turned).__module__
+        else turned.transpose(order)
+    )
     return turned.reshape([count, channels, *rest])
 
 

@@ -175,9 +175,19 @@ def test_lower_precision_is_told_with_its_bits():
 
     for own, told in ((2**-8 / 3**0.5, "bfloat16"), (2**-11 / 3**0.5, "TF32")):
         verdict = LayerVerdict(
-            reference_path="a", port_path="a", reference_type="Linear", port_type="Linear", turn=0, direction="forward",
-            inherited=0.0, own=own, ratio=1e4, closeness=Closeness.LOWER_PRECISION, method="float64", reason="",
-        )  # fmt: skip
+            reference_path="a",
+            port_path="a",
+            reference_type="Linear",
+            port_type="Linear",
+            turn=0,
+            direction="forward",
+            inherited=0.0,
+            own=own,
+            ratio=1e4,
+            closeness=Closeness.LOWER_PRECISION,
+            method="float64",
+            reason="",
+        )
         cause = lower_precision(verdict)
         assert cause.code == "lower-precision"
         assert told in cause.message

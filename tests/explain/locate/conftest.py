@@ -88,9 +88,12 @@ def _torch_nets(torch: Any) -> SimpleNamespace:
 
     def residual(blocks: int) -> Any:
         return nn.Sequential(
-            nn.Conv2d(3, 8, 3), *[Block(8) for _ in range(blocks)], nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+            nn.Conv2d(3, 8, 3),
+            *[Block(8) for _ in range(blocks)],
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
             nn.Linear(8, 4),
-        )  # fmt: skip
+        )
 
     return SimpleNamespace(Block=Block, residual=residual)
 
@@ -117,8 +120,11 @@ def _paddle_nets(paddle: Any) -> SimpleNamespace:
 
     def residual(*modes: str) -> Any:
         return nn.Sequential(
-            nn.Conv2D(3, 8, 3), *[Block(8, mode) for mode in modes], nn.AdaptiveAvgPool2D(1), nn.Flatten(),
+            nn.Conv2D(3, 8, 3),
+            *[Block(8, mode) for mode in modes],
+            nn.AdaptiveAvgPool2D(1),
+            nn.Flatten(),
             nn.Linear(8, 4),
-        )  # fmt: skip
+        )
 
     return SimpleNamespace(Block=Block, residual=residual)

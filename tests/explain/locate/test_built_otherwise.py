@@ -38,10 +38,13 @@ def test_a_gate_whose_slope_is_rounded_to_float32_is_no_fault(live, functions):
     torch, paddle = live.torch.nn, live.paddle.nn
     reference = torch.Sequential(torch.Linear(8, 8), torch.Hardsigmoid(), torch.Linear(8, 8), torch.Hardsigmoid())
     port = two(
-        live, (dict, None),
-        (lambda: {"a": paddle.Linear(8, 8), "b": paddle.Linear(8, 8)},
-         lambda net, x: functions[1].hardsigmoid(net.b(functions[1].hardsigmoid(net.a(x))))),
-    )[1]  # fmt: skip
+        live,
+        (dict, None),
+        (
+            lambda: {"a": paddle.Linear(8, 8), "b": paddle.Linear(8, 8)},
+            lambda net, x: functions[1].hardsigmoid(net.b(functions[1].hardsigmoid(net.a(x)))),
+        ),
+    )[1]
     assert faults(live.locate(reference, port, random(5, 8))) == []
 
 
@@ -49,10 +52,13 @@ def test_gradients_that_are_zero_but_for_rounding_are_held_against_the_largest_o
     torch, paddle = live.torch.nn, live.paddle.nn
     reference = torch.Sequential(torch.Conv2d(3, 6, 3), torch.BatchNorm2d(6), torch.ReLU(), torch.Conv2d(6, 2, 3))
     port = two(
-        live, (dict, None),
-        (lambda: {"c": paddle.Conv2D(3, 6, 3), "n": paddle.BatchNorm2D(6), "d": paddle.Conv2D(6, 2, 3)},
-         lambda net, x: net.d(functions[1].relu(net.n(net.c(x))))),
-    )[1]  # fmt: skip
+        live,
+        (dict, None),
+        (
+            lambda: {"c": paddle.Conv2D(3, 6, 3), "n": paddle.BatchNorm2D(6), "d": paddle.Conv2D(6, 2, 3)},
+            lambda net, x: net.d(functions[1].relu(net.n(net.c(x)))),
+        ),
+    )[1]
     live.equal(reference, port)
     reference.train()
     port.train()
@@ -72,10 +78,19 @@ def test_padding_may_be_a_layer_of_its_own(live):
 def test_a_norm_that_activates_too_is_two_layers_of_the_reference(live, epsilon, guilty):
     torch, paddle = live.torch.nn, live.paddle.nn
     reference = torch.Sequential(
-        torch.Conv2d(3, 6, 3), torch.BatchNorm2d(6), torch.ReLU(), torch.Conv2d(6, 4, 3), torch.BatchNorm2d(4), torch.ReLU(),
-    )  # fmt: skip
-    layers = {"c1": paddle.Conv2D(3, 6, 3), "n1": paddle.BatchNorm(6, act="relu", epsilon=epsilon),
-              "c2": paddle.Conv2D(6, 4, 3), "n2": paddle.BatchNorm(4, act="relu")}  # fmt: skip
+        torch.Conv2d(3, 6, 3),
+        torch.BatchNorm2d(6),
+        torch.ReLU(),
+        torch.Conv2d(6, 4, 3),
+        torch.BatchNorm2d(4),
+        torch.ReLU(),
+    )
+    layers = {
+        "c1": paddle.Conv2D(3, 6, 3),
+        "n1": paddle.BatchNorm(6, act="relu", epsilon=epsilon),
+        "c2": paddle.Conv2D(6, 4, 3),
+        "n2": paddle.BatchNorm(4, act="relu"),
+    }
     port = two(live, (dict, None), (lambda: layers, lambda net, x: net.n2(net.c2(net.n1(net.c1(x))))))[1]
     found = live.locate(reference, port, random(3, 3, 8, 8))
     assert (None if found.first is None else found.first.port_path) == guilty
@@ -111,11 +126,15 @@ def test_a_tensor_that_is_returned_twice_is_one(live):
     torch, paddle = live.torch.nn, live.paddle.nn
     reference, port = two(
         live,
-        (lambda: {"cell": torch.LSTMCell(6, 8), "out": torch.Linear(8, 3)},
-         lambda net, x: net.out(sum(net.cell(x, net.cell(x))))),
-        (lambda: {"cell": paddle.LSTMCell(6, 8), "out": paddle.Linear(8, 3)},
-         lambda net, x: net.out(sum(net.cell(x, net.cell(x)[1])[1]))),
-    )  # fmt: skip
+        (
+            lambda: {"cell": torch.LSTMCell(6, 8), "out": torch.Linear(8, 3)},
+            lambda net, x: net.out(sum(net.cell(x, net.cell(x)))),
+        ),
+        (
+            lambda: {"cell": paddle.LSTMCell(6, 8), "out": paddle.Linear(8, 3)},
+            lambda net, x: net.out(sum(net.cell(x, net.cell(x)[1])[1])),
+        ),
+    )
     assert faults(live.locate(reference, port, random(4, 6))) == []
 
 
@@ -213,8 +232,12 @@ def folded(live, *, epsilon=1e-5):
     """Return convolutions with norms, and convolutions whose weights hold them, with what stands for epsilon there."""
     torch, paddle = live.torch.nn, live.paddle.nn
     reference = torch.Sequential(
-        torch.Conv2d(3, 4, 3, bias=False), torch.BatchNorm2d(4), torch.ReLU(), torch.Conv2d(4, 5, 3), torch.BatchNorm2d(5),
-    ).eval()  # fmt: skip
+        torch.Conv2d(3, 4, 3, bias=False),
+        torch.BatchNorm2d(4),
+        torch.ReLU(),
+        torch.Conv2d(4, 5, 3),
+        torch.BatchNorm2d(5),
+    ).eval()
     generator = live.torch.Generator().manual_seed(0)
     for tensor in (*reference[1].state_dict().values(), *reference[4].state_dict().values()):
         if tensor.is_floating_point():

@@ -21,7 +21,12 @@ def tied(live, name):
             self.kept = [self.first.weight]
             self.second = nn.Linear(*WIDE)
             self.second.weight = self.first.weight
-            self.register_buffer("steps", getattr(live, name).zeros([2]).astype("int64") if name == "paddle" else live.torch.zeros(2, dtype=live.torch.int64))  # fmt: skip
+            self.register_buffer(
+                "steps",
+                getattr(live, name).zeros([2]).astype("int64")
+                if name == "paddle"
+                else live.torch.zeros(2, dtype=live.torch.int64),
+            )
 
     return Net()
 

@@ -47,7 +47,10 @@ def test_a_little_error_does_not_hide_the_layout_but_other_values_are_no_layout(
     assert layouts((2, 3, 4), (2, 3, 5)) == []
 
 
-@pytest.mark.parametrize(("expected", "actual"), [((1, 3, 4), (2, 3, 4)), ((3, 4), (2, 3, 4)), ((2, 3, 4), (1, 3, 4)), ((2, 1, 4), (2, 3, 4))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [((1, 3, 4), (2, 3, 4)), ((3, 4), (2, 3, 4)), ((2, 3, 4), (1, 3, 4)), ((2, 1, 4), (2, 3, 4))],
+)
 def test_what_is_repeated_along_an_axis_of_one_is_the_same_and_its_gradients_add_up(expected, actual):
     one, gradient = random(*expected), random(*expected)
     if expected == (2, 3, 4):
@@ -227,8 +230,12 @@ def test_a_linear_layer_for_a_convolution_of_one_pixel_has_its_gradients(cut):
             return self.b(y)
 
     reference = torch.nn.Sequential(
-        torch.nn.AdaptiveAvgPool2d(1), torch.nn.Conv2d(3, 6, 1), torch.nn.ReLU(), torch.nn.Conv2d(6, 4, 1), torch.nn.Flatten(),
-    )  # fmt: skip
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Conv2d(3, 6, 1),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(6, 4, 1),
+        torch.nn.Flatten(),
+    )
     port = Port()
     for layer, number in ((port.a, 1), (port.b, 3)):
         layer.weight.set_value(reference[number].weight.detach().numpy()[:, :, 0, 0].T.copy())

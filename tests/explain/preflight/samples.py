@@ -131,9 +131,12 @@ EQUAL = (
 )  # fmt: skip
 """Layers that are made alike."""
 _CONVOLUTION = (
-    ("kernel-size", "3", "5", "kernel_size={}"), ("stride", "1", "2", "stride={}"), ("padding", "0", "1", "padding={}"),
-    ("dilation", "1", "2", "dilation={}"), ("groups", "1", "2", "groups={}"),
-)  # fmt: skip
+    ("kernel-size", "3", "5", "kernel_size={}"),
+    ("stride", "1", "2", "stride={}"),
+    ("padding", "0", "1", "padding={}"),
+    ("dilation", "1", "2", "dilation={}"),
+    ("groups", "1", "2", "groups={}"),
+)
 _POOL = (("kernel-size", "3", "2"), ("stride", "3", "1"), ("padding", "0", "1"))
 
 
@@ -142,13 +145,28 @@ def _convolutions():
         for ours, theirs in ((f"Conv{axes}d", f"Conv{axes}D"), (f"ConvTranspose{axes}d", f"Conv{axes}DTranspose")):
             for code, one, other, argument in _CONVOLUTION:
                 given = "" if code == "kernel-size" else ", kernel_size=3"
-                yield (f"t.{ours}(4, 4{given}, {argument.format(one)})", f"p.{theirs}(4, 4{given}, {argument.format(other)})",
-                       code, one, other)  # fmt: skip
+                yield (
+                    f"t.{ours}(4, 4{given}, {argument.format(one)})",
+                    f"p.{theirs}(4, 4{given}, {argument.format(other)})",
+                    code,
+                    one,
+                    other,
+                )
             yield f"t.{ours}(4, 4, 3)", f"p.{theirs}(4, 4, 3, bias_attr=False)", "bias", "True", "False"
-        yield (f"t.Conv{axes}d(4, 4, 3, padding=1, padding_mode='reflect')", f"p.Conv{axes}D(4, 4, 3, padding=1)",
-               "padding-mode", "reflect", "zeros")  # fmt: skip
-        yield (f"t.ConvTranspose{axes}d(4, 4, 3, 2, output_padding=1)", f"p.Conv{axes}DTranspose(4, 4, 3, 2)",
-               "output-padding", "1", "0")  # fmt: skip
+        yield (
+            f"t.Conv{axes}d(4, 4, 3, padding=1, padding_mode='reflect')",
+            f"p.Conv{axes}D(4, 4, 3, padding=1)",
+            "padding-mode",
+            "reflect",
+            "zeros",
+        )
+        yield (
+            f"t.ConvTranspose{axes}d(4, 4, 3, 2, output_padding=1)",
+            f"p.Conv{axes}DTranspose(4, 4, 3, 2)",
+            "output-padding",
+            "1",
+            "0",
+        )
 
 
 def _pools():
@@ -192,8 +210,13 @@ def _norms():
             yield f"{ours})", f"{theirs}, weight_attr=False, bias_attr=False)", "affine", "True", "False"
         yield (f"t.BatchNorm{axes}d(4, momentum=0.01)", f"p.BatchNorm{axes}D(4, 0.01)", "momentum", "0.01", "0.01")
         yield f"t.BatchNorm{axes}d(4)", f"p.BatchNorm{axes}D(4, bias_attr=False)", "bias", "True", "False"
-        yield (f"t.InstanceNorm{axes}d(4, affine=True, track_running_stats=True)", f"p.InstanceNorm{axes}D(4)", "statistics",
-               "True", "")  # fmt: skip
+        yield (
+            f"t.InstanceNorm{axes}d(4, affine=True, track_running_stats=True)",
+            f"p.InstanceNorm{axes}D(4)",
+            "statistics",
+            "True",
+            "",
+        )
 
 
 CHANGED = (

@@ -97,17 +97,27 @@ def test_functions_in_place_of_layers_and_time_in_place_of_batches_are_no_findin
 def build_blocks(live, **faults):
     torch, paddle = live.torch.nn, live.paddle.nn
     ours = torch.Sequential(
-        torch.Conv2d(3, 4, 3, padding=1), torch.BatchNorm2d(4), torch.LeakyReLU(0.1), torch.Dropout(0.2),
+        torch.Conv2d(3, 4, 3, padding=1),
+        torch.BatchNorm2d(4),
+        torch.LeakyReLU(0.1),
+        torch.Dropout(0.2),
         torch.Sequential(torch.Conv2d(4, 4, 1, bias=False), torch.BatchNorm2d(4, momentum=0.01), torch.ReLU()),
-        torch.AvgPool2d(2), torch.Flatten(), torch.Linear(64, 3),
-    )  # fmt: skip
+        torch.AvgPool2d(2),
+        torch.Flatten(),
+        torch.Linear(64, 3),
+    )
     theirs = paddle.Sequential(
-        paddle.Conv2D(3, 4, 3, padding=1), paddle.BatchNorm2D(4, epsilon=faults.get("epsilon", 1e-5)),
-        faults.get("activation", paddle.LeakyReLU(0.1)), paddle.Dropout(faults.get("dropout", 0.2)),
-        paddle.Sequential(paddle.Conv2D(4, 4, 1, bias_attr=False), paddle.BatchNorm2D(4, faults.get("momentum", 0.99)),
-                          paddle.ReLU()),
-        faults.get("pool", paddle.AvgPool2D(2)), paddle.Flatten(), paddle.Linear(64, 3),
-    )  # fmt: skip
+        paddle.Conv2D(3, 4, 3, padding=1),
+        paddle.BatchNorm2D(4, epsilon=faults.get("epsilon", 1e-5)),
+        faults.get("activation", paddle.LeakyReLU(0.1)),
+        paddle.Dropout(faults.get("dropout", 0.2)),
+        paddle.Sequential(
+            paddle.Conv2D(4, 4, 1, bias_attr=False), paddle.BatchNorm2D(4, faults.get("momentum", 0.99)), paddle.ReLU()
+        ),
+        faults.get("pool", paddle.AvgPool2D(2)),
+        paddle.Flatten(),
+        paddle.Linear(64, 3),
+    )
     models = live.equal(ours, theirs)
     for model in models:
         model.eval()
@@ -183,9 +193,12 @@ def test_an_identity_convicts_nobody_unless_it_is_called_as_the_dropout(live, na
 
 
 def test_norms_frozen_by_mode_and_by_argument_are_alike(live):
-    ours, theirs = live.equal(*live.built(
-        "t.Sequential(t.Linear(4, 4), t.BatchNorm1d(4))", "p.Sequential(p.Linear(4, 4), p.BatchNorm1D(4, use_global_stats=True))",
-    ))  # fmt: skip
+    ours, theirs = live.equal(
+        *live.built(
+            "t.Sequential(t.Linear(4, 4), t.BatchNorm1d(4))",
+            "p.Sequential(p.Linear(4, 4), p.BatchNorm1D(4, use_global_stats=True))",
+        )
+    )
     ours.train()
     theirs.train()
     assert grave(live.check(ours, theirs)) == [("statistics", "1")], "and not its mode as well"
@@ -245,11 +258,15 @@ def test_a_layer_used_twice_is_told_once_and_optimizers_come_last(live):
     theirs = paddle.nn.Sequential(paddle.nn.Linear(4, 4), shared[1], paddle.nn.Linear(4, 4), shared[1])
     live.equal(ours, theirs)
     found = live.check(
-        ours, theirs, random(3, 4),
+        ours,
+        theirs,
+        random(3, 4),
         optimizers=(torch.optim.SGD(ours.parameters(), lr=0.1), paddle.optimizer.SGD(0.2, theirs.parameters())),
-        schedulers=(torch.optim.lr_scheduler.StepLR(torch.optim.SGD(ours.parameters(), lr=0.1), 3),
-                    paddle.optimizer.lr.StepDecay(0.1, 4)),
-    )  # fmt: skip
+        schedulers=(
+            torch.optim.lr_scheduler.StepLR(torch.optim.SGD(ours.parameters(), lr=0.1), 3),
+            paddle.optimizer.lr.StepDecay(0.1, 4),
+        ),
+    )
     assert [(one.kind, one.code) for one in found] == [
         ("argument", "negative-slope"),
         ("optimizer", "learning-rate"),

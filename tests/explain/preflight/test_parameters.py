@@ -86,16 +86,25 @@ def test_rounding_in_the_last_bits_is_no_difference(live):
     ("layers", "change", "code", "text"),
     [
         (("t.Linear(4, 4)", "p.Linear(4, 4)"), lambda w: w.T, "transposed-weight", "transposed"),
-        (("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"), lambda w: w.transpose(0, 1, 3, 2), "transposed-weight", "[0, 1, 3, 2]"),
+        (
+            ("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"),
+            lambda w: w.transpose(0, 1, 3, 2),
+            "transposed-weight",
+            "[0, 1, 3, 2]",
+        ),
         (("t.Conv2d(2, 4, 3)", "p.Conv2D(2, 4, 3)"), lambda w: w[:, :, ::-1, ::-1], "flipped-weight", "mirrored"),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[:, ::-1], "permuted-weight", "axis 1"),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w[::-1], "permuted-weight", "axis 0"),
-        (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: np.roll(w.reshape(-1), 1).reshape(w.shape), "permuted-weight",
-         "another order"),
+        (
+            ("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"),
+            lambda w: np.roll(w.reshape(-1), 1).reshape(w.shape),
+            "permuted-weight",
+            "another order",
+        ),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: w * np.float32(0.5), "scaled-weight", "times 0.5"),
         (("t.Conv2d(3, 5, 3)", "p.Conv2D(3, 5, 3)"), lambda w: -w, "scaled-weight", "times -1"),
     ],
-)  # fmt: skip
+)
 def test_how_a_weight_is_wrong_is_told(live, layers, change, code, text):
     ours, theirs = live.equal(*live.built(*(f"{name[0]}.Sequential({name})" for name in layers)))
     put(theirs[0].weight, change(theirs[0].weight.numpy()))
@@ -121,8 +130,11 @@ def test_gates_and_projections_in_another_order_are_told(live):
     put(theirs[3].weight, np.roll(theirs[3].weight.numpy(), 4, axis=1))
     found = {one.port_path: one for one in findings(ours, theirs)}
     assert [(path, one.code) for path, one in found.items()] == [
-        ("0", "gate-order"), ("1", "gate-order"), ("2", "swapped-projections"), ("3", "swapped-projections"),
-    ]  # fmt: skip
+        ("0", "gate-order"),
+        ("1", "gate-order"),
+        ("2", "swapped-projections"),
+        ("3", "swapped-projections"),
+    ]
     assert "i, f, o, g instead of i, f, g, o" in found["0"].message
     assert "k, q, v instead of q, k, v" in found["2"].message
 
@@ -138,9 +150,12 @@ def test_one_projection_that_is_wrong_is_told_by_its_name(live):
 
 
 def test_the_weights_of_another_layer_are_told(live):
-    ours, theirs = live.equal(*live.built(
-        "t.ModuleDict({'a': t.Linear(4, 3), 'b': t.Linear(4, 3)})", "p.LayerDict({'a': p.Linear(4, 3), 'b': p.Linear(4, 3)})",
-    ))  # fmt: skip
+    ours, theirs = live.equal(
+        *live.built(
+            "t.ModuleDict({'a': t.Linear(4, 3), 'b': t.Linear(4, 3)})",
+            "p.LayerDict({'a': p.Linear(4, 3), 'b': p.Linear(4, 3)})",
+        )
+    )
     put(theirs["a"].weight, theirs["b"].weight.numpy())
     (found,) = findings(ours, theirs)
     assert (found.code, found.port_path) == ("other-layer-weight", "a")

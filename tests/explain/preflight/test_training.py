@@ -16,29 +16,41 @@ EQUAL = (
     ("SGD(m.parameters(), lr=0.1)", "SGD(0.1, m.parameters())"),
     ("SGD(m.parameters(), lr=0.1)", "Momentum(0.1, 0.0, m.parameters(), use_nesterov=True)"),
     ("SGD(m.parameters(), lr=0.1, momentum=0.9)", "Momentum(0.1, 0.9, m.parameters())"),
-    ("SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, nesterov=True)",
-     "Momentum(0.1, 0.9, m.parameters(), True, 1e-4)"),
-    ("SGD(m.parameters(), lr=0.1, weight_decay=1e-4)",
-     "SGD(0.1, m.parameters(), weight_decay=paddle.regularizer.L2Decay(1e-4))"),
-    ("SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)",
-     "Momentum(0.1, 0.9, [{'params': m.parameters(), 'weight_decay': 1e-4}])"),
+    (
+        "SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, nesterov=True)",
+        "Momentum(0.1, 0.9, m.parameters(), True, 1e-4)",
+    ),
+    (
+        "SGD(m.parameters(), lr=0.1, weight_decay=1e-4)",
+        "SGD(0.1, m.parameters(), weight_decay=paddle.regularizer.L2Decay(1e-4))",
+    ),
+    (
+        "SGD(m.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)",
+        "Momentum(0.1, 0.9, [{'params': m.parameters(), 'weight_decay': 1e-4}])",
+    ),
     ("Adam(m.parameters(), lr=0.1)", "Adam(0.1, parameters=m.parameters())"),
     ("Adam(m.parameters(), lr=0.1, weight_decay=0.1)", "Adam(0.1, parameters=m.parameters(), weight_decay=0.1)"),
     ("Adam(m.parameters(), lr=0.1)", "AdamW(0.1, parameters=m.parameters(), weight_decay=0.0)"),
     ("AdamW(m.parameters(), lr=0.1)", "AdamW(0.1, parameters=m.parameters())"),
-    ("Adam(m.parameters(), lr=0.1, weight_decay=0.1, decoupled_weight_decay=True)",
-     "AdamW(0.1, parameters=m.parameters(), weight_decay=0.1)"),
-    (f"AdamW([{{'params': {W}}}, {{'params': {V}, 'weight_decay': 0.0}}], lr=0.1)",
-     f"AdamW(0.1, parameters=m.parameters(), apply_decay_param_fun={{one.name for one in {W}}}.__contains__)"),
-    (f"AdamW([{{'params': {W}}}, {{'params': {V}, 'lr': 0.01}}], lr=0.1)",
-     f"AdamW(0.1, parameters=[{{'params': {W}}}, {{'params': {V}, 'learning_rate': 0.1}}])"),
+    (
+        "Adam(m.parameters(), lr=0.1, weight_decay=0.1, decoupled_weight_decay=True)",
+        "AdamW(0.1, parameters=m.parameters(), weight_decay=0.1)",
+    ),
+    (
+        f"AdamW([{{'params': {W}}}, {{'params': {V}, 'weight_decay': 0.0}}], lr=0.1)",
+        f"AdamW(0.1, parameters=m.parameters(), apply_decay_param_fun={{one.name for one in {W}}}.__contains__)",
+    ),
+    (
+        f"AdamW([{{'params': {W}}}, {{'params': {V}, 'lr': 0.01}}], lr=0.1)",
+        f"AdamW(0.1, parameters=[{{'params': {W}}}, {{'params': {V}, 'learning_rate': 0.1}}])",
+    ),
     ("Adagrad(m.parameters(), lr=0.1)", "Adagrad(0.1, 1e-10, parameters=m.parameters())"),
     ("Adadelta(m.parameters(), lr=0.1)", "Adadelta(0.1, 1e-6, 0.9, parameters=m.parameters())"),
     ("NAdam(m.parameters(), lr=0.1)", "NAdam(0.1, parameters=m.parameters())"),
     ("RAdam(m.parameters(), lr=0.1)", "RAdam(0.1, parameters=m.parameters())"),
     ("Rprop(m.parameters(), lr=0.1)", "Rprop(0.1, parameters=m.parameters())"),
     ("SGD(m.parameters(), lr=0.1)", "SGD(paddle.optimizer.lr.StepDecay(0.1, 3), m.parameters())"),
-)  # fmt: skip
+)
 SGD, MOMENTUM = "SGD(m.parameters(), lr=0.1, momentum=0.9{})", "Momentum(0.1, 0.9, m.parameters(){})"
 ADAM = "Adam(m.parameters(), lr=0.1{})", "Adam(0.1, parameters=m.parameters(){})"
 RMS = "RMSprop(m.parameters(), lr=0.1, eps=1e-6, alpha=0.95{})", "RMSProp(0.1, parameters=m.parameters(){})"
@@ -153,8 +165,11 @@ def test_the_first_rate_of_a_schedule_is_the_schedules(live, pair):
     )
     (found,) = findings(live, pair, ours, theirs)
     assert (found.kind, found.code, found.reference, found.port) == (
-        "scheduler", "first-rate", "lr=0.1", "learning_rate=0.05",
-    )  # fmt: skip
+        "scheduler",
+        "first-rate",
+        "lr=0.1",
+        "learning_rate=0.05",
+    )
 
 
 def test_optimizers_of_other_copies_are_compared_as_wholes(live, pair):
@@ -223,8 +238,11 @@ OTHER = (
 
 def schedules(live, ours, theirs):
     parameter = live.torch.nn.Parameter(live.torch.zeros(1))
-    names = {"o": live.torch.optim.SGD([parameter], lr=0.1, momentum=0.9), "S": live.torch.optim.lr_scheduler,
-             "L": live.paddle.optimizer.lr}  # fmt: skip
+    names = {
+        "o": live.torch.optim.SGD([parameter], lr=0.1, momentum=0.9),
+        "S": live.torch.optim.lr_scheduler,
+        "L": live.paddle.optimizer.lr,
+    }
     return eval(f"S.{ours}", names), eval(f"L.{theirs}", names)
 
 

@@ -56,6 +56,12 @@ def kits(pieces: Pieces) -> SimpleNamespace:
     """Return ``torch.optim``, ``paddle.optimizer``, and their schedules and functions."""
     torch, paddle = pieces.torch, pieces.paddle
     return SimpleNamespace(
-        torch=torch, paddle=paddle, ours=torch.optim, theirs=paddle.optimizer, our_lr=torch.optim.lr_scheduler,
-        their_lr=paddle.optimizer.lr, our_loss=torch.nn.functional, their_loss=paddle.nn.functional,
-    )  # fmt: skip
+        torch=torch,
+        paddle=paddle,
+        ours=torch.optim,
+        theirs=paddle.optimizer,
+        our_lr=torch.optim.lr_scheduler,
+        their_lr=paddle.optimizer.lr,
+        our_loss=torch.nn.functional,
+        their_loss=paddle.nn.functional,
+    )

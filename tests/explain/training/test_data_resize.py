@@ -15,14 +15,20 @@ pytestmark = pytest.mark.frameworks
 IMAGE = np.random.default_rng(0).integers(0, 256, (41, 53, 3)).astype(np.uint8)
 SHAPES = ((16, 20), (30, 70), (82, 60))
 TORCH = {
-    **{f"{kernel}{aa}": ({"mode": kernel, "align_corners": False, "antialias": aa}, Method(kernel=kernel, antialias=aa))
-       for kernel in ("bilinear", "bicubic") for aa in (False, True)},
+    **{
+        f"{kernel}{aa}": (
+            {"mode": kernel, "align_corners": False, "antialias": aa},
+            Method(kernel=kernel, antialias=aa),
+        )
+        for kernel in ("bilinear", "bicubic")
+        for aa in (False, True)
+    },
     "bilinear corners": ({"mode": "bilinear", "align_corners": True}, Method(kernel="bilinear", grid="corners")),
     "bicubic corners": ({"mode": "bicubic", "align_corners": True}, Method(kernel="bicubic", grid="corners")),
     "nearest": ({"mode": "nearest"}, Method(kernel="nearest", grid="origin")),
     "nearest exact": ({"mode": "nearest-exact"}, Method(kernel="nearest")),
     "area": ({"mode": "area"}, Method(kernel="adaptive")),
-}  # fmt: skip
+}
 
 
 def interpolate(module, image, **how):

@@ -65,11 +65,15 @@ PAIRS = {
     "a data set and a loader": (TorchImages(), paddle_loader(), "30 samples are equal"),
     "batches of another size": (torch_loader(), paddle_loader(batch_size=5), "batches of 8 expected, of 5 actual"),
     "shuffling loaders": (torch_loader(shuffle=True), paddle_loader(shuffle=True), "shuffled anew at every read"),
-    "shuffling and dropping": (torch_loader(shuffle=True, drop_last=True), paddle_loader(shuffle=True, drop_last=True), "their data sets were compared"),
+    "shuffling and dropping": (
+        torch_loader(shuffle=True, drop_last=True),
+        paddle_loader(shuffle=True, drop_last=True),
+        "their data sets were compared",
+    ),
     "arrays": (IMAGES, list(IMAGES), "30 samples are equal"),
     "what returns them": (lambda: iter([IMAGES[:8]]), lambda: [IMAGES[:8]], "8 samples are equal"),
     "mapping and tuple": ([{"x": IMAGES[0], "y": 1, "file": "a"}], [(IMAGES[0], 1)], "1 samples are equal"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PAIRS)

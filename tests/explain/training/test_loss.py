@@ -287,24 +287,27 @@ def test_what_differs_is_named(pieces, kits, name):
     assert found.diagnoses[0].port_path == "loss"
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("sum", "8 times the reference's, the number of samples: a sum in place of a mean"),
-    ("ignored ones count", "a mean over samples in place of labels other than 0"),
-    ("more smoothing", "the port's label smoothing is 0.2, the reference's 0.1"),
-    ("ignores a class", "the port ignores samples of label 0, the reference of none"),
-    ("log base", "logarithms to base 2"),
-    ("temperature", "its `divide` by 4.0"),
-    ("no temperature", "the reference `cross_entropy(div(x), y)`"),
-    ("softmax twice", "it applies `softmax` at test_loss.py"),
-    ("no gradient", "`detach` at test_loss.py"),
-    ("auxiliary weight", "the reference multiplies by 0.4"),
-    ("gradient alone", "has the reference's value, but 0.25 times its gradient"),
-    ("no penalty", "the reference alone calls"),
-    ("beta", "the port's beta is 1, the reference's 0.5"),
-    ("margin", "`margin` of `triplet_margin_loss`"),
-    ("share of positive ones", "the port's alpha is 0.6, the reference's 0.25"),
-    ("weights' divisor", "1.375 times the reference's: one divides by the sum of the weights"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sum", "8 times the reference's, the number of samples: a sum in place of a mean"),
+        ("ignored ones count", "a mean over samples in place of labels other than 0"),
+        ("more smoothing", "the port's label smoothing is 0.2, the reference's 0.1"),
+        ("ignores a class", "the port ignores samples of label 0, the reference of none"),
+        ("log base", "logarithms to base 2"),
+        ("temperature", "its `divide` by 4.0"),
+        ("no temperature", "the reference `cross_entropy(div(x), y)`"),
+        ("softmax twice", "it applies `softmax` at test_loss.py"),
+        ("no gradient", "`detach` at test_loss.py"),
+        ("auxiliary weight", "the reference multiplies by 0.4"),
+        ("gradient alone", "has the reference's value, but 0.25 times its gradient"),
+        ("no penalty", "the reference alone calls"),
+        ("beta", "the port's beta is 1, the reference's 0.5"),
+        ("margin", "`margin` of `triplet_margin_loss`"),
+        ("share of positive ones", "the port's alpha is 0.6, the reference's 0.25"),
+        ("weights' divisor", "1.375 times the reference's: one divides by the sum of the weights"),
+    ],
+)
 def test_values_stand_in_the_message(pieces, kits, name, words):
     found = run(pieces, kits, FAULTS[name])
     assert words in found.diagnoses[0].message

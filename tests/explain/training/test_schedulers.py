@@ -70,12 +70,20 @@ def test_equal_schedules_of_both_frameworks_agree(pieces, kits, name):
 
 
 @pytest.mark.parametrize("warmup", [{}, {"warmup_steps": 7, "warmup_start": 0.1}])
-@pytest.mark.parametrize("settings", [
-    {"name": "constant"}, {"name": "step", "step_size": 20}, {"name": "multistep", "milestones": [9, 50]},
-    {"name": "exponential", "gamma": 0.9}, {"name": "cosine", "total_steps": 60, "end_rate": 1e-3},
-    {"name": "polynomial", "total_steps": 60, "power": 2.0, "end_rate": 1e-3},
-    {"name": "polynomial", "total_steps": 30, "cycle": True}, {"name": "onecycle", "total_steps": 80},
-], ids=lambda one: one["name"])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"name": "constant"},
+        {"name": "step", "step_size": 20},
+        {"name": "multistep", "milestones": [9, 50]},
+        {"name": "exponential", "gamma": 0.9},
+        {"name": "cosine", "total_steps": 60, "end_rate": 1e-3},
+        {"name": "polynomial", "total_steps": 60, "power": 2.0, "end_rate": 1e-3},
+        {"name": "polynomial", "total_steps": 30, "cycle": True},
+        {"name": "onecycle", "total_steps": 80},
+    ],
+    ids=lambda one: one["name"],
+)
 def test_the_schedules_of_pairs_agree(pieces, settings, warmup):
     from tipchain.pairs import paddle_schedulers, torch_schedulers
 
@@ -92,7 +100,9 @@ def test_the_schedules_of_pairs_agree(pieces, settings, warmup):
 FAULTS = {
     "learning rate": ("cosine", lambda k: k.their_lr.CosineAnnealingDecay(0.2, 100), "learning-rate"),
     "factor of no known shape": (
-        "lambda", lambda k: k.their_lr.LambdaDecay(0.05, lambda t: max(0.0, 1 - t / 100)), "learning-rate",
+        "lambda",
+        lambda k: k.their_lr.LambdaDecay(0.05, lambda t: max(0.0, 1 - t / 100)),
+        "learning-rate",
     ),
     "gamma": ("step", lambda k: k.their_lr.StepDecay(0.1, 30, 0.2), "gamma"),
     "gamma of an exponential": ("exponential", lambda k: k.their_lr.ExponentialDecay(0.1, 0.9), "gamma"),
@@ -102,23 +112,27 @@ FAULTS = {
     "end": ("cosine to an end", lambda k: k.their_lr.CosineAnnealingDecay(0.1, 100), "end-rate"),
     "power": ("polynomial", lambda k: k.their_lr.PolynomialDecay(0.1, 100, 0.0, 2.0), "power"),
     "rise of one cycle": (
-        "one cycle", lambda k: k.their_lr.OneCycleLR(0.1, 100, 25.0, 0.1 / 25 / 1e4, 0.4), "pct-start",
+        "one cycle",
+        lambda k: k.their_lr.OneCycleLR(0.1, 100, 25.0, 0.1 / 25 / 1e4, 0.4),
+        "pct-start",
     ),
     "one step behind": (
-        "cosine", lambda k: k.their_lr.LambdaDecay(0.1, lambda t: wave(max(t - 1, 0))), "schedule-shift",
+        "cosine",
+        lambda k: k.their_lr.LambdaDecay(0.1, lambda t: wave(max(t - 1, 0))),
+        "schedule-shift",
     ),
     "started late": ("cosine", lambda k: k.their_lr.LambdaDecay(0.1, lambda t: wave(t + 3)), "schedule-shift"),
     "an exponential ahead": ("exponential", lambda k: k.their_lr.ExponentialDecay(0.095, 0.95), "schedule-shift"),
     "per epoch": ("cosine", lambda k: k.their_lr.LambdaDecay(0.1, lambda t: wave(t // 10)), "schedule-per-epoch"),
-    "per iteration": (
-        "lambda", lambda k: k.their_lr.LambdaDecay(0.1, lambda t: max(0.0, 1 - t * 10 / 100)), "period",
-    ),
+    "per iteration": ("lambda", lambda k: k.their_lr.LambdaDecay(0.1, lambda t: max(0.0, 1 - t * 10 / 100)), "period"),
     "warm-up's length": (
-        "warm-up", lambda k: k.their_lr.LinearWarmup(k.their_lr.CosineAnnealingDecay(0.1, 100), 10, 0.01, 0.1),
+        "warm-up",
+        lambda k: k.their_lr.LinearWarmup(k.their_lr.CosineAnnealingDecay(0.1, 100), 10, 0.01, 0.1),
         "warmup-steps",
     ),
     "warm-up's start": (
-        "warm-up", lambda k: k.their_lr.LinearWarmup(k.their_lr.CosineAnnealingDecay(0.1, 100), 5, 0.0, 0.1),
+        "warm-up",
+        lambda k: k.their_lr.LinearWarmup(k.their_lr.CosineAnnealingDecay(0.1, 100), 5, 0.0, 0.1),
         "warmup-start",
     ),
     "no warm-up": ("warm-up", THEIRS["cosine"], "missing-warmup"),
@@ -129,16 +143,20 @@ FAULTS = {
     "single values": ("multistep", lambda k: k.their_lr.PiecewiseDecay([30, 60], [0.1, 0.01, 0.005]), "values"),
     "time's factor": ("inverse time", lambda k: k.their_lr.InverseTimeDecay(0.1, 0.2), "gamma"),
     "another inverse": (
-        "inverse time", lambda k: k.their_lr.LambdaDecay(0.1, lambda t: (1 + 0.1 * t) ** -0.5), "schedule-type",
+        "inverse time",
+        lambda k: k.their_lr.LambdaDecay(0.1, lambda t: (1 + 0.1 * t) ** -0.5),
+        "schedule-type",
     ),
     "rise of Noam's": ("noam", lambda k: k.their_lr.NoamDecay(64, 50, 0.1), "warmup-steps"),
     "first period": ("restarts", lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 20, 2), "period"),
     "next periods": ("restarts", lambda k: k.their_lr.CosineAnnealingWarmRestarts(0.1, 10, 1), "period-factor"),
     "no restarts": ("restarts", lambda k: k.their_lr.CosineAnnealingDecay(0.1, 10), "schedule-type"),
     "the warm-up's steps counted": (
-        "warm-up", lambda k: k.their_lr.LambdaDecay(0.1, lambda t: 0.1 + 0.18 * t if t < 5 else wave(t)), "schedule-shift",
+        "warm-up",
+        lambda k: k.their_lr.LambdaDecay(0.1, lambda t: 0.1 + 0.18 * t if t < 5 else wave(t)),
+        "schedule-shift",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -200,14 +218,18 @@ def test_rates_of_groups_are_compared_by_parameter(pieces, kits):
     assert codes(found) == ["learning-rate"]
 
 
-@pytest.mark.parametrize("port", [
-    lambda k: lambda: k.their_lr.StepDecay(0.1, 30),
-    lambda k: lambda _: k.their_lr.StepDecay(0.1, 30),
-    lambda k: lambda optimizer: k.their_lr.StepDecay(optimizer.get_lr(), 30),
-    lambda k: lambda opt=None: k.their_lr.StepDecay(0.1, 30),
-    lambda k: lambda learning_rate: k.their_lr.StepDecay(learning_rate, 30),
-    lambda k: lambda optimizer, lr: k.their_lr.StepDecay(lr, 30),
-], ids=range(6))  # fmt: skip
+@pytest.mark.parametrize(
+    "port",
+    [
+        lambda k: lambda: k.their_lr.StepDecay(0.1, 30),
+        lambda k: lambda _: k.their_lr.StepDecay(0.1, 30),
+        lambda k: lambda optimizer: k.their_lr.StepDecay(optimizer.get_lr(), 30),
+        lambda k: lambda opt=None: k.their_lr.StepDecay(0.1, 30),
+        lambda k: lambda learning_rate: k.their_lr.StepDecay(learning_rate, 30),
+        lambda k: lambda optimizer, lr: k.their_lr.StepDecay(lr, 30),
+    ],
+    ids=range(6),
+)
 @pytest.mark.parametrize("asks", [True, False])
 def test_builders_of_schedules_are_called_with_what_they_ask_for(pieces, kits, port, asks):
     def with_rate(parameters, learning_rate):

@@ -126,12 +126,23 @@ def test_the_optimizers_of_pairs_agree(pieces, settings):
 @pytest.mark.nightly
 @pytest.mark.parametrize("clip", [{}, {"clip_value": 0.1}, {"clip_norm": 0.5}, {"clip_global_norm": 1.0}])
 @pytest.mark.parametrize("decay", [{}, {"weight_decay": 0.01}, {"weight_decay": 0.01, "no_decay": ["vector"]}])
-@pytest.mark.parametrize("options", [
-    {"name": "sgd"}, {"name": "momentum"}, {"name": "momentum", "nesterov": True}, {"name": "adam"},
-    {"name": "adam", "epsilon": 1e-4}, {"name": "adamw"}, {"name": "adamw", "beta2": 0.95}, {"name": "rmsprop"},
-    {"name": "rmsprop", "centered": True}, {"name": "rmsprop", "momentum": 0.9}, {"name": "adagrad"},
-    {"name": "adamax"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": "sgd"},
+        {"name": "momentum"},
+        {"name": "momentum", "nesterov": True},
+        {"name": "adam"},
+        {"name": "adam", "epsilon": 1e-4},
+        {"name": "adamw"},
+        {"name": "adamw", "beta2": 0.95},
+        {"name": "rmsprop"},
+        {"name": "rmsprop", "centered": True},
+        {"name": "rmsprop", "momentum": 0.9},
+        {"name": "adagrad"},
+        {"name": "adamax"},
+    ],
+)
 def test_every_combination_of_pairs_agrees(pieces, options, decay, clip):
     for seed in range(3):
         found = from_pairs(pieces, {**options, **decay, **clip}, seed)
@@ -149,11 +160,14 @@ FAULTS = {
     "nesterov": (SGD[0], lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, use_nesterov=True), ["nesterov"]),
     "dampening": (lambda p, k: k.ours.SGD(p, lr=0.1, momentum=0.9, dampening=0.1), SGD[1], ["dampening"]),
     "weight decay": (
-        SGD[0], lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, weight_decay=1e-4), ["weight-decay"],
+        SGD[0],
+        lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, weight_decay=1e-4),
+        ["weight-decay"],
     ),
     "weight decay +10 %": (
         lambda p, k: k.ours.SGD(p, lr=0.1, weight_decay=1e-4),
-        lambda p, k: k.theirs.SGD(0.1, parameters=p, weight_decay=1.1e-4), ["weight-decay"],
+        lambda p, k: k.theirs.SGD(0.1, parameters=p, weight_decay=1.1e-4),
+        ["weight-decay"],
     ),
     "L1": (
         lambda p, k: k.ours.SGD(p, lr=0.1, weight_decay=1e-3),
@@ -161,7 +175,9 @@ FAULTS = {
         ["weight-decay-form"],
     ),
     "coupled decay": (
-        DECAYED[0], lambda p, k: k.theirs.Adam(1e-3, parameters=p, weight_decay=0.01), ["weight-decay-form"],
+        DECAYED[0],
+        lambda p, k: k.theirs.Adam(1e-3, parameters=p, weight_decay=0.01),
+        ["weight-decay-form"],
     ),
     "epsilon": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, epsilon=1e-7, parameters=p), ["epsilon"]),
     "beta1": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, beta1=0.95, parameters=p), ["beta1"]),
@@ -169,11 +185,13 @@ FAULTS = {
     "amsgrad": (ADAM[0], lambda p, k: k.theirs.Adam(1e-3, amsgrad=True, parameters=p), ["amsgrad"]),
     "another algorithm": (ADAM[0], lambda p, k: k.theirs.SGD(0.1, parameters=p), ["optimizer-type"]),
     "clip by value": (
-        ADAM[0], lambda p, k: k.theirs.Adam(1e-3, parameters=p, grad_clip=k.paddle.nn.ClipGradByValue(1.0)),
+        ADAM[0],
+        lambda p, k: k.theirs.Adam(1e-3, parameters=p, grad_clip=k.paddle.nn.ClipGradByValue(1.0)),
         ["gradient-clipping"],
     ),
     "clip by norm": (
-        SGD[0], lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, grad_clip=k.paddle.nn.ClipGradByNorm(1.0)),
+        SGD[0],
+        lambda p, k: k.theirs.Momentum(0.1, 0.9, parameters=p, grad_clip=k.paddle.nn.ClipGradByNorm(1.0)),
         ["gradient-clipping"],
     ),
     "clip by global norm": (
@@ -194,13 +212,12 @@ FAULTS = {
         ),
         ["gradient-clipping"],
     ),
-    "two knobs": (
-        ADAM[0], lambda p, k: k.theirs.Adam(2e-3, beta1=0.8, parameters=p), ["learning-rate", "beta1"],
-    ),
+    "two knobs": (ADAM[0], lambda p, k: k.theirs.Adam(2e-3, beta1=0.8, parameters=p), ["learning-rate", "beta1"]),
     # Nominally equal arguments that mean something else, measured on paddle 3.3.1.
     "RMSProp's epsilon": (
         lambda p, k: k.ours.RMSprop(p, lr=1e-3, eps=1e-8),
-        lambda p, k: k.theirs.RMSProp(1e-3, rho=0.99, epsilon=1e-8, parameters=p), ["epsilon-placement"],
+        lambda p, k: k.theirs.RMSProp(1e-3, rho=0.99, epsilon=1e-8, parameters=p),
+        ["epsilon-placement"],
     ),
     "RMSProp's momentum": (
         lambda p, k: k.ours.RMSprop(p, lr=1e-3, momentum=0.9),
@@ -208,21 +225,26 @@ FAULTS = {
         ["rate-inside-momentum", "epsilon-placement"],
     ),
     "RMSProp's defaults": (
-        lambda p, k: k.ours.RMSprop(p, lr=1e-3), lambda p, k: k.theirs.RMSProp(1e-3, parameters=p),
+        lambda p, k: k.ours.RMSprop(p, lr=1e-3),
+        lambda p, k: k.theirs.RMSProp(1e-3, parameters=p),
         ["beta2", "epsilon", "epsilon-placement"],
     ),
     "Adagrad's defaults": (
-        lambda p, k: k.ours.Adagrad(p, lr=1e-2), lambda p, k: k.theirs.Adagrad(1e-2, parameters=p), ["epsilon"],
+        lambda p, k: k.ours.Adagrad(p, lr=1e-2),
+        lambda p, k: k.theirs.Adagrad(1e-2, parameters=p),
+        ["epsilon"],
     ),
     "Adagrad's accumulator": (
         lambda p, k: k.ours.Adagrad(p, lr=1e-2, eps=1e-6),
-        lambda p, k: k.theirs.Adagrad(1e-2, parameters=p, initial_accumulator_value=0.1), ["initial-accumulator"],
+        lambda p, k: k.theirs.Adagrad(1e-2, parameters=p, initial_accumulator_value=0.1),
+        ["initial-accumulator"],
     ),
     "Adamax's epsilon": (
-        lambda p, k: k.ours.Adamax(p, lr=1e-3), lambda p, k: k.theirs.Adamax(1e-3, parameters=p),
+        lambda p, k: k.ours.Adamax(p, lr=1e-3),
+        lambda p, k: k.theirs.Adamax(1e-3, parameters=p),
         ["epsilon-placement"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -322,26 +344,32 @@ def sgd_rule(p, g, state, rate, *, dampening=0.0, decay=0.0, sign=1.0, first=Tru
     return rate * state["m"]
 
 
-@pytest.mark.parametrize(("rule", "code"), [
-    (partial(adam_rule), None),
-    (partial(adam_rule, correct=False), "bias-correction"),
-    (partial(adam_rule, place="unscaled"), "epsilon-placement"),
-    (partial(adam_rule, place="inside"), "epsilon-placement"),
-    (partial(adam_rule, beta1=0.93), "beta1"),
-    (partial(adam_rule, epsilon=3e-6), "epsilon"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        (partial(adam_rule), None),
+        (partial(adam_rule, correct=False), "bias-correction"),
+        (partial(adam_rule, place="unscaled"), "epsilon-placement"),
+        (partial(adam_rule, place="inside"), "epsilon-placement"),
+        (partial(adam_rule, beta1=0.93), "beta1"),
+        (partial(adam_rule, epsilon=3e-6), "epsilon"),
+    ],
+)
 def test_an_adam_written_by_hand_is_recognized(pieces, kits, rule, code):
     own = own_optimizer(kits, rule)
     found = run(pieces, kits, ADAM[0], lambda p, _: own(p, 1e-3))
     assert codes(found) == ([code] if code else []), found.reason
 
 
-@pytest.mark.parametrize(("rule", "code"), [
-    (partial(sgd_rule), None),
-    (partial(sgd_rule, dampening=0.3), "dampening"),
-    (partial(sgd_rule, decay=2e-3), "weight-decay"),
-    (partial(sgd_rule, sign=-1.0), "maximize"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        (partial(sgd_rule), None),
+        (partial(sgd_rule, dampening=0.3), "dampening"),
+        (partial(sgd_rule, decay=2e-3), "weight-decay"),
+        (partial(sgd_rule, sign=-1.0), "maximize"),
+    ],
+)
 def test_a_momentum_written_by_hand_is_recognized(pieces, kits, rule, code):
     own = own_optimizer(kits, rule)
     found = run(pieces, kits, SGD[0], lambda p, _: own(p, 0.1))

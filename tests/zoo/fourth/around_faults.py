@@ -92,10 +92,15 @@ SCHEDULERS = (
     _scheduler("setting", "retina-milestones", r"milestone", ("milestones=[1, 3]", "milestones=[3, 5]")),
     _scheduler("default", "deeplab-power", r"power", (", power=0.9", "")),
     _scheduler("default", "deeplab-end", r"end_lr|\bend|minim|eta", ("end_lr=0.0, ", "")),
-    _scheduler("formula", "tts-noam", BY_ONE + "|noam", ("paddle.optimizer.lr.LambdaDecay(1.0, factor)", "paddle.optimizer.lr.NoamDecay(WIDTH, 4, learning_rate=0.05)")),
+    _scheduler(
+        "formula",
+        "tts-noam",
+        BY_ONE + "|noam",
+        ("paddle.optimizer.lr.LambdaDecay(1.0, factor)", "paddle.optimizer.lr.NoamDecay(WIDTH, 4, learning_rate=0.05)"),
+    ),
     _scheduler("left out", "vitrel-minimum", r"eta_min|minim|\bend", (", eta_min=1e-5", "")),
     _scheduler("default", "vae-gamma", r"gamma", (", gamma=0.5", "")),
-)  # fmt: skip
+)
 
 DATA = (
     _data("order", "retina-rgb", r"channel|rgb|bgr", ('image.astype("float32")[..., ::-1]', 'image.astype("float32")')),

@@ -51,33 +51,41 @@ def _training(*fields: Any, **how: Any) -> FourthFault:
 RETINA = (
     _layer("default", "retina-norm-epsilon", "backbone.stem.bn", EPSILON, ("epsilon=1e-3, momentum", "momentum")),
     _layer(
-        "setting", "retina-pool-ceil", "backbone.pool", r"padding|ceil",
+        "setting",
+        "retina-pool-ceil",
+        "backbone.pool",
+        r"padding|ceil",
         ("nn.MaxPool2D(3, stride=2, padding=1)", "nn.MaxPool2D(3, stride=2, padding=0, ceil_mode=True)"),
     ),
     _layer("setting", "retina-groups", "head.cls_tower.norm", r"group", ("nn.GroupNorm(4, 16)", "nn.GroupNorm(8, 16)")),
-    _code(
-        "layout", "retina-score-layout", "head", AXES,
-        ("score.transpose([0, 2, 3, 1]).reshape(", "score.reshape("),
-    ),
+    _code("layout", "retina-score-layout", "head", AXES, ("score.transpose([0, 2, 3, 1]).reshape(", "score.reshape(")),
     _code("copied line", "retina-first-scale", "head", r"scales|index", ("self.scales[number]", "self.scales[0]")),
-    _code("copied line", "retina-one-tower", "head", r"reg_tower|cls_tower", ("self.reg_tower(x)", "self.cls_tower(x)")),
     _code(
-        "setting", "retina-upsample", "neck", r"nearest|bilinear|\bmode",
-        ('mode="nearest"', 'mode="bilinear"'),
+        "copied line", "retina-one-tower", "head", r"reg_tower|cls_tower", ("self.reg_tower(x)", "self.cls_tower(x)")
     ),
+    _code("setting", "retina-upsample", "neck", r"nearest|bilinear|\bmode", ('mode="nearest"', 'mode="bilinear"')),
     _code(
-        "order", "retina-smooth-first", "neck", r"smooth",
+        "order",
+        "retina-smooth-first",
+        "neck",
+        r"smooth",
         ("F.interpolate(top, ", "F.interpolate(self.smooth[1](top), "),
     ),
     _code(
-        "left out", "retina-box-variance", ".", (r"0\.1\b|" + SCALE,),
+        "left out",
+        "retina-box-variance",
+        ".",
+        (r"0\.1\b|" + SCALE,),
         ("deltas[..., :2] * 0.1 * self", "deltas[..., :2] * self"),
     ),
     _values(
-        "formula", "retina-anchor-corner", ".", r"anchors",
+        "formula",
+        "retina-anchor-corner",
+        ".",
+        r"anchors",
         ("(x + 0.5) * stride, (y + 0.5) * stride", "x * stride, y * stride"),
     ),
-)  # fmt: skip
+)
 
 DEEPLAB = (
     _code(

@@ -15,8 +15,19 @@ from zoo.third.planting import Edits, ThirdPair
 
 NETS = Path(__file__).parent / "nets"
 FAMILIES = (
-    "retina", "deeplab", "crnn", "tts", "pix2pix", "din", "diffusion", "vitrel", "retention", "vae", "arcface", "stereo",
-)  # fmt: skip
+    "retina",
+    "deeplab",
+    "crnn",
+    "tts",
+    "pix2pix",
+    "din",
+    "diffusion",
+    "vitrel",
+    "retention",
+    "vae",
+    "arcface",
+    "stereo",
+)
 
 
 def pair(family: str, **how: Any) -> ThirdPair:

@@ -14,9 +14,21 @@ from zoo.held_out.families import SECOND, SECOND_LOSSES, SECOND_OPTIMIZERS, SECO
 from zoo.pairs import Family, Pair
 
 TRAINABLE = (
-    "vit", "gpt-dropout", "encdec", "convnext", "linknet", "detector", "shuffle", "dense", "tsm", "points", "captioner",
-    "tcn", "fm", "tied",
-)  # fmt: skip
+    "vit",
+    "gpt-dropout",
+    "encdec",
+    "convnext",
+    "linknet",
+    "detector",
+    "shuffle",
+    "dense",
+    "tsm",
+    "points",
+    "captioner",
+    "tcn",
+    "fm",
+    "tied",
+)
 
 
 def _args(*shape: int) -> Callable[[np.random.Generator], dict[str, Any]]:

@@ -183,7 +183,8 @@ SECOND_OPTIMIZERS: Mapping[str, tuple[Any, Any]] = {
     "sgd nesterov": (_SGD, _paddle("Momentum", momentum=0.9, weight_decay=1e-3, use_nesterov=True)),
     "sgd no decay": (_SGD, _paddle("Momentum", momentum=0.9)),
     "sgd clipped": (
-        _SGD, _paddle("Momentum", momentum=0.9, weight_decay=1e-3, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.05))
+        _SGD,
+        _paddle("Momentum", momentum=0.9, weight_decay=1e-3, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.05)),
     ),
     "adam right": (_ADAM, _paddle("Adam", beta1=0.9, beta2=0.99, epsilon=1e-6)),
     "adam defaults": (_ADAM, _paddle("Adam", epsilon=1e-6)),
@@ -191,11 +192,15 @@ SECOND_OPTIMIZERS: Mapping[str, tuple[Any, Any]] = {
     "adamw right": (_ADAMW, _adamw_groups),
     "adamw decays biases": (_ADAMW, _paddle("AdamW", weight_decay=0.05)),
     "adamw coupled": (
-        _torch("AdamW", lr=1e-2, weight_decay=0.05), _paddle("Adam", weight_decay=paddle.regularizer.L2Decay(0.05))
+        _torch("AdamW", lr=1e-2, weight_decay=0.05),
+        _paddle("Adam", weight_decay=paddle.regularizer.L2Decay(0.05)),
     ),
     "rms epsilon": (_RMS, _paddle("RMSProp", rho=0.9, epsilon=1e-6, momentum=0.5)),
-    "rate tenfold": (_SGD, lambda parameters, rate=0.1: _paddle("Momentum", momentum=0.9, weight_decay=1e-3)(parameters, 0.1)),
-}  # fmt: skip
+    "rate tenfold": (
+        _SGD,
+        lambda parameters, rate=0.1: _paddle("Momentum", momentum=0.9, weight_decay=1e-3)(parameters, 0.1),
+    ),
+}
 
 
 def _cosine(optimizer: Any) -> Any:

@@ -349,10 +349,15 @@ TRAINING_FAULTS = (
     _training("second-rate", "optimizer", ("learning rate", "factor"), optimizer="rate tenfold"),
     _training("second-cosine-minimum", "scheduler", ("eta min", "minimum"), scheduler="cosine minimum"),
     _training("second-step-gamma", "scheduler", ("gamma", "factor"), scheduler="steps default gamma"),
-    _training("second-steps-per-epoch", "scheduler", ("step size", "period", "epoch", "iteration"), scheduler="steps per epoch"),
+    _training(
+        "second-steps-per-epoch",
+        "scheduler",
+        ("step size", "period", "epoch", "iteration"),
+        scheduler="steps per epoch",
+    ),
     _training("second-warm-up", "scheduler", ("warm", "start"), scheduler="warm-up from zero"),
     _training("second-polynomial", "scheduler", ("power",), scheduler="polynomial power"),
-)  # fmt: skip
+)
 
 _EPSILON = setting("blocks.0.norm1", {"_epsilon": 1e-5})
 COMPOSED = (

@@ -199,10 +199,15 @@ class ShuffleUnit(nn.Layer):
         super().__init__()
         half = dim // 2
         self.branch = nn.Sequential(
-            nn.Conv2D(half, half, 1, bias_attr=False), nn.BatchNorm2D(half), nn.Hardswish(),
-            nn.Conv2D(half, half, 3, 1, 1, groups=half, bias_attr=False), nn.BatchNorm2D(half),
-            nn.Conv2D(half, half, 1, bias_attr=False), nn.BatchNorm2D(half), nn.Hardswish(),
-        )  # fmt: skip
+            nn.Conv2D(half, half, 1, bias_attr=False),
+            nn.BatchNorm2D(half),
+            nn.Hardswish(),
+            nn.Conv2D(half, half, 3, 1, 1, groups=half, bias_attr=False),
+            nn.BatchNorm2D(half),
+            nn.Conv2D(half, half, 1, bias_attr=False),
+            nn.BatchNorm2D(half),
+            nn.Hardswish(),
+        )
         self.se = SqueezeExcite(half)
 
     def forward(self, x):

@@ -147,10 +147,15 @@ class ShuffleUnit(nn.Module):
         super().__init__()
         half = dim // 2
         self.branch = nn.Sequential(
-            nn.Conv2d(half, half, 1, bias=False), nn.BatchNorm2d(half), nn.Hardswish(),
-            nn.Conv2d(half, half, 3, 1, 1, groups=half, bias=False), nn.BatchNorm2d(half),
-            nn.Conv2d(half, half, 1, bias=False), nn.BatchNorm2d(half), nn.Hardswish(),
-        )  # fmt: skip
+            nn.Conv2d(half, half, 1, bias=False),
+            nn.BatchNorm2d(half),
+            nn.Hardswish(),
+            nn.Conv2d(half, half, 3, 1, 1, groups=half, bias=False),
+            nn.BatchNorm2d(half),
+            nn.Conv2d(half, half, 1, bias=False),
+            nn.BatchNorm2d(half),
+            nn.Hardswish(),
+        )
         self.se = SqueezeExcite(half)
 
     def forward(self, x):

@@ -72,8 +72,11 @@ class InterleavedAttention(pnn.Layer):
         weight = weight.reshape(3, self.heads, -1, dim).swapaxes(0, 1).reshape(-1, dim)
         bias = bias.reshape(3, self.heads, -1).swapaxes(0, 1).reshape(-1)
         return {
-            "qkv.weight": weight.T, "qkv.bias": bias, "proj.weight": state["proj.weight"].T, "proj.bias": state["proj.bias"]
-        }  # fmt: skip
+            "qkv.weight": weight.T,
+            "qkv.bias": bias,
+            "proj.weight": state["proj.weight"].T,
+            "proj.bias": state["proj.bias"],
+        }
 
     def forward(self, x):
         b, n, _ = x.shape
@@ -327,9 +330,15 @@ class LastPlacesTorch(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Identity(),
-            nn.Conv2d(6, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
-        )  # fmt: skip
+            nn.Conv2d(3, 6, 3, padding=1),
+            nn.BatchNorm2d(6),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(2),
+            nn.Identity(),
+            nn.Conv2d(6, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+        )
         self.classifier = nn.Linear(8, 5)
 
     def forward(self, x):
@@ -448,10 +457,13 @@ class BranchesPaddle(pnn.Layer):
 
     def take(self, state):
         return {
-            "a.weight": state["branches.deep.weight"].T, "a.bias": state["branches.deep.bias"],
-            "b.weight": state["branches.wide.weight"].T, "b.bias": state["branches.wide.bias"],
-            "join.weight": state["join.weight"], "join.bias": state["join.bias"][None],
-        }  # fmt: skip
+            "a.weight": state["branches.deep.weight"].T,
+            "a.bias": state["branches.deep.bias"],
+            "b.weight": state["branches.wide.weight"].T,
+            "b.bias": state["branches.wide.bias"],
+            "join.weight": state["join.weight"],
+            "join.bias": state["join.bias"][None],
+        }
 
     def forward(self, x):
         y = x
@@ -504,10 +516,16 @@ class EncoderPaddle(pnn.Layer):
     def __init__(self, norm_first=False):
         super().__init__()
         self.norm_first = norm_first
-        make = lambda: pnn.LayerDict({  # noqa: E731
-            "attn": SeparateAttention(8, 2), "ln1": pnn.LayerNorm(8), "ln2": pnn.LayerNorm(8),
-            "ffn": pnn.Sequential(pnn.Linear(8, 16), pnn.GELU(), pnn.Linear(16, 8)),
-        })  # fmt: skip
+
+        def make():
+            parts = {
+                "attn": SeparateAttention(8, 2),
+                "ln1": pnn.LayerNorm(8),
+                "ln2": pnn.LayerNorm(8),
+                "ffn": pnn.Sequential(pnn.Linear(8, 16), pnn.GELU(), pnn.Linear(16, 8)),
+            }
+            return pnn.LayerDict(parts)
+
         self.layers = pnn.LayerList([make(), make()])
 
     def take(self, state):

@@ -19,9 +19,21 @@ import torch
 
 NETS = Path(__file__).parent / "nets"
 FAMILIES = (
-    "unet", "wavenet", "graph", "pointnet", "nerf", "vqvae", "mamba", "llama", "twotower", "adain", "video", "moe",
-    "conformer", "yolo",
-)  # fmt: skip
+    "unet",
+    "wavenet",
+    "graph",
+    "pointnet",
+    "nerf",
+    "vqvae",
+    "mamba",
+    "llama",
+    "twotower",
+    "adain",
+    "video",
+    "moe",
+    "conformer",
+    "yolo",
+)
 Edits = Sequence[tuple[str, str]]
 
 

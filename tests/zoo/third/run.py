@@ -68,9 +68,17 @@ def align_third(pair: ThirdPair) -> Any:
     import tipchain
 
     return tipchain.align(
-        pair.reference, pair.port, pair.inputs, loss=pair.loss, optimizers=pair.optimizers, schedulers=pair.schedulers,
-        training=pair.training, data=pair.data, samples=pair.samples, metrics=pair.metrics,
-    )  # fmt: skip
+        pair.reference,
+        pair.port,
+        pair.inputs,
+        loss=pair.loss,
+        optimizers=pair.optimizers,
+        schedulers=pair.schedulers,
+        training=pair.training,
+        data=pair.data,
+        samples=pair.samples,
+        metrics=pair.metrics,
+    )
 
 
 def judge_fault(fault: Any, of: str = "third") -> dict[str, Any]:

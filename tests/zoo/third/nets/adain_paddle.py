@@ -96,10 +96,15 @@ def build():
 
 
 RENAMED = (
-    ("res.", "resblock."), (".in1.weight", ".norm1.scale"), (".in2.weight", ".norm2.scale"), (".in1.", ".norm1."),
-    (".in2.", ".norm2."), ("decoder.norm.weight", "decoder.norm.scale"), ("act.weight", "prelu._weight"),
+    ("res.", "resblock."),
+    (".in1.weight", ".norm1.scale"),
+    (".in2.weight", ".norm2.scale"),
+    (".in1.", ".norm1."),
+    (".in2.", ".norm2."),
+    ("decoder.norm.weight", "decoder.norm.scale"),
+    ("act.weight", "prelu._weight"),
     (".out.", ".final."),
-)  # fmt: skip
+)
 
 
 def convert(state):

@@ -145,14 +145,26 @@ def build():
 
 
 RENAMED = (
-    (".bn.running_mean", ".batch_norm._mean"), (".bn.running_var", ".batch_norm._variance"), (".bn.", ".batch_norm."),
-    ("attention.out.", "self_attn.out_proj."), ("attention.qkv.", "self_attn.qkv_proj."),
-    ("attention.far.", "self_attn.relative_bias."), ("attention.norm.", "self_attn.layer_norm."),
-    (".ff1.", ".ffn1."), (".ff2.", ".ffn2."), (".lin1.", ".linear1."), (".lin2.", ".linear2."),
-    (".conv.", ".conv_module."), (".point1.", ".pointwise_conv1."), (".point2.", ".pointwise_conv2."),
-    (".depth.", ".depthwise_conv."), ("blocks.", "encoder."), ("sub.", "subsampling."), ("inner.", "proj."),
+    (".bn.running_mean", ".batch_norm._mean"),
+    (".bn.running_var", ".batch_norm._variance"),
+    (".bn.", ".batch_norm."),
+    ("attention.out.", "self_attn.out_proj."),
+    ("attention.qkv.", "self_attn.qkv_proj."),
+    ("attention.far.", "self_attn.relative_bias."),
+    ("attention.norm.", "self_attn.layer_norm."),
+    (".ff1.", ".ffn1."),
+    (".ff2.", ".ffn2."),
+    (".lin1.", ".linear1."),
+    (".lin2.", ".linear2."),
+    (".conv.", ".conv_module."),
+    (".point1.", ".pointwise_conv1."),
+    (".point2.", ".pointwise_conv2."),
+    (".depth.", ".depthwise_conv."),
+    ("blocks.", "encoder."),
+    ("sub.", "subsampling."),
+    ("inner.", "proj."),
     ("head.", "ctc_head."),
-)  # fmt: skip
+)
 
 
 def convert(state):

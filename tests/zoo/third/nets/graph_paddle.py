@@ -72,9 +72,15 @@ def build():
 
 
 RENAMED = (
-    ("conv.", "gcn."), (".lin.", ".linear."), ("norm.running_mean", "bn._mean"), ("norm.running_var", "bn._variance"),
-    ("norm.", "bn."), ("att.", "gat."), ("gate.", "gru."), ("out.", "fc."),
-)  # fmt: skip
+    ("conv.", "gcn."),
+    (".lin.", ".linear."),
+    ("norm.running_mean", "bn._mean"),
+    ("norm.running_var", "bn._variance"),
+    ("norm.", "bn."),
+    ("att.", "gat."),
+    ("gate.", "gru."),
+    ("out.", "fc."),
+)
 
 
 def convert(state):

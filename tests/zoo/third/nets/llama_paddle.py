@@ -122,12 +122,18 @@ def build():
 
 
 RENAMED = (
-    ("attention_norm.", "input_layernorm."), ("ffn_norm.", "post_attention_layernorm."),
-    ("attention.q.", "self_attn.q_proj."), ("attention.k.", "self_attn.k_proj."),
-    ("attention.v.", "self_attn.v_proj."), ("attention.o.", "self_attn.o_proj."),
-    ("feed_forward.w1.", "mlp.gate_proj."), ("feed_forward.w2.", "mlp.down_proj."),
-    ("feed_forward.w3.", "mlp.up_proj."), ("tok_embeddings.", "embed_tokens."), ("output.", "lm_head."),
-)  # fmt: skip
+    ("attention_norm.", "input_layernorm."),
+    ("ffn_norm.", "post_attention_layernorm."),
+    ("attention.q.", "self_attn.q_proj."),
+    ("attention.k.", "self_attn.k_proj."),
+    ("attention.v.", "self_attn.v_proj."),
+    ("attention.o.", "self_attn.o_proj."),
+    ("feed_forward.w1.", "mlp.gate_proj."),
+    ("feed_forward.w2.", "mlp.down_proj."),
+    ("feed_forward.w3.", "mlp.up_proj."),
+    ("tok_embeddings.", "embed_tokens."),
+    ("output.", "lm_head."),
+)
 
 
 def convert(state):

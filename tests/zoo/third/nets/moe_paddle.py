@@ -86,11 +86,21 @@ def build():
 
 
 RENAMED = (
-    ("inner.", "proj."), ("blocks.", "layers."), ("norm1.", "ln1."), ("norm2.", "ln2."), (".mix.", ".conv."),
-    (".moe.", ".ffn."), (".shared.", ".shared_expert."), (".up.", ".fc1."), (".down.", ".fc2."),
-    (".scale", ".layer_scale"), ("query", "pool_query"), ("head.", "classifier."),
-    ("parametrizations.weight.original0", "weight_g"), ("parametrizations.weight.original1", "weight_v"),
-)  # fmt: skip
+    ("inner.", "proj."),
+    ("blocks.", "layers."),
+    ("norm1.", "ln1."),
+    ("norm2.", "ln2."),
+    (".mix.", ".conv."),
+    (".moe.", ".ffn."),
+    (".shared.", ".shared_expert."),
+    (".up.", ".fc1."),
+    (".down.", ".fc2."),
+    (".scale", ".layer_scale"),
+    ("query", "pool_query"),
+    ("head.", "classifier."),
+    ("parametrizations.weight.original0", "weight_g"),
+    ("parametrizations.weight.original1", "weight_v"),
+)
 
 
 def convert(state):

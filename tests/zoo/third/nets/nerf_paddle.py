@@ -85,9 +85,14 @@ def build():
 
 
 RENAMED = {
-    "lin0": "layers.0", "lin1": "layers.1", "lin2": "layers.2", "density": "sigma_head", "feature": "bottleneck",
-    "view": "dir_layer", "rgb": "rgb_head",
-}  # fmt: skip
+    "lin0": "layers.0",
+    "lin1": "layers.1",
+    "lin2": "layers.2",
+    "density": "sigma_head",
+    "feature": "bottleneck",
+    "view": "dir_layer",
+    "rgb": "rgb_head",
+}
 
 
 def convert(state):

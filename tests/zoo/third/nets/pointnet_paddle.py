@@ -55,8 +55,14 @@ def build():
 
 
 RENAMED = {
-    "conv1": "mlp.0", "bn1": "mlp.1", "conv2": "mlp.3", "bn2": "mlp.4", "fc1": "fc.0", "bn3": "fc.1", "fc2": "fc.3",
-}  # fmt: skip
+    "conv1": "mlp.0",
+    "bn1": "mlp.1",
+    "conv2": "mlp.3",
+    "bn2": "mlp.4",
+    "fc1": "fc.0",
+    "bn3": "fc.1",
+    "fc2": "fc.3",
+}
 
 
 def convert(state):

@@ -74,10 +74,20 @@ def build():
 
 
 RENAMED = (
-    ("enc1.", "down1."), ("enc2.", "down2."), ("enc3.", "bottom."), ("att", "gate"), ("head.", "out."),
-    ("running_mean", "_mean"), ("running_var", "_variance"), (".up.1.", ".conv."), (".up.2.", ".bn."),
-    (".conv.0.", ".conv1."), (".conv.1.", ".bn1."), (".conv.3.", ".conv2."), (".conv.4.", ".bn2."),
-)  # fmt: skip
+    ("enc1.", "down1."),
+    ("enc2.", "down2."),
+    ("enc3.", "bottom."),
+    ("att", "gate"),
+    ("head.", "out."),
+    ("running_mean", "_mean"),
+    ("running_var", "_variance"),
+    (".up.1.", ".conv."),
+    (".up.2.", ".bn."),
+    (".conv.0.", ".conv1."),
+    (".conv.1.", ".bn1."),
+    (".conv.3.", ".conv2."),
+    (".conv.4.", ".bn2."),
+)
 
 
 def convert(state):

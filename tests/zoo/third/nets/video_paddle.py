@@ -74,9 +74,14 @@ def build():
 
 
 RENAMED = (
-    ("embed.", "stem."), ("norm.", "gn."), ("cells.", "rnn."), (".gates.", ".conv."), ("flow.", "to_flow."),
-    ("mask.", "to_mask."), ("fill.", "to_rgb."),
-)  # fmt: skip
+    ("embed.", "stem."),
+    ("norm.", "gn."),
+    ("cells.", "rnn."),
+    (".gates.", ".conv."),
+    ("flow.", "to_flow."),
+    ("mask.", "to_mask."),
+    ("fill.", "to_rgb."),
+)
 
 
 def convert(state):

@@ -94,12 +94,23 @@ def build():
 
 
 RENAMED = (
-    ("enc_res.0.", "encoder.3."), ("enc_res.1.", "encoder.4."), ("dec_res.0.", "decoder.1."),
-    ("dec_res.1.", "decoder.2."), ("conv1.", "block.1."), ("conv2.", "block.3."), ("enc1.", "encoder.0."),
-    ("enc2.", "encoder.2."), ("pre.", "encoder.6."), ("post.", "decoder.0."), ("norm.", "decoder.3."),
-    ("up1.", "decoder.5."), ("up2.", "decoder.7."), ("book.embed", "quantizer.embedding"),
-    ("book.count", "quantizer.cluster_size"), ("book.total", "quantizer.embed_avg"),
-)  # fmt: skip
+    ("enc_res.0.", "encoder.3."),
+    ("enc_res.1.", "encoder.4."),
+    ("dec_res.0.", "decoder.1."),
+    ("dec_res.1.", "decoder.2."),
+    ("conv1.", "block.1."),
+    ("conv2.", "block.3."),
+    ("enc1.", "encoder.0."),
+    ("enc2.", "encoder.2."),
+    ("pre.", "encoder.6."),
+    ("post.", "decoder.0."),
+    ("norm.", "decoder.3."),
+    ("up1.", "decoder.5."),
+    ("up2.", "decoder.7."),
+    ("book.embed", "quantizer.embedding"),
+    ("book.count", "quantizer.cluster_size"),
+    ("book.total", "quantizer.embed_avg"),
+)
 
 
 def convert(state):

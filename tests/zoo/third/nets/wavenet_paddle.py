@@ -70,10 +70,18 @@ def build():
 
 
 RENAMED = (
-    ("embed.", "embedding."), ("causal.", "first.conv."), (".conv.weight", ".dilated.conv.weight"),
-    (".conv.bias", ".dilated.conv.bias"), ("first.dilated", "first"), ("units.", "blocks."), (".local.", ".cond."),
-    (".res.", ".conv_res."), (".skip.", ".conv_skip."), ("end1.", "last.1."), ("end2.", "last.3."),
-)  # fmt: skip
+    ("embed.", "embedding."),
+    ("causal.", "first.conv."),
+    (".conv.weight", ".dilated.conv.weight"),
+    (".conv.bias", ".dilated.conv.bias"),
+    ("first.dilated", "first"),
+    ("units.", "blocks."),
+    (".local.", ".cond."),
+    (".res.", ".conv_res."),
+    (".skip.", ".conv_skip."),
+    ("end1.", "last.1."),
+    ("end2.", "last.3."),
+)
 
 
 def convert(state):

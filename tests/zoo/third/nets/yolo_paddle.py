@@ -132,11 +132,20 @@ def build():
 
 
 RENAMED = (
-    ("c3.", "stage3."), ("c4.", "stage4."), ("c5.", "stage5.0."), ("spp.reduce.", "stage5.1.cv1."),
-    ("spp.expand.", "stage5.1.cv2."), ("neck.td4.", "neck.td_p4."), ("neck.td3.", "neck.td_p3."),
-    ("neck.out4.", "neck.bu_p4."), ("neck.out5.", "neck.bu_p5."), ("detect.heads.", "head.preds."),
-    ("detect.anchors", "head.anchors"), (".running_mean", "._mean"), (".running_var", "._variance"),
-)  # fmt: skip
+    ("c3.", "stage3."),
+    ("c4.", "stage4."),
+    ("c5.", "stage5.0."),
+    ("spp.reduce.", "stage5.1.cv1."),
+    ("spp.expand.", "stage5.1.cv2."),
+    ("neck.td4.", "neck.td_p4."),
+    ("neck.td3.", "neck.td_p3."),
+    ("neck.out4.", "neck.bu_p4."),
+    ("neck.out5.", "neck.bu_p5."),
+    ("detect.heads.", "head.preds."),
+    ("detect.anchors", "head.anchors"),
+    (".running_mean", "._mean"),
+    (".running_var", "._variance"),
+)
 
 
 def convert(state):
