@@ -91,13 +91,16 @@ def measure_here(tool: str, reference: str, port: str, log: str) -> None:
 def measure(tool: str, folder: Path, name: str, *, memory: bool = False) -> dict[str, float]:
     sides = [str(folder / f"{name}_{side}.npy") for side in ("reference", "port")]
     command = [sys.executable, __file__, "--child", tool, *sides, str(folder / f"{tool}.txt")]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with tempfile.TemporaryFile("w+") as file:  # reprod_log logs every array there, more than a pipe holds
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
         highest = 0
         while memory and process.poll() is None:  # sampling costs time, so time is measured in other runs
             with suppress(OSError):  # a child that has just ended
                 highest = max(highest, anonymous_kib(process.pid))
             time.sleep(PEAK_EVERY_S)
-        _, errors = process.communicate()
+        process.wait()
+        file.seek(0)
+        errors = file.read()
     if process.returncode:
         raise RuntimeError(errors)
     result = json.loads(errors.splitlines()[-1])
