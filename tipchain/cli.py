@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from tipchain import OLD_SPELLINGS_END, __version__
 from tipchain.core.guard import guarded
 from tipchain.core.language import LANGUAGES, columns, padded, say, speaking
-from tipchain.errors import UsageError, did_you_mean
-from tipchain.outcome import ExitCode
+from tipchain.errors import ExitCode, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser

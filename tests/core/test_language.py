@@ -377,8 +377,8 @@ FAIL   backward  唯一的检查失败，由 `stem.bn` 引起
 def test_an_alignment_in_chinese(chinese):
     from run_samples import CAUSE, aligned, verdict
 
+    from tipchain.errors import Outcome
     from tipchain.explain.findings import SourceLine
-    from tipchain.outcome import Outcome
     from tipchain.report.verdict import render_ending
 
     assert render_ending(aligned()) == EQUAL

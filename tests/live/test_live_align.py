@@ -12,8 +12,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain.errors import UsageError  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
+from tipchain.errors import Outcome, UsageError  # noqa: E402
 
 STAGES = ["preflight", "forward", "loss", "backward", "optimizer", "schedule", "train"]
 LOSS = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()

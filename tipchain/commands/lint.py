@@ -17,9 +17,8 @@ from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
 from tipchain.core.language import aligned, clean, columns, in_rows, padded, say
 from tipchain.core.machine import core_count, on_cores
-from tipchain.errors import CaseError, UsageError
+from tipchain.errors import CaseError, ExitCode, UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
-from tipchain.outcome import ExitCode
 from tipchain.report.ci import workflow_command
 from tipchain.report.terminal import terminal_width, use_color
 

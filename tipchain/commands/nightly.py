@@ -22,8 +22,7 @@ from tipchain.commands.options import add_json, add_quiet, count, renamed, show
 from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import say
-from tipchain.errors import ManifestError, OutputError, TipchainError, UsageError
-from tipchain.outcome import ExitCode
+from tipchain.errors import ExitCode, ManifestError, OutputError, TipchainError, UsageError
 
 if TYPE_CHECKING:
     from tipchain.nightly.coordinator import Sink
@@ -523,10 +522,10 @@ def _status(args: argparse.Namespace) -> int:
     from collections import Counter
     from dataclasses import replace
 
+    from tipchain.errors import Outcome
     from tipchain.nightly.coordinator import read_state, state_json
     from tipchain.nightly.night_report import state_lines
     from tipchain.nightly.nights import holder, read_results
-    from tipchain.outcome import Outcome
     from tipchain.report.terminal import terminal_width
 
     check_targets(args)

@@ -17,9 +17,8 @@ from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, P
 from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.core.language import clean, say
-from tipchain.errors import CaseError, ParamsError, UsageError
+from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
 from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
-from tipchain.outcome import ExitCode
 
 # Plans for people: a tree to read, and a script to paste into a shell.
 #

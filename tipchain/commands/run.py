@@ -33,8 +33,7 @@ from tipchain.commands.plan import add_chain_arguments, options
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
 from tipchain.core.language import clean, say
 from tipchain.core.progress import Estimate, Screen, elapsed
-from tipchain.errors import DataError, RecordError, UsageError
-from tipchain.outcome import ExitCode, Outcome
+from tipchain.errors import DataError, ExitCode, Outcome, RecordError, UsageError
 from tipchain.report.terminal import mark, use_color
 
 if TYPE_CHECKING:
@@ -377,7 +376,7 @@ class Setting:
             OSError: the run's folder cannot be written to.
         """
         from tipchain.live.worker import located_details
-        from tipchain.report.model import LATEST
+        from tipchain.modes import LATEST
         from tipchain.report.write import with_page
 
         details = located_details(folder / LATEST) if report.diagnoses else []

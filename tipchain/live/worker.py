@@ -23,8 +23,7 @@ from tipchain.core.json_text import JsonObject
 from tipchain.core.language import say
 from tipchain.core.machine import kept_import
 from tipchain.core.progress import Pace, Progress, interrupted
-from tipchain.errors import TipchainError, UsageError
-from tipchain.outcome import ExitCode, Outcome
+from tipchain.errors import ExitCode, Outcome, TipchainError, UsageError
 from tipchain.report.model import Diagnosed, diagnose_run, stage_of
 from tipchain.report.terminal import fold, terminal_width
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from tipchain.core.language import aligned, clean, in_rows, padded, say
-from tipchain.outcome import ExitCode, Outcome
+from tipchain.errors import ExitCode, Outcome
 
 if TYPE_CHECKING:
     from tipchain.chain.plan import Result

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result
 from tipchain.core.language import clean, columns, cut, padded, say, wrapped
+from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
-from tipchain.modes import Mode
-from tipchain.outcome import BAD, NO_VERDICT, NOT_THE_SAME, Outcome, worst
+from tipchain.modes import STAGES, Mode
 from tipchain.report.model import UNKNOWN, RunReport, stage_of
 from tipchain.report.terminal import figures_text, mark, paint
-from tipchain.stage_table import STAGES
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
