@@ -161,7 +161,7 @@ def dispatch(argv: Sequence[str]) -> int:
             + (f", {hint}" if hint else "")
             + f"\n  expected one of: {', '.join(COMMANDS)}"
         )
-    from tipchain.report.terminal import coloring
+    from tipchain.core.language import coloring
 
     module = load_command(name)
     args = parser_of(name).parse_args(rest)

@@ -379,7 +379,7 @@ def test_an_alignment_in_chinese(chinese):
 
     from tipchain.errors import Outcome
     from tipchain.explain.findings import SourceLine
-    from tipchain.report.verdict import render_ending
+    from tipchain.report.terminal import render_ending
 
     assert render_ending(aligned()) == EQUAL
     cause = replace(

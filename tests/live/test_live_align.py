@@ -247,8 +247,7 @@ def test_a_loss_that_differs_or_raises_leaves_the_layers_judged(kind):
 
 
 def test_a_report_in_chinese(monkeypatch):
-    from tipchain.core.language import columns, say
-    from tipchain.report.terminal import fold
+    from tipchain.core.language import columns, fold, say
 
     report = tipchain.align(*pair(epsilon=1e-3), inputs())
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")

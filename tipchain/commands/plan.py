@@ -378,6 +378,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(plan: Plan, shell: bool) -> str:
-    from tipchain.report.terminal import terminal_width
+    from tipchain.core.language import terminal_width
 
     return render_script(plan) if shell else render_tree(plan, width=terminal_width())

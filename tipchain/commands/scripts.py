@@ -15,12 +15,11 @@ from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
-from tipchain.core.language import escaped, say
+from tipchain.core.language import coloring, escaped, say
 from tipchain.errors import ExitCode, Outcome
 from tipchain.framework_types import Array
 from tipchain.modes import parse_mode
 from tipchain.numbers.tolerance import SAME_DOUBLE
-from tipchain.report.terminal import coloring
 
 NUMBERED_CASE = Path("configs/alexnet.yaml")
 STEP_CASE = Path("configs/mvf.yaml")

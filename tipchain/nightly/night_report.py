@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 from xml.etree import ElementTree as ET
 
-from tipchain.core.language import aligned, clean, columns, in_rows, say
+from tipchain.core.language import aligned, clean, columns, in_rows, say, use_color
 from tipchain.core.progress import Screen, cut, elapsed
 from tipchain.core.quantities import duration
 from tipchain.errors import BAD, ExitCode, Outcome
@@ -33,7 +33,7 @@ from tipchain.report.ci import (
     place_in_checkout,
     workflow_command,
 )
-from tipchain.report.terminal import MEANINGS, broken, mark, use_color
+from tipchain.report.terminal import MEANINGS, broken, mark
 
 # Plans, states and summaries of nights as text for 80 columns.
 

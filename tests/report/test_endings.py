@@ -14,7 +14,7 @@ from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.modes import STAGES
 from tipchain.numbers.verdicts import Verdict
 from tipchain.report.model import RunReport
-from tipchain.report.verdict import LINES, render_ending, verdict_line
+from tipchain.report.terminal import LINES, render_ending, verdict_line
 
 MODE = "lite_train_lite_infer"
 
