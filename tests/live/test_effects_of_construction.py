@@ -180,6 +180,72 @@ def test_a_function_that_these_inputs_do_not_tell_from_another_is_not_blamed():
     assert report.passed, str(report)
 
 
+def coded(base, linear, function):
+    """Return a net of three layers with code between them."""
+
+    class Net(base):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.last = linear(3, 8), linear(8, 8), linear(8, 3)
+
+        def forward(self, x):
+            return self.last(self.second(function(self.first(x))))
+
+    return Net()
+
+
+def hide(library, by):
+    """Return attention of rows to each other, which do not see later ones."""
+
+    def attend(x):
+        mask = library.triu(x.detach() @ x.detach().T * 0 + by, 1)
+        return library.nn.functional.softmax(x @ x.T + mask, -1) @ x
+
+    return attend
+
+
+TF, PF = torch.nn.functional, paddle.nn.functional
+
+
+def relu(x):
+    return PF.relu(x)
+
+
+def relu6(x):
+    return PF.relu6(x)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "cause"),
+    [
+        (TF.relu6, relu, "other-activation"),
+        (torch.nn.ReLU6(), relu, "other-activation"),
+        (TF.relu, relu6, "other-activation"),
+        (TF.relu6, relu6, None),
+        (TF.relu6, lambda x: PF.relu(x).clip(max=6), None),
+        (TF.hardswish, lambda x: x * PF.relu6(x + 3) / 6, None),
+        (hide(torch, -1e9), hide(paddle, -1e4), None),
+        (lambda x: TF.log_softmax(x, -1), lambda x: PF.log_softmax(x, -1), None),
+    ],
+)  # fmt: skip
+def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs, cause):
+    torch.manual_seed(0)
+    reference = coded(torch.nn.Module, torch.nn.Linear, ours).eval()
+    port = coded(paddle.nn.Layer, paddle.nn.Linear, theirs)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, {"args": SMALL})
+    assert [one.code for one in report.diagnoses] == [cause] * bool(cause), str(report)
+    assert report.passed is not bool(cause)
+    assert report.stages["forward"] is Outcome.PASS, "these inputs do not show it"
+    if cause:
+        assert report.stages["preflight"] is Outcome.FAIL
+        assert "an input of such would show it" in report.reasons["preflight"]
+        assert report.diagnoses[0].stage == "preflight"
+        assert report.diagnoses[0].explained > 0.99
+        assert report.first_divergence.direction == "construction"
+
+
 def test_a_momentum_is_shown_by_a_run_in_train_mode():
     report = align((LINEARS[0], torch.nn.BatchNorm1d(3)), (LINEARS[1], paddle.nn.BatchNorm1D(3, momentum=0.5)))
     assert effects(report) == [("momentum", "elsewhere")]

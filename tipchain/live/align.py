@@ -249,7 +249,7 @@ class _Work:
                 located = self._without_losses(store, pairs, located)
         if located is not None:
             self.found.layers[:] = located.verdicts
-            self.first = located.first
+            self.first = located.first or located.elsewhere
             self.found.histograms[:] = count_all(located, store, located.first)
             self._judge_forward(located)
             self._judge_backward(located)
@@ -273,7 +273,10 @@ class _Work:
         if located is not None:
             of_layers, places = explain_layers(
                 located,
-                [one for one in self.found.layers if one not in self.of_buffers],  # their causes are told already
+                [
+                    *([] if located.elsewhere is None else [located.elsewhere]),
+                    *(one for one in self.found.layers if one not in self.of_buffers),  # their causes are told already
+                ],
                 self.found.findings,
                 self.sides,
                 self.models,
@@ -553,10 +556,13 @@ class _Work:
             self.found.findings[:] = weigh(
                 self.found.findings, located, self.sides, self.models, store, self.seed, self.pace
             )
-        grave = [one for one in self.found.findings if not one.harmless]
+        grave = [one.message for one in self.found.findings if not one.harmless]
+        if located is not None and located.elsewhere is not None:
+            code = located.elsewhere
+            grave.append(f"{code.port_path or 'the model'} ({code.port_type}): {code.reason}")
         if grave:
             others = f", and {len(grave) - 1} more" if len(grave) > 1 else ""
-            self._end("preflight", Outcome.FAIL, f"{grave[0].message}{others}")
+            self._end("preflight", Outcome.FAIL, f"{grave[0]}{others}")
         elif not pairs and not calls:
             self._end("preflight", Outcome.SKIP, "no layer of one model was found in the other")
         else:

@@ -312,7 +312,7 @@ def explain_layers(
             findings=serious,
             like=like,
             pace=pace,
-            most=MOST_RUNS if searched < SEARCHED and shown is located else LEAST_RUNS,
+            most=MOST_RUNS if searched < SEARCHED and (shown is located or shown.enlarged[0]) else LEAST_RUNS,
             inside={*within} - {path} if path in located.again or (located.later and within[1:]) else None,
         )
         searched += group is None or not told[0].evidence.startswith(CONSTRUCTED)

@@ -52,6 +52,7 @@ from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
 from tipchain.weights.files import view_of
+from tipchain.weights.sides import join
 
 # From a verdict to the piece that is diagnosed: both layers, and what they are given.
 
@@ -83,8 +84,8 @@ def _build(
     then = ((), ()) if backward else pair.then  # parameters go by their names within the piece
     paths = [_around(call.path, steps) for call, steps in zip(calls, then, strict=True)]
     layers = [
-        _followed(side, dict(side.layers(model)), call.path, steps, double=double)
-        for side, model, call, steps in zip(sides, models, calls, then, strict=True)
+        _followed(side, dict(side.layers(model)), call.path, steps, factors, double=double)
+        for side, model, call, steps, factors in zip(sides, models, calls, then, located.enlarged, strict=True)
     ]
     judged, reference_judged = _judged(located, pair)
     idle = _idle(located, pair)
@@ -121,10 +122,20 @@ def _around(path: str, steps: Sequence[LayoutStep]) -> str:
 
 
 def _followed(
-    side: LiveSide, layers: Mapping[str, Model], path: str, steps: Sequence[LayoutStep], *, double: bool
+    side: LiveSide,
+    layers: Mapping[str, Model],
+    path: str,
+    steps: Sequence[LayoutStep],
+    factors: Mapping[str, float],
+    *,
+    double: bool,
 ) -> Model:
-    """Return a copy of a layer; with what is called after it, a layer of these that stands around them."""
+    """Return a copy of a layer, enlarged; with what is called after it, a layer of these that stands around them."""
     own = {one: side.copied(layers[one], double=double) for one in (path, *(s.name for s in steps if not s.function))}
+    for name, layer in side.layers(own[path]) if factors else ():
+        for tensor in (layer.weight, layer.bias) if join(path, name) in factors else ():
+            if tensor is not None:
+                side.assign(tensor, side.array(tensor) * factors[join(path, name)])
     if not steps:
         return own[path]
     around = _around(path, steps)

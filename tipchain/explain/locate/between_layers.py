@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, prod
@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tipchain.explain.locate.differences import distance, relative, rms, same_mask
+from tipchain.explain.locate.differences import arrange, distance, relative, rms, same_mask
 from tipchain.explain.locate.gradients import Shared, cut_off, input_gradients
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink, hands_on
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, drawn_again, run_again
 from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
-from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify
-from tipchain.framework_types import Array, Nested, Tensor
-from tipchain.numbers.tolerance import EXPLAINED, SAME_DOUBLE, SAME_SINGLE
+from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify, frameworks_own
+from tipchain.framework_types import Array, Model, Nested, Tensor
+from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 Calls = tuple[Call, Call]
 Given = Callable[[CallPair], tuple[int, int] | None]
@@ -403,6 +403,79 @@ class NudgedLayers(GivenLayers):
     def _note(self, value: TracedValue, link: TensorLink, gradient: Tensor) -> None:
         array = self._side.view(gradient)
         self._found[id(value)] = np.array(link.layout.back_shared(array) if self._number else link.layout.shared(array))
+
+
+# Code between the layers that does something else to large values alone.
+
+
+ENLARGED = 6.0
+"""RMS that results of linear layers, convolutions and norms are given, to see what code does to large values: a sixth of normal
+numbers is then above 6, where ReLU6, hardswish and hardsigmoid turn. What hides by -10000 still hides, and numbers are
+seldom 64 apart, where Paddle's `log_softmax` stops (3.3.1)."""
+ENLARGING = frozenset("linear conv1d conv2d conv3d batchnorm1d batchnorm2d batchnorm3d layernorm groupnorm".split())
+"""Layers whose weight and bias, some times larger, make the result as many times larger."""
+
+
+class Enlarged:
+    """Runs of both models, in float64, whose layers give larger values, as after a training: the reference's in both.
+
+    Args:
+        models: the copies of both.
+        pairs: calls of layers that do the same.
+
+    Attributes:
+        factors: by what weights and biases are multiplied in effect, by the path of the reference's layer, and of the port's.
+    """
+
+    def __init__(self, models: tuple[Models, Models], pairs: Iterable[CallPair]) -> None:
+        self._models = models
+        calls = [((one.reference.path, one.reference.turn), (one.port.path, one.port.turn)) for one in pairs]
+        self._keys = {one: one for one, _ in calls}, {other: one for one, other in calls}
+        self.factors: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        self._made: dict[tuple[str, int], Array] = {}
+
+    @contextmanager
+    def applied(self, number: int) -> Iterator[Model]:
+        """Enlarge what the layers of the reference (0) or of the port (1) give until the context ends; that of the reference first."""
+        side, keys = self._models[number].side, self._keys[number]
+        model = (self._models[number].double or self._models[number].single)[""]
+        paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
+
+        def leave(layer: Model, result: Nested) -> Nested:
+            path = paths[id(layer)]
+            turns[path] += 1
+            key = keys.get((path, turns[path] - 1))
+            if key is None or not side.is_tensor(result):
+                return None
+            factor = self._factor(key[0], layer, side.view(result))
+            if factor != 1.0:
+                self.factors[number][path] = factor
+            made = result * factor
+            if not number:
+                self._made[key] = np.array(side.view(made))
+                return made
+            expected = self._made.get(key)
+            axes = None if expected is None else arrange(expected, side.view(made))
+            if expected is None or axes is None or not relative(expected.transpose(axes), side.view(made)) <= ROUGH:
+                return made
+            return side.tensor(expected.transpose(axes), gradient=False)
+
+        with ExitStack() as stack:
+            for path, _ in keys:
+                stack.callback(
+                    side.watch(
+                        (self._models[number].double or self._models[number].single)[path], lambda *_: None, leave
+                    )
+                )
+            yield model
+
+    def _factor(self, path: str, layer: Model, made: Array) -> float:
+        """Return the factor of a layer of the reference's, which its first call tells."""
+        if path not in self.factors[0]:
+            size = rms(made) if made.dtype.kind == "f" else 0.0
+            own = frameworks_own(layer) and type(layer).__name__.lower() in ENLARGING and layer.weight is not None
+            return ENLARGED / size if own and 0 < size < inf else 1.0
+        return self.factors[0][path]
 
 
 # Code between the layers that is at fault: in forward, or in what it does to gradients.

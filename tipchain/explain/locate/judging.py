@@ -395,6 +395,17 @@ class PairJudge:
             return False
         return relative(expected, squeezed_as(found, expected.shape)) <= ROUGH
 
+    def agreeing(self) -> list[CallPair]:
+        """Return the pairs of layers that are given, and give, the same by themselves."""
+        alike, joint = self.given_alike(), {one.port.number for one in self.joint}
+        return [
+            pair
+            for pair in self.matching.pairs
+            if pair.port.number in alike - joint
+            and not (pair.whole or any(pair.then))
+            and self._agree(pair, self.compare.outputs(pair))
+        ]
+
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
         limit = CONSTANT if self.exact else ROUGH

@@ -15,7 +15,7 @@ import numpy as np
 from tipchain.core.machine import keep_memory
 from tipchain.core.progress import OutOfTime, Pace
 from tipchain.errors import UsageError
-from tipchain.explain.locate.between_layers import Noise
+from tipchain.explain.locate.between_layers import ENLARGED, Enlarged, Noise
 from tipchain.explain.locate.differences import Sketch
 from tipchain.explain.locate.gradients import large_weights
 from tipchain.explain.locate.judging import PairJudge, rounded, same_numbers
@@ -70,6 +70,8 @@ class Located:
         later: by the id of a verdict about code, what a run told in which all that is wrong before gave the reference's tensors.
         again: the port's calls whose code is at fault and makes more than one tensor wrong, be it from the first one.
         joint: the pairs that were judged with what one side does next, an activation that the other's layer has inside.
+        elsewhere: where all agrees, the verdict about code that does something else where layers give large values; else None.
+        enlarged: by what weights and biases are multiplied in these runs, by the path of the reference's layer, and of the port's.
     """
 
     matching: Matching
@@ -89,6 +91,8 @@ class Located:
     later: Mapping[int, Located] = field(default_factory=dict)
     again: frozenset[str] = frozenset()
     joint: tuple[CallPair, ...] = ()
+    elsewhere: LayerVerdict | None = None
+    enlarged: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {})
 
     def shown(self, verdict: LayerVerdict) -> Located:
         """Return what tells of the runs that a verdict is about."""
@@ -326,7 +330,12 @@ class Locator:
         with suppress(Exception):  # a model may refuse what hooks hand it, and tensors may not be held
             for code in self._later(judge, verdicts, inputs, layers):
                 found = found.with_later(*code)
-        runs = (found.reference,), (found.port, *(one.port for one in found.later.values()))
+        samples = self.store.samples
+        with suppress(Exception):  # a model may refuse large values, or fewer samples
+            found = self._with_elsewhere(found, judge, inputs, models, layers)
+        self.store.samples = samples
+        shown = found.later.values()
+        runs = (found.reference, *(one.reference for one in shown)), (found.port, *(one.port for one in shown))
         for side, model, several in zip(self.sides, models, runs, strict=True):
             users = dict(side.layers(model))
             for call in (call for run in several for call in run.trace.calls):
@@ -381,6 +390,56 @@ class Locator:
                     pace=self.pace,
                 )
             now = self._paired((judge.models, (judge.runs[0], run)), layers, judge.noise)
+
+    def _with_elsewhere(
+        self, found: Located, judge: PairJudge, inputs: ModelInputs, models: Pair, layers: Sequence[LayerPair]
+    ) -> Located:
+        """Return what was found with the verdict about code that does something else where layers give large values.
+
+        Both models run once more, forward in float64. So code between the layers is judged by what it makes of numbers that
+        these inputs do not show.
+        """
+        same = found.first is None and not found.late and judge.alike_outside
+        if not same or self._trains(models) or any(run.draws.made for run in judge.runs):
+            return found
+        few, pairs = few_of(inputs) or inputs, judge.agreeing()
+        keys = {(one.port.path, one.port.turn) for one in pairs}
+        for samples in (samples_of(few), None):  # outlines tell whether something differs, not what
+            if self.pace.over:
+                break
+            self.store.samples, both = samples, Enlarged(judge.models, pairs)
+            runs: list[TracedRun] = []
+            for number, side in enumerate(self.sides):
+                with both.applied(number) as model:
+                    known = Twins(runs[0].trace, self.store) if number else None
+                    runs.append(
+                        run_model(
+                            side,
+                            model,
+                            few,
+                            self.store,
+                            double=True,
+                            loss=None,
+                            seed=self.seed,
+                            draws=Draws(self.seed),
+                            backward=False,
+                            known=known,
+                            pace=self.pace,
+                        )
+                    )
+            now = self._paired((judge.models, (runs[0], runs[1])), layers, Noise(ROUGH))
+            now.matching = replace(
+                now.matching, pairs=tuple(one for one in now.matching.pairs if (one.port.path, one.port.turn) in keys)
+            )
+            code = now.first_code()
+            if code is None or code[0].nan or code[0].own == inf:
+                break
+            if samples is None or not self.store.cut:
+                reason = f"{code[0].reason} where layers give large values, of RMS {ENLARGED:g}: an input of such would show it"
+                told = replace(code[0], direction="construction", reason=reason)
+                shown = replace(found, reference=runs[0], port=runs[1], matching=now.matching, enlarged=both.factors)
+                return replace(found, elsewhere=told, later={id(told): shown})
+        return found
 
     def _trains(self, models: Pair) -> bool:
         """Tell whether a layer may be in train mode: then what it gives for a sample depends on the others."""
