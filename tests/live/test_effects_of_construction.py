@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -290,6 +292,57 @@ def test_a_layer_that_stops_a_gradient_that_the_inputs_do_not_take_is_told(ours,
     assert effects(report) == [("stop-gradient", "elsewhere")] * cut
     assert report.passed is not cut
     assert not cut or report.first_divergence.port_path == "0"
+
+
+def prepared(library, base, linear, cut):
+    """Return a net that prepares its input before any layer: inside a block it is detached, around it no gradient is recorded."""
+
+    class Block(base):
+        def __init__(self):
+            super().__init__()
+            self.layer = linear(3, 3)
+
+        def forward(self, x):
+            x = x * 2
+            return self.layer(x.detach() if cut == "block" else x)
+
+    class Net(base):
+        def __init__(self):
+            super().__init__()
+            self.block, self.last = Block(), linear(3, 3)
+
+        def forward(self, x):
+            with library.no_grad() if cut == "net" else nullcontext():
+                x = (x - x.mean()) / 2
+            return self.last(self.block(x))
+
+    return Net()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "fix"),
+    [
+        ("", "block", "`return self.layer(x.detach() if cut"),
+        ("", "net", "in the forward of the model itself"),
+        ("", "", None),
+        ("net", "net", None),
+        ("block", "", None),
+    ],
+)
+def test_code_before_all_layers_that_cuts_off_the_gradient_of_the_inputs_is_told(ours, theirs, fix):
+    reference = prepared(torch, torch.nn.Module, torch.nn.Linear, ours).eval()
+    port = prepared(paddle, paddle.nn.Layer, paddle.nn.Linear, theirs)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, {"args": SMALL})
+    assert report.passed is (fix is None)
+    if fix is None:
+        return
+    assert report.stages["backward"] is Outcome.FAIL
+    assert report.first_divergence.port_path == ("block" if theirs == "block" else "")
+    assert "hands the model's inputs no gradient from block.layer, the reference one" in report.reasons["backward"]
+    assert [one.code for one in report.diagnoses] == ["stop-gradient"]
+    assert fix in report.diagnoses[0].fix
 
 
 TOKENS = np.array([[1, 2, 3], [4, 2, 1]])

@@ -234,6 +234,10 @@ class TorchSide(FrameworkSide):
         """Tell whether the tensor requires a gradient."""
         return bool(tensor.requires_grad)
 
+    def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
+        """Let a parameter require a gradient, or not."""
+        parameter.requires_grad = gradient
+
     def assign(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter other values of its shape."""
         with self.torch.no_grad():
@@ -403,6 +407,10 @@ class PaddleSide(FrameworkSide):
     def takes_gradient(self, tensor: Tensor) -> bool:
         """Tell whether the tensor does not stop gradients."""
         return not tensor.stop_gradient
+
+    def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
+        """Let a parameter hand gradients on, or stop them."""
+        parameter.stop_gradient = not gradient
 
     def assign(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter other values of its shape."""

@@ -663,10 +663,13 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield backward without what cuts it."""
     side: Any = piece.sides.port
     cut: dict[int, Act] = {}
+    stopped: set[int] = set()
     for op in ops:
-        given = [one for one in floats_of((op.args, dict(op.kwargs)), side.is_tensor) if not one.stop_gradient]
+        given = floats_of((op.args, dict(op.kwargs)), side.is_tensor)
         made = floats_of(op.result, side.is_tensor)
-        if given and made and all(one.stop_gradient for one in made):
+        takes = any(not one.stop_gradient or id(one) in stopped for one in given)
+        if takes and made and all(one.stop_gradient for one in made):
+            stopped.update(map(id, made))
 
             def act(original: Function, args: tuple[Nested, ...], kwargs: Options, name: str = op.name) -> Nested:
                 if name == "detach":

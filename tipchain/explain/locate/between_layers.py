@@ -405,7 +405,7 @@ class NudgedLayers(GivenLayers):
         self._found[id(value)] = np.array(link.layout.back_shared(array) if self._number else link.layout.shared(array))
 
 
-# Code between the layers that does something else to large values alone.
+# Code between the layers that does something else to large values alone, or cuts the inputs' gradients off.
 
 
 ENLARGED = 6.0
@@ -414,10 +414,14 @@ numbers is then above 6, where ReLU6, hardswish and hardsigmoid turn. What hides
 seldom 64 apart, where Paddle's `log_softmax` stops (3.3.1)."""
 ENLARGING = frozenset("linear conv1d conv2d conv3d batchnorm1d batchnorm2d batchnorm3d layernorm groupnorm".split())
 """Layers whose weight and bias, some times larger, make the result as many times larger."""
+CallKey = tuple[str, int]
+"""A layer's path, and which call of it."""
 
 
 class Enlarged:
     """Runs of both models, in float64, whose layers give larger values, as after a training: the reference's in both.
+
+    No parameter takes a gradient in them, so that what takes one hands it on to the models' inputs.
 
     Args:
         models: the copies of both.
@@ -427,12 +431,14 @@ class Enlarged:
         factors: by what weights and biases are multiplied in effect, by the path of the reference's layer, and of the port's.
     """
 
-    def __init__(self, models: tuple[Models, Models], pairs: Iterable[CallPair]) -> None:
-        self._models = models
+    def __init__(self, models: tuple[Models, Models], pairs: Sequence[CallPair]) -> None:
+        self._models, self._pairs = models, pairs
         calls = [((one.reference.path, one.reference.turn), (one.port.path, one.port.turn)) for one in pairs]
         self._keys = {one: one for one, _ in calls}, {other: one for one, other in calls}
         self.factors: tuple[dict[str, float], dict[str, float]] = ({}, {})
-        self._made: dict[tuple[str, int], Array] = {}
+        self._made: dict[CallKey, Array] = {}
+        self._takes: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
+        self._gives: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
 
     @contextmanager
     def applied(self, number: int) -> Iterator[Model]:
@@ -441,38 +447,63 @@ class Enlarged:
         model = (self._models[number].double or self._models[number].single)[""]
         paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
 
+        def flows(value: Nested) -> bool:
+            given = take_out(value, side.is_tensor)[1]
+            return any(side.takes_gradient(one) and one.is_floating_point() for one in given)
+
+        def enter(layer: Model, args: tuple[Nested, ...], kwargs: Mapping[str, Nested]) -> None:
+            path = paths[id(layer)]
+            self._takes[number][path, turns[path]] = flows((args, dict(kwargs)))
+            turns[path] += 1
+
         def leave(layer: Model, result: Nested) -> Nested:
             path = paths[id(layer)]
-            turns[path] += 1
+            self._gives[number][path, turns[path] - 1] = flows(result)
             key = keys.get((path, turns[path] - 1))
-            if key is None or not side.is_tensor(result):
+            if key is None or not side.is_tensor(result) or not result.is_floating_point():
                 return None
-            factor = self._factor(key[0], layer, side.view(result))
-            if factor != 1.0:
-                self.factors[number][path] = factor
+            factor = self.factors[number][path] = self._factor(key[0], layer, side.view(result))
             made = result * factor
+            array = side.view(made)
             if not number:
-                self._made[key] = np.array(side.view(made))
+                self._made[key] = np.array(array)
                 return made
             expected = self._made.get(key)
-            axes = None if expected is None else arrange(expected, side.view(made))
-            if expected is None or axes is None or not relative(expected.transpose(axes), side.view(made)) <= ROUGH:
+            axes = None if expected is None else arrange(expected, array)
+            if expected is None or axes is None or not relative(expected.transpose(axes), array) <= ROUGH:
                 return made
-            return side.tensor(expected.transpose(axes), gradient=False)
+            return made + side.tensor(expected.transpose(axes) - array, gradient=False)
 
         with ExitStack() as stack:
-            for path, _ in keys:
-                stack.callback(
-                    side.watch(
-                        (self._models[number].double or self._models[number].single)[path], lambda *_: None, leave
-                    )
-                )
+            for _, one in side.parameters(model):
+                side.let_take(one, gradient=False)
+                stack.callback(side.let_take, one, gradient=True)
+            for _, layer in side.layers(model):
+                stack.callback(side.watch(layer, enter, leave))
             yield model
+
+    def cut_off(self, trace: Trace) -> tuple[Call, CallPair] | None:
+        """Return the port's call whose own code cuts off the gradient of the model's inputs, and the pair behind it.
+
+        Nothing is returned where a layer does it by itself, or nothing does. ``trace`` is that of the port's run.
+        """
+        calls = {(one.path, one.turn): one for one in trace.calls}
+        for pair in self._pairs:
+            keys = (pair.reference.path, pair.reference.turn), (pair.port.path, pair.port.turn)
+            takes, gives = (
+                [found[key] for found, key in zip(both, keys, strict=True)] for both in (self._takes, self._gives)
+            )
+            if takes == [True, False]:
+                around = [*trace.around(calls[keys[1]])]
+                return next((one for one in around if self._takes[1][one.path, one.turn]), around[-1]), pair
+            if gives == [True, False]:
+                break
+        return None
 
     def _factor(self, path: str, layer: Model, made: Array) -> float:
         """Return the factor of a layer of the reference's, which its first call tells."""
         if path not in self.factors[0]:
-            size = rms(made) if made.dtype.kind == "f" else 0.0
+            size = rms(made)
             own = frameworks_own(layer) and type(layer).__name__.lower() in ENLARGING and layer.weight is not None
             return ENLARGED / size if own and 0 < size < inf else 1.0
         return self.factors[0][path]

@@ -406,6 +406,15 @@ class PairJudge:
             and self._agree(pair, self.compare.outputs(pair))
         ]
 
+    def cuts_off(self, code: Call, behind: CallPair) -> LayerVerdict:
+        """Return the verdict about code of the port's that hands the model's inputs no gradient from a pair."""
+        containers = (
+            one for one in self.matching.containers if (one.port.path, one.port.turn) == (code.path, code.turn)
+        )
+        roots = CallPair(reference=self.runs[0].trace.calls[0], port=self.runs[1].trace.calls[0])
+        reason = f"its own code hands the model's inputs no gradient from {behind.port.path or 'the model'}, the reference one"
+        return self._verdict(next(containers, roots), "backward", 0.0, Closeness.DIFFERS, None, reason)
+
     def parting(self) -> int | None:
         """Return the number of the port's first call whose outputs are not its counterpart's; None where all agree."""
         limit = CONSTANT if self.exact else ROUGH

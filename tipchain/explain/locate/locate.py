@@ -410,23 +410,24 @@ class Locator:
             self.store.samples, both = samples, Enlarged(judge.models, pairs)
             runs: list[TracedRun] = []
             for number, side in enumerate(self.sides):
+                known = Twins(runs[0].trace, self.store) if number else None
+                given: Options = {"seed": self.seed, "draws": Draws(self.seed), "known": known, "pace": self.pace}
                 with both.applied(number) as model:
-                    known = Twins(runs[0].trace, self.store) if number else None
-                    runs.append(
-                        run_model(
-                            side,
-                            model,
-                            few,
-                            self.store,
-                            double=True,
-                            loss=None,
-                            seed=self.seed,
-                            draws=Draws(self.seed),
-                            backward=False,
-                            known=known,
-                            pace=self.pace,
-                        )
+                    run = run_model(
+                        side,
+                        model,
+                        few,
+                        self.store,
+                        double=True,
+                        loss=None,
+                        backward=False,
+                        flows=self.backward,
+                        **given,
                     )
+                runs.append(run)
+            cut = both.cut_off(runs[1].trace)
+            if cut is not None:
+                return replace(found, verdicts=(*found.verdicts, told := judge.cuts_off(*cut)), first=told)
             now = self._paired((judge.models, (runs[0], runs[1])), layers, Noise(ROUGH))
             now.matching = replace(
                 now.matching, pairs=tuple(one for one in now.matching.pairs if (one.port.path, one.port.turn) in keys)

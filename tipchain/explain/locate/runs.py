@@ -335,6 +335,7 @@ def run_model(
     seed: int,
     draws: Draws,
     backward: bool = True,
+    flows: bool = False,
     known: Twins | None = None,
     start: Start | None = None,
     pace: Pace | None = None,
@@ -352,6 +353,7 @@ def run_model(
         seed: of what starts backward, and of numbers that ``draws`` does not reach.
         draws: random numbers.
         backward: whether to run backward.
+        flows: whether inputs of floats take gradients, so that tensors tell whether they hand one on; without a backward.
         known: what the other model's run holds, if that was before.
         start: what backward starts from without a loss; random numbers of unit variance for every output if None.
         pace: how long it may take.
@@ -364,10 +366,10 @@ def run_model(
     bound = bind(model, inputs)
     side.seed(seed)
     held = buffers_of(side, model)
-    with side.precision(double=double), side.randomness(draws), side.recording(gradient=backward):
+    with side.precision(double=double), side.randomness(draws), side.recording(gradient=backward or flows):
         tracer = Tracer(side, model, store, known, draws, pace)
         with tracer.watching(), _projecting(side, model, large) as projected:
-            output = call_model(side, model, bound, double=double)
+            output = call_model(side, model, bound, double=double, gradient=flows)
             structure, tensors, names = take_out(output, side.is_tensor)
             value = None
             if loss is not None:
@@ -447,11 +449,12 @@ def _changed(before: Mapping[str, Array], after: Mapping[str, Array]) -> tuple[s
     return tuple(name for name, array in after.items() if name in before and array.tobytes() != before[name].tobytes())
 
 
-def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool) -> object:
-    """Return what a model gives for inputs that are bound to it (see `bind`), floats in float64 or float32."""
+def call_model(side: LiveSide, model: Model, inputs: ModelInputs, *, double: bool, gradient: bool = False) -> object:
+    """Return what a model gives for inputs that are bound to it (see `bind`), floats in float64 or float32; they may take gradients."""
 
     def tensor(array: Array) -> Tensor:
-        return side.tensor(as_float(array, double=double), gradient=False)
+        made = side.tensor(as_float(array, double=double), gradient=gradient)
+        return made.clone() if side.takes_gradient(made) else made  # a model may write to what it is given
 
     made = model(*map(tensor, inputs.args), **{name: tensor(one) for name, one in inputs.kwargs.items()})
     number = 0 if side.name == "torch" else 1
