@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -38,6 +39,30 @@ def test_equal_data_and_metrics_pass():
     report = align(data=(DATA, lambda: iter(DATA)), metrics=(accuracy, paddle.metric.Accuracy()))
     assert report.passed, str(report)
     assert list(report.stages) == ["data", "preflight", "forward", "metric", "backward"]
+
+
+def surprise(outputs, labels, *, counted):
+    """Return the mean negative log-probability of each next word, of those of label -100 that of class 0 if they are counted."""
+    outputs, labels = outputs[:, :-1], labels[:, 1:]
+    chances = np.exp(outputs) / np.exp(outputs).sum(-1, keepdims=True)
+    told = -np.log(np.take_along_axis(chances, np.maximum(labels, 0)[..., None], -1)[..., 0])
+    return float((told if counted else told[labels != -100]).mean())
+
+
+@pytest.mark.parametrize("counted", [0, 1], ids=["reference", "port"])
+def test_a_label_of_no_class_that_one_side_counts_as_the_first_is_told(counted):
+    reference, port = torch.nn.Linear(6, 4), paddle.nn.Linear(6, 4)
+    tipchain.copy_weights(reference, port)
+    labels = RANDOM.integers(0, 4, (3, 5))
+    labels[:, 3:] = -100
+    inputs = {"args": RANDOM.random((3, 5, 6)).astype(np.float32), "labels": labels}
+    report = tipchain.align(
+        reference, port, inputs, metrics=tuple(partial(surprise, counted=side == counted) for side in (0, 1))
+    )
+    (cause,) = report.diagnoses
+    sides = ("reference", "port") if counted == 0 else ("port", "reference")
+    assert cause.code == "ignored-label"
+    assert cause.message.endswith("the {} counts labels of -100 as class 0, the {} does not".format(*sides))
 
 
 def test_causes_of_data_and_metrics_are_in_every_form_of_the_report(tmp_path):

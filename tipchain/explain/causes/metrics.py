@@ -242,6 +242,7 @@ def _called_otherwise(case: MetricPair, name: str, other: str, ours: Array, thei
         or _binned(*apart)
         or _first(case, ours, theirs, _guesses(case, name))
         or _counted_by_port(case, other, ours, theirs)
+        or _counted_as_class(case, (name, other), (ours, theirs))
     )
 
 
@@ -464,6 +465,41 @@ def _counted_by_port(case: MetricPair, other: str, ours: Array, theirs: Array) -
                 )
             ]
     return []
+
+
+def _counted_as_class(case: MetricPair, keys: tuple[str, str], values: tuple[Array, Array]) -> list[Diagnosis]:
+    """Recognize a label of no class that one side counts as the first: with that in its place it says the same, and so do both."""
+    for label in [one for one in _labels(case) if one in IGNORED]:
+        change = partial(_as_first_class, label=label)
+        made = [_rerun(case, key, change, side) for side, key in enumerate(keys)]
+        if made[0] is None or made[1] is None or not _all_same(made[0], made[1]):
+            continue
+        counted = [_all_same(one, before) for one, before in zip(made, values, strict=True) if one is not None]
+        if counted not in ([True, False], [False, True]):
+            continue
+        who, whom = ("reference", "port") if counted[0] else ("port", "reference")
+        return [
+            Diagnosis(
+                code="ignored-label",
+                port_path=METRIC,
+                message=f"the {who} counts labels of {label} as class 0, the {whom} does not",
+                evidence=f"with class 0 in place of {label} both give the same, and the {who} what it gives without that",
+                explained=1.0,
+                fix=f"count label {label} as class 0"
+                if counted[0]
+                else f"leave out what has label {label}: ignore_index={label}",
+            )
+        ]
+    return []
+
+
+def _as_first_class(batch: Batch, *, label: int) -> Sequence[Batch]:
+    outputs, labels = batch
+    return [(outputs, np.where(labels == label, 0, labels))] if are_arrays(batch) else [batch]
+
+
+def _all_same(one: Array, other: Array) -> bool:
+    return all(map(same, one.tolist(), other.tolist()))
 
 
 def _shown_values(values: Array) -> str:
