@@ -19,9 +19,9 @@ from pathlib import Path
 
 from timing import describe_machine, middle, plain_environment, run_program
 
+from tipchain.errors import Outcome
 from tipchain.history.schema import CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
 from tipchain.history.store import History, place_of
-from tipchain.outcome import Outcome
 
 GOAL_S = 2.0
 SHAPES = {"many nights": (50, 100, 200), "two nights": (2, 250, 2000)}

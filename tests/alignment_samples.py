@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf, nan
 
+from tipchain.errors import Outcome
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.verdicts import Closeness, Direction, LayerVerdict
 from tipchain.live.report import AlignmentReport, Histogram
-from tipchain.outcome import Outcome
 
 NASTY = """<script>alert("1")</script>&'`x"""
 BLOCKS, INSIDE = ("stem", "body", "head"), ("conv", "bn", "act")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from night_samples import ENVIRONMENT, NightSample, item
 
+from tipchain.errors import Outcome
 from tipchain.nightly.dashboard import render
 from tipchain.nightly.items import Item
 from tipchain.nightly.nights import find_nights
 from tipchain.nightly.timeline import read_timelines
-from tipchain.outcome import Outcome
 
 GOOD = item("alexnet", mode="lite_train_lite_infer")
 FLAKY = item("resnet", device="gpu", tags=("lite", "heavy"), chain="train_infer_python")

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tipchain.errors import Outcome
 from tipchain.history.schema import CauseFacts, CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
 from tipchain.history.store import History, place_of
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import FINISHED, ItemRecord, begin_night, item_folder, write_document, write_record
-from tipchain.outcome import Outcome
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
 HERE = Machine(name="host", machine_class="16 cores")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tiny_project import TinyProject
 
+from tipchain.errors import Outcome
 from tipchain.modes import Mode
 from tipchain.numbers.dumps import Record, load_record
-from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, load_case
 from tipchain.parity.stages import Bench, judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Judged, Rules

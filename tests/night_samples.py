@@ -8,6 +8,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from tipchain.errors import Outcome
 from tipchain.nightly.items import Item
 from tipchain.nightly.nights import (
     ENDED,
@@ -20,7 +21,6 @@ from tipchain.nightly.nights import (
     write_document,
     write_record,
 )
-from tipchain.outcome import Outcome
 
 FIRST = datetime(2026, 11, 1, 22, 0, tzinfo=timezone.utc)
 ENVIRONMENT = {"commit": "1a2b3c4", "machine": "box", "versions": {"torch": "2.13.0", "paddle": "3.3.1"}}

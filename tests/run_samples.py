@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tipchain.chain.plan import Command, Result
+from tipchain.errors import Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import Outcome
 from tipchain.report.model import RunReport
 
 NASTY = """</pre><script>alert("1")</script>&'`\x1b[31m\x00"""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 from tiny_project import TinyProject, make_tiny_project
 
-from tipchain.stage_table import STAGES
+from tipchain.modes import STAGES
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.nightly, pytest.mark.timeout(1200)]
 STEPS = STAGES[:11]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from page_blocks import blocks_of
 
-from tipchain.stage_table import INFO, STAGES
+from tipchain.modes import INFO, STAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDES = ("docs/how-to/guide.md", "docs/how-to/guide.zh.md")

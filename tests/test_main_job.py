@@ -14,8 +14,7 @@ from pathlib import Path
 import forking
 import pytest
 
-from tipchain.parity.publish import log_name
-from tipchain.stage_table import STAGES
+from tipchain.modes import STAGES, log_name
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ("alexnet", "mobilenet_v3", "mvf")

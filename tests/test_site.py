@@ -159,9 +159,9 @@ def test_every_command_and_option_stands_in_its_page():
 
 
 def test_every_exit_code_and_outcome_has_a_meaning():
-    from tipchain import outcome
+    from tipchain import errors
 
-    for owner in (outcome.ExitCode, outcome.Outcome):
+    for owner in (errors.ExitCode, errors.Outcome):
         assert set(reference_pages.members_of(owner)) == set(owner.__members__)
 
 

@@ -13,9 +13,9 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # paddle's import warns about ccache
     import paddle  # noqa: F401
 
+from tipchain.errors import Outcome
 from tipchain.frameworks import load_framework
 from tipchain.numbers.dumps import Record
-from tipchain.outcome import Outcome
 from tipchain.parity.case import load_case
 from tipchain.parity.stages import Bench, judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Rules

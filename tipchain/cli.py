@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from tipchain import OLD_SPELLINGS_END, __version__
 from tipchain.core.guard import guarded
 from tipchain.core.language import LANGUAGES, columns, padded, say, speaking
-from tipchain.errors import UsageError, did_you_mean
-from tipchain.outcome import ExitCode
+from tipchain.errors import ExitCode, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser
@@ -162,7 +161,7 @@ def dispatch(argv: Sequence[str]) -> int:
             + (f", {hint}" if hint else "")
             + f"\n  expected one of: {', '.join(COMMANDS)}"
         )
-    from tipchain.report.terminal import coloring
+    from tipchain.core.language import coloring
 
     module = load_command(name)
     args = parser_of(name).parse_args(rest)

@@ -1,4 +1,4 @@
-"""The TIPC modes, the data that each part of a chain uses in them, and device names as users type them."""
+"""What a run can be asked for, and what is known of it before anything runs: modes and their data, devices, stages."""
 
 from __future__ import annotations
 
@@ -141,3 +141,142 @@ def data_folders(mode: Mode, data_set: str = DIGITS, kind: str | None = None) ->
     kinds = (kind, kind) if kind else (mode.train_data, mode.eval_data)
     train, other = (str(data_folder(one, data_set)) for one in kinds)
     return DataFolders(train=train, other=other)
+
+
+# What is known of every stage before anything runs: what it needs, what its files are called, where it runs.
+
+
+class StageInfo(NamedTuple):
+    """One stage.
+
+    Attributes:
+        builders: what each side's builders must hold.
+        uses: what the result depends on, by name: ``fake`` (the fake inputs), ``train_data``, ``eval_data``,
+            ``weights``, ``settings``. Two dumps are comparable only if these are equal.
+        prefix: what the names of its files begin with.
+        reference: what the reference's dump is called after.
+        solo: whether the port is held against itself (another engine, more processes): Paddle's process records
+            both dumps, and torch is not run.
+        trains: whether it makes sense only in modes that train.
+        tensors: whether large captures stand in safetensors files beside the dumps.
+    """
+
+    builders: tuple[str, ...]
+    uses: tuple[str, ...]
+    prefix: str
+    reference: str = "torch"
+    solo: bool = False
+    trains: bool = True
+    tensors: bool = False
+
+
+INFO: Mapping[str, StageInfo] = MappingProxyType(
+    {
+        "forward": StageInfo(builders=("model",), uses=("fake", "weights"), prefix="forward", trains=False),
+        "data": StageInfo(builders=("dataset",), uses=("eval_data", "settings"), prefix="data", trains=False),
+        "metric": StageInfo(
+            builders=("model", "dataset", "metric"),
+            uses=("eval_data", "weights", "settings"),
+            prefix="metric",
+            trains=False,
+        ),
+        "loss": StageInfo(builders=("model", "loss"), uses=("fake", "weights", "settings"), prefix="loss"),
+        "optimizer": StageInfo(builders=("optimizer",), uses=("settings",), prefix="optimizer"),
+        "lr": StageInfo(builders=("optimizer", "scheduler"), uses=("settings",), prefix="lr"),
+        "regularization": StageInfo(builders=("optimizer",), uses=("settings",), prefix="regularization"),
+        "backward": StageInfo(
+            builders=("model", "loss", "optimizer"),
+            uses=("fake", "weights", "settings"),
+            prefix="bp_align",
+            tensors=True,
+        ),
+        "train_data": StageInfo(builders=("dataset",), uses=("train_data", "settings"), prefix="train_data"),
+        "init": StageInfo(builders=("model",), uses=("settings",), prefix="init"),
+        "train": StageInfo(
+            builders=("model", "loss", "optimizer", "dataset", "metric"),
+            uses=("train_data", "eval_data", "weights", "settings"),
+            prefix="train_align",
+            reference="benchmark",
+            tensors=True,
+        ),
+        "inference": StageInfo(
+            builders=("model",),
+            uses=("fake", "weights"),
+            prefix="inference",
+            reference="training",
+            solo=True,
+            trains=False,
+        ),
+        "distributed": StageInfo(
+            builders=("model", "loss", "optimizer"),
+            uses=("fake", "weights", "settings"),
+            prefix="distributed",
+            reference="single",
+            solo=True,
+            tensors=True,
+        ),
+    }
+)
+"""The reproduction guide's eleven steps in its order, then what it asks for besides."""
+STAGES = tuple(INFO)
+SCRIPTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "01": ("01_test_forward.py", ("forward",)),
+        "02": ("02_test_data.py", ("data",)),
+        "03": ("03_test_metric.py", ("metric",)),
+        "04": ("04_test_loss.py", ("loss",)),
+        "05": ("05_test_train.py", ("backward", "train")),
+    }
+)
+"""The numbered scripts in ``test_tipc/``: program and stages by number."""
+SOLO = tuple(name for name, info in INFO.items() if info.solo)
+LATEST = "log_reprod"
+"""The folder of a mode's output where users look for the latest files of all stages."""
+
+
+# File names of a stage: the user documents' section 2.2.3.
+
+
+def prefix(stage: str) -> str:
+    """Return the stage's file prefix: ``bp_align`` for backward, ``train_align`` for train."""
+    return INFO[stage].prefix
+
+
+def dump_name(stage: str, side: str) -> str:
+    """Return the dump's file name; ``"torch"`` stands for the reference, ``benchmark`` in the training stage."""
+    role = INFO[stage].reference if side == "torch" else side
+    return f"{prefix(stage)}_{role}.npy"
+
+
+def tensors_name(stage: str, side: str) -> str:
+    """Return the name of the safetensors file beside the dump; ``"torch"`` stands for the reference."""
+    role = INFO[stage].reference if side == "torch" and INFO[stage].solo else side
+    return f"{prefix(stage)}_{role}.safetensors"
+
+
+def log_name(stage: str) -> str:
+    """Return the diff log's file name."""
+    return f"{prefix(stage)}_diff.log"
+
+
+def parse_stages(text: str) -> tuple[str, ...]:
+    """Return the stages that ``text`` names: stage names or script numbers, split on ``,`` or ``|``.
+
+    Raises:
+        UsageError: an unknown name or number, or none at all.
+    """
+    chosen: set[str] = set()
+    for word in text.replace("|", ",").split(","):
+        name = word.strip()
+        if name.isdigit() and f"{int(name):02d}" in SCRIPTS:
+            chosen.update(SCRIPTS[f"{int(name):02d}"][1])
+        elif name in STAGES:
+            chosen.add(name)
+        else:
+            hint = did_you_mean(name, (*STAGES, *SCRIPTS))
+            raise UsageError(
+                f"unknown stage {name!r}"
+                + (f", {hint}" if hint else "")
+                + f"\n  expected: {', '.join(STAGES)} or a script number 01 to 05"
+            )
+    return tuple(stage for stage in STAGES if stage in chosen)

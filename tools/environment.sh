@@ -132,7 +132,7 @@ warn_about_cuda() {
   report="$(cd "$ROOT" && "$VENV/bin/python" -m pip --disable-pip-version-check install -qq --dry-run --no-deps \
     --use-feature=fast-deps --report - -c constraints.txt torch)" ||
     die "pip finds no torch of the locked version" "it needs a package index that has it, or PIP_FIND_LINKS; then repeat the command"
-  notice="$(PYTHONPATH="$ROOT" "$VENV/bin/python" -m tipchain.prepare.download <<<"$report")"
+  notice="$("$VENV/bin/python" "$ROOT/tools/cuda_notice.py" <<<"$report")"
   [[ -n $notice ]] || return 0
   printf '%s\n' "$notice" >&2
   if [[ -t 0 && -t 2 ]]; then

@@ -574,18 +574,18 @@ def _diff(sign: str, text: str) -> list[str]:
 
 def files_page() -> str:
     """Return the page of exit codes, outcomes, files and default tolerances."""
-    from tipchain import outcome
+    from tipchain import errors
+    from tipchain.modes import INFO
     from tipchain.numbers.tolerance import DEFAULTS
-    from tipchain.stage_table import INFO
 
     lines = [f"# {translated('Exit codes and files')}", "", _made()]
     lines += ["", f"## {translated('Exit codes')}", "", *_table("code", "name", "meaning")]
-    codes = members_of(outcome.ExitCode)
+    codes = members_of(errors.ExitCode)
     lines += [
-        f"| {int(outcome.ExitCode[name])} | `{name}` | {_cell(translated(text))} |" for name, text in codes.items()
+        f"| {int(errors.ExitCode[name])} | `{name}` | {_cell(translated(text))} |" for name, text in codes.items()
     ]
     lines += ["", f"## {translated('Outcomes')}", "", *_table("outcome", "meaning")]
-    lines += [f"| {name} | {_cell(translated(text))} |" for name, text in members_of(outcome.Outcome).items()]
+    lines += [f"| {name} | {_cell(translated(text))} |" for name, text in members_of(errors.Outcome).items()]
     latest = "`test_tipc/output/CASE/MODE/log_reprod/` has the latest run's; `runs/TIME-ID/` each run whole."
     lines += ["", f"## {translated('Files of an alignment')}", "", translated(latest), ""]
     lines += _table("stage", "needs the builders", "dumps", "log")

@@ -110,8 +110,8 @@ def test_models_agree_with_converted_weights(sides):
 
 
 def test_shipped_case_loads():
+    from tipchain.modes import STAGES
     from tipchain.parity.case import load_case
-    from tipchain.stage_table import STAGES
 
     case = load_case(ROOT / "configs/alexnet.yaml")
     assert case.stages == STAGES, "AlexNet's case shows every stage there is"

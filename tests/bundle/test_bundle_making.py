@@ -13,13 +13,11 @@ from tipchain.bundle import making
 from tipchain.bundle.making import BundleFailedError, Wanted, make_bundle
 from tipchain.bundle.manifest import damages, files_below, read_manifest
 from tipchain.commands.bundle import describe
-from tipchain.errors import OutputError
-from tipchain.modes import Mode
+from tipchain.errors import Outcome, OutputError
+from tipchain.modes import Mode, dump_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import Outcome
 from tipchain.parity.case import load_case
-from tipchain.parity.publish import dump_name
 from tipchain.parity.recorder import NOISE
 from tipchain.parity.stages.judging import StageJudgement
 from tipchain.parity.weights import Prepared

@@ -10,8 +10,8 @@ import pytest
 
 from tipchain.bundle.evidence import BundleSide, Evidence, compare_bundles
 from tipchain.bundle.manifest import BundledWeights, BundleManifest, CaseIdentity
+from tipchain.modes import dump_name, tensors_name
 from tipchain.numbers.dumps import save_record
-from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.recorder import NOISE, TRUTH_STAGES, save_tensors
 from tipchain.parity.stages.judging import Rules
 

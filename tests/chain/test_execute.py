@@ -13,8 +13,8 @@ from chain_samples import living, stub
 from tipchain.chain.execute import Place, claim_log, judge, run_command, search_path
 from tipchain.chain.plan import Artifact, Command, Find
 from tipchain.chain.process import Ending
+from tipchain.errors import Outcome
 from tipchain.modes import Mode
-from tipchain.outcome import Outcome
 
 CHECKPOINT = Artifact(what="checkpoint", files=("run/out/*.pdparams",))
 RESULT = Artifact(what="result line", in_log=True)

@@ -14,8 +14,8 @@ import pytest
 from tipchain.chain.execute import Place, run_command
 from tipchain.chain.plan import Artifact, Command, Find, Plan, Result
 from tipchain.chain.run import FILE_NAME, InputReader, Journal, resumable
+from tipchain.errors import Outcome
 from tipchain.modes import Mode
-from tipchain.outcome import Outcome
 
 CHECKPOINT = Artifact(what="checkpoint", files=("run/out/*.pdparams",))
 SCRIPT = 'mkdir -p run/out; echo w > run/out/a.pdparams; echo "loss: nan, top1: 0.5"\n'

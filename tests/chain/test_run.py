@@ -15,8 +15,8 @@ from tipchain.chain.gpus import Gpus, Leases
 from tipchain.chain.plan import Command, Plan, Result
 from tipchain.chain.process import Ending
 from tipchain.chain.run import Policy, link_latest, run_plan
+from tipchain.errors import Outcome
 from tipchain.modes import Mode
-from tipchain.outcome import Outcome
 
 
 class Silent:

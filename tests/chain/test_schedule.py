@@ -7,8 +7,8 @@ import pytest
 from tipchain.chain.gpus import Gpus
 from tipchain.chain.plan import Command, Options, Plan, Result, default_timeout
 from tipchain.chain.run import Policy, Schedule, forecast, unaccounted
+from tipchain.errors import Outcome
 from tipchain.modes import Mode
-from tipchain.outcome import Outcome
 
 
 def command(name, *needs, leg="", step="train", **more):

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from tipchain.cli import main
+from tipchain.errors import Outcome
 from tipchain.live.worker import Launched
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import Outcome
 from tipchain.parity.stages.judging import StageJudgement
 
 CASE = """\

@@ -12,8 +12,7 @@ import time
 import pytest
 
 from tipchain.cli import COMMANDS, main
-from tipchain.modes import Mode
-from tipchain.stage_table import STAGES
+from tipchain.modes import STAGES, Mode
 
 MODES = {mode.value for mode in Mode}
 FILES = ("case.yaml", "notes of mine.txt")

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tipchain.cli import main
+from tipchain.errors import Outcome
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.verdicts import parse_verdicts, render_verdicts
-from tipchain.outcome import Outcome
 
 
 @pytest.fixture

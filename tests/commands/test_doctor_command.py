@@ -8,7 +8,7 @@ from tipchain.cli import main
 from tipchain.commands import doctor
 from tipchain.core import machine as found_here
 from tipchain.core.machine import ALIGNING, DoctorLine
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 from tipchain.prepare.data import prepare_data
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tipchain.cli import main
+from tipchain.modes import dump_name, log_name
 from tipchain.numbers.dumps import save_record
-from tipchain.parity.publish import dump_name, log_name
 
 CASE = """\
 id: net

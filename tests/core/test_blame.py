@@ -15,9 +15,8 @@ import tipchain.cli
 import tipchain.core.blame
 from tipchain.core.blame import UsersError, blame, is_users, message_of, one_line, serving, side_of, tell, users_fault
 from tipchain.core.guard import guarded
-from tipchain.errors import did_you_mean
+from tipchain.errors import ExitCode, did_you_mean
 from tipchain.frameworks.base import check_batch, checking
-from tipchain.outcome import ExitCode
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from tipchain.core import machine
 from tipchain.core.machine import check_folder, check_framework, check_packages, check_python, check_threads
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 ANSWER = '{"version": "9.9", "build": "CPU", "devices": ["cpu", "gpu:0 X"], "threads": 2, "checked": CHECKED}'
 

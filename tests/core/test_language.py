@@ -377,9 +377,9 @@ FAIL   backward  唯一的检查失败，由 `stem.bn` 引起
 def test_an_alignment_in_chinese(chinese):
     from run_samples import CAUSE, aligned, verdict
 
+    from tipchain.errors import Outcome
     from tipchain.explain.findings import SourceLine
-    from tipchain.outcome import Outcome
-    from tipchain.report.verdict import render_ending
+    from tipchain.report.terminal import render_ending
 
     assert render_ending(aligned()) == EQUAL
     cause = replace(

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from tipchain.errors import Outcome
 from tipchain.history.entries import list_entries
 from tipchain.history.store import History, place_of
-from tipchain.outcome import Outcome
 
 MANIFEST = """
 commands:

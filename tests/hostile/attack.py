@@ -174,7 +174,7 @@ def nights(folder: Path) -> Target:
     import yaml
     from night_samples import NightSample, item
 
-    from tipchain.outcome import Outcome as Ended
+    from tipchain.errors import Outcome as Ended
 
     manifest = folder / "suite.yaml"
     commands = [{"id": name, "argv": ["/bin/true"]} for name in "abc"]
@@ -202,8 +202,8 @@ def nights(folder: Path) -> Target:
 
 def reports(folder: Path) -> Target:
     """Reports of finished runs, as JSON."""
+    from tipchain.errors import Outcome as Ended
     from tipchain.numbers.verdicts import Verdict
-    from tipchain.outcome import Outcome as Ended
     from tipchain.report.model import RunReport, dump_report
 
     verdicts = tuple(Verdict(outcome=ended, subject=f"forward/{ended.value}", reason="because") for ended in Ended)

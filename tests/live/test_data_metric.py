@@ -14,9 +14,8 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.cli import main  # noqa: E402
-from tipchain.errors import UsageError  # noqa: E402
+from tipchain.errors import Outcome, UsageError  # noqa: E402
 from tipchain.live.report import AlignmentReport  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)

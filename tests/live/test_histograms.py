@@ -6,11 +6,10 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from tipchain.errors import RecordError
+from tipchain.errors import Outcome, RecordError
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.live.report import MOST, PER_DECADE, AlignmentReport, Histogram, count
-from tipchain.outcome import Outcome
 
 
 def begins(one: Histogram) -> list[float]:

@@ -8,11 +8,10 @@ from math import inf, nan
 import pytest
 from alignment_samples import FAULT, NASTY, failing, passing, verdict
 
-from tipchain.errors import RecordError
+from tipchain.errors import Outcome, RecordError
 from tipchain.explain.locate.verdicts import Closeness
 from tipchain.live.html import grow, render
 from tipchain.live.report import AlignmentReport, Histogram
-from tipchain.outcome import Outcome
 from tipchain.report.page import Chart, Markup, Scale, decades, element, linear, markup, path, prose
 
 VOID = {"meta", "link", "input", "wbr", "br"}

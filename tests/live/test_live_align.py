@@ -12,8 +12,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain.errors import UsageError  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
+from tipchain.errors import Outcome, UsageError  # noqa: E402
 
 STAGES = ["preflight", "forward", "loss", "backward", "optimizer", "schedule", "train"]
 LOSS = torch.nn.CrossEntropyLoss(), paddle.nn.CrossEntropyLoss()
@@ -248,8 +247,7 @@ def test_a_loss_that_differs_or_raises_leaves_the_layers_judged(kind):
 
 
 def test_a_report_in_chinese(monkeypatch):
-    from tipchain.core.language import columns, say
-    from tipchain.report.terminal import fold
+    from tipchain.core.language import columns, fold, say
 
     report = tipchain.align(*pair(epsilon=1e-3), inputs())
     monkeypatch.setenv("TIPCHAIN_LANG", "zh")

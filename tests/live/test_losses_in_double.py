@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
+from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.locate.runs import in_double  # noqa: E402
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 WEIGHTS = np.array([0.1, 0.7, 0.3], np.float32)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from alignment_samples import failing
 
+from tipchain.errors import Outcome
 from tipchain.live.report import AlignmentReport
-from tipchain.outcome import Outcome
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "docs/how-to/wrong_port.ipynb"
 

@@ -13,8 +13,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain.errors import UsageError  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
+from tipchain.errors import Outcome, UsageError  # noqa: E402
 
 INPUT = {"args": np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)}
 

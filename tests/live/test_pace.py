@@ -12,8 +12,7 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.core import progress as pacing  # noqa: E402
-from tipchain.errors import UsageError  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
+from tipchain.errors import Outcome, UsageError  # noqa: E402
 
 INPUT = {"args": np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)}
 

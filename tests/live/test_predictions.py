@@ -11,8 +11,7 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain.errors import UsageError  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
+from tipchain.errors import Outcome, UsageError  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)

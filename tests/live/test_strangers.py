@@ -11,9 +11,8 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
-from tipchain.errors import TipchainError  # noqa: E402
+from tipchain.errors import Outcome, TipchainError  # noqa: E402
 from tipchain.live.sources import give_weights, open_callables  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 IMAGES = np.random.default_rng(0).standard_normal((2, 3, 9, 9)).astype(np.float32)

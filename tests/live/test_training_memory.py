@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
+from tipchain.errors import Outcome  # noqa: E402
 from tipchain.live import align as aligning  # noqa: E402
 from tipchain.live import training  # noqa: E402
 from tipchain.live.training import _held, train_both  # noqa: E402
 from tipchain.live.training import _train as train  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)

@@ -9,9 +9,9 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
+from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.locate.verdicts import Closeness  # noqa: E402
 from tipchain.frameworks.randomness import Draw, Draws, arranged, partners_of  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 WIDE, HEADS, RATE = 8, 2, 0.3

@@ -13,8 +13,8 @@ paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
 from tipchain.core.blame import UsersError, tell  # noqa: E402
+from tipchain.errors import Outcome  # noqa: E402
 from tipchain.live.sources import open_callables  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 ROWS = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)

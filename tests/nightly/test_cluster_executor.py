@@ -11,11 +11,10 @@ import time
 import pytest
 from stub_nights import begin, command, run_night, work_of
 
-from tipchain.errors import MissingFrameworkError, UsageError
+from tipchain.errors import MissingFrameworkError, Outcome, UsageError
 from tipchain.nightly.cluster.executor import RayExecutor
 from tipchain.nightly.cluster.node import ClusterSettings
 from tipchain.nightly.items import Needs
-from tipchain.outcome import Outcome
 
 HEAD = """\
 import os, pathlib, signal, sys, time

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from stub_nights import Quiet, begin, command, local, run_night, work_of
 
-from tipchain.errors import RecordError, UsageError
+from tipchain.errors import ExitCode, Outcome, RecordError, UsageError
 from tipchain.nightly.coordinator import Coordinator
 from tipchain.nightly.executor import Ended
 from tipchain.nightly.items import Needs
@@ -33,7 +33,6 @@ from tipchain.nightly.nights import (
     write_document,
     write_record,
 )
-from tipchain.outcome import ExitCode, Outcome
 
 ROOT = os.geteuid() == 0
 

@@ -14,11 +14,11 @@ from dashboard_samples import BROKEN, CASE, FLAKY, GOOD, NASTY, NIGHTS, chain_re
 from night_samples import ENVIRONMENT, NightSample, item
 
 from tipchain.cli import main
+from tipchain.errors import Outcome
 from tipchain.nightly import dashboard
 from tipchain.nightly.dashboard import LEVELS, short_names
 from tipchain.nightly.nights import find_nights, read_figures, read_results
 from tipchain.nightly.timeline import changes_since_before, read_timelines
-from tipchain.outcome import Outcome
 
 
 class Text(HTMLParser):

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tipchain.errors import ManifestError
+from tipchain.errors import ManifestError, Outcome
 from tipchain.modes import Mode
 from tipchain.nightly.executor import Work
 from tipchain.nightly.expand import expand
 from tipchain.nightly.items import Needs
 from tipchain.nightly.manifest import Common, DataFolder, ManifestEntry, NightManifest
 from tipchain.nightly.nights import parse_plan, plan_json
-from tipchain.outcome import Outcome
 
 LITE, WHOLE = Mode.LITE_TRAIN_LITE_INFER, Mode.WHOLE_TRAIN_WHOLE_INFER
 IMAGENET = DataFolder(name="imagenet", path=Path("/data/imagenet"), layout="imagenet")

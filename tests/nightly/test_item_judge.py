@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from stub_nights import begin, command, work_of
 
+from tipchain.errors import Outcome
 from tipchain.nightly.executor import Ended
 from tipchain.nightly.judge import judge, read_files_left
-from tipchain.outcome import Outcome
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
 

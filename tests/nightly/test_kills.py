@@ -17,8 +17,8 @@ from chain_samples import living
 from stub_nights import tipchain, write_manifest
 
 from tipchain.chain import warden
+from tipchain.errors import Outcome
 from tipchain.nightly.nights import nights_below, read_night
-from tipchain.outcome import Outcome
 
 ITEMS = 24
 SCRIPT = 'n=$0; echo begun >> "$n.ran"; sleep 0.0$((n % 7 + 1)); echo done >> "$n.ran"'

@@ -7,12 +7,12 @@ import re
 import pytest
 from night_samples import NightSample, item
 
+from tipchain.errors import Outcome
 from tipchain.nightly.dashboard import chain_name, kind_rows, render
 from tipchain.nightly.expand import DiskProject, expand
 from tipchain.nightly.manifest import load_manifest
 from tipchain.nightly.nights import find_nights, parse_plan, plan_json
 from tipchain.nightly.timeline import read_timelines
-from tipchain.outcome import Outcome
 
 PTQ = """===========================ptq_params===========================
 model_name:hrnet_KL

@@ -14,10 +14,10 @@ from stub_nights import begin, command, local, work_of
 
 from tipchain.chain import gpus as machine_gpus
 from tipchain.chain.gpus import Gpus, Leases
+from tipchain.errors import Outcome
 from tipchain.nightly import origin
 from tipchain.nightly.executor import Ports, environment, make_tmp, remove_tmp
 from tipchain.nightly.items import Needs
-from tipchain.outcome import Outcome
 
 
 def drain(executor, count=1, seconds=20.0):

@@ -11,13 +11,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from night_samples import NightSample, item
 
-from tipchain.errors import RecordError, UsageError
+from tipchain.errors import Outcome, RecordError, UsageError
 from tipchain.nightly.dashboard import render
 from tipchain.nightly.judge import LINES, log_tail
 from tipchain.nightly.night_report import ANNOTATED, annotate, night_junit, summary
 from tipchain.nightly.nights import MISSING, NIGHT, find_nights, read_results
 from tipchain.nightly.timeline import read_timelines
-from tipchain.outcome import Outcome
 from tipchain.report.ci import SUMMARY_LIMIT, markdown, write_summary
 
 GOOD, BAD, LOST = item("alexnet"), item("mvf", device="gpu"), item("resnet")

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from night_samples import item
 
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.nightly.items import NightPlan, Shard, parse_shard, select, share
-from tipchain.outcome import Outcome
 
 PLAN = NightPlan(
     name="suite",

@@ -12,7 +12,7 @@ import pytest
 from night_samples import ENVIRONMENT, NightSample, item, share_of_night
 
 from tipchain.cli import main
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.nightly.items import NightPlan, Shard, ShardPart, gather, missing, night_id, share
 from tipchain.nightly.nights import (
     FINISHED,
@@ -27,7 +27,6 @@ from tipchain.nightly.nights import (
     write_document,
 )
 from tipchain.nightly.timeline import changes_since_before, read_timelines, wholes_of
-from tipchain.outcome import Outcome
 
 ITEMS = [item(name) for name in "abcd"]
 A, B, C, D = (one.id for one in ITEMS)

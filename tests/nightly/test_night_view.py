@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from night_samples import item
 
+from tipchain.errors import Outcome
 from tipchain.nightly.coordinator import NightState, RunningItem
 from tipchain.nightly.night_report import SAY_S, NightView
 from tipchain.nightly.nights import ItemRecord
-from tipchain.outcome import Outcome
 
 
 class Terminal(io.StringIO):

@@ -18,8 +18,8 @@ from chain_samples import TEMPLATE
 from stub_nights import tipchain, write_manifest
 
 from tipchain.cli import main
+from tipchain.errors import Outcome
 from tipchain.nightly.nights import nights_below, read_night
-from tipchain.outcome import Outcome
 
 GOOD = {"id": "good", "argv": ["/bin/true"], "tags": ["quick"]}
 BAD = {"id": "bad", "argv": ["/bin/sh", "-c", "echo oh no; exit 1"]}

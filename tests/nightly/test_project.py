@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 from chain_samples import TEMPLATE
 
-from tipchain.errors import ManifestError
+from tipchain.errors import ManifestError, Outcome
 from tipchain.modes import CHAIN_MODES, Mode
 from tipchain.nightly import expand as projects
 from tipchain.nightly.expand import DiskProject, expand
 from tipchain.nightly.manifest import load_manifest, missing_data
-from tipchain.outcome import Outcome
 
 
 def plan_of(folder, text, **options):

@@ -18,8 +18,8 @@ pytest.importorskip("ray", reason="Ray is not installed")
 from ray_cluster import RayCluster
 from stub_nights import write_manifest
 
+from tipchain.errors import Outcome
 from tipchain.nightly.nights import nights_below, read_night
-from tipchain.outcome import Outcome
 
 pytestmark = pytest.mark.nightly
 ITEMS, NODES, KILLS, DUMP = 24, 4, 20, 9_000_000

@@ -18,10 +18,10 @@ from chain_samples import TEMPLATE
 from ray_cluster import RayCluster
 from stub_nights import Quiet, begin, command, run_night, tipchain, write_manifest
 
+from tipchain.errors import Outcome
 from tipchain.nightly.cluster.executor import RayExecutor, cluster_settings
 from tipchain.nightly.items import Needs
 from tipchain.nightly.nights import nights_below, read_night
-from tipchain.outcome import Outcome
 
 NODES = 3
 PASSED = {"exit_code": 0, "results": [], "verdicts": []}

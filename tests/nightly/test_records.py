@@ -10,6 +10,7 @@ from night_samples import NightSample, item
 from stub_nights import write_manifest
 
 from tipchain.cli import main
+from tipchain.errors import Outcome
 from tipchain.nightly.nights import (
     ENDED,
     FINISHED,
@@ -23,7 +24,6 @@ from tipchain.nightly.nights import (
     write_document,
     write_record,
 )
-from tipchain.outcome import Outcome
 
 
 def record(**values):

@@ -10,9 +10,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tipchain.errors import Outcome
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import compare
-from tipchain.outcome import Outcome
 from tipchain.reprod_log.compare import compute_diff
 
 PAIRS = 4000

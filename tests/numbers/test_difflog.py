@@ -4,9 +4,9 @@ from math import nan
 
 import numpy as np
 
+from tipchain.errors import Outcome
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare, write_diff_log
-from tipchain.outcome import Outcome
 
 PREFIX = re.compile(r"^\[\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\] root INFO: ")
 

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.numbers.compare import diff_arrays
 from tipchain.numbers.tolerance import METHODS, Tolerance
 from tipchain.numbers.verdicts import compare, judge, vacuous
-from tipchain.outcome import Outcome
 
 MEAN = Tolerance(threshold=1e-6)
 CLOSE = Tolerance(rtol=1e-5, atol=1e-6)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tipchain.modes import dump_name, tensors_name
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance
-from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.stages.judging import Rules, judge_stage
 
 SIDES = ("torch", "paddle")

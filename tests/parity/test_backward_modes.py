@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from tipchain.modes import dump_name, tensors_name
 from tipchain.numbers.dumps import save_record
 from tipchain.numbers.tolerance import Tolerance, tolerance_for
 from tipchain.parity.case import KnownDeviation
-from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.stages.backward import lacks_noise
 from tipchain.parity.stages.judging import Rules, judge_stage
 

@@ -10,9 +10,8 @@ import pytest
 from tipchain.core.blame import UsersError, tell
 from tipchain.core.files import find_root
 from tipchain.errors import CaseError
-from tipchain.modes import Mode
+from tipchain.modes import STAGES, Mode
 from tipchain.parity.case import load_case, resolve
-from tipchain.stage_table import STAGES
 
 GOOD = """\
 id: tiny

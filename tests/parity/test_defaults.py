@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tipchain.modes import STAGES
 from tipchain.numbers.tolerance import DEFAULTS, Tolerance, is_looser, tolerance_for
-from tipchain.stage_table import STAGES
 
 
 def test_every_stage_has_defaults():

@@ -18,9 +18,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from tipchain.errors import CaseError, UsageError
+from tipchain.modes import tensors_name
 from tipchain.numbers.dumps import Record
 from tipchain.parity.case import load_case
-from tipchain.parity.publish import tensors_name
 from tipchain.parity.settings import DistributedSettings
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Judged, Rules

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tipchain.errors import RecordError, UsageError
+from tipchain.errors import Outcome, RecordError, UsageError
+from tipchain.modes import dump_name
 from tipchain.numbers.dumps import save_record
-from tipchain.outcome import Outcome
-from tipchain.parity.align import check_dumps
-from tipchain.parity.publish import adopt_dumps, dump_name
+from tipchain.parity.align import adopt_dumps, check_dumps
 from tipchain.parity.stages.judging import Rules, judge_stage
 
 ARRAYS = {"acc_top1": np.array([80.0])}

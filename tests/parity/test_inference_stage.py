@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tipchain.errors import CaseError
+from tipchain.errors import CaseError, Outcome
 from tipchain.numbers.dumps import Record
-from tipchain.outcome import Outcome
 from tipchain.parity.case import load_case
 from tipchain.parity.settings import InferenceSettings
 from tipchain.parity.stages import judge_dumps

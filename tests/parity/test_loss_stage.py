@@ -10,10 +10,9 @@ import pytest
 from in_process import failed
 from test_case import GOOD, write
 
-from tipchain.errors import CaseError
+from tipchain.errors import CaseError, Outcome
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
-from tipchain.outcome import Outcome
 from tipchain.parity import stages
 from tipchain.parity.case import load_case
 from tipchain.parity.inputs import make_loss_label

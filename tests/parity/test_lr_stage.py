@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from updates_bench import PAIRS, align, failed, judge_records, outcomes, pairs_case, record_side
 
-from tipchain.errors import CaseError
+from tipchain.errors import CaseError, Outcome
 from tipchain.numbers.dumps import Record
-from tipchain.outcome import Outcome
 
 pytestmark = pytest.mark.frameworks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tipchain.errors import UsageError
-from tipchain.parity.publish import dump_name, log_name, parse_stages
+from tipchain.modes import dump_name, log_name, parse_stages
 
 
 def test_names_are_those_of_the_reproduction_guide():

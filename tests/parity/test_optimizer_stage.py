@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from updates_bench import align, failed, outcomes, pairs_case
 
-from tipchain.errors import CaseError
-from tipchain.outcome import Outcome
+from tipchain.errors import CaseError, Outcome
 
 pytestmark = pytest.mark.frameworks
 

@@ -15,15 +15,14 @@ import numpy as np
 import pytest
 from tiny_project import make_tiny_project
 
-from tipchain.modes import Mode
+from tipchain.errors import Outcome
+from tipchain.modes import Mode, dump_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import Outcome
 from tipchain.parity import align
 from tipchain.parity.align import AlignRequest, ReferenceCache, _spare
 from tipchain.parity.case import load_case
 from tipchain.parity.inputs import MARKED_BYTES, mark
-from tipchain.parity.publish import dump_name
 from tipchain.parity.recorder import RecordingJob, StageNeeds
 from tipchain.parity.stages.judging import StageJudgement
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from updates_bench import align, failed, judge_records, outcomes, pairs_case, record_side
 
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 pytestmark = pytest.mark.frameworks
 

@@ -10,9 +10,9 @@ import pytest
 from in_process import BothSides, failed
 from safetensors.numpy import save_file
 
+from tipchain.errors import Outcome
+from tipchain.modes import tensors_name
 from tipchain.numbers.dumps import Record
-from tipchain.outcome import Outcome
-from tipchain.parity.publish import tensors_name
 from tipchain.parity.settings import BackwardSettings, TrainSettings
 from tipchain.parity.stages import judge_dumps, record
 from tipchain.parity.stages.judging import Dumps, Rules

@@ -12,7 +12,7 @@ import pytest
 from tiny_project import make_tiny_project
 from updates_bench import STAGES, align, failed
 
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 from tipchain.parity.case import load_case
 
 pytestmark = pytest.mark.frameworks

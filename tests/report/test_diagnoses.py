@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tipchain.errors import Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine, diagnosis_json
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import Outcome
 from tipchain.report.model import (
     NOT_FOUND,
     RunReport,

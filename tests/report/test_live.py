@@ -12,7 +12,7 @@ import pytest
 from tipchain.chain.plan import Command, Result
 from tipchain.commands.run import LiveView
 from tipchain.core.progress import cut, elapsed
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 
 def command(name):

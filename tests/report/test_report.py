@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from tipchain.chain.plan import Command, Result
 from tipchain.core.files import atomic_write
-from tipchain.errors import RecordError
+from tipchain.errors import ExitCode, Outcome, RecordError
 from tipchain.numbers.compare import TensorDiff
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import ExitCode, Outcome
 from tipchain.report.ci import junit_xml
 from tipchain.report.model import RunReport, dump_report, load_report, parse_report, report_json
 from tipchain.report.terminal import render_report

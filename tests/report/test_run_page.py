@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from run_samples import CAUSE, NASTY, aligned, chain, misaligned, verdict
 
+from tipchain.errors import Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine
-from tipchain.outcome import Outcome
 from tipchain.report.ci import annotate_run, junit_xml, summarize_run
 from tipchain.report.model import RunReport
 from tipchain.report.page import corrected_line

@@ -9,8 +9,8 @@ import pytest
 from tipchain.chain.execute import Place
 from tipchain.chain.plan import Command, Plan, Result
 from tipchain.commands.run import ResultsLog, as_comment, status_record
+from tipchain.errors import Outcome
 from tipchain.modes import Mode
-from tipchain.outcome import Outcome
 
 SCRAPERS = re.compile(r"run\s+(successfully|failed)", re.IGNORECASE)
 COMMAND = Command(id="train[x]", step="train", argv=("python", "a b.py"), log="out/runs/R/train.log")

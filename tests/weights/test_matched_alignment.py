@@ -137,7 +137,7 @@ def record(case, prepared, folder):
 
 
 def test_gradients_of_packed_and_renamed_layers_are_compared(case, prepared, tmp_path):
-    from tipchain.outcome import Outcome
+    from tipchain.errors import Outcome
     from tipchain.parity.stages.judging import Rules, judge_stage
 
     manifest = json.loads(next(case.root.rglob("manifest.json")).read_text())
@@ -157,7 +157,7 @@ def test_without_the_matched_names_the_same_port_is_another(case, prepared, tmp_
     """So the names that were kept with the weights are what made it pass."""
     from dataclasses import replace
 
-    from tipchain.outcome import Outcome
+    from tipchain.errors import Outcome
     from tipchain.parity.stages.judging import Rules, judge_stage
 
     record(case, replace(prepared, names={}), tmp_path / "run")
@@ -166,7 +166,7 @@ def test_without_the_matched_names_the_same_port_is_another(case, prepared, tmp_
 
 
 def test_what_a_case_ignores_is_not_compared(both, tmp_path, monkeypatch):
-    from tipchain.outcome import Outcome
+    from tipchain.errors import Outcome
     from tipchain.parity.stages.judging import Rules, judge_stage
 
     case = write_case(

@@ -12,10 +12,10 @@ for _name in ("torch", "paddle", "PIL"):
 
 import torch  # noqa: E402, F401  (before paddle)
 
+from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.causes.data import check_data  # noqa: E402
 from tipchain.explain.causes.metrics import check_metrics  # noqa: E402
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 from zoo.data_faults import CLEAN_DATA, CLEAN_METRICS, DATA_FAULTS, METRIC_FAULTS, outputs_of  # noqa: E402
 
 pytestmark = pytest.mark.frameworks

@@ -13,16 +13,15 @@ import numpy as np
 
 from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest
 from tipchain.core.json_text import Json, read_json
+from tipchain.errors import Outcome
 from tipchain.framework_types import Array
+from tipchain.modes import SOLO, dump_name, tensors_name
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.numbers.two_samples import Answer, grid_step, judge_runs
-from tipchain.outcome import Outcome
 from tipchain.parity.envelope import compare_curves
-from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.recorder import NOISE
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Rules, TensorFile, details
-from tipchain.stage_table import SOLO
 
 # Arrays of two references held against each other.
 

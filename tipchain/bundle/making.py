@@ -36,16 +36,13 @@ from tipchain.bundle.manifest import (
 from tipchain.core.files import atomic_write, commit, sha256_of
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import core_count, installed_versions
-from tipchain.errors import BundleError, OutputError, TipchainError, UsageError
-from tipchain.modes import Mode
+from tipchain.errors import BundleError, Outcome, OutputError, TipchainError, UsageError
+from tipchain.modes import SOLO, Mode, dump_name, tensors_name
 from tipchain.numbers.dumps import load_record, meta_path, save_record
-from tipchain.outcome import Outcome
-from tipchain.parity.align import AlignRequest, align, default_threads
+from tipchain.parity.align import AlignRequest, align, default_threads, stage_files
 from tipchain.parity.case import SIDES, Case
-from tipchain.parity.publish import dump_name, stage_files, tensors_name
 from tipchain.parity.recorder import TRUTH_STAGES
 from tipchain.parity.weights import GivenInputs, Prepared, WeightFiles, prepare
-from tipchain.stage_table import SOLO
 from tipchain.weights.files import SAFETENSORS, read_torch_state
 
 # Put a bundle in another's place, in one step where the system can.

@@ -30,8 +30,8 @@ from tipchain.chain.plan import Command, Result, Speed
 from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
 from tipchain.modes import DataFolders, Mode, data_folders
-from tipchain.outcome import NO_VERDICT, NOT_THE_SAME, Outcome
 
 # Numbers of a command's log: losses, accuracies, speeds, milliseconds, memory.
 #

@@ -12,8 +12,7 @@ from tipchain.chain.emitter import VISIBLE, Facts, Inferring, Source
 from tipchain.chain.params import NOTHING, Words, flag
 from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find, Options, Plan
 from tipchain.chain.suites import Step
-from tipchain.modes import parse_device
-from tipchain.stage_table import INFO, SCRIPTS
+from tipchain.modes import INFO, SCRIPTS, parse_device
 
 
 class TrainingRun(NamedTuple):

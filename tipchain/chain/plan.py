@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.suites import LintFinding
-from tipchain.errors import UsageError, did_you_mean
+from tipchain.errors import Outcome, UsageError, did_you_mean
 from tipchain.modes import DataFolders, Mode
-from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import JsonObject

@@ -27,7 +27,7 @@ from tipchain.chain.plan import Command, Plan, Result, parse_result, result_json
 from tipchain.chain.process import Stop
 from tipchain.core.files import DATA_VARIABLE, sha256_of
 from tipchain.core.json_text import Json
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 # What a run has done so far, and what each result depends on, so that ``--resume`` does not do it again.
 

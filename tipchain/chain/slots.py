@@ -11,7 +11,7 @@ from tipchain.chain.kinds import owner
 from tipchain.chain.params import Param, ParamFile, Slot, split_lines
 from tipchain.chain.suites import LintFinding, SlotRule
 from tipchain.errors import InputError, ParamsError, did_you_mean
-from tipchain.stage_table import SCRIPTS, STAGES
+from tipchain.modes import SCRIPTS, STAGES
 
 # From the lines of a file to slots: which line means what.
 #

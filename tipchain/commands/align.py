@@ -96,7 +96,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the stages and return the exit code."""
-    from tipchain.parity.publish import parse_stages
+    from tipchain.modes import parse_stages
 
     return align_case(args, parse_stages(args.stages) if args.stages else ())
 
@@ -160,9 +160,9 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         UsageError: arguments that do not fit together, or the case.
         BundleError: the bundle is damaged, or of another case, mode, seed or torch.
     """
+    from tipchain.modes import LATEST
     from tipchain.parity.align import DUMPS, AlignRequest, check_dumps, choose_stages, out_folder
     from tipchain.parity.case import SIDES, check_builders, load_case
-    from tipchain.parity.publish import LATEST
     from tipchain.parity.stages.judging import Rules
 
     mode, device = parse_mode(args.mode), parse_device(args.device)

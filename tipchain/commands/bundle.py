@@ -22,9 +22,8 @@ from tipchain.commands.options import (
     write_document,
 )
 from tipchain.core.language import escaped, escaped_lines, padded, say
-from tipchain.errors import UsageError
+from tipchain.errors import ExitCode, UsageError
 from tipchain.modes import Mode, parse_device, parse_mode
-from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
     from tipchain.bundle.manifest import BundleManifest
@@ -88,9 +87,9 @@ def default_folder(case: Case, mode: Mode) -> Path:
 def _make(args: argparse.Namespace) -> int:
     from tipchain.bundle.making import Wanted, make_bundle
     from tipchain.commands.align import from_root
+    from tipchain.modes import parse_stages
     from tipchain.parity.align import choose_stages
     from tipchain.parity.case import load_case
-    from tipchain.parity.publish import parse_stages
 
     check_making_arguments(args)
     mode = parse_mode(args.mode)

@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plant faults into copies of the port, say which were caught, and return the exit code."""
+    from tipchain.core.language import fold, terminal_width
     from tipchain.live.worker import launch
-    from tipchain.report.terminal import fold, terminal_width
 
     check_writable({"--json": args.json})
     request = read_request(args, causes=False)

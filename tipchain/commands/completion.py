@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from tipchain.modes import Mode
-from tipchain.outcome import ExitCode
-from tipchain.stage_table import STAGES
+from tipchain.errors import ExitCode
+from tipchain.modes import STAGES, Mode
 
 EPILOG = """\
 bash: tipchain completion bash > ~/.local/share/bash-completion/completions/tipchain

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from tipchain.commands.options import add_names, add_root, renamed
 from tipchain.core.language import escaped, escaped_lines, say
-from tipchain.errors import UsageError
+from tipchain.errors import ExitCode, UsageError
 from tipchain.framework_types import Model
-from tipchain.outcome import ExitCode
 
 SUFFIXES = {"torch": (".pth", ".pt", ".bin", ".ckpt", ".tar"), "paddle": (".pdparams",)}
 """What files of either framework are called; both may also be ``.safetensors``."""

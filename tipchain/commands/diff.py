@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
 from tipchain.core.files import check_writable
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError, exit_code
 from tipchain.framework_types import Array
-from tipchain.outcome import Outcome, exit_code
 
 if TYPE_CHECKING:
     from tipchain.numbers.tolerance import Tolerance

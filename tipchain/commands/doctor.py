@@ -23,9 +23,8 @@ from tipchain.core.machine import (
     check_python,
     check_threads,
 )
-from tipchain.errors import DataError
+from tipchain.errors import DataError, ExitCode, Outcome
 from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
-from tipchain.outcome import ExitCode, Outcome
 from tipchain.prepare.data import KINDS, PARAMS, way_out
 
 WITHOUT = "diff, judge, report, lint and plan"

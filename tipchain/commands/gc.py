@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import count, seconds
 from tipchain.core.language import aligned, clean, say
-from tipchain.errors import UsageError
-from tipchain.outcome import ExitCode
+from tipchain.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from tipchain.nightly.cleanup import CleanupChoice, Doomed, RetentionRules, StoredFolder

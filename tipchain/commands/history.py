@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_json, add_viewers, count, show, show_in_viewers
 from tipchain.core.language import say
-from tipchain.errors import UsageError
-from tipchain.outcome import ExitCode
+from tipchain.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -13,10 +13,9 @@ from pathlib import Path
 from tipchain.commands.options import add_root
 from tipchain.core.files import ROOT_VARIABLE, atomic_write
 from tipchain.core.language import say
-from tipchain.errors import UsageError
+from tipchain.errors import ExitCode, UsageError
 from tipchain.framework_types import Array
 from tipchain.frameworks.base import Framework
-from tipchain.outcome import ExitCode
 
 SHORT = """\
 # Is the Paddle port the same model as its PyTorch reference?  tipchain align {path}

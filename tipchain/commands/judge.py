@@ -43,11 +43,10 @@ def run(args: argparse.Namespace) -> int:
     """Judge the dumps and return the exit code."""
     check_targets(args)
     from tipchain.core.machine import installed_versions
+    from tipchain.modes import LATEST, STAGES, parse_stages
     from tipchain.parity.align import judge_folder, present_stages
-    from tipchain.parity.publish import LATEST, parse_stages
     from tipchain.report.model import RunReport, rediagnose
     from tipchain.report.write import with_page, write_report
-    from tipchain.stage_table import STAGES
 
     started, clock = datetime.now().astimezone(), time.perf_counter()
     folder = args.run / LATEST if (args.run / LATEST).is_dir() else args.run

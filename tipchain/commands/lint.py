@@ -15,13 +15,11 @@ from tipchain.chain.lint import PATTERN, Coverage, Disk, Found, Linted, is_check
 from tipchain.chain.slots import refusal
 from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
-from tipchain.core.language import aligned, clean, columns, in_rows, padded, say
+from tipchain.core.language import aligned, clean, columns, in_rows, padded, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
-from tipchain.errors import CaseError, UsageError
+from tipchain.errors import CaseError, ExitCode, UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
-from tipchain.outcome import ExitCode
 from tipchain.report.ci import workflow_command
-from tipchain.report.terminal import terminal_width, use_color
 
 # What lint found, as text for 80 columns, as JSON, and as workflow commands for GitHub.
 

@@ -96,9 +96,8 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
 
 def run(args: argparse.Namespace) -> int:
     """Align the models in a process of their own, print what was found, and return the exit code."""
-    from tipchain.core.language import say
+    from tipchain.core.language import fold, say, terminal_width
     from tipchain.live.worker import launch
-    from tipchain.report.terminal import fold, terminal_width
 
     check_writable({"--json": args.json, "--html": args.html})
     request = read_request(args, causes=not args.no_causes)

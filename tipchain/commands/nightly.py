@@ -22,8 +22,7 @@ from tipchain.commands.options import add_json, add_quiet, count, renamed, show
 from tipchain.core.files import sha256_of
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import say
-from tipchain.errors import ManifestError, OutputError, TipchainError, UsageError
-from tipchain.outcome import ExitCode
+from tipchain.errors import ExitCode, ManifestError, OutputError, TipchainError, UsageError
 
 if TYPE_CHECKING:
     from tipchain.nightly.coordinator import Sink
@@ -353,8 +352,8 @@ def _plan(args: argparse.Namespace) -> int:
 
 
 def _shown(plan: NightPlan, usual: Mapping[str, float]) -> str:
+    from tipchain.core.language import terminal_width
     from tipchain.nightly.night_report import plan_lines
-    from tipchain.report.terminal import terminal_width
 
     return "\n".join(plan_lines(plan, usual, terminal_width()))
 
@@ -458,8 +457,8 @@ def _go_on(
         lock.release()
     code = with_history(args, result.exit_code)
     seconds = coordinator.state().seconds or 0.0
+    from tipchain.core.language import terminal_width, use_color
     from tipchain.nightly.night_report import summary_lines
-    from tipchain.report.terminal import terminal_width, use_color
 
     lines = [
         *summary_lines(
@@ -523,11 +522,11 @@ def _status(args: argparse.Namespace) -> int:
     from collections import Counter
     from dataclasses import replace
 
+    from tipchain.core.language import terminal_width
+    from tipchain.errors import Outcome
     from tipchain.nightly.coordinator import read_state, state_json
     from tipchain.nightly.night_report import state_lines
     from tipchain.nightly.nights import holder, read_results
-    from tipchain.outcome import Outcome
-    from tipchain.report.terminal import terminal_width
 
     check_targets(args)
     night = _night(args)

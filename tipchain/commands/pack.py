@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_mode, add_root, former, renamed
 from tipchain.core.language import say
-from tipchain.errors import OutputError
+from tipchain.errors import ExitCode, Outcome, OutputError, worst
 from tipchain.modes import Mode, parse_mode
-from tipchain.outcome import ExitCode, Outcome, worst
 
 if TYPE_CHECKING:
     from tipchain.parity.case import Case
@@ -59,9 +58,9 @@ def run(args: argparse.Namespace) -> int:
         OutputError: the archive cannot be written.
     """
     from tipchain.commands.align import from_root
+    from tipchain.modes import LATEST
     from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
-    from tipchain.parity.publish import LATEST
 
     mode, case = parse_mode(args.mode), load_case(from_root(args.case))
     if args.out is not None and args.out.is_dir():
@@ -93,7 +92,7 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
 
     A stage of the five that the case leaves out is not applicable; any other must be there and pass.
     """
-    from tipchain.parity.publish import log_name
+    from tipchain.modes import log_name
     from tipchain.parity.stages.judging import Rules, judge_stage
 
     states, problems = {}, []
@@ -118,8 +117,8 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
 
 def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
     """Return what a stage's dumps were made with that the case now says otherwise."""
+    from tipchain.modes import dump_name
     from tipchain.numbers.dumps import load_record
-    from tipchain.parity.publish import dump_name
     from tipchain.parity.weights import dated
 
     recorded = load_record(latest / dump_name(stage, "paddle")).meta.get("inputs")
@@ -140,8 +139,8 @@ def _log_problems(log: Path) -> list[str]:
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
     """Return what goes into the archive, by name."""
+    from tipchain.modes import LATEST
     from tipchain.parity.case import BUILDERS
-    from tipchain.parity.publish import LATEST
 
     entries: Entries = {}
     for stage, state in states.items():
@@ -162,8 +161,8 @@ def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) ->
 
 def _stage_files(latest: Path, stage: str, spelling: str) -> Iterator[tuple[str, Path]]:
     """Yield the names in the archive, and the files, of a stage's dumps and log."""
+    from tipchain.modes import dump_name, log_name
     from tipchain.numbers.dumps import meta_path
-    from tipchain.parity.publish import dump_name, log_name
 
     for side in ("torch", "paddle"):
         path = latest / dump_name(stage, side)
@@ -198,8 +197,8 @@ def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], e
     from tipchain import __version__
     from tipchain.core.files import commit
     from tipchain.core.machine import installed_versions
+    from tipchain.modes import dump_name
     from tipchain.numbers.dumps import load_record
-    from tipchain.parity.publish import dump_name
 
     dumps: dict[str, object] = {}
     for stage, state in states.items():

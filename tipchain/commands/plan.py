@@ -17,9 +17,8 @@ from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, P
 from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.core.language import clean, say
-from tipchain.errors import CaseError, ParamsError, UsageError
+from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
 from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
-from tipchain.outcome import ExitCode
 
 # Plans for people: a tree to read, and a script to paste into a shell.
 #
@@ -379,6 +378,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(plan: Plan, shell: bool) -> str:
-    from tipchain.report.terminal import terminal_width
+    from tipchain.core.language import terminal_width
 
     return render_script(plan) if shell else render_tree(plan, width=terminal_width())

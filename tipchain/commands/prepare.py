@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from tipchain.commands.options import add_chain_mode, add_data_path, add_quiet, add_root, add_timeout, chain_mode
 from tipchain.core.language import say
-from tipchain.errors import DataError, ParamsError, UsageError, WeightsError
+from tipchain.errors import DataError, ExitCode, ParamsError, UsageError, WeightsError
 from tipchain.modes import DIGITS, NONE, OWN, Mode, data_folder
-from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
     from tipchain.parity.case import Case

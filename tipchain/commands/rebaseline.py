@@ -18,9 +18,8 @@ from tipchain.commands.options import STDOUT, add_json, add_root, write_document
 from tipchain.core.files import check_writable
 from tipchain.core.json_text import Json
 from tipchain.core.language import say
-from tipchain.errors import BundleError, OutputError, UsageError, first_line
+from tipchain.errors import BundleError, ExitCode, OutputError, UsageError, first_line
 from tipchain.modes import Mode, parse_device, parse_mode
-from tipchain.outcome import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
     """Render the report; the exit code is the run's."""
     check_targets(args)
     from tipchain.live.worker import located_details
-    from tipchain.report.model import LATEST, load_report
+    from tipchain.modes import LATEST
+    from tipchain.report.model import load_report
     from tipchain.report.write import curves_of, with_page, write_report
 
     report = load_report(args.run)

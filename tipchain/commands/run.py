@@ -31,11 +31,10 @@ from tipchain.commands.options import (
 )
 from tipchain.commands.plan import add_chain_arguments, options
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
-from tipchain.core.language import clean, say
+from tipchain.core.language import clean, say, use_color
 from tipchain.core.progress import Estimate, Screen, elapsed
-from tipchain.errors import DataError, RecordError, UsageError
-from tipchain.outcome import ExitCode, Outcome
-from tipchain.report.terminal import mark, use_color
+from tipchain.errors import DataError, ExitCode, Outcome, RecordError, UsageError
+from tipchain.report.terminal import mark
 
 if TYPE_CHECKING:
     from tipchain.chain.execute import Place
@@ -377,7 +376,7 @@ class Setting:
             OSError: the run's folder cannot be written to.
         """
         from tipchain.live.worker import located_details
-        from tipchain.report.model import LATEST
+        from tipchain.modes import LATEST
         from tipchain.report.write import with_page
 
         details = located_details(folder / LATEST) if report.diagnoses else []
@@ -462,7 +461,7 @@ def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
     if setting.targets.json or setting.targets.junit or setting.html:
         raise UsageError("--dry-run makes no report, so --json, --junit and --html do not go with it")
     from tipchain.commands.plan import render_tree
-    from tipchain.report.terminal import terminal_width
+    from tipchain.core.language import terminal_width
 
     gpus = find_gpus() if any(command.on_gpu for command in plan.commands) else Gpus()
     known = partial(Journal(earlier).finished, place=_place(plan, earlier, setting)) if earlier else None

@@ -15,12 +15,11 @@ from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
-from tipchain.core.language import escaped, say
+from tipchain.core.language import coloring, escaped, say
+from tipchain.errors import ExitCode, Outcome
 from tipchain.framework_types import Array
 from tipchain.modes import parse_mode
 from tipchain.numbers.tolerance import SAME_DOUBLE
-from tipchain.outcome import ExitCode, Outcome
-from tipchain.report.terminal import coloring
 
 NUMBERED_CASE = Path("configs/alexnet.yaml")
 STEP_CASE = Path("configs/mvf.yaml")
@@ -30,7 +29,7 @@ MOST_RATES = 12
 
 def run_numbered(number: str, argv: Sequence[str] | None = None) -> int:
     """Run the stages of the numbered script ``number`` (``"01"`` to ``"05"``); return the exit code."""
-    from tipchain.stage_table import SCRIPTS
+    from tipchain.modes import SCRIPTS
 
     _, stages = SCRIPTS[number]
     show = _metrics if number == "03" else None
@@ -100,8 +99,8 @@ def _metrics(folder: Path) -> list[str]:
 def _recorded(folder: Path, stage: str, side: str) -> Mapping[str, Array]:
     """Return the arrays of a dump; empty where a side did not come so far, which the report tells."""
     from tipchain.errors import RecordError
+    from tipchain.modes import dump_name
     from tipchain.numbers.dumps import load_record
-    from tipchain.parity.publish import dump_name
 
     try:
         return load_record(folder / dump_name(stage, side)).arrays
@@ -133,10 +132,10 @@ def _rate_table(folder: Path) -> list[str]:
 
 def _record(args: argparse.Namespace, stage: str, side: str) -> int:
     from tipchain.core.files import prune
+    from tipchain.modes import LATEST, dump_name
     from tipchain.nightly.origin import origin
     from tipchain.numbers.dumps import load_record
     from tipchain.parity.align import run_case
-    from tipchain.parity.publish import LATEST, dump_name
 
     request, out = make_request(args, (stage,))
     report = run_case(request, out, where=origin(request.case.root))
@@ -156,10 +155,10 @@ def _record(args: argparse.Namespace, stage: str, side: str) -> int:
 def _check(args: argparse.Namespace, stage: str) -> int:
     from tipchain.core.files import append
     from tipchain.core.machine import installed_versions
+    from tipchain.modes import LATEST, log_name
     from tipchain.numbers.verdicts import write_diff_log
     from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
-    from tipchain.parity.publish import LATEST, log_name
     from tipchain.parity.stages.judging import Rules, judge_stage
     from tipchain.report.model import RunReport
     from tipchain.report.write import with_page, write_report
@@ -191,11 +190,11 @@ def _check(args: argparse.Namespace, stage: str) -> int:
 
 
 def _create_fake_data(args: argparse.Namespace) -> int:
+    from tipchain.modes import LATEST
     from tipchain.numbers.dumps import save_record
     from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
     from tipchain.parity.inputs import make_inputs
-    from tipchain.parity.publish import LATEST
 
     case = load_case(from_root(args.case))
     arrays = make_inputs(case.for_stage("forward"))

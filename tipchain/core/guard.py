@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tipchain.core.language import escaped_lines, say
-from tipchain.errors import TipchainError
-from tipchain.outcome import ExitCode
+from tipchain.errors import ExitCode, TipchainError
 
 # The disk or a quota is full, a file would grow over its limit, a disk or terminal is gone.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)

@@ -1,13 +1,14 @@
-"""The language of what is said, and text of others made fit to be shown."""
+"""The language, the color and the width of what is said, and text of others made fit to be shown."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import TextIO
 from unicodedata import east_asian_width
 
 _SEQUENCES = (
@@ -69,18 +70,23 @@ EDGES = r"(?s)(?P<before>[ ,;:]*)(?P<text>.*?)(?: \((?P<place>[^\s()]+:\d+)\))?(
 
 
 @contextmanager
-def speaking(chosen: str | None) -> Iterator[None]:
-    """Let texts be in a language, in child processes too; None leaves it to the environment."""
-    before = os.environ.get(VARIABLE)
-    if chosen is not None:
-        os.environ[VARIABLE] = chosen
+def _variable_set(name: str, value: str | None) -> Iterator[None]:
+    """Let a variable of the environment be so, in child processes too; None leaves it as it is."""
+    before = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = value
     try:
         yield
     finally:
         if before is None:
-            os.environ.pop(VARIABLE, None)
+            os.environ.pop(name, None)
         else:
-            os.environ[VARIABLE] = before
+            os.environ[name] = before
+
+
+def speaking(chosen: str | None) -> AbstractContextManager[None]:
+    """Let texts be in a language, in child processes too; None leaves it to the environment."""
+    return _variable_set(VARIABLE, chosen)
 
 
 def language() -> str:
@@ -320,3 +326,42 @@ def _broken(text: str, width: int, *, words: bool = True) -> list[str]:
             head = next(at for at in range(len(rows[-1]), 0, -1) if columns(rows[-1][:at]) <= width)
             rows[-1:] = [rows[-1][:head], rows[-1][head:]]
     return [one.rstrip() for one in rows]
+
+
+def fold(text: str, width: int) -> str:
+    """Return a text whose lines fit into ``width`` columns; what goes on stands two columns further in.
+
+    Words that are longer than a line (paths, code) are not broken.
+    """
+    rows: list[str] = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        rows += in_rows(line.lstrip(), width, indent, f"{indent}  ")
+    return "\n".join(rows)
+
+
+# The terminal: colors and width.
+
+
+COLOR_VARIABLE = "TIPCHAIN_COLOR"
+"""``always`` or ``never``: what ``--color`` says, for this process and its children."""
+
+
+def coloring(when: str) -> AbstractContextManager[None]:
+    """Let text be colored ``always``, ``never``, or (``auto``) as the environment says, in child processes too."""
+    return _variable_set(COLOR_VARIABLE, None if when == "auto" else when)
+
+
+def use_color(stream: TextIO) -> bool:
+    """Return whether ``stream`` is a terminal whose user has not set NO_COLOR; `coloring` has the last word."""
+    chosen = os.environ.get(COLOR_VARIABLE)
+    if chosen in ("always", "never"):
+        return chosen == "always"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width() -> int:
+    """Return the terminal's width, at least 60."""
+    import shutil
+
+    return max(shutil.get_terminal_size().columns, 60)

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from tipchain.core.json_text import Json
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 _T = TypeVar("_T")
 

@@ -10,8 +10,7 @@ from typing import Literal
 
 from tipchain.core.blame import one_line
 from tipchain.core.json_text import JsonObject
-from tipchain.errors import TipchainError
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome, TipchainError
 
 Effect = Literal["here", "elsewhere", "none"]
 """What a difference of construction does: these inputs show it, others or a training would, or nothing would."""

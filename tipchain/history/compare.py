@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 
+from tipchain.errors import BAD, Outcome
 from tipchain.history.entries import (
     CauseRun,
     CommandRun,
@@ -39,7 +40,6 @@ from tipchain.history.schema import (
 )
 from tipchain.nightly.items import merge_facts
 from tipchain.nightly.origin import DIRTY, Commits, commits_between, commits_of_file
-from tipchain.outcome import BAD, Outcome
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from tipchain.errors import UsageError, did_you_mean
+from tipchain.errors import Outcome, UsageError, did_you_mean
 from tipchain.history import schema
 from tipchain.history.schema import (
     OUTCOMES,
@@ -24,7 +24,6 @@ from tipchain.history.schema import (
     texts,
 )
 from tipchain.nightly.items import TOGETHER_S, ShardPart, disagreement, gather, merge_facts, missing
-from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row

@@ -20,7 +20,7 @@ from tipchain.core.files import atomic_write, replacing
 from tipchain.core.json_text import Json, JsonObject, parse_as
 from tipchain.core.language import say
 from tipchain.core.machine import core_count
-from tipchain.errors import HistoryError, InputError, RecordError
+from tipchain.errors import HistoryError, InputError, RecordError, worst
 from tipchain.history.schema import (
     STATISTICS,
     CauseFacts,
@@ -35,7 +35,6 @@ from tipchain.history.schema import (
 from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
 from tipchain.nightly import nights, origin
 from tipchain.nightly.nights import FINISHED, holder, nights_below
-from tipchain.outcome import worst
 from tipchain.report.model import load_report, report_json
 
 if TYPE_CHECKING:

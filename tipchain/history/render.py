@@ -18,6 +18,7 @@ from tipchain.core import language
 from tipchain.core.json_text import Json
 from tipchain.core.language import aligned, columns, padded, say
 from tipchain.core.quantities import Scalar
+from tipchain.errors import Outcome
 from tipchain.history.compare import (
     ENOUGH,
     Changes,
@@ -41,7 +42,6 @@ from tipchain.history.schema import (
     item_runs,
     verdicts,
 )
-from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

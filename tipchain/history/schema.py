@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 import sqlalchemy as sa
 
 from tipchain.core.json_text import Json
+from tipchain.errors import Outcome
 from tipchain.nightly.items import ShardPart
-from tipchain.outcome import Outcome
 
 Kind = Literal["night", "run"]
 _T = TypeVar("_T")

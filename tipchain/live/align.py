@@ -16,7 +16,7 @@ from tipchain.core.blame import one_line
 from tipchain.core.files import commit
 from tipchain.core.machine import collect
 from tipchain.core.progress import LATE, OutOfTime, Pace, Progress
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.losses import check_loss
 from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_torch_schedule
 from tipchain.explain.causes.optimizers import check_optimizers
@@ -51,7 +51,6 @@ from tipchain.live.predictions import PREDICT, Fed, Predict
 from tipchain.live.report import AlignmentReport, count_all
 from tipchain.live.training import Recipe, check_buffers, train_both
 from tipchain.numbers.tolerance import SAME_SINGLE
-from tipchain.outcome import Outcome
 from tipchain.weights.given_names import check_names, with_ignored
 
 Builder = Function

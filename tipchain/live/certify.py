@@ -11,12 +11,12 @@ import numpy as np
 
 from tipchain.core.json_text import Json
 from tipchain.core.progress import interrupted
+from tipchain.errors import ExitCode, Outcome
 from tipchain.explain.causes.optimizer_builders import build_both
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Options, Schedule, Setting
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
-from tipchain.outcome import ExitCode, Outcome
 
 # Faults that are planted into a copy of a port, to see whether they would be caught.
 #

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 
 from tipchain.core.language import template
+from tipchain.errors import Outcome
 from tipchain.explain.findings import Finding
 from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
 from tipchain.numbers.tolerance import SAME_DOUBLE, UNIT
-from tipchain.outcome import Outcome
 from tipchain.report.page import (
     Chart,
     Markup,

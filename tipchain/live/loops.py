@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.optimizer_builders import any_precision, slots_of
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, rms
@@ -21,7 +21,6 @@ from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
 from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
-from tipchain.outcome import Outcome
 from tipchain.weights.sides import TensorSlot, assemble
 
 Step = Function

@@ -12,7 +12,7 @@ from itertools import permutations
 import numpy as np
 
 from tipchain.core.blame import blame
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.data_images import explain_images
 from tipchain.explain.causes.data_order import explain_labels
@@ -28,7 +28,6 @@ from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.live.arguments import check_pair
 from tipchain.live.training import FACTOR, shake
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, UNIT
-from tipchain.outcome import Outcome
 
 Change = Callable[[Array], Array]
 SHOWN = 4

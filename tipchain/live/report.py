@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from tipchain.core.json_text import Json, JsonObject, parse_json
-from tipchain.errors import RecordError
+from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import Diagnosis, Finding, diagnosis_json, read_diagnosis
 from tipchain.explain.locate.differences import arrange, rms
 from tipchain.explain.locate.trace import Call, Store, StoredArray
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.framework_types import Array
-from tipchain.outcome import ExitCode, Outcome, exit_code
 
 if TYPE_CHECKING:
     from tipchain.explain.locate.locate import Located

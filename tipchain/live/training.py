@@ -10,7 +10,7 @@ from functools import reduce
 import numpy as np
 
 from tipchain.core.machine import collect, keep_memory
-from tipchain.errors import WeightsError
+from tipchain.errors import Outcome, WeightsError
 from tipchain.explain.causes.optimizer_builders import Clips, any_precision, clipping
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.findings import Diagnosis
@@ -23,7 +23,6 @@ from tipchain.framework_types import Array, Loss, Model, Nested, Optimizer, Sche
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, NOISE, SAME_DOUBLE, SAME_SINGLE, TINY, UNIT
-from tipchain.outcome import Outcome
 from tipchain.weights.matching import match_models
 
 # A few training steps of both models in float64, and how far rounding alone would take them apart.

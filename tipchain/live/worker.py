@@ -20,13 +20,11 @@ from tipchain.core.blame import UsersError
 from tipchain.core.files import append, atomic_write
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import JsonObject
-from tipchain.core.language import say
+from tipchain.core.language import fold, say, terminal_width
 from tipchain.core.machine import kept_import
 from tipchain.core.progress import Pace, Progress, interrupted
-from tipchain.errors import TipchainError, UsageError
-from tipchain.outcome import ExitCode, Outcome
+from tipchain.errors import ExitCode, Outcome, TipchainError, UsageError
 from tipchain.report.model import Diagnosed, diagnose_run, stage_of
-from tipchain.report.terminal import fold, terminal_width
 
 if TYPE_CHECKING:
     from tipchain.parity.align import AlignRequest

@@ -16,6 +16,7 @@ from tipchain.core.files import atomic_write
 from tipchain.core.json_text import parse_as, read_json
 from tipchain.core.progress import Estimate
 from tipchain.core.quantities import duration
+from tipchain.errors import ExitCode, Outcome, exit_code
 from tipchain.nightly.executor import Ended, Executor, Work
 from tipchain.nightly.items import Item, kind_of_room
 from tipchain.nightly.judge import drop_dumps, judge
@@ -29,7 +30,6 @@ from tipchain.nightly.nights import (
     write_document,
     write_record,
 )
-from tipchain.outcome import ExitCode, Outcome, exit_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

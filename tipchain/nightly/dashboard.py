@@ -15,10 +15,10 @@ from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.lint import files_by_kind, is_checkout
 from tipchain.core.language import clean, say, template
 from tipchain.core.quantities import duration
+from tipchain.errors import BAD, Outcome, worst
 from tipchain.nightly.items import Item
 from tipchain.nightly.origin import commits_of_file
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
-from tipchain.outcome import BAD, Outcome, worst
 from tipchain.report.page import Markup, Scale, asset, banner, element, linear, many, markup, outcome, page, prose
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001

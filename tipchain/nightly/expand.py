@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from tipchain.chain.kinds import TRAIN_INFER, tell_kind
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
-from tipchain.errors import InputError, ManifestError, TipchainError
+from tipchain.errors import InputError, ManifestError, Outcome, TipchainError
 from tipchain.modes import CHAIN_MODES, Mode
 from tipchain.nightly.items import FOLDER, PYTHON, REPORT, Item, Needs, NightPlan
 from tipchain.nightly.manifest import EVERY_MODE, DataFolder, Device, ManifestEntry, NightManifest, missing_data
-from tipchain.outcome import Outcome
 
 if TYPE_CHECKING:
     from tipchain.chain.params import ParamFile

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Generic, Literal, TypeVar
 
-from tipchain.errors import UsageError, did_you_mean
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome, UsageError, did_you_mean
 
 Kind = Literal["chain", "align", "command"]
 REPORT, LOG, FOLDER, PYTHON = "{report}", "{log}", "{folder}", "{python}"

@@ -18,9 +18,9 @@ from tipchain.core.files import sha256_of
 from tipchain.core.json_text import Json, JsonObject, read_json
 from tipchain.core.language import clean
 from tipchain.core.quantities import duration
+from tipchain.errors import ExitCode, Outcome
 from tipchain.nightly.executor import Ended, Work
 from tipchain.nightly.nights import ItemRecord, causes_in
-from tipchain.outcome import ExitCode, Outcome
 
 # What an item left behind: its report, and the files of a chain's commands by their hashes; asked where it ran.
 

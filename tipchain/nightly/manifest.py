@@ -14,9 +14,8 @@ from tipchain.core.files import sha256_of
 from tipchain.core.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
 from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import ManifestError, did_you_mean
-from tipchain.modes import Mode
+from tipchain.modes import STAGES, Mode
 from tipchain.nightly.items import CLUSTERS_OWN, Kind
-from tipchain.stage_table import STAGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TextIO
 from xml.etree import ElementTree as ET
 
-from tipchain.core.language import aligned, clean, columns, in_rows, say
+from tipchain.core.language import aligned, clean, columns, in_rows, say, use_color
 from tipchain.core.progress import Screen, cut, elapsed
 from tipchain.core.quantities import duration
+from tipchain.errors import BAD, ExitCode, Outcome
 from tipchain.nightly.coordinator import NightResult, NightState, counts_text
 from tipchain.nightly.executor import Work
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.judge import log_tail
 from tipchain.nightly.nights import ItemRecord, Night, Results, cause_of, item_folder
-from tipchain.outcome import BAD, ExitCode, Outcome
 from tipchain.report.ci import (
     SIGNS,
     SUMMARY_LIMIT,
@@ -33,7 +33,7 @@ from tipchain.report.ci import (
     place_in_checkout,
     workflow_command,
 )
-from tipchain.report.terminal import MEANINGS, broken, mark, use_color
+from tipchain.report.terminal import MEANINGS, broken, mark
 
 # Plans, states and summaries of nights as text for 80 columns.
 

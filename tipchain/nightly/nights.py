@@ -20,10 +20,9 @@ from pathlib import Path, PurePosixPath
 from tipchain.core.files import atomic_write, is_locked, take_lock
 from tipchain.core.json_text import Json, JsonObject, parse_as, read_json
 from tipchain.core.language import clean
-from tipchain.errors import OutputError, RecordError, UsageError
+from tipchain.errors import Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis, read_diagnosis
 from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id, part_of
-from tipchain.outcome import Outcome
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
 #

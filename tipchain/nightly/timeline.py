@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
-from tipchain.errors import RecordError
+from tipchain.errors import BAD, Outcome, RecordError
 from tipchain.explain.findings import Diagnosis
 from tipchain.nightly.items import (
     Group,
@@ -37,7 +37,6 @@ from tipchain.nightly.nights import (
     read_results,
     slug_of,
 )
-from tipchain.outcome import BAD, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,11 @@ from typing import TextIO
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.core.language import escaped
-from tipchain.errors import UsageError, did_you_mean
+from tipchain.errors import ExitCode, Outcome, UsageError, did_you_mean, exit_code
 from tipchain.framework_types import Array
 from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays, diff_tiny
 from tipchain.numbers.dumps import collector_resting, flatten
 from tipchain.numbers.tolerance import Tolerance
-from tipchain.outcome import ExitCode, Outcome, exit_code
 
 ANY = "*"
 """In a mapping of tolerances: the rule of every tensor that is not named."""

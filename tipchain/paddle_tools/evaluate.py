@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.core.blame import serving
+from tipchain.errors import ExitCode
 from tipchain.framework_types import Dataset, Model
 from tipchain.frameworks import load_framework
-from tipchain.outcome import ExitCode
 from tipchain.paddle_tools.checkpoint import eval_batches, reading
 from tipchain.paddle_tools.program import (
     PaddleBench,

@@ -16,10 +16,9 @@ import numpy as np
 import yaml
 
 from tipchain.core.language import say
-from tipchain.errors import CaseError, DataError, UsageError
+from tipchain.errors import CaseError, DataError, ExitCode, UsageError
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
-from tipchain.outcome import ExitCode
 from tipchain.paddle_tools.infer import ModelCard, sample_spec
 from tipchain.paddle_tools.program import (
     PaddleBench,

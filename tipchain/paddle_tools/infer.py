@@ -19,12 +19,11 @@ from tipchain.core.blame import serving
 from tipchain.core.images import find_images, read_image
 from tipchain.core.json_text import JsonObject
 from tipchain.core.yaml_reader import load_yaml
-from tipchain.errors import CaseError, DataError, InputError, UsageError
+from tipchain.errors import CaseError, DataError, ExitCode, InputError, UsageError
 from tipchain.framework_types import Array, Dataset, Function, Nested
 from tipchain.frameworks.base import resolve
 from tipchain.frameworks.paddle_export import STEM, Predictor
 from tipchain.modes import parse_device
-from tipchain.outcome import ExitCode
 from tipchain.paddle_tools.program import (
     ProgramError,
     add_case,

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tipchain.core.files import MODE_VARIABLE
-from tipchain.errors import UsageError
+from tipchain.errors import ExitCode, UsageError
 from tipchain.framework_types import Dataset, Loss, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import make_optimizer
 from tipchain.modes import parse_mode
-from tipchain.outcome import ExitCode
 from tipchain.paddle_tools.checkpoint import (
     Position,
     keep_as_best,

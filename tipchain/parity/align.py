@@ -10,10 +10,11 @@ import hashlib
 import json
 import os
 import platform
+import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -29,20 +30,17 @@ from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, run_
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
-from tipchain.errors import MissingFrameworkError, UsageError
-from tipchain.modes import DATA_FOLDER, NONE, Mode
-from tipchain.numbers.dumps import load_record, save_record
+from tipchain.errors import MissingFrameworkError, Outcome, UsageError
+from tipchain.modes import DATA_FOLDER, INFO, LATEST, NONE, SOLO, STAGES, Mode, dump_name, log_name, tensors_name
+from tipchain.numbers.dumps import load_record, meta_path, save_record
 from tipchain.numbers.verdicts import Verdict, write_diff_log
-from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case
 from tipchain.parity.inputs import mark
-from tipchain.parity.publish import LATEST, adopt_dumps, dump_name, link, log_name, publish, stage_files, withdraw
 from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingSide, listen
 from tipchain.parity.stages.backward import lacks_noise
 from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
 from tipchain.report.model import RunReport, dump_report
-from tipchain.stage_table import INFO, SOLO, STAGES
 
 # torch's dumps of earlier runs: a stage is not recorded again while all that it rests on is as it was.
 #
@@ -670,3 +668,64 @@ def _save_benchmark(request: AlignRequest) -> None:
     arrays = {key: np.array([value], dtype=np.float32) for key, value in benchmark.items()}
     meta = {"side": BENCHMARK, "stage": "train", "details": {"source": "published, from the case"}}
     save_record(request.folder / dump_name("train", "torch"), arrays, meta=meta)
+
+
+# Bring a run's files to `LATEST`.
+
+
+def withdraw(latest: Path, stages: Iterable[str]) -> None:
+    """Remove the stages' diff logs from ``latest``: an old "passed" must not outlive the start of a run."""
+    for stage in stages:
+        (latest / log_name(stage)).unlink(missing_ok=True)
+
+
+def publish(folder: Path, latest: Path, names: Iterable[str]) -> None:
+    """Put the named files of ``folder`` into ``latest``, each in one step; what is absent there is removed."""
+    latest.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        source, target = folder / name, latest / name
+        if not source.is_file():
+            target.unlink(missing_ok=True)
+            continue
+        link(source, target)
+
+
+def link(source: Path, target: Path) -> None:
+    """Let ``target`` be the same file as ``source``, or a copy where the file system has no hard links; in one step."""
+    beside = target.with_name(f".{secrets.token_hex(4)}.{target.name}")
+    try:
+        os.link(source, beside)
+    except OSError:
+        shutil.copyfile(source, beside)
+    os.replace(beside, target)  # noqa: PTH105
+
+
+def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:
+    """Return the names of all files that a stage may leave; of one side alone, no diff log is among them."""
+    roles = SIDES if stage in SOLO and "paddle" in sides else sides
+    dumps = [dump_name(stage, side) for side in roles]
+    tensors = [tensors_name(stage, side) for side in roles] if INFO[stage].tensors else []
+    logs = [log_name(stage)] if len(roles) == len(SIDES) else []
+    return (*dumps, *(meta_path(name).name for name in dumps), *tensors, *logs)
+
+
+def adopt_dumps(dumps: Mapping[str, Path], stages: Sequence[str], folder: Path) -> None:
+    """Copy dumps made elsewhere, with what stands beside them, into a run's folder.
+
+    A stage that has no dump there is left without one, which judging reports as an ERROR.
+    """
+    for side, path in dumps.items():
+        for stage in stages:
+            # A stage that holds the port against itself has both of its dumps from there.
+            for role in ("torch", "paddle") if stage in SOLO and side == "paddle" else (side,):
+                own = path if path.is_file() and role == side else None
+                source = own or (path if path.is_dir() else path.parent) / dump_name(stage, role)
+                target = folder / dump_name(stage, role)
+                pairs = {
+                    source: target,
+                    meta_path(source): meta_path(target),
+                    source.with_name(tensors_name(stage, role)): folder / tensors_name(stage, role),
+                }
+                for one, other in pairs.items():
+                    if one.is_file():
+                        shutil.copyfile(one, other)

@@ -20,7 +20,7 @@ from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import CaseError, UsageError, did_you_mean
 from tipchain.framework_types import Function, Nested
 from tipchain.frameworks.base import checking, described, imports_start, resolve
-from tipchain.modes import CHAIN_MODES, Mode
+from tipchain.modes import CHAIN_MODES, INFO, STAGES, Mode
 from tipchain.numbers.tolerance import METHODS, Tolerance, is_looser, tolerance_for
 from tipchain.parity.settings import (
     Args,
@@ -37,7 +37,6 @@ from tipchain.parity.settings import (
     UpdatesSettings,
     read_settings,
 )
-from tipchain.stage_table import INFO, STAGES
 
 # What an alignment case holds.
 

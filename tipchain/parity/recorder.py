@@ -26,17 +26,15 @@ from tipchain.errors import MissingFrameworkError, RecordError, TipchainError, U
 from tipchain.framework_types import Array
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import Framework
-from tipchain.modes import parse_device
+from tipchain.modes import INFO, dump_name, parse_device, tensors_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
 from tipchain.parity.envelope import ENVELOPES
 from tipchain.parity.inputs import Reading, imported_sources
-from tipchain.parity.publish import dump_name, tensors_name
 from tipchain.parity.settings import DOUBLE
 from tipchain.parity.stages import Recording, record
 from tipchain.parity.stages.bench import Bench
 from tipchain.parity.stages.judging import DTYPES, TensorFile
-from tipchain.stage_table import INFO
 
 if TYPE_CHECKING:
     from tipchain.frameworks.torch_ import TorchFloat64

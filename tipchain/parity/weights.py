@@ -19,11 +19,10 @@ from tipchain.core.blame import UsersError, serving, users_fault
 from tipchain.core.files import atomic_write, replacing_path, sha256_of
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import Json, JsonObject
-from tipchain.errors import DataError, InputError, MissingFrameworkError, TipchainError, WeightsError
+from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested
-from tipchain.modes import DATA_FOLDER, Mode, data_folder
+from tipchain.modes import DATA_FOLDER, INFO, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
-from tipchain.outcome import ExitCode
 from tipchain.parity.case import LABEL, SIDES, Case, WeightsSpec, load_case, open_builder
 from tipchain.parity.inputs import (
     WHERE,
@@ -35,7 +34,6 @@ from tipchain.parity.inputs import (
     make_inputs,
 )
 from tipchain.parity.recorder import StageNeeds
-from tipchain.stage_table import INFO
 
 # A seeded torch model worth comparing: outputs of size 1, accuracies that differ from chance.
 

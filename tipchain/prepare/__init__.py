@@ -1,1 +1,1 @@
-"""What runs need before they start: data, and a look at what pip would fetch."""
+"""What runs need before they start: data."""

@@ -25,9 +25,8 @@ from tipchain.chain.load import checkout as checkout_of
 from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending, Stop, call
 from tipchain.core.language import say
-from tipchain.errors import OutputError, UsageError
+from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import Mode
-from tipchain.outcome import ExitCode
 from tipchain.prepare.keep import put_back, start_keeping
 from tipchain.prepare.shell import Removals, find_removals
 

@@ -13,8 +13,8 @@ from xml.etree import ElementTree as ET
 
 from tipchain.chain.plan import Result
 from tipchain.core.language import say
+from tipchain.errors import BAD, ExitCode, Outcome
 from tipchain.explain.findings import Diagnosis
-from tipchain.outcome import BAD, ExitCode, Outcome
 from tipchain.report.model import RunReport
 
 if TYPE_CHECKING:

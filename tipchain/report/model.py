@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result, number_json, parse_result, result_json
 from tipchain.core.json_text import JsonObject, parse_json
-from tipchain.errors import RecordError
+from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, diagnosis_json, read_diagnosis
-from tipchain.outcome import ExitCode, Outcome, exit_code
-from tipchain.stage_table import INFO, STAGES
+from tipchain.modes import INFO, LATEST, STAGES
 
 if TYPE_CHECKING:
     from tipchain.explain.findings import Diagnosis
     from tipchain.numbers.verdicts import Verdict
 
 
-LATEST = "log_reprod"
-"""The folder of a run that holds its dumps, and the report of its alignment."""
 UNKNOWN = "unknown"
 """The code of a cause that only says where it is."""
 MODEL = "model"

@@ -13,8 +13,8 @@ from importlib.resources import files
 from math import ceil, floor, inf, isfinite, isnan, log10
 
 from tipchain.core.language import clean, language, say
+from tipchain.errors import Outcome
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
-from tipchain.outcome import Outcome
 
 Part = str | Iterable[str | Iterable[str] | None] | None
 """What goes into an element: see `markup`."""

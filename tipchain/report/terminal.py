@@ -1,21 +1,29 @@
-"""RunReports as text for 80 columns."""
+"""RunReports as text: all of one for 80 columns, and its ending, in at most 30 lines: what came out, why, how to go on."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tipchain.core.language import aligned, clean, in_rows, padded, say
-from tipchain.outcome import ExitCode, Outcome
+from tipchain.chain.plan import Result
+from tipchain.core.language import aligned, clean, columns, cut, in_rows, padded, say, wrapped
+from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
+from tipchain.explain.findings import PIECES, Diagnosis
+from tipchain.modes import STAGES, Mode
+from tipchain.report.model import UNKNOWN, RunReport, stage_of
 
 if TYPE_CHECKING:
-    from tipchain.chain.plan import Result
-    from tipchain.report.model import RunReport
+    from tipchain.numbers.verdicts import Verdict
+
+
+# All of a report.
+
 
 COLORS = {Outcome.PASS: "32", Outcome.FAIL: "31", Outcome.ERROR: "35", Outcome.SKIP: "33"}
 MEANINGS = {
@@ -24,52 +32,8 @@ MEANINGS = {
     ExitCode.NOTHING_CHECKED: "nothing was checked",
     ExitCode.INTERRUPTED: "interrupted",
 }
-COLOR_VARIABLE = "TIPCHAIN_COLOR"
-"""``always`` or ``never``: what ``--color`` says, for this process and its children."""
-TAIL_LINES = 10
+TAIL_AT_LENGTH = 10
 TAIL_ROWS = 4
-
-
-@contextmanager
-def coloring(when: str) -> Iterator[None]:
-    """Let text be colored ``always``, ``never``, or (``auto``) as the environment says, in child processes too."""
-    before = os.environ.get(COLOR_VARIABLE)
-    if when != "auto":
-        os.environ[COLOR_VARIABLE] = when
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(COLOR_VARIABLE, None)
-        else:
-            os.environ[COLOR_VARIABLE] = before
-
-
-def use_color(stream: TextIO) -> bool:
-    """Return whether ``stream`` is a terminal whose user has not set NO_COLOR; `coloring` has the last word."""
-    chosen = os.environ.get(COLOR_VARIABLE)
-    if chosen in ("always", "never"):
-        return chosen == "always"
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def terminal_width() -> int:
-    """Return the terminal's width, at least 60."""
-    import shutil
-
-    return max(shutil.get_terminal_size().columns, 60)
-
-
-def fold(text: str, width: int) -> str:
-    """Return a text whose lines fit into ``width`` columns; what goes on stands two columns further in.
-
-    Words that are longer than a line (paths, code) are not broken.
-    """
-    rows: list[str] = []
-    for line in text.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()))
-        rows += in_rows(line.lstrip(), width, indent, f"{indent}  ")
-    return "\n".join(rows)
 
 
 def render_report(report: RunReport, *, color: bool = False, width: int = 80) -> str:
@@ -155,7 +119,7 @@ def _details(result: Result, run: str, color: bool, width: int) -> list[str]:
     lines.append(f"  $ {clean(shlex.join(result.command.argv))}")
     if result.log:
         lines.append(say(f"  log: {clean(result.log)}" + (", its last lines:" if result.tail else "")))
-    return lines + [f"  | {row}" for line in result.tail[-TAIL_LINES:] for row in _wrapped(clean(line), width - 4)]
+    return lines + [f"  | {row}" for line in result.tail[-TAIL_AT_LENGTH:] for row in _wrapped(clean(line), width - 4)]
 
 
 def _below(run: str, text: str) -> str:
@@ -167,3 +131,431 @@ def _below(run: str, text: str) -> str:
 def _wrapped(line: str, width: int) -> list[str]:
     """Return ``line`` in pieces of at most ``width`` characters; a number cut short would be another number."""
     return textwrap.wrap(line, width, subsequent_indent="  ", max_lines=TAIL_ROWS, placeholder=" ...") or [""]
+
+
+# Its ending.
+
+
+LINES, WIDTH = 30, 80
+MOST_ROWS = 14
+"""Rows of stages or commands: one for each stage that there is, and one for the run's own files."""
+HEAD_LINES, FIX_LINES, NOTE_LINES, TAIL_LINES = 3, 3, 4, 6
+TEXT_COLUMNS = 27
+"""Columns that an outcome and what is said beside a name have at least."""
+LABEL = 6
+"""Columns of the words that lines begin with: ``fix``, ``log``, ``next``."""
+NOUNS: Mapping[str, str] = {
+    "lr": "learning rates",
+    "scheduler": "learning rates",
+    "train_data": "training data",
+    "init": "initialization",
+    "backward": "gradients",
+    "train": "training",
+    "step": "training",
+    "predict": "predictions",
+    "inference": "model once it is exported",
+    "distributed": "training on several cards",
+    "forward": "model",
+}
+"""What is not the same where a stage fails, or a piece is the cause; the others are called as the stage is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One stage, or one command, of the table.
+
+    Attributes:
+        outcome: the worst of its checks.
+        name: of the stage or the command.
+        text: what is said of it.
+    """
+
+    outcome: Outcome
+    name: str
+    text: str
+
+
+def verdict_line(report: RunReport) -> str:
+    """Return the verdict as one sentence on one line, with the line to change."""
+    cause = first_cause(report)
+    sentence = _headline(report)[1]
+    place = clean(str(cause.place)) if cause is not None and cause.place is not None else ""
+    return f"{sentence} ({place})" if place and NOT_THE_SAME in sentence else sentence
+
+
+def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH) -> str:
+    """Return the verdict with what explains it, a row for each stage or command, and how to go on."""
+    outcome, text = _headline(report)
+    head = wrapped(say(text), width, HEAD_LINES)
+    table = _table(_rows(report), color, width)
+    # How many checks ended how, and what all of it took.
+    outcomes = report.outcomes
+    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: "errors", Outcome.SKIP: "skipped"}
+    counts = [f"{outcomes.count(one)} {word}" for one, word in words.items() if one in outcomes]
+    told = ", ".join(counts).replace("1 errors", "1 error") if outcomes.count(Outcome.ERROR) == 1 else ", ".join(counts)
+    foot = [
+        say(f"{told or 'no checks'} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"),
+        *_foot(report, width),
+    ]
+    # What explains the verdict may take what the rest leaves, blank lines counted.
+    room = LINES - _height([*head, *table, *foot], width) - 1 - bool(table)
+    details = [*_causes(report, width), *_failed_command(report, width)]
+    while _height(details, width) > max(room, 0):
+        details.pop()
+    notes = _notes(report, min(room - _height(details, width), NOTE_LINES), width)
+    blocks = [[paint(head[0], outcome, color), *head[1:], *details], table, [*notes, *foot]]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+# The verdict.
+
+
+def _headline(report: RunReport) -> tuple[Outcome, str]:
+    """Return what came out, as an outcome and a sentence."""
+    outcome, text = _of_chain(report) if report.results else _of_alignment(report)
+    if not report.interrupted:
+        return outcome, text
+    if outcome is Outcome.SKIP:
+        return outcome, "interrupted before anything was compared"
+    return (outcome if outcome in BAD else Outcome.SKIP), f"interrupted: so far {text}"
+
+
+def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
+    stages = by_stage(report.verdicts)
+    for outcome in BAD:
+        first = next((one for ones in stages.values() for one in ones if one.outcome is outcome), None)
+        if first is None:
+            continue
+        said = f"{clean(first.subject)}: {_flat(first.reason)}"
+        if outcome is Outcome.ERROR:
+            return outcome, f"{NO_VERDICT}{said}"
+        cause = first_cause(report)
+        return outcome, f"{NOT_THE_SAME}{_noun(stage_of(first))}: {said}" if cause is None else _of_cause(cause)
+    passed = [name for name, ones in stages.items() if worst(one.outcome for one in ones) is Outcome.PASS]
+    if not passed:
+        reason = next((_flat(one.reason) for one in report.verdicts), "no stage was judged")
+        return Outcome.SKIP, f"nothing was compared: {reason}"
+    number = "1 stage" if len(passed) == 1 else f"{len(passed)} stages"
+    return Outcome.PASS, f"the port equals its reference: {number}{_closest(report.verdicts)}"
+
+
+def first_cause(report: RunReport) -> Diagnosis | None:
+    """Return the cause that comes first: one that failed verdicts follow from, before those of which none is known to."""
+    return next((one for one in report.diagnoses if one.explains), next(iter(report.diagnoses), None))
+
+
+def _of_cause(cause: Diagnosis) -> str:
+    noun = _noun(cause.port_path) if cause.port_path in PIECES else "model"
+    return f"{NOT_THE_SAME}{noun}: {_flat(cause.message)}"
+
+
+def _of_chain(report: RunReport) -> tuple[Outcome, str]:
+    # What was running when the user interrupted the run did not fail.
+    stopped = [one for one in report.results if report.interrupted and one.reason == "interrupted"]
+    bad = [one for one in report.results if one.outcome in BAD and one not in stopped]
+    if bad:
+        cause = first_cause(report) if bad[0].command.step == "align" else None
+        reason = _of_cause(cause) if cause else _flat(bad[0].reason)
+        return Outcome.FAIL, f"the chain FAILED at {clean(bad[0].command.id)}: {reason}"
+    wrong = next((one for one in report.verdicts if one.outcome in BAD), None)
+    if wrong is not None:
+        return wrong.outcome, f"the chain ran, but {clean(wrong.subject)}: {_flat(wrong.reason)}"
+    passed = sum(one.outcome is Outcome.PASS for one in report.results)
+    if not passed:
+        reason = next((_flat(one.reason) for one in report.results), "there are no commands")
+        return Outcome.SKIP, f"nothing was run: {reason}"
+    left = len(report.results) - passed
+    if report.interrupted:
+        return Outcome.PASS, f"{passed} of {len(report.results)} commands passed"
+    number = "1 command" if passed == 1 else f"{passed} commands"
+    aligned = {one.outcome for one in report.results if one.command.step == "align"}
+    equal = "; the port equals its reference" if aligned == {Outcome.PASS} else ""
+    return Outcome.PASS, f"the chain passed: {number}" + (f", {left} not run" if left else "") + equal
+
+
+def _noun(stage: str) -> str:
+    return NOUNS.get(stage, stage)
+
+
+def _closest(verdicts: Sequence[Verdict]) -> str:
+    """Return how close the closest check that passed is to what is allowed; empty where none says so."""
+    shares = [one for one in verdicts if one.outcome is Outcome.PASS and one.share is not None]
+    if not shares:
+        return ""
+    first = max(shares, key=lambda one: one.share or 0.0)
+    if not first.share:
+        return ", every number equal"
+    return f", closest call {stage_of(first)}, {percent(first.share)} of what is allowed"
+
+
+def percent(share: float) -> str:
+    """Return a share of what is allowed: never 0 % of what differs, nor 100 % of what is just allowed, or just not."""
+    if share >= 1:
+        return "100 %" if share == 1 else f"{share:,.0f} times" if share >= 10 else f"{share:.3g} times"
+    return "under 1 %" if share < 0.01 else f"{min(int(100 * share), 99)} %"
+
+
+# Why.
+
+
+def _causes(report: RunReport, width: int) -> list[str]:
+    """Return what is known of the causes: of the first its lines, its fix and how it was found, of others a sentence."""
+    if not any(one in BAD for one in report.outcomes):
+        return []
+    first = first_cause(report)
+    lines = _of_first(first, width) if first is not None else []
+    # Of a fault that is known, causes that are not are what is left of it.
+    others = [one for one in report.diagnoses if one is not first and one.code != UNKNOWN]
+    for one in others[:2]:
+        place = f" ({one.place})" if one.place else ""
+        lines += _labelled("also", f"{_of_cause(one).removeprefix(NOT_THE_SAME)}{place}", 2, width)
+    lines += _labelled("", f"and {len(others) - 2} more, with tipchain report -v", 1, width) if len(others) > 2 else []
+    if report.undiagnosed:
+        lines += _labelled("why" if first is None else "left", report.undiagnosed, 2, width)
+    return lines
+
+
+def _of_first(cause: Diagnosis, width: int) -> list[str]:
+    lines: list[str] = []
+    for label, place in (("at", cause.place), ("ref", cause.reference_place)):
+        if place is not None:
+            line = _flat(f"{place}: {place.code}".removesuffix(": "))
+            lines.append(cut(f"  {_label(label)}{line}", width))
+    others = len(cause.layers) - 1
+    more = f", and in {others} more layer{'s' if others > 1 else ''}" if others else ""
+    lines += _fix(cause, more, width) if cause.fix else []
+    share = "" if cause.explained is None else f"explains {cause.explained:.0%} of the difference; "
+    lines += _labelled("why", f"{share}{cause.evidence}", 1, width)
+    stages = [
+        one for one in dict.fromkeys(subject.partition("/")[0] for subject in cause.explains) if one != cause.stage
+    ]
+    if stages:
+        number = sum(subject.partition("/")[0] in stages for subject in cause.explains)
+        checks = "1 failed check follows" if number == 1 else f"{number} failed checks follow"
+        lines += _labelled("then", f"{checks} from it, in {', '.join(stages)}", 1, width)
+    return lines
+
+
+def _fix(cause: Diagnosis, more: str, width: int) -> list[str]:
+    """Return what to change, and the line as it should be where that is known: ``at`` shows it as it is."""
+    from tipchain.report.page import corrected_line, without_line
+
+    wanted = corrected_line(cause.fix, cause.place.code) if cause.place is not None else None
+    if wanted is None:
+        return _labelled("fix", f"{cause.fix}{more}", FIX_LINES, width)
+    line = cut(f"  {'':<{LABEL}}{_flat(wanted)}", width)
+    return [*_labelled("fix", f"{without_line(cause)}{more}", FIX_LINES - 1, width), line]
+
+
+def _failed_command(report: RunReport, width: int) -> list[str]:
+    """Return of the command that failed first: its log with its last lines, and how many others it has cost."""
+    first = next((one for one in report.results if one.outcome in BAD), None)
+    if first is None:
+        return []
+    lines = []
+    costs = _followers(first, report.results)
+    if costs:
+        what = "1 command was" if costs == 1 else f"{costs} commands were"
+        lines += _labelled("then", f"{what} not run, for want of what it makes", 1, width)
+    if first.log:
+        log = clean(f"{report.run}/{first.log}" if report.run and not first.log.startswith("/") else first.log)
+        lines.append(f"  {_label('log')}{log}")
+    # The cause of an alignment's failure stands above already.
+    known = first.command.step == "align" and report.diagnoses
+    tail = [] if known else [clean(line) for line in first.tail if line.strip()]
+    # Of an alignment the verdict tells most; paths and the next command stand below it.
+    verdict = next((at for at, line in enumerate(tail) if line.startswith((NOT_THE_SAME, NO_VERDICT))), None)
+    shown = tail[-TAIL_LINES:] if verdict is None else tail[verdict : verdict + TAIL_LINES]
+    return lines + [cut(f"  | {line}", width) for line in shown]
+
+
+def _followers(first: Result, results: Sequence[Result]) -> int:
+    """Return how many commands were not run because one, or what needs it, did not pass."""
+    lost = {first.command.id}
+    for one in results:
+        if one.outcome is Outcome.SKIP and lost & set(one.command.needs):
+            lost.add(one.command.id)
+    return len(lost) - 1
+
+
+# The rows.
+
+
+def _rows(report: RunReport) -> list[Row]:
+    stages = [_stage_row(name, ones, report) for name, ones in by_stage(report.verdicts).items()]
+    commands = [_command_row(one) for one in report.results]
+    if len(stages) + len(commands) > MOST_ROWS:
+        commands = list(_step_rows(report.results))
+    rows = [*commands, *stages]
+    if len(rows) <= MOST_ROWS:
+        return rows
+    # What does not pass is never what is left out.
+    shown = sorted(range(len(rows)), key=lambda at: (rows[at].outcome not in BAD, at))[: MOST_ROWS - 1]
+    left = [row for at, row in enumerate(rows) if at not in shown]
+    rest = Row(outcome=worst(one.outcome for one in left), name="others", text=f"{len(left)} more rows")
+    return [*(rows[at] for at in sorted(shown)), rest]
+
+
+def by_stage(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
+    """Return verdicts by their stage, in the order of the stages."""
+    found: dict[str, list[Verdict]] = {}
+    for one in verdicts:
+        found.setdefault(stage_of(one), []).append(one)
+    order = {name: number for number, name in enumerate(STAGES)}
+    return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+
+
+def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
+    outcome = worst(one.outcome for one in ones)
+    bad = [one for one in ones if one.outcome in BAD]
+    checks = "1 check" if len(ones) == 1 else f"{len(ones)} checks"
+    if bad:
+        why = _why(name, bad, report)
+        # Of a stage that did not come to its checks there is nothing to count.
+        text = (
+            why.removeprefix(": ") if len(ones) == 1 and why.startswith(": ") else f"{len(bad)} of {checks} failed{why}"
+        )
+    elif outcome is Outcome.SKIP:
+        text = _flat(ones[0].reason)
+    else:
+        skipped = sum(one.outcome is Outcome.SKIP for one in ones)
+        shares = [one.share for one in ones if one.share is not None]
+        close = "" if not any(shares) else f", {percent(max(shares))} of what is allowed"
+        text = checks + (", equal" if len(shares) == len(ones) and not max(shares) else close)
+        text += f", {skipped} skipped: {_flat(_first_skip(ones))}" if skipped else ""
+    return Row(outcome=outcome, name=clean(name), text=text)
+
+
+def _first_skip(ones: Sequence[Verdict]) -> str:
+    return next(one.reason for one in ones if one.outcome is Outcome.SKIP)
+
+
+def _why(stage: str, bad: Sequence[Verdict], report: RunReport) -> str:
+    """Return what a failed stage follows from, or what failed first in it where that is not known."""
+    subjects = {one.subject for one in bad}
+    for cause in report.diagnoses:
+        if subjects & set(cause.explains):
+            return f"{' because of' if cause.stage == stage else ', following from'} {_name_of(cause)}"
+    return f": {clean(bad[0].subject.partition('/')[2])}: {_flat(bad[0].reason)}"
+
+
+def _name_of(cause: Diagnosis) -> str:
+    if cause.port_path in PIECES:
+        return f"the {_noun(cause.port_path)}"
+    return f"`{clean(cause.port_path)}`" if cause.port_path else "the model's own code"
+
+
+def _command_row(result: Result) -> Row:
+    seconds = "" if result.outcome is Outcome.SKIP and not result.started else f"{result.seconds:.1f} s"
+    said = _flat(result.reason) if result.outcome is not Outcome.PASS else figures_text(result.figures)
+    earlier = "in an earlier attempt" if result.reused else ""
+    text = ", ".join(one for one in (seconds, earlier, said) if one)
+    return Row(outcome=result.outcome, name=clean(result.command.id), text=text)
+
+
+def _step_rows(results: Sequence[Result]) -> Iterator[Row]:
+    """Yield a row for each step of a chain that has too many commands for a row each."""
+    for step in dict.fromkeys(one.command.step for one in results):
+        ones = [one for one in results if one.command.step == step]
+        bad = [one for one in ones if one.outcome in BAD]
+        seconds = f"{sum(one.seconds for one in ones):.1f} s"
+        number = "1 command" if len(ones) == 1 else f"{len(ones)} commands"
+        skipped = sum(one.outcome is Outcome.SKIP for one in ones)
+        text = f"{number}, {seconds}" + (f", {skipped} not run" if skipped else "")
+        if bad:
+            text = f"{len(bad)} of {number}: {clean(bad[0].command.id)}: {_flat(bad[0].reason)}"
+        yield Row(outcome=worst(one.outcome for one in ones), name=clean(step), text=text)
+
+
+def _table(rows: Sequence[Row], color: bool, width: int) -> list[str]:
+    """Return rows as lines of the width, each of one line."""
+    column = min(max((columns(row.name) for row in rows), default=0), width - TEXT_COLUMNS)
+    lines = []
+    for row in rows:
+        head = mark(row.outcome, False)
+        rest = cut(f"{head}{padded(cut(row.name, column), column)}  {say(row.text)}".rstrip(), width)
+        lines.append(mark(row.outcome, color) + rest[len(head) :])
+    return lines
+
+
+# How to go on.
+
+
+def _foot(report: RunReport, width: int) -> list[str]:
+    """Return the files to read, as far as they are there, and the command to go on with."""
+    run = Path(report.run) if report.run else None
+    told = {"page": Path(report.page) if report.page else None}
+    if run is not None:
+        logs = [one / "alignment.log" for one in (run.parent, run.parent.parent)]
+        of_alignment = bool(report.verdicts) and not report.results
+        told["log"] = next((one for one in logs if of_alignment and one.is_file()), None)
+    lines: list[str] = []
+    for name, path in told.items():
+        # What is long stands on a line of its own, from its first column: whoever copies the line has the path alone.
+        text = "" if path is None else _flat(str(path))
+        fits = len(text) <= width - LABEL
+        lines += ([f"{_label(name)}{text}"] if fits else [_label(name).rstrip(), text]) if text else []
+    following = next_command(report)
+    return [*lines, *([f"{_label('next')}{following}"] if following else [])]
+
+
+def command_of(report: RunReport) -> str:
+    """Return the command that runs it all again; empty where there is none to tell."""
+    title = shlex.quote(clean(report.title))
+    if report.results:
+        return f"tipchain run {title} {report.mode}"
+    mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
+    return f"tipchain align {title}{mode}" if report.title.endswith((".yaml", ".yml")) else ""
+
+
+def next_command(report: RunReport) -> str:
+    """Return the command to go on with; empty where there is none to tell."""
+    mode = "" if report.mode in ("", Mode.LITE_TRAIN_LITE_INFER.value) else f" --mode {report.mode}"
+    title = shlex.quote(clean(report.title))
+    bad = [name for name, ones in by_stage(report.verdicts).items() if any(one.outcome in BAD for one in ones)]
+    if report.results:
+        failed = any(one.outcome in BAD for one in report.results) or report.interrupted
+        return f"tipchain run {title} {report.mode} --resume" if failed else ""
+    if not report.title.endswith((".yaml", ".yml")):
+        return ""  # dumps alone, of which no case is known
+    if bad and report.undiagnosed and not report.diagnoses:
+        return f"tipchain locate {title}{mode}"
+    if bad:
+        return f"tipchain align {title}{mode} --only {bad[0]}"
+    return f"tipchain align {title}{mode}" if report.interrupted else ""
+
+
+def _notes(report: RunReport, room: int, width: int) -> list[str]:
+    if room < 1 or not report.notes:
+        return []
+    if any(one in BAD for one in report.outcomes):
+        room = 1  # what matters then is the failure
+    shown = report.notes if len(report.notes) <= room else report.notes[: room - 1]
+    lines = [cut(f"{_label('note')}{say(_flat(one))}", width) for one in shown]
+    left = len(report.notes) - len(shown)
+    more = f"{left} more" if lines else "1 note" if left == 1 else f"{left} notes"
+    return [*lines, f"{_label('note')}{say(f'{more} with -v')}"] if left else lines
+
+
+# Text.
+
+
+def _labelled(label: str, text: str, lines: int, width: int) -> list[str]:
+    """Return a text below the verdict, with a word in front of its first line."""
+    body = wrapped(say(_flat(text)), width - LABEL - 2, lines)
+    return [f"  {_label('' if number else label)}{row}" for number, row in enumerate(body)]
+
+
+def _label(word: str) -> str:
+    return padded(say(word), LABEL)
+
+
+def _flat(text: str) -> str:
+    """Return a text on one line, with paths below the folder that one is in relative to it."""
+    line = "; ".join(line.strip() for line in clean(text).splitlines() if line.strip())
+    return re.sub(rf"(?<![\w./-]){re.escape(str(Path.cwd()))}/", "", line)
+
+
+def _height(lines: Sequence[str], width: int) -> int:
+    """Return how many rows of a terminal lines take; paths are never cut."""
+    return sum(max(ceil(columns(line) / width), 1) for line in lines)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.plan import Result
 from tipchain.core.files import atomic_write
-from tipchain.core.language import say
+from tipchain.core.language import say, terminal_width, use_color
 from tipchain.core.quantities import Scalar
-from tipchain.errors import UsageError
-from tipchain.outcome import BAD, ExitCode, Outcome, worst
+from tipchain.errors import BAD, ExitCode, Outcome, UsageError, worst
+from tipchain.modes import INFO, LATEST
 from tipchain.report.ci import SUMMARY_VARIABLE, annotate_run, junit_xml, summarize_run, write_summary
-from tipchain.report.model import LATEST, RunReport, dump_report
+from tipchain.report.model import RunReport, dump_report
 from tipchain.report.page import (
     Markup,
     Section,
@@ -41,9 +41,16 @@ from tipchain.report.page import (
     short_cause,
     table,
 )
-from tipchain.report.terminal import figures_text, render_report, terminal_width, use_color
-from tipchain.report.verdict import by_stage, command_of, first_cause, percent, render_ending, verdict_line
-from tipchain.stage_table import INFO
+from tipchain.report.terminal import (
+    by_stage,
+    command_of,
+    figures_text,
+    first_cause,
+    percent,
+    render_ending,
+    render_report,
+    verdict_line,
+)
 
 if TYPE_CHECKING:
     import numpy as np

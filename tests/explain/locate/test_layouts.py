@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
+from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.locate.differences import laid_out, layouts, squeezed_as  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 
 F = paddle.nn.functional
 

@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
 import tipchain  # noqa: E402
+from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.locate.verdicts import Closeness, classify, measure  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 
 TABLE = np.linspace(0.5, 1.5, 16, dtype=np.float32)
 

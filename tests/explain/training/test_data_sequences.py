@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tipchain.errors import Outcome
 from tipchain.explain.causes.data import check_data
-from tipchain.outcome import Outcome
 
 RANDOM = np.random.default_rng(5)
 

@@ -8,9 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 paddle = pytest.importorskip("paddle")
 
+from tipchain.errors import Outcome  # noqa: E402
 from tipchain.explain.causes.data import check_data  # noqa: E402
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide  # noqa: E402
-from tipchain.outcome import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 RANDOM = np.random.default_rng(0)

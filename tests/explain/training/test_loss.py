@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 RANDOM = np.random.default_rng(0)
 LOGITS = RANDOM.standard_normal((8, 5)).astype(np.float32)

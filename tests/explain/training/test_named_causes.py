@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tipchain.errors import Outcome
 from tipchain.explain.causes.metrics import check_metrics
-from tipchain.outcome import Outcome
 
 RANDOM = np.random.default_rng(11)
 X = (2 * RANDOM.standard_normal((14, 5))).astype(np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 
 def test_a_knob_that_the_port_has_already_is_not_told_to_be_passed(pieces, kits):

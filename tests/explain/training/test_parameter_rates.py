@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 
 def adamw(kits, model, ratio, rate=1e-3):

@@ -7,7 +7,7 @@ from math import cos, pi
 import numpy as np
 import pytest
 
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 
 def warm(kits, optimizer, steps, start, main):

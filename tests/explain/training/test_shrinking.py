@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tipchain.errors import Outcome
 from tipchain.explain.causes.optimizer_builders import MOST, open_both
-from tipchain.outcome import Outcome
 from tipchain.weights.convert import to_paddle
 
 

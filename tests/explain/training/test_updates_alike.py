@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tipchain.outcome import Outcome
+from tipchain.errors import Outcome
 
 EQUAL = {
     "sgd": (

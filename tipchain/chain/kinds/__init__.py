@@ -116,7 +116,7 @@ _ALL = (
         driver="test_serving_infer_cpp.sh",
         modes=(Mode.SERVING_INFER,),
         marks=(Mark(section="serving_infer_cpp_params"), Mark(section="serving_params", name="*serving*cpp*")),
-        module="tipchain.chain.kinds.remote",
+        module="tipchain.chain.kinds.deployed",
     ),
     Kind(
         name="serving_python",
@@ -124,7 +124,7 @@ _ALL = (
         driver="test_serving_infer_python.sh",
         modes=(Mode.SERVING_INFER,),
         marks=(Mark(section="serving_infer_python_params"), Mark(section="serving_params")),
-        module="tipchain.chain.kinds.remote",
+        module="tipchain.chain.kinds.deployed",
     ),
     Kind(
         name="inference_cpp",
@@ -132,7 +132,7 @@ _ALL = (
         driver="test_inference_cpp.sh",
         modes=(Mode.CPP_INFER,),
         marks=(Mark(section="cpp_infer_params"), Mark(section="cpp_program_params")),
-        module="tipchain.chain.kinds.inference_cpp",
+        module="tipchain.chain.kinds.deployed",
     ),
     Kind(
         name="lite",
@@ -140,7 +140,7 @@ _ALL = (
         driver="test_lite_arm_cpu_cpp.sh",
         modes=(Mode.LITE_INFER,),
         marks=(Mark(section="lite_params"),),
-        module="tipchain.chain.kinds.remote",
+        module="tipchain.chain.kinds.deployed",
     ),
     Kind(
         name=TRAIN_INFER,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data_images import explain_images
 from tipchain.explain.causes.data_order import explain_counts, explain_labels, explain_order, explain_tokens
 from tipchain.explain.causes.data_pipeline import Method, explain_pipelines, explain_reruns, resize, spy
@@ -29,7 +29,6 @@ from tipchain.explain.causes.data_sources import (
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.framework_types import Array, Dataset, Nested
 from tipchain.frameworks.live_models import LiveSide
-from tipchain.outcome import Outcome
 
 # From samples that differ to causes: labels over all samples, images over some, raw images where they are at hand.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.errors import TipchainError, UsageError
+from tipchain.errors import Outcome, TipchainError, UsageError
 from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, factors, settings
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.search import diagnose_loss
@@ -24,7 +24,6 @@ from tipchain.framework_types import Array, Loss, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, LOGIT_FLOOR, SAME_DOUBLE, SAME_SINGLE, UNIT, WHOLE
-from tipchain.outcome import Outcome
 
 # Two losses as programs: where the code of one parts from the other's, line by line.
 

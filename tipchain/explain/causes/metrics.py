@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.metric_ways import (
     UNITS,
     Batch,
@@ -32,7 +32,6 @@ from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.framework_types import Array, Nested
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
-from tipchain.outcome import Outcome
 
 METRIC = "metric"
 CHUNKS = 16

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.errors import TipchainError
+from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, TrainedParameters, open_both
 from tipchain.explain.causes.update_formulas import (
     KNOBS,
@@ -34,7 +34,6 @@ from tipchain.framework_types import Array, Options, Setting, Tensor
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
-from tipchain.outcome import Outcome
 
 # What an optimizer says about itself, as a formula for each parameter.
 

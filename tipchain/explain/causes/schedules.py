@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.core.blame import one_line
-from tipchain.errors import TipchainError
+from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import (
     Builder,
     PaddleTrained,
@@ -37,7 +37,6 @@ from tipchain.numbers.tolerance import (
     SAME_ENLARGED,
     SAME_SINGLE,
 )
-from tipchain.outcome import Outcome
 
 MOST_PIECES = 12
 """Jumps that a schedule of single values has at most."""

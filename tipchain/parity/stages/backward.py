@@ -10,13 +10,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from tipchain.errors import RecordError
+from tipchain.errors import Outcome, RecordError
 from tipchain.framework_types import Array, Loss, Model, Tensor
 from tipchain.frameworks.base import scalar
 from tipchain.numbers.compare import PIECE
 from tipchain.numbers.tolerance import SAME_SINGLE, ULPS, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.outcome import Outcome
 from tipchain.parity.settings import DOUBLE, MODES, TRAIN
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tipchain.errors import UsageError
+from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data_images import explain_images, words_of
 from tipchain.explain.causes.data_order import explain_labels, explain_order
 from tipchain.framework_types import Array, Nested
@@ -15,7 +15,6 @@ from tipchain.frameworks.base import Framework
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.outcome import Outcome
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, in_order
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details

@@ -26,7 +26,7 @@ from tipchain.core.blame import blame
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject
 from tipchain.core.machine import core_count
-from tipchain.errors import RecordError, TipchainError, UsageError
+from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks import load_framework
 from tipchain.frameworks.base import scalar
@@ -34,7 +34,6 @@ from tipchain.modes import parse_device
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.outcome import Outcome
 from tipchain.parity.case import LABEL, load_case
 from tipchain.parity.launch import end_with_parent
 from tipchain.parity.recorder import save_tensors

@@ -22,6 +22,7 @@ from tipchain.core.files import atomic_write
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.core.language import clean
 from tipchain.core.machine import kept_import
+from tipchain.errors import Outcome
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.frameworks.paddle_export import EngineError, Predictor, output_tensors, program_files, save_program
@@ -29,7 +30,6 @@ from tipchain.modes import parse_device
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.outcome import Outcome
 from tipchain.parity.case import LABEL
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, fake_batch

@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from tipchain.errors import did_you_mean
+from tipchain.errors import Outcome, did_you_mean
 from tipchain.framework_types import Array
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import EXACT, Tolerance
@@ -24,7 +24,6 @@ from tipchain.numbers.two_samples import (
     least_p_value,
 )
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.outcome import Outcome
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 

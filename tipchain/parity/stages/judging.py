@@ -15,18 +15,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tipchain.core.json_text import Json, JsonObject
-from tipchain.errors import InputError, RecordError, did_you_mean
+from tipchain.errors import InputError, Outcome, RecordError, did_you_mean
 from tipchain.framework_types import Array, Tensor
+from tipchain.modes import INFO, dump_name, tensors_name
 from tipchain.numbers.compare import largest
 from tipchain.numbers.dumps import Record, load_record
 from tipchain.numbers.pickle_stream import map_file
 from tipchain.numbers.tolerance import EXACT, Tolerance, tolerance_for, tolerances_for
 from tipchain.numbers.verdicts import Verdict, compare, vacuous
-from tipchain.outcome import Outcome
 from tipchain.parity.case import SIDES, Case, KnownDeviation
 from tipchain.parity.envelope import FACTOR
-from tipchain.parity.publish import dump_name, tensors_name
-from tipchain.stage_table import INFO
 
 # What judging a stage rests on, and what comes out of it.
 

@@ -8,12 +8,12 @@ from math import isfinite
 
 import numpy as np
 
+from tipchain.errors import Outcome
 from tipchain.framework_types import Array, Nested, Options
 from tipchain.frameworks.base import flatten_outputs, map_outputs, scalar
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import LOGIT_FLOOR, REMAINDER, ROUGH
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.outcome import Outcome
 from tipchain.parity.case import LABEL
 from tipchain.parity.inputs import make_loss_label, softmax
 from tipchain.parity.stages import judging

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from tipchain.errors import Outcome
 from tipchain.explain.causes.schedules import schedule_causes
 from tipchain.framework_types import Array
 from tipchain.frameworks.base import updates_module
 from tipchain.numbers.compare import largest
 from tipchain.numbers.tolerance import SAME_DOUBLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.outcome import Outcome
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 from tipchain.parity.stages.optimizer import build_subject, names

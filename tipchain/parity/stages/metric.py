@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tipchain.core.json_text import Json
+from tipchain.errors import Outcome
 from tipchain.explain.causes.metric_ways import ClassifierProbe, make_probe, recognize
 from tipchain.framework_types import Array, Tensor
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import Outcome
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import (
     Bench,

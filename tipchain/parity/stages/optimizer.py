@@ -11,12 +11,11 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from tipchain.errors import CaseError
+from tipchain.errors import CaseError, Outcome
 from tipchain.framework_types import Array, Options
 from tipchain.frameworks.base import Updates, updates_module
 from tipchain.numbers.compare import common_factor, largest
 from tipchain.numbers.verdicts import Verdict, compare
-from tipchain.outcome import Outcome
 from tipchain.parity.settings import MODEL
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details, scaled

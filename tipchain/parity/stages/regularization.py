@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tipchain.errors import Outcome
 from tipchain.framework_types import Array
 from tipchain.frameworks.base import Updates
 from tipchain.numbers.compare import TensorDiff, diff_arrays
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import Outcome
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
 from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, variants

@@ -8,13 +8,12 @@ from math import ceil
 
 import numpy as np
 
-from tipchain.errors import RecordError
+from tipchain.errors import Outcome, RecordError
 from tipchain.framework_types import Array, Dataset, Model, Tensor
 from tipchain.frameworks.base import Batch, scalar
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.two_samples import Answer, Equivalence, grid_step, judge_runs
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import Outcome
 from tipchain.parity.envelope import BLUNT, Curve, EnvelopeCache, compare_curves
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import BatchLog, Bench, Recording, evaluate, split

@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.core.json_text import Json, JsonObject
-from tipchain.errors import UsageError, did_you_mean
+from tipchain.errors import Outcome, UsageError, did_you_mean
 from tipchain.explain.causes.data_order import some
 from tipchain.explain.causes.data_sources import channel_axis
 from tipchain.framework_types import Array, Dataset, Function, Nested
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.two_samples import adjust, compare_distribution, compare_mean, compare_share, compare_spread
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import Outcome
 from tipchain.parity.stages import judging
 from tipchain.parity.stages.bench import Bench, Recording, split
 from tipchain.parity.stages.data import judge_files

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tipchain.prepare.download import cuda_packages, notice
+PROGRAM = Path(__file__).resolve().parents[2] / "tools/cuda_notice.py"
+NAMES = runpy.run_path(str(PROGRAM))
+cuda_packages, notice = NAMES["cuda_packages"], NAMES["notice"]
 
 
 def report(*requires: str, name: str = "torch") -> dict:
@@ -44,7 +48,7 @@ def test_an_optional_requirement_does_not_count():
 
 
 def test_the_program(tmp_path):
-    command = [sys.executable, "-m", "tipchain.prepare.download"]
+    command = [sys.executable, str(PROGRAM)]
     done = subprocess.run(command, input=json.dumps(report("triton")), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.startswith("note: ")) == (0, True)
     done = subprocess.run(command, input="{", capture_output=True, text=True, check=False)

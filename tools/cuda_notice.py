@@ -1,6 +1,6 @@
 """Says before the set-up what pip would fetch for torch, where that is gigabytes of CUDA.
 
-``python -m tipchain.prepare.download`` reads the report of ``pip install --dry-run --report -`` from standard
+``python tools/cuda_notice.py`` reads the report of ``pip install --dry-run --report -`` from standard
 input and prints a notice, or nothing. It needs the standard library only: nothing is installed yet.
 """
 
@@ -10,9 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-
-from tipchain.core.json_text import JsonObject
-from tipchain.errors import TipchainError
+from typing import Any
 
 CUDA_NAME = re.compile(r"(nvidia|cuda|triton)([-_.\s\[;=<>!~]|$)", re.IGNORECASE)
 NOTICE = """\
@@ -24,13 +22,13 @@ note: pip would fetch torch {version} with CUDA ({count} packages such as {examp
   - use an environment of your own: bash prepare.sh PARAMS MODE --python PATH"""
 
 
-def cuda_packages(report: JsonObject) -> tuple[str, ...]:
+def cuda_packages(report: dict[str, Any]) -> tuple[str, ...]:
     """Return the names of the CUDA packages that ``report`` would install or that torch there asks for."""
     names = {name for one in report["install"] for name in _names(one["metadata"]) if CUDA_NAME.match(name)}
     return tuple(sorted(names))
 
 
-def notice(report: JsonObject) -> str:
+def notice(report: dict[str, Any]) -> str:
     """Return what to tell the user about ``report``, "" where no CUDA package would come."""
     found = cuda_packages(report)
     if not found:
@@ -39,7 +37,7 @@ def notice(report: JsonObject) -> str:
     return NOTICE.format(version=version, count=len(found), example=", ".join(found[:3]))
 
 
-def _names(metadata: JsonObject) -> Iterator[str]:
+def _names(metadata: dict[str, Any]) -> Iterator[str]:
     yield str(metadata["name"])
     for need in metadata.get("requires_dist", ()):
         if "extra ==" not in need:
@@ -51,13 +49,12 @@ def main() -> int:
     try:
         text = notice(json.load(sys.stdin))
     except (ValueError, KeyError, TypeError) as error:
-        raise TipchainError(f"pip's report cannot be read: {error}") from error
+        print(f"error: pip's report cannot be read: {error}", file=sys.stderr)
+        return 2
     if text:
         print(text)
     return 0
 
 
 if __name__ == "__main__":
-    from tipchain.core.guard import guarded
-
-    raise SystemExit(guarded(main, said=str))
+    raise SystemExit(main())

@@ -9,12 +9,12 @@ from itertools import product
 import pytest
 
 from tipchain.chain.plan import Command, Result
+from tipchain.errors import ExitCode, Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine
+from tipchain.modes import STAGES
 from tipchain.numbers.verdicts import Verdict
-from tipchain.outcome import ExitCode, Outcome
 from tipchain.report.model import RunReport
-from tipchain.report.verdict import LINES, render_ending, verdict_line
-from tipchain.stage_table import STAGES
+from tipchain.report.terminal import LINES, render_ending, verdict_line
 
 MODE = "lite_train_lite_infer"
 
