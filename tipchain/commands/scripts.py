@@ -48,7 +48,25 @@ def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int
         args.record = side
         if args.data_path is not None:
             args.data_path = from_root(args.data_path)
-        return _record(args, stage, side)
+        from tipchain.core.files import prune
+        from tipchain.modes import LATEST, dump_name
+        from tipchain.nightly.origin import origin
+        from tipchain.numbers.dumps import load_record
+        from tipchain.parity.align import run_case
+
+        request, out = make_request(args, (stage,))
+        report = run_case(request, out, where=origin(request.case.root))
+        prune(out)
+        failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
+        for verdict in failures:
+            print(say(f"{verdict.outcome.value}: {verdict.subject}: {verdict.reason}"), file=sys.stderr)
+        if failures:
+            return ExitCode.FAILED
+        path = out / LATEST / dump_name(stage, side)
+        for key, array in load_record(path).arrays.items():
+            print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
+        print(say(f"wrote {path}"))
+        return ExitCode.PASSED
 
     return _script(f"Record the {side} side of the {stage} stage.", STEP_CASE, argv, record)
 
@@ -128,28 +146,6 @@ def _rate_table(folder: Path) -> list[str]:
     ]
     left_out = [f"{'…':>6}  {len(changes) - len(shown)} more"] if len(shown) < len(changes) else []
     return [f"{'step':>6}  {'torch':>12}  {'paddle':>12}", *rows[:-1], *left_out, *rows[-1:], ""]
-
-
-def _record(args: argparse.Namespace, stage: str, side: str) -> int:
-    from tipchain.core.files import prune
-    from tipchain.modes import LATEST, dump_name
-    from tipchain.nightly.origin import origin
-    from tipchain.numbers.dumps import load_record
-    from tipchain.parity.align import run_case
-
-    request, out = make_request(args, (stage,))
-    report = run_case(request, out, where=origin(request.case.root))
-    prune(out)
-    failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
-    for verdict in failures:
-        print(say(f"{verdict.outcome.value}: {verdict.subject}: {verdict.reason}"), file=sys.stderr)
-    if failures:
-        return ExitCode.FAILED
-    path = out / LATEST / dump_name(stage, side)
-    for key, array in load_record(path).arrays.items():
-        print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
-    print(say(f"wrote {path}"))
-    return ExitCode.PASSED
 
 
 def _check(args: argparse.Namespace, stage: str) -> int:
