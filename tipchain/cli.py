@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from tipchain import OLD_SPELLINGS_END, __version__
 from tipchain.core.guard import guarded
 from tipchain.core.language import LANGUAGES, columns, padded, say, speaking
-from tipchain.errors import ExitCode, UsageError, did_you_mean
+from tipchain.errors import ExitCode, UsageError, suggestion
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser
@@ -155,11 +155,8 @@ def dispatch(argv: Sequence[str]) -> int:
         print(say(text), file=sys.stderr)
         name = FORMER[name]
     if name not in COMMANDS:
-        hint = did_you_mean(name, COMMANDS)
         raise UsageError(
-            f"tipchain: unknown command {name!r}"
-            + (f", {hint}" if hint else "")
-            + f"\n  expected one of: {', '.join(COMMANDS)}"
+            f"tipchain: unknown command {name!r}{suggestion(name, COMMANDS)}\n  expected one of: {', '.join(COMMANDS)}"
         )
     from tipchain.core.language import coloring
 

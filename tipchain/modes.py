@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tipchain.errors import UsageError, did_you_mean
+from tipchain.errors import UsageError, suggestion
 
 # Device names as users type them: ``cpu``, ``gpu``, ``gpu:N``.
 
@@ -114,10 +114,7 @@ def parse_mode(text: str, among: Sequence[Mode] = CHAIN_MODES) -> Mode:
     names = [mode.value for mode in among]
     if text in names:
         return Mode(text)
-    hint = did_you_mean(text, names)
-    raise UsageError(
-        f"unknown mode {text!r}" + (f", {hint}" if hint else "") + f"\n  expected one of: {', '.join(names)}"
-    )
+    raise UsageError(f"unknown mode {text!r}{suggestion(text, names)}\n  expected one of: {', '.join(names)}")
 
 
 def data_folder(kind: str, data_set: str = DIGITS) -> PurePosixPath:
@@ -273,10 +270,8 @@ def parse_stages(text: str) -> tuple[str, ...]:
         elif name in STAGES:
             chosen.add(name)
         else:
-            hint = did_you_mean(name, (*STAGES, *SCRIPTS))
             raise UsageError(
-                f"unknown stage {name!r}"
-                + (f", {hint}" if hint else "")
-                + f"\n  expected: {', '.join(STAGES)} or a script number 01 to 05"
+                f"unknown stage {name!r}{suggestion(name, (*STAGES, *SCRIPTS))}\n"
+                f"  expected: {', '.join(STAGES)} or a script number 01 to 05"
             )
     return tuple(stage for stage in STAGES if stage in chosen)

@@ -30,7 +30,7 @@ from tipchain.chain.suites import (
     Verified,
     Whole,
 )
-from tipchain.errors import ProfileError, UsageError, did_you_mean
+from tipchain.errors import ProfileError, UsageError, did_you_mean, suggestion
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -317,9 +317,8 @@ def get_suite(name: str) -> Suite:
         return read_profile(Path(name))
     installed = _profiles().get(name)
     if installed is None:
-        hint = did_you_mean(name, suite_names())
         raise UsageError(
-            f"unknown suite {name!r}" + (f", {hint}" if hint else "") + f"\n  suites: {', '.join(suite_names())}"
+            f"unknown suite {name!r}{suggestion(name, suite_names())}\n  suites: {', '.join(suite_names())}"
             "\n  or a profile of your own: a file that ends with .yaml"
         )
     suite = read_profile(installed)

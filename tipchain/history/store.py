@@ -94,18 +94,6 @@ def _shown(url: URL) -> str:
     return url.set(query=query).render_as_string(hide_password=True).replace("%2A%2A%2A", HIDDEN)
 
 
-def root_of(folder: Path) -> Path:
-    """Return the nearest folder, from ``folder`` upwards, that has a ``pyproject.toml`` or ``test_tipc``.
-
-    Where none has, it is ``folder``.
-    """
-    folder = folder.absolute()
-    for one in (folder, *folder.parents):
-        if (one / "pyproject.toml").is_file() or (one / "test_tipc").is_dir():
-            return one
-    return folder
-
-
 def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     """Return where the history of the project in ``root`` is.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tipchain.core.files import replacing_path
 from tipchain.core.json_text import Json
-from tipchain.errors import WeightsError, did_you_mean, first_line
+from tipchain.errors import WeightsError, first_line, suggestion
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
@@ -305,8 +305,7 @@ def torch_misfits(torch_model: Model, state: Mapping[str, Tensor]) -> list[str]:
     found = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
     for key, tensor in state.items():
         if key not in wanted:
-            hint = did_you_mean(key, wanted)
-            found.append(f"unknown: {key}" + (f", {hint}" if hint else ""))
+            found.append(f"unknown: {key}{suggestion(key, wanted)}")
         elif tensor.shape != wanted[key].shape:
             found.append(f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}")
         elif tensor.dtype != wanted[key].dtype:
@@ -487,8 +486,7 @@ def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[s
     found = [f"missing: {name} {list(wanted[name].shape)}" for name in wanted if name not in state]
     for name, array in state.items():
         if name not in wanted:
-            hint = did_you_mean(name, wanted)
-            found.append(f"unknown: {name}" + (f", {hint}" if hint else ""))
+            found.append(f"unknown: {name}{suggestion(name, wanted)}")
         elif not isinstance(array, np.ndarray):
             found.append(f"no array: {name} is a {type(array).__name__}")
         else:

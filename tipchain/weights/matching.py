@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from tipchain.core.language import in_rows
-from tipchain.errors import WeightsError, did_you_mean
+from tipchain.errors import WeightsError, suggestion
 from tipchain.framework_types import Array, Model
 from tipchain.weights.given_names import with_ignored
 from tipchain.weights.sides import (
@@ -114,8 +114,7 @@ def kind_text(kind: str) -> str:
 def near_hint(name: str, names: Sequence[str]) -> str:
     """Return a hint at a name that is close, of a tensor or of a layer."""
     layers = {one.rpartition(".")[0] for one in names}
-    hint = did_you_mean(name, (*names, *sorted(layers - {""})))
-    return f", {hint}" if hint else ""
+    return suggestion(name, (*names, *sorted(layers - {""})))
 
 
 def _unlike(found: Structure) -> Structure:
