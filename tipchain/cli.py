@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tipchain import OLD_SPELLINGS_END, __version__
 from tipchain.core.guard import guarded
-from tipchain.core.language import LANGUAGES, columns, padded, say, speaking
+from tipchain.core.language import LANGUAGES, coloring, columns, padded, say, speaking
 from tipchain.errors import ExitCode, UsageError, suggestion
 
 if TYPE_CHECKING:
@@ -158,7 +158,6 @@ def dispatch(argv: Sequence[str]) -> int:
         raise UsageError(
             f"tipchain: unknown command {name!r}{suggestion(name, COMMANDS)}\n  expected one of: {', '.join(COMMANDS)}"
         )
-    from tipchain.core.language import coloring
 
     module = load_command(name)
     args = parser_of(name).parse_args(rest)

@@ -23,7 +23,7 @@ from tipchain.commands.options import (
 )
 from tipchain.core.language import escaped, escaped_lines, padded, say
 from tipchain.errors import ExitCode, UsageError
-from tipchain.modes import Mode, parse_device, parse_mode
+from tipchain.modes import Mode, parse_device, parse_mode, parse_stages
 
 if TYPE_CHECKING:
     from tipchain.bundle.manifest import BundleManifest
@@ -87,7 +87,6 @@ def default_folder(case: Case, mode: Mode) -> Path:
 def _make(args: argparse.Namespace) -> int:
     from tipchain.bundle.making import Wanted, make_bundle
     from tipchain.commands.align import from_root
-    from tipchain.modes import parse_stages
     from tipchain.parity.align import choose_stages
     from tipchain.parity.case import load_case
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tipchain.commands.options import add_names, add_root, renamed
+from tipchain.core.files import find_root
 from tipchain.core.language import escaped, escaped_lines, say
 from tipchain.errors import ExitCode, UsageError
 from tipchain.framework_types import Model
@@ -86,7 +87,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _models(args: argparse.Namespace) -> tuple[Model, Model, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
-    from tipchain.core.files import find_root
     from tipchain.frameworks.base import checking, resolve
     from tipchain.parity.case import load_case
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_json, add_viewers, count, show, show_in_viewers
+from tipchain.core.files import check_writable, project_above, replacing_path
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, UsageError, suggestion
 
@@ -161,7 +162,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _place(args: argparse.Namespace) -> tuple[Path, HistoryPlace]:
-    from tipchain.core.files import project_above
     from tipchain.history.store import place_of
 
     root = args.root.absolute() if args.root else project_above(Path.cwd())
@@ -316,7 +316,6 @@ def _night_diff(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from tipchain.core.files import check_writable, replacing_path
     from tipchain.history.entries import find_entry
     from tipchain.history.render import TABLES, export, scalars
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, write_document
-from tipchain.core.files import check_writable
+from tipchain.core.files import check_writable, find_root
 from tipchain.core.json_text import Json
 from tipchain.core.language import say
 from tipchain.errors import BundleError, ExitCode, OutputError, UsageError, first_line
@@ -71,7 +71,6 @@ def run(args: argparse.Namespace) -> int:
     try:
         with _locked(place):
             old = open_bundle(place)  # whoever had the lock may have moved it
-            from tipchain.core.files import find_root
             from tipchain.parity.case import load_case
 
             path = args.case or (args.item if args.item.is_file() else find_root(place.absolute()) / old.case.file)

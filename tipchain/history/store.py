@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
-from sqlalchemy import event
+from sqlalchemy import event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from tipchain.core.files import replacing_path
 from tipchain.errors import HistoryError, UsageError, first_line
@@ -127,9 +127,7 @@ def make_folder(root: Path) -> None:
 
 
 def _url(text: str) -> URL:
-    from sqlalchemy import make_url
     from sqlalchemy.engine import URL
-    from sqlalchemy.exc import ArgumentError
 
     if "://" not in text and _NO_SCHEME.search(text):  # shown nowhere, for a password may stand in it
         raise UsageError(
