@@ -131,7 +131,6 @@ def _check_project(start: Path) -> list[DoctorLine]:
 
 
 def _check_data(root: Path, data_set: str, kind: str) -> DoctorLine:
-
     folder = root / data_folder(kind, data_set)
     subject = f"{kind} data" if data_set == DIGITS else folder.name
     if not folder.exists():

@@ -378,5 +378,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(plan: Plan, shell: bool) -> str:
-
     return render_script(plan) if shell else render_tree(plan, width=terminal_width())

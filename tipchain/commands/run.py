@@ -18,7 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tipchain import __version__
+from tipchain.chain.gpus import Gpus, Leases, find_gpus, leased_gpus, on_gpus
+from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result, select
+from tipchain.chain.run import FILE_NAME as JOURNAL
+from tipchain.chain.run import Journal, Policy, forecast, link_latest, resumable, run_plan
 from tipchain.commands.options import (
     add_data_path,
     add_report_arguments,
@@ -36,13 +40,12 @@ from tipchain.core.language import clean, say, terminal_width, use_color
 from tipchain.core.progress import Estimate, Screen, elapsed
 from tipchain.errors import DataError, ExitCode, Outcome, RecordError, UsageError
 from tipchain.modes import LATEST
+from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report, load_report
 from tipchain.report.terminal import mark
 
 if TYPE_CHECKING:
     from tipchain.chain.execute import Place
     from tipchain.chain.plan import Plan
-    from tipchain.chain.run import Policy
-    from tipchain.report.model import RunReport
     from tipchain.report.write import Targets
 
 
@@ -232,7 +235,6 @@ class ResultsLog:
         self._append(status_record(result, self.plan, self.place.run.name))
 
     def _header(self) -> str:
-
         facts = {"params": self.plan.params, "mode": self.plan.mode.value, "suite": self.plan.suite}
         facts |= {
             "device": ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in self.plan.commands})),
@@ -243,7 +245,6 @@ class ResultsLog:
         return run_header(self.place.run, {**facts, **found})
 
     def _append(self, text: str) -> None:
-
         try:
             append(self.path, text)
         except OSError as error:
@@ -283,9 +284,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, run and report; return the report's exit code."""
-    from tipchain.chain.load import nothing_planned
-    from tipchain.chain.run import Policy
-
     check_targets(args)
     if args.data_path is not None and not args.data_path.is_dir():
         raise DataError(
@@ -369,9 +367,6 @@ class Setting:
 
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
-    from tipchain.chain.gpus import leased_gpus, on_gpus
-    from tipchain.chain.load import load_plan
-
     plan = load_plan(
         args.params,
         chain_mode(args),
@@ -384,7 +379,6 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
 
 
 def _new_folder(plan: Plan) -> Path:
-
     try:
         return new_run(Path.cwd() / plan.out)
     except OSError as error:
@@ -399,8 +393,6 @@ def _place(plan: Plan, folder: Path, setting: Setting) -> Place:
 
 def _earlier_run(plan: Plan) -> Path | None:
     """Return the folder of the run to go on with; without one, say so."""
-    from tipchain.chain.run import resumable
-
     found = resumable(Path.cwd() / plan.out, plan)
     if found is None:
         print(say(f"nothing to resume below {plan.out}: a new run starts"), file=sys.stderr)
@@ -415,9 +407,6 @@ def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
     It counts only if it tells of the very passes that the journal holds: an attempt that was killed just before its
     report was written leaves the report of the one before.
     """
-    from tipchain.chain.run import Journal
-    from tipchain.report.model import load_report
-
     journal, place = Journal(folder), _place(plan, folder, setting)
     passed = [journal.finished(command, place) for command in plan.commands]
     if not all(passed):
@@ -438,9 +427,6 @@ def _print_notes(plan: Plan) -> None:
 
 def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
     """Show the plan with what would not run on this machine, or not again; make nothing."""
-    from tipchain.chain.gpus import Gpus, find_gpus
-    from tipchain.chain.run import Journal, forecast
-
     if setting.targets.json or setting.targets.junit or setting.html:
         raise UsageError("--dry-run makes no report, so --json, --junit and --html do not go with it")
 
@@ -461,8 +447,6 @@ def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
 
 def _usual_seconds(folder: Path) -> dict[str, float]:
     """Return what commands took in the latest run beside ``folder`` that has a report, by id."""
-    from tipchain.report.model import FILE_NAME, load_report
-
     for earlier in sorted(folder.parent.glob(f"*/{FILE_NAME}"), reverse=True):
         try:
             results = load_report(earlier).results
@@ -473,14 +457,10 @@ def _usual_seconds(folder: Path) -> dict[str, float]:
 
 
 def _run(plan: Plan, folder: Path, setting: Setting) -> int:
-    from tipchain.chain import run as journals
-    from tipchain.chain.gpus import Leases
-    from tipchain.chain.run import link_latest, run_plan
     from tipchain.nightly.origin import origin
-    from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report
 
     stream = sys.stderr if "-" in (setting.targets.json, setting.targets.junit) else sys.stdout
-    place, journal = _place(plan, folder, setting), journals.Journal(folder)
+    place, journal = _place(plan, folder, setting), Journal(folder)
     journal.start(plan)
     log, leases = ResultsLog(plan, place), Leases()
     view = LiveView(
@@ -514,7 +494,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
         interrupted=interrupted,
     )
     report = _with_problem(report, plan.results_log, log.problem)
-    report = _with_problem(report, journals.FILE_NAME, journal.problem)
+    report = _with_problem(report, JOURNAL, journal.problem)
     try:
         report = setting.with_page(report, folder)
     except OSError as error:
