@@ -334,8 +334,7 @@ def _named(slot: Slot, suite: Suite) -> Iterator[str]:
     if slot.absent or not (PROGRAMS.fullmatch(slot.role) or slot.role == "infer_export"):
         return
     folder = suite.infer.cwd if slot.role == "inference" else "."
-    texts = slot.values if slot.role == "infer_export" else (slot.value,)
-    for text in dict.fromkeys(texts):
+    for text in dict.fromkeys(slot.values if slot.role == "infer_export" else (slot.value,)):
         for path in _paths(_words(slot, text)):
             yield posixpath.normpath(posixpath.join(folder, path))
 

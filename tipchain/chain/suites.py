@@ -71,8 +71,7 @@ class LintFinding(NamedTuple):
     message: str
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: {self.key}: " if self.line else ""
-        return place + self.message
+        return (f"{self.file}:{self.line}: {self.key}: " if self.line else "") + self.message
 
 
 # Suites as data: what differs between the public TIPC drivers, over one engine.

@@ -520,8 +520,7 @@ def _status(args: argparse.Namespace) -> int:
     results = read_results(night.folder)
     ended = results.finished and not who
     records = [results.of(item) for item in night.plan.items] if ended else [*results.records.values()]
-    told = read_state(night)
-    state = replace(told, counts=dict(Counter(record.outcome for record in records)))
+    state = replace(read_state(night), counts=dict(Counter(record.outcome for record in records)))
     if not who:
         state = replace(state, running=(), left_s=None, waiting="")
     show(

@@ -243,8 +243,7 @@ def _rnn(
 
 def _bernoulli(to: _Operators, _original: Any, x: Any, **_: Any) -> Any:
     odds = x.detach().numpy().astype(np.float64)
-    single = odds.size and bool((odds == odds.flat[0]).all())
-    if single:
+    if odds.size and bool((odds == odds.flat[0]).all()):
         return to.tensor(to.draws.kept(x.shape, 1.0 - float(odds.flat[0])), x.dtype)
     return to.tensor(to.draws.uniform(x.shape) >= 1.0 - odds, x.dtype)
 

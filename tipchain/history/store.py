@@ -105,8 +105,7 @@ def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     Raises:
         UsageError: the URL cannot be understood, or names a database of another kind.
     """
-    text = database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE)
-    url = _url(text)
+    url = _url(database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE))
     plain = url.set(password=None)
     plain = plain.difference_update_query([name for name in url.query if name.lower() not in SHOWN])
     digest = hashlib.sha256(plain.render_as_string().encode()).hexdigest()[:12]

@@ -140,8 +140,7 @@ class Loop:
         stack.enter_context(self.side.precision(double=True, casts=True))
         self.side.seed(recipe.seed + number)
         drawn = self.loops.drawn
-        follows = drawn.get(number) if self.number else None
-        draws = recipe.draws.of_step(number, follows)
+        draws = recipe.draws.of_step(number, drawn.get(number) if self.number else None)
         if not self.number:
             drawn[number] = draws
         stack.enter_context(self.side.randomness(draws))
@@ -638,10 +637,9 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
         at = next(
             (n for n, (a, b) in enumerate(zip(ours.updates, theirs.updates, strict=False)) if a.rate != b.rate), 0
         )
-        rates = [one.rate for one in ours.updates]
         yield _Treatment(
             code="learning-rate",
-            before=_at_rate(rates),
+            before=_at_rate([one.rate for one in ours.updates]),
             message=f"at update {at} the port's learning rate is {theirs.updates[at].rate:.6g}, the reference's {ours.updates[at].rate:.6g}",
             fix="step the schedule where the reference steps it",
         )
