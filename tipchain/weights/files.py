@@ -513,34 +513,6 @@ def view_of(tensor: Tensor) -> Array:
     return values
 
 
-def save_paddle_file(state: Mapping[str, object], path: Path) -> None:
-    """Write ``state`` beside ``path`` and rename it: as ``.safetensors`` if it is called so, else by ``paddle.save``.
-
-    Args:
-        state: Paddle tensors by name.
-        path: the file.
-
-    Raises:
-        WeightsError: the disk is full or the folder cannot be written; ``path`` is then untouched.
-    """
-    try:
-        with replacing_path(path) as beside:
-            _save(state, beside)
-    except OSError as error:
-        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error
-
-
-def _save(state: Mapping[str, object], path: Path) -> None:
-    if path.suffix == SAFETENSORS:
-        from safetensors.paddle import save_file
-
-        save_file(dict(state), str(path), metadata={"format": "pd"})
-    else:
-        import paddle
-
-        paddle.save(dict(state), str(path))
-
-
 def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> None:
     """Set the Paddle model's tensors to ``state``, write them, and verify the file by loading it.
 
@@ -552,7 +524,14 @@ def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> N
     _set_state(model, state, path)
     try:
         with replacing_path(path) as beside:
-            _save(model.state_dict(), beside)
+            if path.suffix == SAFETENSORS:
+                from safetensors.paddle import save_file
+
+                save_file(dict(model.state_dict()), str(beside), metadata={"format": "pd"})
+            else:
+                import paddle
+
+                paddle.save(dict(model.state_dict()), str(beside))
             load_paddle_weights(model, beside)
             wrong = [
                 name for name, tensor in model.state_dict().items() if tensor.numpy().tobytes() != state[name].tobytes()
