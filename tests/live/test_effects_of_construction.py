@@ -124,12 +124,53 @@ def test_an_activation_inside_a_norm_is_tried_with_it(act, fused, port, training
 class Calls(paddle.nn.Layer):
     """A norm, and an activation that is no layer."""
 
-    def __init__(self):
+    def __init__(self, name="relu6", epsilon=1e-5):
         super().__init__()
-        self.norm = paddle.nn.BatchNorm2D(4)
+        self.name, self.norm = name, paddle.nn.BatchNorm2D(4, epsilon=epsilon)
 
     def forward(self, x):
-        return paddle.nn.functional.relu6(self.norm(x))
+        return getattr(paddle.nn.functional, self.name)(self.norm(x))
+
+
+def wide_norm(act):
+    """Return torch's norm with an activation, of which an input shows values far from zero."""
+    norm = NormAct(4, act)
+    torch.nn.init.constant_(norm.weight, 6.0)
+    return norm
+
+
+def test_layers_that_are_built_otherwise_are_one_cause_where_the_inputs_show_it_of_some_alone():
+    torch.manual_seed(0)
+    report = align(
+        (torch.nn.Conv2d(3, 4, 3), wide_norm(torch.nn.ReLU6()), torch.nn.Conv2d(4, 4, 3), NormAct(4, torch.nn.ReLU6())),
+        (paddle.nn.Conv2D(3, 4, 3), *PORTS["layer"](), paddle.nn.Conv2D(4, 4, 3), *PORTS["layer"]()),
+        IMAGES,
+    )
+    assert effects(report) == [("layer-type", "here"), ("layer-type", "elsewhere")]
+    (cause,) = report.diagnoses
+    assert (cause.code, cause.paths, cause.fix) == ("layer-type", ("2", "5"), "make `2` a `paddle.nn.ReLU6`")
+    assert cause.explained > 0.99
+    assert (report.first_divergence.port_path, "finding:" in str(report)) == ("2", False)
+
+
+def with_layer(epsilon):
+    return paddle.nn.BatchNorm2D(4, epsilon=epsilon), paddle.nn.ReLU()
+
+
+@pytest.mark.parametrize("port", [with_layer, lambda epsilon: (Calls("relu", epsilon),)], ids=["layer", "function"])
+def test_a_norm_that_is_judged_with_what_follows_it_is_run_with_it(port):
+    report = align(
+        (torch.nn.Conv2d(3, 4, 3), NormAct(4, torch.nn.ReLU())), (paddle.nn.Conv2D(3, 4, 3), *port(0.1)), IMAGES
+    )
+    assert [(one.code, one.port_path[:1]) for one in report.diagnoses] == [("epsilon", "1")]
+
+
+def test_another_function_after_a_norm_is_told_once_with_its_line():
+    report = align(
+        (torch.nn.Conv2d(3, 4, 3), NormAct(4, torch.nn.ReLU())), (paddle.nn.Conv2D(3, 4, 3), Calls("gelu")), IMAGES
+    )
+    assert [one.code for one in report.diagnoses] == ["other-activation"]
+    assert "test_effects_of_construction.py:" in report.diagnoses[0].fix
 
 
 def test_a_function_that_these_inputs_do_not_tell_from_another_is_not_blamed():

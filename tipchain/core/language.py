@@ -302,6 +302,8 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
 
 def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     """Return a text in lines of so many columns behind their indents; words that are longer (paths, code) are not broken."""
+    if text.isascii() and text.isprintable() and len(first) + len(text) <= width:
+        return [first + text.rstrip()]
     if columns(text) == len(text):
         import textwrap
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import reduce
 from math import prod
 from types import ModuleType
 from typing import Literal, NamedTuple
@@ -14,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.framework_types import After, Array, Before, Hook, Model, Optimizer, Tensor
+from tipchain.framework_types import After, Array, Before, Function, Hook, Model, Nested, Optimizer, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.randomness import Draws
@@ -36,9 +37,11 @@ class FrameworkSide:
         framework: as stages use it.
         ways: how a model may be run in float64, tried one after the other.
         way: the one that is taken.
+        base: the class of all layers.
     """
 
     framework: Framework
+    base: type[Model]
 
     def is_tensor(self, value: object) -> bool:
         """Tell whether ``value`` is a tensor of the framework's."""
@@ -60,6 +63,18 @@ class FrameworkSide:
         """Yield the layers directly inside, with their names."""
         yield from layer.named_children()
 
+    def in_turn(self, layers: Mapping[str, Model], first: Model, after: Sequence[Function]) -> Model:
+        """Return a layer that holds some by name, calls the first of them, and then functions of one tensor."""
+
+        def forward(_: Model, *args: Nested, **kwargs: Nested) -> Nested:
+            return reduce(lambda made, one: one(made), after, first(*args, **kwargs))
+
+        made = type("InTurn", (self.base,), {"forward": forward, "__module__": self.base.__module__})()
+        made.training = first.training
+        for name, layer in layers.items():
+            setattr(made, name, layer)
+        return made
+
 
 class TorchSide(FrameworkSide):
     """torch."""
@@ -69,6 +84,7 @@ class TorchSide(FrameworkSide):
     def __init__(self) -> None:
         self.framework: TorchFramework = TorchFramework()
         self.torch = self.framework.torch
+        self.base = self.torch.nn.Module
         self.ways: Sequence[Widening] = ("casts", "claims", "plain")
         self.way: Widening = "casts"
 
@@ -249,6 +265,7 @@ class PaddleSide(FrameworkSide):
     def __init__(self) -> None:
         self.framework: PaddleFramework = PaddleFramework()
         self.paddle = self.framework.paddle
+        self.base = self.paddle.nn.Layer
         self.ways: Sequence[Widening] = ("casts", "plain")
         self.way: Widening = "casts"
 

@@ -465,6 +465,25 @@ class PaddleFramework:
         """Return the layer; it lives on the device that `configure` chose."""
         return builder(**args)
 
+    @contextmanager
+    def undrawn(self) -> Iterator[None]:
+        """Let parameters be zero where their initial values would be drawn: that takes longer than loading others."""
+        parameter = self.paddle.base.framework.EagerParamBase
+        kinds = self.paddle.nn.initializer
+        base, usual = kinds.initializer.Initializer, kinds.initializer.Initializer.__call__
+        normal = kinds.normal.NormalInitializer, kinds.normal.TruncatedNormalInitializer
+        drawn = *normal, kinds.uniform.UniformInitializer, kinds.xavier.XavierInitializer, kinds.kaiming.MSRAInitializer
+
+        def initialize(initializer: object, tensor: object, block: object = None) -> object:
+            spared = isinstance(initializer, drawn) and isinstance(tensor, parameter)
+            return usual(kinds.Constant(0.0) if spared else initializer, tensor, block)
+
+        base.__call__ = initialize
+        try:
+            yield
+        finally:
+            base.__call__ = usual
+
     def load_weights(self, model: object, path: Path) -> None:
         """Load a ``.pdparams`` file; every key and shape must fit."""
         load_paddle_weights(model, path)
@@ -587,7 +606,9 @@ class PaddleFramework:
         for slot in self._slots(model, names, "parameter"):
             yield slot.name, self._whole(slot, [part.tensor for part in slot.parts], shared=shared)
 
-    def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def gradients(
+        self, model: Model, names: Mapping[str, str], *, shared: bool = False, single: bool = False
+    ) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero.
 
         ``shared``: they may be Paddle's own memory, which later gradients are added to.
@@ -595,18 +616,11 @@ class PaddleFramework:
         for slot in self._slots(model, names, "parameter"):
             found = [self.gradient(part.tensor) for part in slot.parts]
             if any(one is not None for one in found):
-                zeros = self.paddle.zeros_like
-                yield (
-                    slot.name,
-                    self._whole(
-                        slot,
-                        [
-                            zeros(part.tensor) if one is None else one
-                            for part, one in zip(slot.parts, found, strict=True)
-                        ],
-                        shared=shared,
-                    ),
-                )
+                pairs = zip(slot.parts, found, strict=True)
+                dense = [self.paddle.zeros_like(part.tensor) if one is None else one for part, one in pairs]
+                if single:
+                    dense = [one.astype("float32") if one.dtype == self.paddle.float64 else one for one in dense]
+                yield slot.name, self._whole(slot, dense, shared=shared)
 
     def gradient(self, parameter: Tensor) -> Any:
         """Return a parameter's gradient, dense; None where there is none."""

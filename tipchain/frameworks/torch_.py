@@ -472,6 +472,18 @@ class TorchFramework:
         """Return the module on the chosen device."""
         return builder(**args).to(self.device)
 
+    @contextmanager
+    def undrawn(self) -> Iterator[None]:
+        """Let parameters be zero where their initial values would be drawn: that takes longer than loading others."""
+        parameter, names = self.torch.nn.Parameter, ("uniform_", "normal_")
+        for name in names:
+            setattr(parameter, name, lambda self, *_, **__: self.zero_())
+        try:
+            yield
+        finally:
+            for name in names:
+                delattr(parameter, name)
+
     def load_weights(self, model: Model, path: Path) -> None:
         """Load a state dict with ``weights_only=True``; every key must fit."""
         state = read_torch_state(path)
@@ -564,11 +576,14 @@ class TorchFramework:
             if not only_in_torch(name, names):
                 yield name, self._values(parameter, shared=shared)
 
-    def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def gradients(
+        self, model: Model, names: Mapping[str, str], *, shared: bool = False, single: bool = False
+    ) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one and that the port has too; ``shared``: as with `parameters`."""
         for name, parameter in model.named_parameters():
             gradient = self.gradient(parameter)
             if gradient is not None and not only_in_torch(name, names):
+                gradient = gradient.float() if single and gradient.dtype == self.torch.float64 else gradient
                 yield name, self._values(gradient, shared=shared)
 
     def _values(self, tensor: Tensor, *, shared: bool) -> Array:

@@ -329,7 +329,8 @@ def explain_layers(
                 like.append(cause)
             if group is not None and cause.evidence.startswith(CONSTRUCTED):
                 settled[group] = cause
-    return found, places
+    lines = {(one.code, one.port_path) for one in found if QUOTED.search(one.fix)}
+    return [one for one in found if (one.code, one.port_path) not in lines or QUOTED.search(one.fix)], places
 
 
 def placed(
@@ -394,7 +395,16 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
     why where a cause only describes. What another cause of the same error refutes is a finding, and no cause.
     """
     diagnoses = [_as_built(one, findings) for one in diagnoses]
-    serious = [one for one in grave(findings) if not any(_covers(cause, one) for cause in diagnoses)]
+    serious = []
+    for one in grave(findings):
+        if any(_covers(cause, one) for cause in diagnoses):
+            continue
+        shown = [each for each in findings if each.effect == "here" and _differs_likewise(each, one)]
+        same = next((cause for cause in diagnoses if any(cause.says(each) for each in shown)), None)
+        if same is None:
+            serious.append(one)
+        else:
+            _joined(diagnoses, same, one.port_path)
     pieces = {one.kind for one in serious if one.kind in TRAINING_PIECES}
     paths = {one.port_path for one in serious}
     kept = [
@@ -417,11 +427,21 @@ def with_construction(diagnoses: Sequence[Diagnosis], findings: Sequence[Finding
 
 
 def _as_built(cause: Diagnosis, findings: Sequence[Finding]) -> Diagnosis:
-    """Return a cause about an index of padding in the words of construction, which knows what the index does in Paddle."""
-    if cause.code not in PADDING:
+    """Return a cause in the words of construction, which knows what an index of padding does in Paddle, and layers by their types."""
+    built = cause.evidence.startswith(CONSTRUCTED)
+    codes = PADDING if cause.code in PADDING else ("layer-type",) if built else ()
+    told = next((one for one in grave(findings) if one.code in codes and cause.port_path == one.port_path), None)
+    if told is None:
         return cause
-    built = next((one for one in grave(findings) if one.code in PADDING and cause.port_path == one.port_path), None)
-    return cause if built is None else replace(cause, message=built.message, fix=built.fix)
+    return replace(cause, code=told.code if built else cause.code, message=told.message, fix=told.fix)
+
+
+def _differs_likewise(one: Finding, other: Finding) -> bool:
+    """Tell whether two layers are built otherwise in the same way."""
+    told = [
+        (each.code, each.kind, each.reference, each.port, said_alike(each.fix, each.port_path)) for each in (one, other)
+    ]
+    return one.kind == "argument" and told[0] == told[1]
 
 
 def _covers(cause: Diagnosis, finding: Finding) -> bool:

@@ -624,7 +624,7 @@ class _Work:
             arrays = fake_arrays(case)
             path = self.folder / ("_".join(filter(None, ("fake_inputs", case.variant))) + ".npy")
             save_record(path, arrays)
-            return arrays_digest(dict(flatten(arrays))), path
+            return arrays_digest(flatten(arrays)), path
         if name == "weights":
             weights = self.given.weights.get(case.variant) or prepare_weights(
                 case, self.mode, data_path=self.data_path, sides=self.sides

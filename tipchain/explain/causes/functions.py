@@ -453,6 +453,7 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)
     where = place_of(op, piece)
+    built = {type(one).__name__.lower() for _, one in piece.sides.reference.layers(piece.reference)}
     if is_one:
         skip = argument_of(0)
         yield Hypothesis(
@@ -465,7 +466,8 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         rare = name in RARE
         if rare and not RARE[name] & set(piece.truth.names):
             continue
-        confirmed = not rare and any(one.rstrip("_") == name for one in piece.truth.names)
+        called_so = any(one.rstrip("_") == name for one in piece.truth.names)  # torch's ReLU6 calls hardtanh
+        confirmed = not rare and (called_so or name.replace("_", "") in built)
         plain = kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
         if is_one and not plain:  # its settings are looked at elsewhere
             replace = instead(function)

@@ -45,10 +45,10 @@ from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
-from tipchain.explain.locate.matching import CallPair, Comparer, common_path, hands_on
+from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.framework_types import Array, Model
+from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
 from tipchain.weights.files import view_of
@@ -79,11 +79,13 @@ def _build(
     by_number = {theirs: ours[number].transpose(axes) for number, theirs, axes in links}
     theirs = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(calls[1].inputs))
     double = located.exact or not any(call.children for call in calls)
-    layers = [
-        side.copied(dict(side.layers(model))[call.path], double=double)
-        for side, model, call in zip(sides, models, calls, strict=True)
-    ]
     backward = verdict.direction == "backward"
+    then = ((), ()) if backward else pair.then  # parameters go by their names within the piece
+    paths = [_around(call.path, steps) for call, steps in zip(calls, then, strict=True)]
+    layers = [
+        _followed(side, dict(side.layers(model)), call.path, steps, double=double)
+        for side, model, call, steps in zip(sides, models, calls, then, strict=True)
+    ]
     judged, reference_judged = _judged(located, pair)
     idle = _idle(located, pair)
     return Piece(
@@ -100,7 +102,7 @@ def _build(
         cleared=_cleared(located, pair, store),
         idle=idle,
         partners=_partners(located, pair),
-        paths=(calls[0].path, calls[1].path),
+        paths=(paths[0], paths[1]),
         ends=tuple((link.ours, link.theirs) for link in Comparer(store).outputs(pair)) or None,
         links=tuple((number, other) for number, other, _ in links),
         double=double,
@@ -112,18 +114,40 @@ def _build(
     )
 
 
+def _around(path: str, steps: Sequence[LayoutStep]) -> str:
+    """Return the path of a layer, or that of what holds it and the layers that are called after it."""
+    paths = [path, *(step.name for step in steps if not step.function)]
+    return common_path(one.rpartition(".")[0] for one in paths) if steps else path
+
+
+def _followed(
+    side: LiveSide, layers: Mapping[str, Model], path: str, steps: Sequence[LayoutStep], *, double: bool
+) -> Model:
+    """Return a copy of a layer; with what is called after it, a layer of these that stands around them."""
+    own = {one: side.copied(layers[one], double=double) for one in (path, *(s.name for s in steps if not s.function))}
+    if not steps:
+        return own[path]
+    around = _around(path, steps)
+    after = [partial(_call, side, step.name) if step.function else own[step.name] for step in steps]
+    return side.in_turn({below(one, around) or "": layer for one, layer in own.items()}, own[path], after)
+
+
+def _call(side: LiveSide, name: str, value: Tensor) -> Tensor:
+    return side.function(name)(value)  # looked up when it is called: what stands in its place then is meant
+
+
 def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
     """Yield the calls that the verdict is about, then the ones around them that belong together.
 
     The code between layers that made a wrong tensor may be a layer on one side: then the port's container is held
     against what it is paired with, or against the one layer that it is wrapped around.
     """
-    known = (*located.matching.pairs, *located.matching.containers)
+    known = (*located.joint, *located.matching.pairs, *located.matching.containers)
     trace = located.port.trace
     call = next((one for one in trace.calls if one.path == verdict.port_path and one.turn == verdict.turn), None)
     paths = verdict.reference_path, verdict.port_path
     while call is not None:
-        same = [pair for pair in known if pair.port is call]
+        same = [pair for pair in known if pair.port.number == call.number]
         inside = [pair for pair in located.matching.pairs if not pair.whole and _inside(trace, pair.port, call)]
         if same:
             yield min(same, key=lambda pair: (pair.reference.path, pair.port.path) != paths)

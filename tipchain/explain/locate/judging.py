@@ -111,7 +111,7 @@ class PairJudge:
         late: pairs for which there was no time.
         alike_inside: the gradients of all parameters agree in float64, however both models arrange them.
         wrong: the pairs whose layers give something else by themselves, with the links of their outputs.
-        joint: the pairs whose layers give the same with what one side does next.
+        joint: the pairs that are judged with what one side does next.
     """
 
     models: tuple[Models, Models]
@@ -455,7 +455,7 @@ class PairJudge:
             told = again[0].closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
             if told and (again[0].own or 0.0) < CLOSER * (inf if judged[0].own is None else judged[0].own):
                 (step,) = (*one.then[0], *one.then[1])
-                self.joint += [one] * all(each.closeness in FINE for each in again)
+                self.joint.append(one)
                 whose = "the reference's" if one.then[0] else "its"
                 reason = f"with {whose} {step.name} after it: "
                 return [replace(each, reason=reason + each.reason) for each in again]

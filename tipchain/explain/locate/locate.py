@@ -69,7 +69,7 @@ class Located:
         layers: which layers with parameters belong together, whether they were called or not.
         later: by the id of a verdict about code, what a run told in which all that is wrong before gave the reference's tensors.
         again: the port's calls whose code is at fault and makes more than one tensor wrong, be it from the first one.
-        joint: the pairs whose layers give the same with what one side does next, an activation that the other's layer has inside.
+        joint: the pairs that were judged with what one side does next, an activation that the other's layer has inside.
     """
 
     matching: Matching

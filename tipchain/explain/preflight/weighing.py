@@ -176,7 +176,8 @@ class _Trial:
         told = {path for one in eager for path in (one.reference_path, one.port_path)}
         calls = (*(one for one in self.located.matching.pairs if not one.whole), *self.located.joint)
         for paths, call in {(one.reference.path, one.port.path): one for one in calls}.items():
-            if paths not in self.told.fine or told.intersection(paths):
+            shown = call in self.located.joint and paths in self.told.faulty
+            if not (shown or paths in self.told.fine) or told.intersection(paths):
                 continue
             if not (self._activates(0, call) and self._activates(1, call)):
                 continue
@@ -185,12 +186,15 @@ class _Trial:
             argument = getattr(pair.port, "_act", None)
             if not (any(call.then) or ours or theirs or argument):
                 continue
+            acts = check_layers([PairedLayers(*ours[0], *theirs[0])]) if len(ours) == len(theirs) == 1 else []
+            if shown:
+                yield from (one if one.harmless else replace(one, effect="here") for one in acts)
+                continue
             key = repr((pair.reference, pair.port, argument, [one for _, one in (*ours, *theirs)]))
             if key not in self.seen:
                 self.seen[key] = self._shown_by(pair, call, in_training=False)
             if self.seen[key]:
-                found = check_layers([PairedLayers(*ours[0], *theirs[0])]) if len(ours) == len(theirs) == 1 else []
-                for one in found or [_other_activation(pair, call, ours)]:
+                for one in acts or [_other_activation(pair, call, ours)]:
                     yield replace(one, effect="elsewhere", message=f"{one.message}; {self.seen[key]} would show it")
 
     def cut_gradients(self) -> Iterator[Finding]:
