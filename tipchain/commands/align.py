@@ -39,8 +39,19 @@ if TYPE_CHECKING:
     from tipchain.parity.case import Case
 
 
-def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``tipchain align``."""
+    parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
+    add_stages(parser, "these stages alone: names or script numbers, e.g. forward,loss or 01,04")
+    add_run_arguments(parser)
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``align`` and the numbered scripts share."""
+    add_device(parser)
+    add_mode(parser)
+    add_root(parser)
+    add_out(parser, "output folder (default test_tipc/output/CASE/MODE)")
     reference = parser.add_argument(
         "--reference",
         type=Path,
@@ -57,22 +68,6 @@ def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="use a bundle of another torch than the one installed or pinned",
     )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``tipchain align``."""
-    parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
-    add_stages(parser, "these stages alone: names or script numbers, e.g. forward,loss or 01,04")
-    add_run_arguments(parser)
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``align`` and the numbered scripts share."""
-    add_device(parser)
-    add_mode(parser)
-    add_root(parser)
-    add_out(parser, "output folder (default test_tipc/output/CASE/MODE)")
-    add_reference_arguments(parser)
     parser.add_argument(
         "--record", choices=("torch", "paddle"), help="record this side only, to compare elsewhere; exit code 4"
     )

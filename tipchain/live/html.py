@@ -259,12 +259,6 @@ LABEL = 24
 """Characters of a layer's name in a chart: half of a phone's width."""
 
 
-def depth_plots(verdicts: Sequence[LayerVerdict]) -> Markup:
-    """Return the errors of the layers in the order in which they ran, forward and backward."""
-    found = [_depth(direction, [one for one in verdicts if one.direction == direction]) for direction in DIRECTIONS]
-    return markup(one for one in found if one is not None)
-
-
 def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
     if not verdicts:
         return None
@@ -555,7 +549,10 @@ def detail_sections(report: AlignmentReport) -> Iterator[Section]:
     if report.findings:
         yield "findings", "Differences of construction", _findings(report.findings)
     if report.layers:
-        yield "depth", "Error along depth", depth_plots(report.layers)
+        found = [
+            _depth(direction, [one for one in report.layers if one.direction == direction]) for direction in DIRECTIONS
+        ]
+        yield "depth", "Error along depth", markup(one for one in found if one is not None)
         told = element("p", count_layers(report.layers), class_="note")
         yield "layers", "Layers", markup(told, layer_tree(report.layers))
     curves = curve_plots(report.curves)
