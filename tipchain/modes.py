@@ -169,45 +169,34 @@ class StageInfo(NamedTuple):
 
 INFO: Mapping[str, StageInfo] = MappingProxyType(
     {
-        "forward": StageInfo(builders=("model",), uses=("fake", "weights"), prefix="forward", trains=False),
-        "data": StageInfo(builders=("dataset",), uses=("eval_data", "settings"), prefix="data", trains=False),
+        "forward": StageInfo(("model",), ("fake", "weights"), "forward", trains=False),
+        "data": StageInfo(("dataset",), ("eval_data", "settings"), "data", trains=False),
         "metric": StageInfo(
-            builders=("model", "dataset", "metric"),
-            uses=("eval_data", "weights", "settings"),
-            prefix="metric",
-            trains=False,
+            ("model", "dataset", "metric"), ("eval_data", "weights", "settings"), "metric", trains=False
         ),
-        "loss": StageInfo(builders=("model", "loss"), uses=("fake", "weights", "settings"), prefix="loss"),
-        "optimizer": StageInfo(builders=("optimizer",), uses=("settings",), prefix="optimizer"),
-        "lr": StageInfo(builders=("optimizer", "scheduler"), uses=("settings",), prefix="lr"),
-        "regularization": StageInfo(builders=("optimizer",), uses=("settings",), prefix="regularization"),
+        "loss": StageInfo(("model", "loss"), ("fake", "weights", "settings"), "loss"),
+        "optimizer": StageInfo(("optimizer",), ("settings",), "optimizer"),
+        "lr": StageInfo(("optimizer", "scheduler"), ("settings",), "lr"),
+        "regularization": StageInfo(("optimizer",), ("settings",), "regularization"),
         "backward": StageInfo(
-            builders=("model", "loss", "optimizer"),
-            uses=("fake", "weights", "settings"),
-            prefix="bp_align",
-            tensors=True,
+            ("model", "loss", "optimizer"), ("fake", "weights", "settings"), "bp_align", tensors=True
         ),
-        "train_data": StageInfo(builders=("dataset",), uses=("train_data", "settings"), prefix="train_data"),
-        "init": StageInfo(builders=("model",), uses=("settings",), prefix="init"),
+        "train_data": StageInfo(("dataset",), ("train_data", "settings"), "train_data"),
+        "init": StageInfo(("model",), ("settings",), "init"),
         "train": StageInfo(
-            builders=("model", "loss", "optimizer", "dataset", "metric"),
-            uses=("train_data", "eval_data", "weights", "settings"),
-            prefix="train_align",
+            ("model", "loss", "optimizer", "dataset", "metric"),
+            ("train_data", "eval_data", "weights", "settings"),
+            "train_align",
             reference="benchmark",
             tensors=True,
         ),
         "inference": StageInfo(
-            builders=("model",),
-            uses=("fake", "weights"),
-            prefix="inference",
-            reference="training",
-            solo=True,
-            trains=False,
+            ("model",), ("fake", "weights"), "inference", reference="training", solo=True, trains=False
         ),
         "distributed": StageInfo(
-            builders=("model", "loss", "optimizer"),
-            uses=("fake", "weights", "settings"),
-            prefix="distributed",
+            ("model", "loss", "optimizer"),
+            ("fake", "weights", "settings"),
+            "distributed",
             reference="single",
             solo=True,
             tensors=True,
