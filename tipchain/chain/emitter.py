@@ -226,9 +226,7 @@ class Emitter:
     def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
         """Add a finding about a line, or about the file."""
         place = slot or self.spec.slots["model_name"]._replace(line=0, key="")
-        finding = LintFinding(
-            code=code, severity=severity, file=place.file, line=place.line, key=place.key, message=message
-        )
+        finding = LintFinding.at(place, code, message, severity)
         if self.spec.fixes and finding not in self.findings:
             self.findings.append(finding)
 

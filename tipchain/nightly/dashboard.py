@@ -410,7 +410,7 @@ def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
     numbers = _Numbers()
     body = [
         _headline(lines),
-        _problems(problems),
+        element("ul", [element("li", one) for one in problems], class_="problems") if problems else None,
         _controls(lines[0].filters),
         *(part for one in lines for part in _manifest(one, most, numbers)),
         element("script", numbers.json(timelines), type="application/json", id="data"),
@@ -543,11 +543,6 @@ def _list(rows: Iterable[Markup]) -> Markup | None:
     return element("ul", found, class_="changes") if found else None
 
 
-def _problems(problems: Sequence[str]) -> Markup | None:
-    rows = [element("li", one) for one in problems]
-    return element("ul", rows, class_="problems") if rows else None
-
-
 def _controls(filters: Mapping[str, Sequence[str]]) -> Markup:
     return element(
         "form",
@@ -631,7 +626,7 @@ def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
         class_="matrix",
         data_manifest=place,
     )
-    return element("div", table, class_="wide", tabindex="0", role="group", aria_label=f"{line.name}, scrollable")
+    return _scrolled(table, line.name)
 
 
 def _day(column: Column, days: Mapping[date, int]) -> Markup:
@@ -701,9 +696,7 @@ def _nights(place: int, line: Timeline) -> Markup:
         )
     head = element("tr", [element("th", one, scope="col") for one in heads])
     inside = element("table", element("thead", head), element("tbody", rows), class_="list")
-    return element(
-        "div", inside, class_="wide", tabindex="0", role="group", aria_label=f"nights of {line.name}, scrollable"
-    )
+    return _scrolled(inside, f"nights of {line.name}")
 
 
 class _Numbers:
