@@ -49,15 +49,15 @@ class PtqDevice:
     """Inference on one kind of device.
 
     Attributes:
-        axes: roles of the product, the outermost first, with blanks between them.
-        arguments: roles in the order of the words, likewise; ``role!`` is written even if it is null, in the original.
+        axes: roles of the product, the outermost first.
+        arguments: roles in the order of the words; ``role!`` is written even if it is null, in the original.
         log: name of the log.
         only: values of an axis that are inferred with, others being skipped.
         never: points that are skipped.
     """
 
-    axes: str
-    arguments: str
+    axes: Sequence[str]
+    arguments: Sequence[str]
     log: str
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     never: tuple[Mapping[str, str], ...] = ()
@@ -101,7 +101,7 @@ class PtqRule:
     Attributes:
         layout: the lines.
         program: role of the quantization's program.
-        arguments: roles of its arguments, with blanks between them; ``role:other`` is written with the key of ``other`` by the original.
+        arguments: roles of its arguments; ``role:other`` is written with the key of ``other`` by the original.
         literal: values that arguments have instead of their lines'.
         logs: the original's folder of logs.
         log: the quantization's, below it.
@@ -122,7 +122,7 @@ class PtqRule:
 
     layout: Layout
     program: str
-    arguments: str
+    arguments: Sequence[str]
     literal: Mapping[str, str] = field(default_factory=dict)
     logs: str = "./test_tipc/output/{model}/{mode}"
     log: str = "export.log"
@@ -141,27 +141,27 @@ class PtqRule:
     evaluation: PtqEvaluation | None = None
 
 
-_SEG = "device! model_config infer_batch infer_data benchmark"
-_VIDEO = "device! infer_config model_file params_file infer_batch infer_data benchmark"
-_DETECTION = "model_dir infer_batch infer_data benchmark extra_infer"
+_SEG = "device! model_config infer_batch infer_data benchmark".split()
+_VIDEO = "device! infer_config model_file params_file infer_batch infer_data benchmark".split()
+_DETECTION = "model_dir infer_batch infer_data benchmark extra_infer".split()
 RULES: Mapping[str, PtqRule] = {
     "paddleclas": PtqRule(
         layout=Layout(suite="paddleclas"),
         program="export_kl_quant",
-        arguments="",
+        arguments=(),
         logs="{root}/test_tipc/output/{model}/{mode}",
         quantized="{v[infer_model]}/quant_post_static_model",
         source="{v[infer_model]}",
         model={"model_dir": "../{v[infer_model]}/quant_post_static_model"},
         unquantized={"model_dir": "../{v[infer_model]}"},
         cpu=PtqDevice(
-            axes="mkldnn threads infer_batch",
-            arguments="device! mkldnn! threads model_dir infer_batch infer_data benchmark extra_infer",
+            axes="mkldnn threads infer_batch".split(),
+            arguments="device! mkldnn! threads model_dir infer_batch infer_data benchmark extra_infer".split(),
             log="infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_batchsize_{infer_batch}.log",
         ),
         gpu=PtqDevice(
-            axes="trt precision infer_batch",
-            arguments="device! trt precision model_dir infer_batch infer_data benchmark",
+            axes="trt precision infer_batch".split(),
+            arguments="device! trt precision model_dir infer_batch infer_data benchmark".split(),
             log="infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
             never=({"precision": "True", "trt": "False"},),
         ),
@@ -192,13 +192,13 @@ RULES: Mapping[str, PtqRule] = {
             unread=frozenset({"trainer"}),
         ),
         program="quantize",
-        arguments="use_gpu:device source batch_num quant_batch:infer_batch quant_config output_dir",
+        arguments="use_gpu:device source batch_num quant_batch:infer_batch quant_config output_dir".split(),
         quantized="{dirname[model_config]}",
         source="{v[source]}",
         model={},
         unquantized={"model_config": "{v[source]}/deploy.yaml"},
-        cpu=PtqDevice(axes="infer_batch", arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=PtqDevice(axes="infer_batch", arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+        cpu=PtqDevice(axes="infer_batch".split(), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=PtqDevice(axes="infer_batch".split(), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
         on_gpu="deploy/slim/quant/ptq.py",
         evaluation=PtqEvaluation(
             config="quant_config", section=("val_dataset",), labels="val_path", root="dataset_root", reads_lists=True
@@ -219,15 +219,15 @@ RULES: Mapping[str, PtqRule] = {
             unread=frozenset({"trainer"}),
         ),
         program="quantize",
-        arguments="use_gpu:device quant_config source batch_num quant_batch data_dir data_list output_dir",
+        arguments="use_gpu:device quant_config source batch_num quant_batch data_dir data_list output_dir".split(),
         logs="./log/{model}/{mode}",
         log="{mode}_export_.log",
         quantized="{dirname[model_file]}",
         source="{v[source]}",
         model={},
         unquantized={"model_file": "{v[source]}/*.pdmodel", "params_file": "{v[source]}/*.pdiparams"},
-        cpu=PtqDevice(axes="infer_batch", arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=PtqDevice(axes="infer_batch", arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+        cpu=PtqDevice(axes="infer_batch".split(), arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=PtqDevice(axes="infer_batch".split(), arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
     ),
     "paddledetection": PtqRule(
         layout=Layout(
@@ -243,20 +243,20 @@ RULES: Mapping[str, PtqRule] = {
             unread=frozenset({"extra_quant"}),
         ),
         program="quantize",
-        arguments="export_weight filename export_save",
+        arguments="export_weight filename export_save".split(),
         literal={"filename": "{model}"},
         quantized="{v[export_save]}/{model}",
         source="",
         model={"model_dir": "{v[export_save]}/{model}"},
         unquantized={"model_dir": "{run}/unquantized/{model}"},
         cpu=PtqDevice(
-            axes="mkldnn threads infer_batch",
-            arguments=f"device mkldnn threads {_DETECTION}",
+            axes="mkldnn threads infer_batch".split(),
+            arguments=["device", "mkldnn", "threads", *_DETECTION],
             log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_mode_paddle_batchsize_{infer_batch}.log",
         ),
         gpu=PtqDevice(
-            axes="precision infer_batch",
-            arguments=f"device precision {_DETECTION}",
+            axes="precision infer_batch".split(),
+            arguments=["device", "precision", *_DETECTION],
             log="python_infer_gpu_mode_{precision}_batchsize_{infer_batch}.log",
             only={"precision": ("paddle", "trt_int8")},
         ),
@@ -276,7 +276,7 @@ RULES: Mapping[str, PtqRule] = {
             unread=frozenset({"infer_quant", "extra_infer2"}),
         ),
         program="infer_export",
-        arguments="export_weight export_save",
+        arguments="export_weight export_save".split(),
         literal={"export_weight": "{infer_model}", "export_save": "{infer_model}_klquant"},
         log="_export_{number}.log",
         quantized="{infer_model}_klquant",
@@ -284,14 +284,14 @@ RULES: Mapping[str, PtqRule] = {
         model={"model_dir": "{infer_model}_klquant"},
         unquantized={"model_dir": "{infer_model}"},
         cpu=PtqDevice(
-            axes="mkldnn threads infer_batch precision",
-            arguments="device! mkldnn threads model_dir infer_batch save_log infer_data benchmark precision extra_infer",
+            axes="mkldnn threads infer_batch precision".split(),
+            arguments="device! mkldnn threads model_dir infer_batch save_log infer_data benchmark precision extra_infer".split(),
             log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_precision_{precision}_batchsize_{infer_batch}.log",
             only={"precision": ("int8",)},
         ),
         gpu=PtqDevice(
-            axes="trt precision infer_batch",
-            arguments="device! trt precision model_dir infer_batch infer_data benchmark extra_infer save_log",
+            axes="trt precision infer_batch".split(),
+            arguments="device! trt precision model_dir infer_batch infer_data benchmark extra_infer save_log".split(),
             log="python_infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
             only={"precision": ("int8",)},
         ),
@@ -466,7 +466,7 @@ class _Quantization(Chain):
     def quantize(self, program: Words, label: str) -> str:
         """Add the quantization of one model; return its id."""
         rule, words = self.rule, list[str]()
-        for text in rule.arguments.split():
+        for text in rule.arguments:
             role, _, other = text.partition(":")
             slot = self.slots.get(role)
             if slot is None:
@@ -537,7 +537,7 @@ class _Quantization(Chain):
             device = self.rule.cpu if kind == "cpu" else self.rule.gpu
             points = list(self.points(device))
             if not points:
-                settings = ", ".join(f"{self.slots[role].key}:{self.slots[role].value}" for role in device.axes.split())
+                settings = ", ".join(f"{self.slots[role].key}:{self.slots[role].value}" for role in device.axes)
                 message = f"nothing is inferred on the {kind}: no combination of {settings} can be"
                 self.tell("default", message, self.slots["device"])
             found += [self.inference(kind, device, {**one, "device": value}, label, needs) for one in points]
@@ -546,11 +546,11 @@ class _Quantization(Chain):
 
     def points(self, device: PtqDevice) -> Iterator[dict[str, str]]:
         """Yield the settings to infer with on a device."""
-        lists = [self.list_of(role) for role in device.axes.split()]
+        lists = [self.list_of(role) for role in device.axes]
         if not self.request.legacy:
             lists = [values or ("null",) for values in lists]
         for values in product(*lists):
-            point = dict(zip(device.axes.split(), values, strict=True))
+            point = dict(zip(device.axes, values, strict=True))
             wrong = any(point[role] not in values for role, values in device.only.items())
             if not wrong and not any(one.items() <= point.items() for one in device.never):
                 yield point
@@ -559,9 +559,7 @@ class _Quantization(Chain):
         self, kind: str, device: PtqDevice, point: Mapping[str, str], label: str, needs: tuple[str, ...]
     ) -> Command:
         """Add one inference and return it, without what `Chain.add` settles."""
-        shown = [
-            f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes.split() if point[role] not in NOTHING
-        ]
+        shown = [f"{SHORT_NAMES.get(role, role)}={point[role]}" for role in device.axes if point[role] not in NOTHING]
         line = Artifact(what="result line", in_log=True, line=self.result_line)
         command = Command(
             id=";".join(filter(None, (label, kind, *shown))),
@@ -585,7 +583,7 @@ class _Quantization(Chain):
     ) -> Words:
         """Return the words of an inference, the interpreter aside, with ``images`` for the file's own."""
         words = list(self.split(self.slots["inference"]))
-        for text in device.arguments.split():
+        for text in device.arguments:
             role, raw = text.rstrip("!"), text.endswith("!")
             slot = self.slots.get(role)
             if slot is None:
