@@ -22,7 +22,7 @@ from tipchain.framework_types import Array, Dataset, Model, Nested, Optimizer, S
 from tipchain.frameworks.base import Batch, Builder, check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
 from tipchain.modes import Device
-from tipchain.weights.files import view_of
+from tipchain.weights.files import load_paddle_weights, view_of
 from tipchain.weights.sides import TensorSlot, assemble, divide, stack, torch_view
 
 # Paddle's DataLoader, made to end where a sample cannot be read.
@@ -243,8 +243,7 @@ def _rnn(
 
 def _bernoulli(to: _Operators, _original: Any, x: Any, **_: Any) -> Any:
     odds = x.detach().numpy().astype(np.float64)
-    single = odds.size and bool((odds == odds.flat[0]).all())
-    if single:
+    if odds.size and bool((odds == odds.flat[0]).all()):
         return to.tensor(to.draws.kept(x.shape, 1.0 - float(odds.flat[0])), x.dtype)
     return to.tensor(to.draws.uniform(x.shape) >= 1.0 - odds, x.dtype)
 
@@ -488,8 +487,6 @@ class PaddleFramework:
 
     def load_weights(self, model: object, path: Path) -> None:
         """Load a ``.pdparams`` file; every key and shape must fit."""
-        from tipchain.weights.files import load_paddle_weights
-
         load_paddle_weights(model, path)
 
     def set_training(self, model: Model, training: bool) -> None:

@@ -116,8 +116,7 @@ def _bernoulli(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _bernoulli_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
-    given = _nth(args, kwargs, 1, "p", 0.5)
-    return _bernoulli(draws, result, (None, given), {})
+    return _bernoulli(draws, result, (None, _nth(args, kwargs, 1, "p", 0.5)), {})
 
 
 def _uniform(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
@@ -140,8 +139,7 @@ def _normal_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
 
 def _normal(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
     mean, std = _nth(args, kwargs, 0, "mean", 0.0), _nth(args, kwargs, 1, "std", 1.0)
-    made = result.new_tensor(draws.normal(result.shape))
-    return mean + std * made
+    return mean + std * result.new_tensor(draws.normal(result.shape))
 
 
 def _exponential(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:

@@ -21,7 +21,7 @@ from tipchain.core.guard import guarded
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
-from tipchain.modes import DATA_FOLDER, INFO, Mode, data_folder
+from tipchain.modes import DATA_FOLDER, INFO, Device, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
 from tipchain.parity.case import LABEL, SIDES, Case, WeightsSpec, load_case, open_builder
 from tipchain.parity.inputs import (
@@ -443,7 +443,6 @@ def _entry(path: Path, folder: Path, recipe: Mapping[str, object], sources: Mapp
 
 def _torch_model(case: Case) -> Model:
     from tipchain.frameworks import load_framework
-    from tipchain.modes import Device
 
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
