@@ -132,6 +132,7 @@ def test_a_plan_loads_only_what_planning_needs():
         "hashlib",
         "difflib",
         "json",
+        "shutil",
         "subprocess",
         "traceback",
     )

@@ -8,8 +8,10 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from alignment_samples import failing
@@ -23,10 +25,12 @@ from tipchain.core.language import (
     catalogue,
     columns,
     cut,
+    in_rows,
     padded,
     read_catalogue,
     say,
     speaking,
+    terminal_width,
     wrapped,
 )
 
@@ -496,3 +500,26 @@ def test_a_dashboard_in_chinese(chinese, tmp_path):
     assert [line for line in plain.splitlines() if left_english(line) and not re.fullmatch(names, line)] == []
     words = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])["words"]
     assert all(map(CHINESE.search, words.values()))
+
+
+@pytest.mark.parametrize(
+    ("columns", "terminal", "width"),
+    [("100", 120, 100), ("10", 120, 60), ("0", 120, 120), ("wide", 120, 120), ("", None, 80), ("", 0, 80)],
+)
+def test_a_terminals_width(monkeypatch, columns, terminal, width):
+    def size(_descriptor):
+        if terminal is None:
+            raise OSError
+        return os.terminal_size((terminal, 24))
+
+    monkeypatch.setattr(os, "get_terminal_size", size)
+    monkeypatch.setattr(sys, "__stdout__", SimpleNamespace(fileno=lambda: 1))
+    monkeypatch.setenv("COLUMNS", columns)
+    assert terminal_width() == width
+
+
+@pytest.mark.parametrize("text", ["", " a  b ", "a" * 30, "a b", "a\tb", "a\nb"])
+@pytest.mark.parametrize("first", ["", "  "])
+def test_a_line_that_fits_is_what_wrapping_makes_of_it(text, first):
+    wide = 40
+    assert in_rows(text, wide, first) == (textwrap.wrap(text, wide, initial_indent=first) or [first])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tipchain.core import machine
+from tipchain.frameworks import load_framework
 from tipchain.parity import recorder
 from tipchain.parity.stages import Bench
 from tipchain.parity.stages.judging import TensorFile
@@ -20,9 +24,22 @@ class CountingFramework:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
+    @contextmanager
+    def undrawn(self):
+        self.calls.append("undrawn")
+        yield
+        self.calls.append("drawn")
+
+    @contextmanager
+    def inference(self):
+        yield
+
     def build(self, builder, args):
         self.calls.append("build")
-        return SimpleNamespace(weight=None, training=None)
+        return Layer()
+
+    def tensor(self, array):
+        return array
 
     def load_weights(self, model, path):
         self.calls.append("load")
@@ -30,6 +47,14 @@ class CountingFramework:
 
     def set_training(self, model, training):
         model.training = training
+
+
+class Layer:
+    weight, training, runs = None, None, 0
+
+    def __call__(self, image):
+        self.runs += 1
+        return self.runs, image
 
 
 def make_bench() -> Bench:
@@ -54,7 +79,16 @@ def test_eval_model_is_built_once_and_always_has_the_weights():
     again = bench.eval_model()
     assert again is first
     assert (again.weight, again.training) == ("w.pth", False)
-    assert bench.framework.calls == ["build", "load", "load"]
+    assert bench.framework.calls == ["undrawn", "build", "drawn", "load", "load"]
+
+
+def test_what_the_model_gives_for_the_fake_inputs_is_computed_once():
+    bench = replace(make_bench(), inputs={"image": 3, "label": 1})
+    assert bench.eval_output() == (1, 3)
+    assert bench.eval_output() == (1, 3)
+    assert bench.eval_model().runs == 1
+    bench.model()
+    assert bench.eval_output() == (1, 3), "another model"
 
 
 def test_a_model_to_train_is_never_one_that_was_used():
@@ -106,8 +140,6 @@ def test_tensors_of_every_shape_and_dtype_are_read_back_as_they_were(tmp_path):
 def test_what_paddle_gives_away_stays_as_it_was_when_the_model_trains_on(outputs):
     import paddle
 
-    from tipchain.frameworks import load_framework
-
     framework, layer = load_framework("paddle"), paddle.nn.Linear(3000, outputs)
     (_, weight), (_, bias) = framework.parameters(layer, {})
     before = weight.copy(), bias.copy()
@@ -119,6 +151,59 @@ def test_what_paddle_gives_away_stays_as_it_was_when_the_model_trains_on(outputs
     assert np.array_equal(weight, before[0])
     assert np.array_equal(bias, before[1])
     assert not np.array_equal(next(framework.parameters(layer, {}))[1], weight)
+
+
+DRAWN = {
+    "torch": "lambda nn: (nn.Linear(3, 4), nn.Conv2d(2, 2, 1), nn.Embedding(3, 2), nn.LSTM(2, 2))",
+    "paddle": "lambda nn: (nn.Linear(3, 4), nn.Conv2D(2, 2, 1), nn.Embedding(3, 2), nn.LSTM(2, 2))",
+}
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("side", DRAWN)
+def test_only_parameters_that_are_loaded_over_are_not_drawn(side):
+    framework = load_framework(side)
+    nn = getattr(framework, side).nn
+
+    def values() -> list[float]:
+        return [float(abs(one.detach()).max()) for layer in eval(DRAWN[side])(nn) for one in layer.parameters()]
+
+    with framework.undrawn():
+        assert not any(values())
+        loose = (
+            nn.init.normal_(nn.Linear(3, 4).weight.detach()) if side == "torch" else getattr(framework, side).randn([3])
+        )
+        assert float(abs(loose).max()) > 0, "what is no parameter has its values"
+    assert sum(one > 0 for one in values()) >= 4, "and afterwards all is as usual"
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("side", DRAWN)
+def test_gradients_in_float64_come_in_float32_where_that_is_asked_for(side):
+    framework = load_framework(side)
+    layer = framework.widened(getattr(framework, side).nn.Linear(3, 2))
+    (layer(framework.leaf(np.array([[1 / 3, 1, 2]]))) ** 2).sum().backward()
+    whole, single = (dict(framework.gradients(layer, {}, single=one)) for one in (False, True))
+    assert [one.dtype for one in whole.values()] == [np.float64] * 2
+    assert [one.dtype for one in single.values()] == [np.float32] * 2
+    for name, one in whole.items():
+        assert np.array_equal(single[name], one.astype(np.float32))
+
+
+CPUINFO = "processor : 0\nvendor_id : {}\nflags : fpu {}\n\nprocessor : 1\n"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "flags", "set_"),
+    [("AuthenticAMD", "fma avx2", True), ("AuthenticAMD", "avx", False), ("GenuineIntel", "fma avx2", False)],
+)
+def test_paddles_matrix_library_takes_the_kernels_that_the_processor_has(monkeypatch, tmp_path, vendor, flags, set_):
+    (tmp_path / "cpuinfo").write_text(CPUINFO.format(vendor, flags))
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.delenv("MKL_DEBUG_CPU_TYPE", raising=False)
+    assert ("MKL_DEBUG_CPU_TYPE" in recorder._environment(SimpleNamespace(threads=1))) == set_
+    monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "4")
+    assert recorder._environment(SimpleNamespace(threads=1))["MKL_DEBUG_CPU_TYPE"] == "4"
 
 
 def test_memory_is_kept_for_reuse_unless_the_user_says_otherwise(monkeypatch):

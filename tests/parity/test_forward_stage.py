@@ -39,8 +39,8 @@ def test_all_outputs_are_compared_and_the_wrong_one_is_named(both_sides, monkeyp
     outputs = {"tuple": ("logits", "twice"), "dict": ("logits",), "nested": ("logits", "more")}[kind]
     named = {"tuple": "twice", "dict": "twice", "nested": "more/twice"}[kind]
     sides = BothSides(
-        torch=replace(both_sides.torch, case=replace(both_sides.torch.case, outputs=outputs), _built=[]),
-        paddle=replace(both_sides.paddle, case=replace(both_sides.paddle.case, outputs=outputs), _built=[]),
+        torch=replace(both_sides.torch, case=replace(both_sides.torch.case, outputs=outputs), _kept={}),
+        paddle=replace(both_sides.paddle, case=replace(both_sides.paddle.case, outputs=outputs), _kept={}),
     )
 
     def put_out(logits, factor):

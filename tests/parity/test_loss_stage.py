@@ -107,7 +107,7 @@ def test_labels_fit_the_variant():
 def test_the_cases_arguments_hold_wherever_its_loss_is_built(sides):
     bench = sides[0].paddle
     settings = LossSettings(args={"reduction": "sum"}, variants={"mean": {"reduction": "mean"}})
-    spoken = replace(bench, case=replace(bench.case, loss=settings), _built=[])
+    spoken = replace(bench, case=replace(bench.case, loss=settings), _kept={})
     output, label = (bench.framework.tensor(array) for array in (GRADIENT, np.arange(6) % 5))
     plain, summed = (float(one.builder("loss")()(output, label)) for one in (bench, spoken))
     assert summed == pytest.approx(6 * plain, rel=1e-5)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
 from tipchain.core.files import check_writable
+from tipchain.core.language import escaped, in_rows, say
 from tipchain.errors import Outcome, UsageError, exit_code
 from tipchain.framework_types import Array
 
@@ -77,14 +78,18 @@ def compare_on_cores(
     Processes do what threads did not: NumPy lets go of Python's lock for microseconds at a time, and threads spent more
     on waiting for it than they gained. Each takes whole arrays, so that no fact depends on the number of cores.
     """
-    from tipchain.core.machine import core_count, on_cores
     from tipchain.numbers.verdicts import compare
+
+    common = reference.keys() & port.keys()
+    if sum(reference[name].nbytes for name in common) < 2 * share:
+        return compare(reference, port, tolerance)
+    from tipchain.core.machine import core_count, on_cores
 
     def compare_some(names: Collection[str]) -> list[Verdict]:
         mine, theirs = ({name: side[name] for name in side if name in names} for side in (reference, port))
         return compare(mine, theirs, tolerance)
 
-    large = sorted(reference.keys() & port.keys(), key=lambda name: (-reference[name].nbytes, name))
+    large = sorted(common, key=lambda name: (-reference[name].nbytes, name))
     parts = min(core_count(), sum(reference[name].nbytes for name in large) // share, len(large))
     if parts < 2:
         return compare(reference, port, tolerance)
@@ -115,8 +120,6 @@ def _tolerance(args: argparse.Namespace) -> Tolerance:
 
 def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tolerance) -> None:
     """Print a line per tensor, and the facts of those that did not pass below it."""
-    from tipchain.core.language import escaped, in_rows, say
-
     width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)
     for verdict in verdicts:
         parts = verdict.reason.split(" · ")

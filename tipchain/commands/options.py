@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tipchain import OLD_SPELLINGS_END
 from tipchain.chain.kinds import KINDS
 from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
-from tipchain.core.language import LANGUAGES, in_rows, say
+from tipchain.core.language import LANGUAGES, in_rows, say, terminal_width
 from tipchain.errors import OutputError, UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
     first: str | None = None
 
     def _get_formatter(self) -> argparse.HelpFormatter:
-        return _Help(prog=self.prog)
+        return _Help(prog=self.prog, width=terminal_width() - 2)
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""

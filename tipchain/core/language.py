@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
@@ -302,6 +303,8 @@ def wrapped(text: str, width: int, lines: int) -> list[str]:
 
 def in_rows(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     """Return a text in lines of so many columns behind their indents; words that are longer (paths, code) are not broken."""
+    if text.isascii() and text.isprintable() and len(first) + len(text) <= width:
+        return [first + text.rstrip()]
     if columns(text) == len(text):
         import textwrap
 
@@ -359,7 +362,12 @@ def use_color(stream: TextIO) -> bool:
 
 
 def terminal_width() -> int:
-    """Return the terminal's width, at least 60."""
-    import shutil
-
-    return max(shutil.get_terminal_size().columns, 60)
+    """Return the terminal's width, at least 60; 80 where there is none. ``COLUMNS`` comes first."""
+    # As shutil.get_terminal_size, whose module loads every kind of archive.
+    width = os.environ.get("COLUMNS", "")
+    if width.isdecimal() and int(width):
+        return max(int(width), 60)
+    try:
+        return max(os.get_terminal_size(sys.__stdout__.fileno()).columns or 80, 60)  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):  # there is none
+        return 80

@@ -25,6 +25,7 @@ _T = TypeVar("_T")
 
 CGROUP = Path("/sys/fs/cgroup")
 OWN_GROUPS = Path("/proc/self/cgroup")
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -136,6 +137,21 @@ def keep_memory() -> Iterator[None]:
         library.mallopt(MMAP_MAX, USUAL_MAPS)
         library.mallopt(TRIM_THRESHOLD, 2 * LARGEST_MMAP)
         library.malloc_trim(0)
+
+
+def paddle_kernels() -> dict[str, str]:
+    """Return the variables under which Paddle's matrix products take the kernels that this processor has.
+
+    The MKL that comes with Paddle is of 2019 and takes its oldest kernels (SSE2) on every processor but Intel's, unless it is told the
+    kind; 5 are those of AVX2. On an AMD EPYC that halves AlexNet's time. Empty where it knows by itself.
+
+    Source: https://documentation.sigma2.no/jobs/mkl.html
+    """
+    with suppress(OSError):
+        words = CPUINFO.read_text().partition("\n\n")[0].split()
+        if "AuthenticAMD" in words and {"avx2", "fma"} <= set(words):
+            return {"MKL_DEBUG_CPU_TYPE": "5"}
+    return {}
 
 
 def collect(size: int) -> None:

@@ -4,18 +4,47 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import yaml
 
 from tipchain.errors import CaseError, InputError, closest, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from tipchain.core.json_text import Json
     from tipchain.framework_types import Options
+
+
+class _Deferred:
+    """A pattern that is compiled when it is first used."""
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self.given = pattern, flags
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(re.compile(*self.given), name)
+        setattr(self, name, found)  # asked for once
+        return found
+
+
+@contextmanager
+def _deferred_patterns() -> Iterator[None]:
+    """Let what is imported within compile its patterns when it needs them.
+
+    That of PyYAML's own reader, which libyaml's stands in for, takes a sixth of all instructions of `tipchain plan`.
+    """
+    compiled = re.compile
+    re.compile = _Deferred  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        re.compile = compiled
+
+
+with _deferred_patterns():
+    import yaml
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 

@@ -259,6 +259,9 @@ class Framework(Protocol):
     def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
         """Return the model on the chosen device."""
 
+    def undrawn(self) -> AbstractContextManager[None]:
+        """Return a context in which initializers set parameters to zero, for a model that weights are loaded into."""
+
     def load_weights(self, model: object, path: Path) -> None:
         """Load a weight file; every key must fit.
 
@@ -324,8 +327,13 @@ class Framework(Protocol):
         ``shared``: they may be the framework's own memory, not to be written to.
         """
 
-    def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
-        """Yield the gradients that exist, named as the parameters are; ``shared``: as with `parameters`."""
+    def gradients(
+        self, model: Model, names: Mapping[str, str], *, shared: bool = False, single: bool = False
+    ) -> Iterator[tuple[str, Array]]:
+        """Yield the gradients that exist, named as the parameters are; ``shared``: as with `parameters`.
+
+        ``single``: those in float64 come in float32.
+        """
 
     def gradient(self, parameter: object) -> Any:
         """Return a parameter's gradient as a dense tensor; None where there is none."""
@@ -454,8 +462,10 @@ class UpdatesModule(Protocol):
     ) -> Updates:
         """Build the optimizer over ``model``; ``names`` are Paddle's names by torch's where they differ."""
 
-    def parameter_rates(self, trainer: object, model: object, names: Mapping[str, str]) -> dict[str, float]:
-        """Return the present learning rate of every parameter by name."""
+    def parameter_rates(
+        self, trainer: object, model: object, names: Mapping[str, str]
+    ) -> Callable[[], dict[str, float]]:
+        """Return what tells the present learning rate of every parameter by name."""
 
     def momentum(self, trainer: object) -> float:
         """Return the present momentum (beta1), 0 where there is none."""

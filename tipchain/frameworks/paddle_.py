@@ -22,7 +22,7 @@ from tipchain.framework_types import Array, Dataset, Model, Nested, Optimizer, S
 from tipchain.frameworks.base import Batch, Builder, check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
 from tipchain.modes import Device
-from tipchain.weights.files import view_of
+from tipchain.weights.files import load_paddle_weights, view_of
 from tipchain.weights.sides import TensorSlot, assemble, divide, stack, torch_view
 
 # Paddle's DataLoader, made to end where a sample cannot be read.
@@ -243,8 +243,7 @@ def _rnn(
 
 def _bernoulli(to: _Operators, _original: Any, x: Any, **_: Any) -> Any:
     odds = x.detach().numpy().astype(np.float64)
-    single = odds.size and bool((odds == odds.flat[0]).all())
-    if single:
+    if odds.size and bool((odds == odds.flat[0]).all()):
         return to.tensor(to.draws.kept(x.shape, 1.0 - float(odds.flat[0])), x.dtype)
     return to.tensor(to.draws.uniform(x.shape) >= 1.0 - odds, x.dtype)
 
@@ -367,14 +366,15 @@ def open_updates(
     return PaddleUpdates(framework, model, make_optimizer(optimizer, model, rate, args), names)
 
 
-def parameter_rates(trainer: Any, model: object, names: Mapping[str, str]) -> dict[str, float]:
-    """Return the rate of every parameter: the optimizer's times the parameter's factor."""
-    rate = float(trainer.optimizer.get_lr())
-    return {
-        slot.name: rate * rate_factor(trainer.optimizer, slot.parts[0].tensor)
-        for slot in torch_view(model, names)
-        if slot.kind == "parameter"
-    }
+def parameter_rates(trainer: Any, model: object, names: Mapping[str, str]) -> Callable[[], dict[str, float]]:
+    """Return what tells the present rate of every parameter: the optimizer's times the parameter's factor."""
+    slots = [slot for slot in torch_view(model, names) if slot.kind == "parameter"]
+
+    def rates() -> dict[str, float]:
+        rate = float(trainer.optimizer.get_lr())
+        return {slot.name: rate * rate_factor(trainer.optimizer, slot.parts[0].tensor) for slot in slots}
+
+    return rates
 
 
 def momentum(trainer: object) -> float:  # noqa: ARG001  (the signature of both frameworks)
@@ -466,10 +466,27 @@ class PaddleFramework:
         """Return the layer; it lives on the device that `configure` chose."""
         return builder(**args)
 
+    @contextmanager
+    def undrawn(self) -> Iterator[None]:
+        """Let parameters be zero where their initial values would be drawn: that takes longer than loading others."""
+        parameter = self.paddle.base.framework.EagerParamBase
+        kinds = self.paddle.nn.initializer
+        base, usual = kinds.initializer.Initializer, kinds.initializer.Initializer.__call__
+        normal = kinds.normal.NormalInitializer, kinds.normal.TruncatedNormalInitializer
+        drawn = *normal, kinds.uniform.UniformInitializer, kinds.xavier.XavierInitializer, kinds.kaiming.MSRAInitializer
+
+        def initialize(initializer: object, tensor: object, block: object = None) -> object:
+            spared = isinstance(initializer, drawn) and isinstance(tensor, parameter)
+            return usual(kinds.Constant(0.0) if spared else initializer, tensor, block)
+
+        base.__call__ = initialize
+        try:
+            yield
+        finally:
+            base.__call__ = usual
+
     def load_weights(self, model: object, path: Path) -> None:
         """Load a ``.pdparams`` file; every key and shape must fit."""
-        from tipchain.weights.files import load_paddle_weights
-
         load_paddle_weights(model, path)
 
     def set_training(self, model: Model, training: bool) -> None:
@@ -590,7 +607,9 @@ class PaddleFramework:
         for slot in self._slots(model, names, "parameter"):
             yield slot.name, self._whole(slot, [part.tensor for part in slot.parts], shared=shared)
 
-    def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def gradients(
+        self, model: Model, names: Mapping[str, str], *, shared: bool = False, single: bool = False
+    ) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one; a piece of a packed parameter without one is zero.
 
         ``shared``: they may be Paddle's own memory, which later gradients are added to.
@@ -598,18 +617,11 @@ class PaddleFramework:
         for slot in self._slots(model, names, "parameter"):
             found = [self.gradient(part.tensor) for part in slot.parts]
             if any(one is not None for one in found):
-                zeros = self.paddle.zeros_like
-                yield (
-                    slot.name,
-                    self._whole(
-                        slot,
-                        [
-                            zeros(part.tensor) if one is None else one
-                            for part, one in zip(slot.parts, found, strict=True)
-                        ],
-                        shared=shared,
-                    ),
-                )
+                pairs = zip(slot.parts, found, strict=True)
+                dense = [self.paddle.zeros_like(part.tensor) if one is None else one for part, one in pairs]
+                if single:
+                    dense = [one.astype("float32") if one.dtype == self.paddle.float64 else one for one in dense]
+                yield slot.name, self._whole(slot, dense, shared=shared)
 
     def gradient(self, parameter: Tensor) -> Any:
         """Return a parameter's gradient, dense; None where there is none."""

@@ -116,8 +116,7 @@ def _bernoulli(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _bernoulli_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
-    given = _nth(args, kwargs, 1, "p", 0.5)
-    return _bernoulli(draws, result, (None, given), {})
+    return _bernoulli(draws, result, (None, _nth(args, kwargs, 1, "p", 0.5)), {})
 
 
 def _uniform(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
@@ -140,8 +139,7 @@ def _normal_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
 
 def _normal(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
     mean, std = _nth(args, kwargs, 0, "mean", 0.0), _nth(args, kwargs, 1, "std", 1.0)
-    made = result.new_tensor(draws.normal(result.shape))
-    return mean + std * made
+    return mean + std * result.new_tensor(draws.normal(result.shape))
 
 
 def _exponential(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
@@ -240,11 +238,19 @@ def open_updates(
     return made
 
 
-def parameter_rates(trainer: Any, model: Model, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001
-    """Return the rate of every parameter: its group's."""
-    groups = trainer.optimizer.param_groups
-    rates = {id(one): float(group["lr"]) for group in groups for one in group["params"]}
-    return {name: rates[id(one)] for name, one in model.named_parameters() if id(one) in rates}
+def parameter_rates(
+    trainer: Any,
+    model: Model,
+    names: Mapping[str, str],  # noqa: ARG001
+) -> Callable[[], dict[str, float]]:
+    """Return what tells the present rate of every parameter: its group's."""
+    named = {id(one): name for name, one in model.named_parameters()}
+
+    def rates() -> dict[str, float]:
+        pairs = ((named.get(id(one)), group) for group in trainer.optimizer.param_groups for one in group["params"])
+        return {name: float(group["lr"]) for name, group in pairs if name is not None}
+
+    return rates
 
 
 def momentum(trainer: Any) -> float:
@@ -474,6 +480,18 @@ class TorchFramework:
         """Return the module on the chosen device."""
         return builder(**args).to(self.device)
 
+    @contextmanager
+    def undrawn(self) -> Iterator[None]:
+        """Let parameters be zero where their initial values would be drawn: that takes longer than loading others."""
+        parameter, names = self.torch.nn.Parameter, ("uniform_", "normal_")
+        for name in names:
+            setattr(parameter, name, lambda self, *_, **__: self.zero_())
+        try:
+            yield
+        finally:
+            for name in names:
+                delattr(parameter, name)
+
     def load_weights(self, model: Model, path: Path) -> None:
         """Load a state dict with ``weights_only=True``; every key must fit."""
         state = read_torch_state(path)
@@ -566,11 +584,14 @@ class TorchFramework:
             if not only_in_torch(name, names):
                 yield name, self._values(parameter, shared=shared)
 
-    def gradients(self, model: Model, names: Mapping[str, str], *, shared: bool = False) -> Iterator[tuple[str, Array]]:
+    def gradients(
+        self, model: Model, names: Mapping[str, str], *, shared: bool = False, single: bool = False
+    ) -> Iterator[tuple[str, Array]]:
         """Yield the gradient of every parameter that has one and that the port has too; ``shared``: as with `parameters`."""
         for name, parameter in model.named_parameters():
             gradient = self.gradient(parameter)
             if gradient is not None and not only_in_torch(name, names):
+                gradient = gradient.float() if single and gradient.dtype == self.torch.float64 else gradient
                 yield name, self._values(gradient, shared=shared)
 
     def _values(self, tensor: Tensor, *, shared: bool) -> Array:

@@ -21,7 +21,7 @@ from tipchain.core.files import append, atomic_write
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
-from tipchain.core.machine import kept_import
+from tipchain.core.machine import kept_import, paddle_kernels
 from tipchain.core.progress import Pace, Progress, interrupted
 from tipchain.errors import ExitCode, Outcome, TipchainError, UsageError
 from tipchain.report.model import Diagnosed, diagnose_run, stage_of
@@ -78,6 +78,7 @@ def launch(request: Mapping[str, object], *, timeout_s: float | None = None, qui
             errors="replace",
             start_new_session=True,
             pass_fds=() if told is None else (told,),
+            env={**paddle_kernels(), **os.environ},
         ) as process:
             try:
                 try:
@@ -398,10 +399,9 @@ def _work(asked: JsonObject, progress: Progress) -> int:
         Path(asked["report"]).write_text(json.dumps({**found.to_document(), "text": text, "exit_code": code}, indent=1))
         return ExitCode.PASSED
     report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), progress=progress, **given)
-    placed = place_pieces(report.diagnoses, builders_of(asked))
     report = replace(
         report,
-        diagnoses=placed,
+        diagnoses=place_pieces(report.diagnoses, builders_of(asked)),
         command=command_line(asked),
         notes=notes,
         stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),

@@ -18,7 +18,7 @@ from tipchain import __version__
 from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
 from tipchain.core.files import commit, git
 from tipchain.core.json_text import Json
-from tipchain.core.machine import OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, installed_versions
+from tipchain.core.machine import CPUINFO, OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, installed_versions
 
 DIRTY = "-dirty"
 _HASH = re.compile(r"[0-9a-f]{4,40}")
@@ -158,7 +158,6 @@ def usable_gpus() -> Gpus:
     return Gpus(numbers=tuple(dict.fromkeys(allowed)), names=gpus.names)
 
 
-CPUINFO = Path("/proc/cpuinfo")
 VARIABLES = ("PYTHONPATH", "PYTHONHASHSEED", "LD_LIBRARY_PATH", "LD_PRELOAD", "TIPCHAIN_PYTHON", "NVIDIA_TF32_OVERRIDE")
 PREFIXES = ("FLAGS_", "CUBLAS_", "CUDNN_", "NCCL_", "TORCH_", "OMP_", "KMP_", "MKL_", "PYTORCH_")
 """Variables by which frameworks and their libraries are told to compute otherwise."""

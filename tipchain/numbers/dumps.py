@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -20,7 +22,7 @@ from numpy.lib import format as npy
 
 from tipchain.core.files import atomic_write, replacing
 from tipchain.core.json_text import parse_json
-from tipchain.errors import RecordError
+from tipchain.errors import RecordError, UsageError
 from tipchain.framework_types import Array, Nested
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
@@ -63,6 +65,19 @@ _INFLATED, _SPARED = 100, 1 << 27
 a thousand times as much of bytes that say nothing."""
 
 
+@contextmanager
+def collector_resting() -> Iterator[None]:
+    """Let nobody look for cycles within: thousands of tiny objects without any are walked again and again as they are made."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@collector_resting()
 def load_tree(path: str | PathLike[str]) -> Tree | Array:
     """Return the dict that a dump holds, nested as it was saved, or the array of a plain ``.npy`` file.
 
@@ -352,30 +367,38 @@ def load_record(path: str | PathLike[str]) -> Record:
     """
     file = Path(path)
     tree = load_tree(file)
-    if isinstance(tree, dict):
-        arrays: dict[str, Array] = {}
-        for key, array in flatten(tree):
-            if key in arrays:
-                raise RecordError("the same name twice", file=file, key=key, expected="unique names")
-            arrays[key] = array
-    else:
-        arrays = {PLAIN_KEY: tree}
+    try:
+        arrays = flatten(tree if isinstance(tree, dict) else {PLAIN_KEY: tree})
+    except UsageError as error:
+        raise RecordError(str(error), file=file) from None
     meta = _load_meta(meta_path(file))
     return Record(side=str(meta.get("side", "")), meta=meta, arrays=arrays)
 
 
-def flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Array]]:
-    """Yield every array of a nested dict with its ``/``-joined path; scalars as 0-d arrays.
+def flatten(tree: Mapping[Any, Any]) -> dict[str, Array]:
+    """Return the arrays of a nested dict by their ``/``-joined paths; scalars as 0-d arrays.
 
     An empty dict inside stands as an empty array, so that it cannot go unseen: no comparison passes one.
+
+    Raises:
+        UsageError: two arrays have the same path (``{"a/b": x, "a": {"b": y}}``).
     """
+    arrays: dict[str, Array] = {}
+    _add_flat(arrays, tree, "")
+    return arrays
+
+
+def _add_flat(arrays: dict[str, Array], tree: Mapping[Any, Any], prefix: str) -> None:
     for key, value in tree.items():
-        if isinstance(value, np.ndarray) or not isinstance(value, Mapping):
-            yield f"{prefix}{key}", np.asarray(value)
-        elif value:
-            yield from flatten(value, f"{prefix}{key}/")
-        else:
-            yield f"{prefix}{key}/", np.empty(0)
+        path, array = f"{prefix}{key}", value
+        if not isinstance(value, np.ndarray) and isinstance(value, Mapping):
+            if value:
+                _add_flat(arrays, value, f"{path}/")
+                continue
+            path, array = f"{path}/", np.empty(0)
+        if path in arrays:
+            raise UsageError(f"two arrays are called {path!r}, so only one of them could be compared")
+        arrays[path] = np.asarray(array)
 
 
 def _load_meta(path: Path) -> Mapping[str, object]:

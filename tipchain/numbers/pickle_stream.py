@@ -41,6 +41,8 @@ Bytes: TypeAlias = "bytearray | mmap.mmap"
 """The bytes of a file."""
 Streamed: TypeAlias = Any
 """What a stream describes, unchecked."""
+Span: TypeAlias = slice
+"""Bytes of the file, by offset."""
 SHARED = 64
 """How often over what a stream describes may take its length: some dozens of names share an array in nets that repeat
 a layer. Views cost nothing, but whoever compares or converts them makes an array for each name."""
@@ -100,15 +102,6 @@ class StreamedArray:
 
     def __init__(self) -> None:
         self.value: Streamed = None
-
-
-class Span:
-    """Bytes of the file, by offset."""
-
-    __slots__ = ("start", "stop")
-
-    def __init__(self, start: int, stop: int) -> None:
-        self.start, self.stop = start, stop
 
 
 def map_file(path: Path) -> Bytes:
@@ -182,7 +175,7 @@ def finished(
     Args:
         root: what `StreamReader.read` returned.
         length: of the file, in bytes; what the tree holds must not take more than its multiple.
-        leaf: makes of a value that is no container what it stands for; told its path, for messages.
+        leaf: makes of a value that is neither a container nor an array what it stands for; told its path, for messages.
         containers: of ``dict``, ``list`` and ``tuple`` those that may stand in the tree.
 
     Raises:
@@ -211,12 +204,10 @@ class _Finisher:
         made: dict[Any, Any] = {}
         names, size = len(items), 0
         for name, value in items.items():
-            where = f"{path}/{name}" if path else str(name)
-            if type(value) in self.containers:
-                made[name], below, taken = self.value(value, where)
+            if type(value) is np.ndarray:  # a call for each would double the time
+                made[name], below, taken = value, 0, value.nbytes
             else:
-                made[name] = single = self.leaf(value, where)
-                below, taken = 0, getattr(single, "nbytes", 0)
+                made[name], below, taken = self.value(value, f"{path}/{name}" if path else str(name))
             # Each name below begins with this one, also where it is walked once for many.
             names, size = names + below, size + taken + (below + 1) * (len(str(name)) + 1)
             if names > self.length:
@@ -253,7 +244,7 @@ class StreamReader:
     def __init__(self, data: Bytes, start: int = 0) -> None:
         self.data, self.at = data, start
         self.stack: list[Any] = []
-        self.memo: dict[int, Any] = {}
+        self.memo: list[Any] = []
         self.shapes: dict[bytes | None, tuple[tuple[int, ...], int]] = {}
         self.budget = len(data)  # of bytes that calls may copy: an honest stream mentions each once
 
@@ -264,7 +255,7 @@ class StreamReader:
             Refused: something that no dict of arrays needs.
             Exception: one of `DAMAGED`.
         """
-        self.stack, self.memo = [], {}
+        self.stack, self.memo = [], []
         data, stack, memo, handlers = self.data, self.stack, self.memo, _HANDLERS
         at = self.at
         while True:
@@ -272,11 +263,11 @@ class StreamReader:
             at += 1
             # The most frequent opcodes are handled here: a call for each would double the time.
             if code == 0x94:  # MEMOIZE
-                memo[len(memo)] = stack[-1]
+                memo.append(stack[-1])
             elif code == 0x68:  # BINGET
                 value = memo[data[at]]
                 at += 1
-                behind = self._usual_array(at) if type(value) is Global and value.name == "_reconstruct" else 0
+                behind = self._usual_arrays(at) if type(value) is Global and value.name == "_reconstruct" else 0
                 if behind:
                     at = behind
                 else:
@@ -303,21 +294,23 @@ class StreamReader:
         (outer,) = stack
         return outer
 
-    def _usual_array(self, at: int) -> int:
+    def _usual_arrays(self, at: int) -> int:
         """Read an array in one step where its opcodes are those that NumPy or tipchain writes.
+
+        Behind one of NumPy's, those that differ in name and contents alone are read, too.
 
         Args:
             at: where the opcodes behind the function ``_reconstruct`` stand.
 
         Returns:
-            The offset behind the array, which is on the stack then; 0 where the opcodes are others.
+            The offset behind the arrays, which are on the stack then; 0 where the opcodes are others.
         """
-        data, memo = self.data, self.memo
+        data, memo, stack = self.data, self.memo, self.stack
         match = _USUAL_ARRAY.match(data, at)
         if match is None:
             return 0
         given, code, marked, lengths, tuple_of, near, far, order = match.groups()
-        at, end = match.end(), b"\x94t\x94b" if code else b"tb"
+        begin, at, end = at - 2, match.end(), b"\x94t\x94b" if code else b"tb"
         if (
             not code and data[at] == 0x43 and data[at + 2 + data[at + 1]] == 0x30
         ):  # bytes that are dropped: an alignment
@@ -329,7 +322,8 @@ class StreamReader:
             shape = tuple(int.from_bytes(one[1:], "little", signed=one[:1] == b"J") for one in found)
             self.shapes[lengths] = shape, count_of(shape)
         shape, count = self.shapes[lengths]
-        arguments = (memo[given[0]], (0,), memo[code[0]]) if code else memo[given[0]]
+        blank = (0,)  # the shape that NumPy rebuilds an array from
+        arguments = (memo[given[0]], blank, memo[code[0]]) if code else memo[given[0]]
         dtype = memo[near[0] if near else int.from_bytes(far, "little")]
         # TUPLE1 to TUPLE3 need as many lengths; TUPLE needs a mark.
         whole = tuple_of == b"t" if marked else not lengths or len(shape) == tuple_of[0] - 0x84
@@ -341,21 +335,30 @@ class StreamReader:
             and start < stop == start + count * dtype.value.itemsize
         ):
             return 0
-        array, fortran = self._call_reconstruct(*arguments), order == b"\x88"
-        array.value = np.ndarray(shape, dtype.value, data, start, None, "F" if fortran else "C")
-        if code:  # NumPy keeps each part in the memo
-            content = Span(start, stop)
-            parts = (
-                (0,),
-                arguments,
-                array,
-                *((shape,) if lengths else ()),
-                content,
-                (1, shape, dtype, fortran, content),
-            )
-            memo.update(enumerate(parts, len(memo)))
-        self.stack.append(array)
-        return stop + len(end)
+        self._call_reconstruct(*arguments)
+        fortran, named = order == b"\x88", b"\x94" + data[begin:start]
+        size, width = stop - start, len(named)
+        strides = np.ndarray(shape, dtype.value, data, start, None, "F" if fortran else "C").strides
+        while True:
+            array = np.ndarray(shape, dtype.value, data, start, strides)
+            stack.append(array)
+            at = stop + len(end)
+            if not code:
+                return at
+            content = slice(start, stop)
+            # NumPy keeps each part in the memo.
+            memo += (blank, arguments, array, shape) if lengths else (blank, arguments, array)
+            memo += (content, (1, shape, dtype, fortran, content))
+            if data[at] != 0x8C:
+                return at
+            name = at + 2 + data[at + 1]
+            start = name + width
+            stop = start + size
+            if data[name:start] != named or data[stop : stop + 4] != end:
+                return at
+            key = str(data[at + 2 : name], "utf-8", "surrogatepass")
+            memo.append(key)
+            stack.append(key)
 
     def read_whole(self) -> Streamed:
         """Return what the only stream describes: dicts, lists and tuples of arrays, numbers, text and None.
@@ -445,6 +448,12 @@ class StreamReader:
             raise Refused("items outside a list")
         self.stack[-1].extend(items)
 
+    def _keep(self, slot: int) -> None:
+        if slot > len(self.data):
+            raise Refused("a place in the memo beyond the file's length")
+        self.memo += [_MARK] * (slot - len(self.memo))  # Python 2 counts from 1
+        self.memo[slot : slot + 1] = [self.stack[-1]]
+
     def _line(self) -> str:
         stop = bytes(self.data[self.at : self.at + 256]).index(b"\n") + self.at
         text = bytes(self.data[self.at : stop]).decode("ascii")
@@ -516,12 +525,11 @@ class StreamReader:
     def _call_scalar(self, dtype: Streamed, content: Streamed) -> Streamed:
         return self._array((), dtype, False, content)[()]
 
-    def _call_frombuffer(self, content: Streamed, dtype: Streamed, shape: Streamed, order: Streamed) -> StreamedArray:
-        result = StreamedArray()
-        result.value = self._array(shape, dtype, order == "F", content)
-        if not isinstance(result.value, np.ndarray):
+    def _call_frombuffer(self, content: Streamed, dtype: Streamed, shape: Streamed, order: Streamed) -> Array:
+        array = self._array(shape, dtype, order == "F", content)
+        if not isinstance(array, np.ndarray):
             raise Refused("an object array")
-        return result
+        return array
 
     def _call_encode(self, text: Streamed, encoding: Streamed) -> bytes:
         # Protocol 2 has no bytes: Python writes them as text that latin-1 turns back.
@@ -589,7 +597,7 @@ def _bytes(form: struct.Struct) -> Callable[[StreamReader], None]:
 
 
 def _put(form: struct.Struct) -> Callable[[StreamReader], None]:
-    return lambda r: r.memo.__setitem__(r._number(form), r.stack[-1])
+    return lambda r: r._keep(r._number(form))
 
 
 def _get(form: struct.Struct) -> Callable[[StreamReader], None]:

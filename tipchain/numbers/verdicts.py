@@ -10,17 +10,15 @@ from functools import lru_cache
 from math import inf, isfinite, isnan
 from os import PathLike
 from pathlib import Path
-from typing import Any, TextIO
-
-import numpy as np
+from typing import TextIO
 
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.core.language import escaped
-from tipchain.errors import ExitCode, Outcome, UsageError, did_you_mean, exit_code
+from tipchain.errors import ExitCode, Outcome, UsageError, exit_code, suggestion
 from tipchain.framework_types import Array
 from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays, diff_tiny
-from tipchain.numbers.dumps import flatten
+from tipchain.numbers.dumps import collector_resting, flatten
 from tipchain.numbers.tolerance import Tolerance
 
 ANY = "*"
@@ -57,6 +55,7 @@ class Verdict:
     share: float | None = None
 
 
+@collector_resting()
 def compare(
     reference: Mapping[str, object], port: Mapping[str, object], tolerance: Tolerance | Mapping[str, Tolerance]
 ) -> list[Verdict]:
@@ -78,28 +77,17 @@ def compare(
     Raises:
         UsageError: two arrays of one side have the same name (``{"a/b": x, "a": {"b": y}}``).
     """
-    expected, actual = _flat(reference), _flat(port)
+    expected, actual = flatten(reference), flatten(port)
     tiny = diff_tiny(expected, actual)
     verdicts = [_compare_one(name, expected[name], actual, tolerance, tiny.get(name)) for name in expected]
     for name in actual:
         if name not in expected:
-            hint = did_you_mean(name, [other for other in expected if other not in actual])
-            reason = "not in the reference" + (f", {hint}" if hint else "")
+            reason = f"not in the reference{suggestion(name, [other for other in expected if other not in actual])}"
             verdicts.append(Verdict(outcome=Outcome.FAIL, subject=name, reason=reason))
     if not verdicts:
         reason = "nothing was compared: no arrays on either side"
         verdicts.append(Verdict(outcome=Outcome.ERROR, subject="dump", reason=reason))
     return verdicts
-
-
-def _flat(tree: Mapping[str, Any]) -> dict[str, Array]:
-    pairs = list(flatten(tree))
-    flat = dict(pairs)
-    if len(flat) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"two arrays are called {twice!r}, so only one of them could be compared")
-    return flat
 
 
 def _compare_one(
@@ -115,11 +103,11 @@ def _compare_one(
     if rule is None:
         return Verdict(outcome=Outcome.ERROR, subject=name, reason="no tolerance is given for this tensor")
     actual = port[name]
-    whole = diff is None and {np.asarray(one).dtype.kind for one in (expected, actual)} <= set("biu")
-    if whole and rule.threshold is not None and not rule.reason:
-        # They have no rounding for a mean to allow: each one counts, unless somebody gives a reason.
-        rule = replace(rule, method="max")
     if diff is None or rule.rtol:
+        whole = {expected.dtype.kind, actual.dtype.kind} <= set("biu")
+        if whole and rule.threshold is not None and not rule.reason:
+            # They have no rounding for a mean to allow: each one counts, unless somebody gives a reason.
+            rule = replace(rule, method="max")
         diff = diff_arrays(name, expected, actual, rtol=rule.rtol or 0.0, equal_nan=rule.equal_nan)
     verdict = judge(diff, rule, subject=name)
     if verdict.outcome is Outcome.FAIL and diff.size and (rule.rtol is not None or rule.method == "max"):
@@ -142,26 +130,34 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
     Raises:
         UsageError: the facts were computed with another rtol.
     """
-
-    def verdict(outcome: Outcome, reason: str, share: float | None = None) -> Verdict:
-        return Verdict(outcome=outcome, subject=subject, reason=reason, diff=diff, share=share)
-
     if tolerance.rtol is not None and diff.size and tolerance.rtol != diff.rtol:
         raise UsageError(f"{subject}: computed with rtol {diff.rtol}, judged with rtol {tolerance.rtol}")
-    kinds = _kind(diff.expected_dtype), _kind(diff.actual_dtype)
+    kinds, share = (_kind(diff.expected_dtype), _kind(diff.actual_dtype)), None
     if "" in kinds:
-        return verdict(Outcome.ERROR, f"no numbers: expected {diff.expected_dtype}, actual {diff.actual_dtype}")
-    mismatch = _mismatch(diff, kinds)
-    if mismatch:
-        return verdict(Outcome.FAIL, mismatch)
-    if not diff.size:
-        return verdict(Outcome.ERROR, f"nothing was compared: the tensor is empty, shape {diff.expected_shape}")
-    strange = _not_finite(diff, tolerance)
-    if strange:
-        return verdict(Outcome.FAIL, strange)
-    if _accepted(diff, tolerance):
-        return verdict(Outcome.PASS, _passed(diff, tolerance), _share(diff, tolerance))
-    return verdict(Outcome.FAIL, _failed(diff, tolerance, outside), _share(diff, tolerance))
+        outcome, reason = Outcome.ERROR, f"no numbers: expected {diff.expected_dtype}, actual {diff.actual_dtype}"
+    elif mismatch := _mismatch(diff, kinds):
+        outcome, reason = Outcome.FAIL, mismatch
+    elif not diff.size:
+        outcome, reason = Outcome.ERROR, f"nothing was compared: the tensor is empty, shape {diff.expected_shape}"
+    elif strange := _not_finite(diff, tolerance):
+        outcome, reason = Outcome.FAIL, strange
+    else:
+        shown, most, passed = "", 0.0, True
+        allowed = tolerance.atol or 0.0 if tolerance.threshold is None else tolerance.threshold
+        for method in tolerance.methods or ("max",):
+            value: float = getattr(diff, f"{method}_abs")
+            shown += f", {method} {value:.3g}" if shown else f"{method} {value:.3g}"
+            needed = diff.needed_atol if tolerance.threshold is None else value
+            passed = passed and needed <= allowed  # written so that NaN never passes
+            most = max(needed, most)  # in this order NaN stays
+        if passed:
+            outcome, reason = Outcome.PASS, _passed(diff, tolerance, shown)
+        else:
+            outcome, reason = Outcome.FAIL, _failed(diff, tolerance, shown, most, outside)
+        # With rtol each element is allowed something else, which no fact tells.
+        taken = most / allowed if allowed else inf if most else 0.0
+        share = taken if isfinite(taken) and not tolerance.rtol else None
+    return Verdict(outcome=outcome, subject=subject, reason=reason, diff=diff, share=share)
 
 
 def vacuous(diff: TensorDiff, tolerance: Tolerance) -> str | None:
@@ -205,32 +201,6 @@ def _not_finite(diff: TensorDiff, tolerance: Tolerance) -> str | None:
     return f"{what} · {_worst(diff, word='first')}"
 
 
-def _accepted(diff: TensorDiff, tolerance: Tolerance) -> bool:
-    # Written with <=, so that NaN never passes.
-    if tolerance.atol is not None:
-        return diff.needed_atol <= tolerance.atol
-    assert tolerance.threshold is not None
-    return all(_statistic(diff, method) <= tolerance.threshold for method in tolerance.methods)
-
-
-def _share(diff: TensorDiff, tolerance: Tolerance) -> float | None:
-    """Return the share of what is allowed; with ``rtol`` each element is allowed something else, which no fact tells."""
-    if tolerance.rtol:
-        return None
-    if tolerance.threshold is None:
-        needed, allowed = diff.needed_atol, tolerance.atol
-    else:
-        needed = max(_statistic(diff, method) for method in tolerance.methods)
-        allowed = tolerance.threshold
-    share = needed / allowed if allowed else 0.0 if not needed else inf
-    return share if isfinite(share) else None
-
-
-def _statistic(diff: TensorDiff, method: str) -> float:
-    statistic: float = getattr(diff, f"{method}_abs")
-    return statistic
-
-
 def _worst(diff: TensorDiff, word: str = "worst") -> str:
     place = f" at {diff.worst_index}" if diff.worst_index else ""
     return f"{word}{place}: expected {_number(diff.worst_expected)}, actual {_number(diff.worst_actual)}"
@@ -241,24 +211,16 @@ def _number(value: complex) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _passed(diff: TensorDiff, tolerance: Tolerance) -> str:
-    if tolerance.threshold is None:
-        return f"max {diff.max_abs:.3g} · allowed {tolerance}"
-    shown = ", ".join(f"{method} {_statistic(diff, method):.3g}" for method in tolerance.methods)
+def _passed(diff: TensorDiff, tolerance: Tolerance, shown: str) -> str:
     reason = f"{shown} · allowed {tolerance}"
-    if diff.max_abs > tolerance.threshold:
+    if tolerance.threshold is not None and diff.max_abs > tolerance.threshold:
         reason += f" · single elements differ by up to {diff.max_abs:.3g}, {_worst(diff)}"
     return reason
 
 
-def _failed(diff: TensorDiff, tolerance: Tolerance, outside: int | None) -> str:
+def _failed(diff: TensorDiff, tolerance: Tolerance, shown: str, needed: float, outside: int | None) -> str:
     count = f"{outside} / {diff.size} outside · " if outside is not None else ""
-    if tolerance.atol is not None:
-        needed, name, shown = diff.needed_atol, "atol", f"max {diff.max_abs:.3g}"
-    else:
-        methods = tolerance.methods
-        needed, name = max(_statistic(diff, method) for method in methods), "threshold"
-        shown = ", ".join(f"{method} {_statistic(diff, method):.3g}" for method in methods)
+    name = "atol" if tolerance.threshold is None else "threshold"
     way_out = f" · would pass with {name} >= {_rounded_up(needed)}" if isfinite(needed) else ""
     return f"not close · {count}{shown} · {_worst(diff)} · allowed {tolerance}{way_out}"
 
@@ -387,7 +349,7 @@ def verdict_lines(verdict: Verdict, tolerance: Tolerance | None, *, name: str) -
 def statistics(diff: TensorDiff) -> dict[str, float]:
     """Return the three statistics under reprod_log's names; of integers, max and min are integers."""
     values = {"mean": diff.mean_abs, "max": diff.max_abs, "min": diff.min_abs}
-    if diff.size and all(dtype.startswith(_WHOLE) for dtype in (diff.expected_dtype, diff.actual_dtype)):
+    if diff.size and diff.expected_dtype.startswith(_WHOLE) and diff.actual_dtype.startswith(_WHOLE):
         values |= {"max": int(diff.max_abs), "min": int(diff.min_abs)}
     return values
 
@@ -414,7 +376,8 @@ def method_line(method: str, value: float, *, passed: bool, indent: str = INDENT
 def log_lines(lines: Iterable[str], path: str | PathLike[str] | None, stream: TextIO | None) -> None:
     """Write lines with reprod_log's prefix to a file, replaced whole, and to a stream: each once."""
     now = datetime.now().astimezone().strftime("%Y/%m/%d %H:%M:%S")
-    text = "".join(f"[{now}] root INFO: {line}\n" for line in lines)
+    prefix = f"[{now}] root INFO: "
+    text = "".join([f"{prefix}{line}\n" for line in lines])
     if path is not None:
         atomic_write(Path(path), text)
     if stream is not None:

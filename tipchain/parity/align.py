@@ -28,7 +28,7 @@ from filelock import FileLock
 import tipchain
 from tipchain.core.files import RUN_VARIABLE, append, atomic_write, commit, run_header
 from tipchain.core.json_text import JsonObject
-from tipchain.core.machine import core_count, installed_versions
+from tipchain.core.machine import CPUINFO, core_count, installed_versions
 from tipchain.core.progress import Progress, Stages
 from tipchain.errors import MissingFrameworkError, Outcome, UsageError
 from tipchain.modes import DATA_FOLDER, INFO, LATEST, NONE, SOLO, STAGES, Mode, dump_name, log_name, tensors_name
@@ -192,7 +192,7 @@ def _machine() -> dict[str, object]:
     """Return what is installed and which processor computes, for its kernels decide on the last places."""
     package = Path(tipchain.__file__).parent
     code = {str(path.relative_to(package)): mark(str(path), "content") for path in sorted(package.rglob("*.py"))}
-    lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+    lines = CPUINFO.read_text().partition("\n\n")[0].splitlines()
     processor = [line for line in lines if line.startswith(PROCESSOR)]
     installed = [
         (str(one), one.stat().st_mtime_ns)
@@ -349,7 +349,6 @@ class _Scribe:
     """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
 
     def __init__(self, request: AlignRequest, out: Path, where: JsonObject, stream: TextIO | None) -> None:
-
         self.request = request
         self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
         self.stream, self.sides = stream, request.sides

@@ -22,6 +22,7 @@ from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
 from tipchain.core.files import replacing_path, sha256_of
 from tipchain.core.json_text import JsonObject
+from tipchain.core.machine import paddle_kernels
 from tipchain.errors import MissingFrameworkError, RecordError, TipchainError, UsageError, WeightsError
 from tipchain.framework_types import Array
 from tipchain.frameworks import load_framework
@@ -67,7 +68,7 @@ def record_truth(stage: str, bench: Bench) -> Recording:
         framework.shift = shift
         framework.seed(case.seed)
         with framework.double_precision():
-            recording = record(stage, replace(bench, case=case, _built=[]))
+            recording = record(stage, replace(bench, case=case, _kept={}))
         runs.append({**recording.arrays, **recording.tensors})
     framework.shift = None
     _check_precision(runs[0])
@@ -567,17 +568,21 @@ class RecordingProcess:
         self.events.close()
 
 
-def _environment(job: RecordingJob) -> dict[str, str]:
-    """Return the recorder's environment: equal threads on both sides, TF32 off, memory kept for reuse.
+def model_environment() -> dict[str, str]:
+    """Return the environment of a process that runs a case's models: the processor's kernels, memory kept for reuse.
 
     glibc by default gives every large array back to the system, which then clears its pages anew for the next one:
     half of all system time with AlexNet.
     """
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    return {**kept, **paddle_kernels(), **os.environ}
+
+
+def _environment(job: RecordingJob) -> dict[str, str]:
+    """Return the recorder's environment: equal threads on both sides, TF32 off."""
     threads = str(job.threads)
     return {
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-        **os.environ,
+        **model_environment(),
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,

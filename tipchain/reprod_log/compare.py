@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tipchain.framework_types import Model
-from tipchain.numbers.compare import TensorDiff, diff_arrays, diff_tiny
+from tipchain.numbers.compare import diff_arrays, diff_tiny
+from tipchain.numbers.dumps import collector_resting
 from tipchain.numbers.verdicts import statistics
 from tipchain.reprod_log.utils import Difference, check_print_diff, np2paddle, np2torch, paddle2np, torch2np
 
@@ -29,6 +30,7 @@ def check_data(data1: Mapping[object, object], data2: Mapping[object, object]) -
         raise AssertionError("\n".join(lines))
 
 
+@collector_resting()
 def compute_diff(data1: Mapping[Any, Any], data2: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return mean, max and min of ``|data1 - data2|`` for every tensor, nested as the data.
 
@@ -45,12 +47,13 @@ def compute_diff(data1: Mapping[Any, Any], data2: Mapping[Any, Any]) -> dict[Any
     result: dict[Any, Any] = {}
     for key, value in data1.items():
         other = data2[key]
-        if isinstance(value, Mapping) != isinstance(other, Mapping):
+        if key in tiny:
+            result[key] = Difference(statistics(tiny[key]))
+        elif isinstance(value, Mapping) != isinstance(other, Mapping):
             kinds = " and ".join("a dict" if isinstance(item, Mapping) else "an array" for item in (value, other))
             raise AssertionError(f"{key}: {kinds}")
-        result[key] = (
-            compute_diff(value, other) if isinstance(value, Mapping) else _difference(key, value, other, tiny.get(key))
-        )
+        else:
+            result[key] = compute_diff(value, other) if isinstance(value, Mapping) else _difference(key, value, other)
     return result
 
 
@@ -151,16 +154,16 @@ def _missing(data: Mapping[object, object], other: Mapping[Any, Any], path: str 
     for key, value in data.items():
         if key not in other:
             result.append(f"{path}{key}")
-        elif isinstance(value, Mapping) and isinstance(other[key], Mapping):
+        elif type(value) is not np.ndarray and isinstance(value, Mapping) and isinstance(other[key], Mapping):
             result += _missing(value, other[key], f"{path}{key}/")
     return result
 
 
-def _difference(key: object, value: object, other: object, diff: TensorDiff | None) -> Difference:
+def _difference(key: object, value: object, other: object) -> Difference:
     for item in (value, other):
         if not isinstance(item, (np.ndarray, np.generic, bool, int, float, complex)):
             raise NotImplementedError(f"{key}: cannot compare a {type(item).__name__}")
-    diff = diff or diff_arrays(str(key), np.asarray(value), np.asarray(other))
+    diff = diff_arrays(str(key), np.asarray(value), np.asarray(other))
     if diff.expected_shape != diff.actual_shape:
         return Difference(problem=f"shapes differ: {diff.expected_shape} and {diff.actual_shape}")
     if not diff.size:

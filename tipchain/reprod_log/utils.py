@@ -126,7 +126,9 @@ def check_print_diff(
     passed = True
     at = indent * level
     for key, value in diff_dict.items():
-        if not (value.keys() == _UNKNOWN.keys() and not any(isinstance(item, Mapping) for item in value.values())):
+        if type(value) is not Difference and not (
+            value.keys() == _UNKNOWN.keys() and not any(isinstance(item, Mapping) for item in value.values())
+        ):
             print_func(f"{at}{key}")
             inner = check_print_diff(value, methods, diff_threshold, print_func, indent, level + 1)
             passed = inner and passed

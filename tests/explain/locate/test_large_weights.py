@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tipchain.explain.locate import gradients, locate
+from tipchain.explain.locate.differences import projections
 from tipchain.explain.locate.runs import run_model
 
 IMAGES = np.random.default_rng(0).standard_normal((3, 4, 5, 5)).astype(np.float32)
@@ -58,6 +59,98 @@ def test_gradients_that_agree_are_freed_as_they_are_made(live, runs):
         assert sorted(run.projected) == ["again", "conv", "square", "wide"]
         root = run.trace.calls[0].layer
         assert [one.grad is None for one in (root.conv.weight, root.wide.weight, root.square.weight)] == [True] * 3
+
+
+def test_projections_are_those_of_the_gradients(live, runs):
+    reference, port = live.equal(*nets(live))
+    live.locate(reference, port, IMAGES, losses=(mean_square, mean_square))
+    wide = reference.double()
+    mean_square(wide(live.torch.from_numpy(IMAGES.astype(np.float64))), None).backward()
+    assert sorted(runs[0].projected) == ["again", "conv", "square", "wide"]
+    for name, found in runs[0].projected.items():
+        gradient = getattr(wide, name).weight.grad.numpy()
+        np.testing.assert_allclose(found, projections(gradient), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(runs[1].projected[name], found, rtol=1e-9, atol=1e-12)
+
+
+def mean_square(output, labels):
+    return (output * output).mean()
+
+
+def using_a_weight_twice(live, *, cut):
+    """Return nets whose code uses a weight beside its layer; the port's may cut off half of what that gives the weight."""
+
+    class Net(live.torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = live.torch.nn.Linear(12, 12), live.torch.nn.Linear(12, 12)
+
+        def forward(self, x):
+            return self.last(self.first(x)), (self.last.weight**2).sum()
+
+    class Port(live.paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = live.paddle.nn.Linear(12, 12), live.paddle.nn.Linear(12, 12)
+
+        def forward(self, x):
+            weight = self.last.weight
+            return self.last(self.first(x)), (weight * (weight.detach() if cut else weight)).sum()
+
+    return Net(), Port()
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_what_code_outside_a_layer_does_with_its_weight_counts(live, runs, cut):
+    found = live.locate(*using_a_weight_twice(live, cut=cut), IMAGES.reshape(-1, 12))
+    assert "last" in runs[0].projected
+    assert found.alike is not cut
+
+
+def penalties(live, *, differentiated):
+    """Return losses of the gradients themselves, which the port's may treat as constants."""
+
+    def torch_loss(output, labels):
+        return live.torch.autograd.grad(output[0].sum(), output[1], create_graph=True)[0].square().sum()
+
+    def paddle_loss(output, labels):
+        made = live.paddle.grad(output[0].sum(), output[1], create_graph=True)[0].square().sum()
+        return made if differentiated else made.detach() + 0 * output[0].sum()
+
+    return torch_loss, paddle_loss
+
+
+def handing_on(live):
+    """Return nets of two linear layers that return what the second is given, too."""
+
+    def build(nn, base):
+        class Net(base):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = nn.Linear(12, 12), nn.Linear(12, 12)
+
+            def forward(self, x):
+                x = self.first(x)
+                return self.last(x), x
+
+        return Net()
+
+    return build(live.torch.nn, live.torch.nn.Module), build(live.paddle.nn, live.paddle.nn.Layer)
+
+
+@pytest.mark.parametrize("differentiated", [True, False])
+def test_gradients_of_gradients_are_judged_whole(live, runs, differentiated):
+    losses = penalties(live, differentiated=differentiated)
+    found = live.locate(*handing_on(live), IMAGES.reshape(-1, 12), losses=losses)
+    assert not runs[-1].projected
+    assert found.alike is differentiated
+
+
+def test_a_weight_that_a_hook_may_use_is_held(live, runs):
+    reference, port = nets(live)
+    reference.wide.register_forward_hook(lambda layer, _, output: output * layer.weight.mean())
+    live.locate(reference, port, IMAGES)
+    assert "wide" not in runs[0].projected
 
 
 def test_what_differs_is_judged_by_the_gradients(live, runs, monkeypatch):

@@ -184,7 +184,11 @@ def large_weights(
     theirs: list[LargeWeight] = []
     for pair in pairs:
         both: list[Model] = [found.get(path) for found, path in zip(layers, (pair.reference, pair.port), strict=True)]
-        if not all(type(one).__name__.lower() in PROJECTED and frameworks_own(one) for one in both):
+        own = (
+            type(one).__name__.lower() in PROJECTED and side.only_reads(one)  # hooks may use the weight
+            for side, one in zip(sides, both, strict=True)
+        )
+        if None in both or not all(own):
             continue
         one, other = (layer._parameters.get("weight") for layer in both)  # noqa: SLF001
         if one is None or other is None or any(uses[id(each)] > 1 for each in (one, other)):

@@ -383,6 +383,7 @@ def run_model(
                 starts = partial(
                     _from_loss, side, precise, structure, values, labels_of(side, bound, double=double), store
                 )
+            projected.backward = True
             if backward and value is None:
                 _start(side, tensors, starts())
             elif backward and side.takes_gradient(value):
@@ -397,25 +398,72 @@ def run_model(
             draws=draws,
             changed=_changed(held, buffers_of(side, model)),
             starts=starts,
-            projected=projected,
+            projected=projected.arrays,
         )
 
 
+@dataclass(slots=True, eq=False)
+class _Projected:
+    """Projections of gradients by name, and whether backward runs from what the run starts it from."""
+
+    arrays: dict[str, Array] = field(default_factory=dict)
+    backward: bool = False
+
+    def add(self, name: str, made: Array) -> None:
+        """Add what one use of a weight gives it."""
+        self.arrays[name] = self.arrays[name] + made if name in self.arrays else made
+
+
 @contextmanager
-def _projecting(side: LiveSide, model: Model, large: Sequence[LargeWeight]) -> Iterator[dict[str, Array]]:
-    """Project and free the gradients of large weights as backward makes them, until the context ends."""
-    found: dict[str, Array] = {}
+def _projecting(side: LiveSide, model: Model, large: Sequence[LargeWeight]) -> Iterator[_Projected]:
+    """Project the gradients of large weights, and free what backward makes of them, until the context ends."""
+    found = _Projected()
 
     def take(one: LargeWeight, gradient: Array) -> None:
-        made = projections(gradient.T if one.turned else gradient)
-        found[one.name] = found[one.name] + made if one.name in found else made
+        found.add(one.name, projections(gradient.T if one.turned else gradient))
 
     with ExitStack() as stack:
         layers = dict(side.layers(model)) if large else {}
         for one in large:
-            weight = layers[one.path]._parameters["weight"]  # noqa: SLF001  (both frameworks keep a layer's own ones so)
+            layer = layers[one.path]
+            weight = layer._parameters["weight"]  # noqa: SLF001  (both frameworks keep a layer's own ones so)
             stack.callback(side.hand_over(weight, partial(take, one)))
+            if weight.ndim == 2:
+                stack.callback(_factored(side, layer, one.name, found))
         yield found
+
+
+def _factored(side: LiveSide, layer: Model, name: str, found: _Projected) -> Callable[[], None]:
+    """Have a linear layer's own calls give its weight no gradient, and find the projections that it would have.
+
+    They are a product of the input and of the projected gradient of the output. The gradient itself costs as much memory
+    as the weight. Code that uses the weight elsewhere gives it its gradient as ever.
+
+    Returns:
+        What ends this.
+    """
+    weight = layer._parameters["weight"]  # noqa: SLF001  (both frameworks keep a layer's own ones so)
+    given: list[Tensor] = []
+
+    def before(_: Model, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        given[:] = [one for one in (*args, *kwargs.values()) if side.is_tensor(one)]
+        if len(given) == 1 and side.takes_gradient(given[0]):  # else the output would take none
+            layer._parameters["weight"] = weight.detach()  # noqa: SLF001
+
+    def after(_: Model, output: Tensor) -> None:
+        if layer._parameters["weight"] is not weight:  # noqa: SLF001
+            layer._parameters["weight"] = weight  # noqa: SLF001
+            side.on_gradient(output, partial(take, given[0], side.version(given[0])))
+        given.clear()
+
+    def take(value: Tensor, version: int, gradient: Tensor) -> None:
+        of_rows = projections(side.view(gradient).reshape(-1, gradient.shape[-1]).T)
+        made = of_rows @ side.view(value).reshape(-1, value.shape[-1])
+        # A loss that runs backward itself may differentiate the gradients, and no product tells that.
+        told = found.backward and side.version(value) == version
+        found.add(name, made if told else np.full_like(made, np.inf))
+
+    return side.watch(layer, before, after)
 
 
 def _from_loss(

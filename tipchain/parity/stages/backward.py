@@ -74,8 +74,8 @@ def _iterate(bench: Bench, mode: str, log: BatchLog | None) -> tuple[dict[str, A
             loss = criterion(model(*images), label)
             loss.backward()
             if number == 0:
-                gradients = ((f"gradient/{name}", value) for name, value in framework.gradients(model, names))
-                tensors |= {name: _written(bench, value) for name, value in gradients}
+                gradients = framework.gradients(model, names, single=not bench.truth)
+                tensors |= {f"gradient/{name}": value for name, value in gradients}
             trainer.step()
             trainer.step_schedule()
             losses[f"loss_{number}"] = scalar(framework.array(loss))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 import numpy as np
 
@@ -160,7 +160,7 @@ class Bench:
     other_inputs: Mapping[str, Array] = field(default_factory=dict)
     truth: bool = False
     noise: bool = True
-    _built: list[object] = field(default_factory=list)
+    _kept: dict[str, Any] = field(default_factory=dict)
 
     def builder(self, name: str) -> Function:
         """Return this side's builder called ``name``; the loss's comes with the case's arguments."""
@@ -172,9 +172,10 @@ class Bench:
 
     def model(self, *, training: bool = False) -> Model:
         """Return a new model with the case's weights."""
-        self._built.clear()
-        model = self.framework.build(self.builder("model"), self.case.model_args)
+        self._kept.clear()
         assert self.weights is not None
+        with self.framework.undrawn():
+            model = self.framework.build(self.builder("model"), self.case.model_args)
         self.framework.load_weights(model, self.weights)
         self.framework.set_training(model, training)
         return model
@@ -184,12 +185,21 @@ class Bench:
 
         It is built once, since drawing initial values takes longer than loading; the weights are loaded each time.
         """
-        if not self._built:
-            self._built.append(self.model())
-            return self._built[0]
-        self.restore(self._built[0])
-        self.framework.set_training(self._built[0], training=False)
-        return self._built[0]
+        if "model" not in self._kept:
+            self._kept["model"] = self.model()
+            return self._kept["model"]
+        self.restore(self._kept["model"])
+        self.framework.set_training(self._kept["model"], training=False)
+        return self._kept["model"]
+
+    def eval_output(self) -> Nested:
+        """Return what the model gives for the fake inputs in eval mode, without gradients; it is computed once."""
+        if "output" not in self._kept:
+            model = self.eval_model()
+            with self.framework.inference():
+                self._kept["output"] = model(*self.fake_inputs())
+        output: Nested = self._kept["output"]
+        return output
 
     def restore(self, model: object) -> None:
         """Give ``model`` the case's weights again."""

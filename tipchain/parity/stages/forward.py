@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import flatten_outputs
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import judge
@@ -12,15 +12,15 @@ __all__ = ["judge", "record"]
 
 def record(bench: Bench) -> Recording:
     """All outputs on the fake inputs, in eval mode; then those on inputs of every other shape, as ``name@SHAPE``."""
-    model = bench.eval_model()
-    arrays = _outputs(bench, model, bench.fake_inputs(), "")
-    for suffix, inputs in bench.inputs_of_other_shapes().items():
-        arrays |= _outputs(bench, model, inputs, suffix)
+    arrays = _outputs(bench, bench.eval_output(), "")
+    others = bench.inputs_of_other_shapes()
+    model: Model = bench.eval_model() if others else None
+    with bench.framework.inference():
+        for suffix, inputs in others.items():
+            arrays |= _outputs(bench, model(*inputs), suffix)
     return Recording(arrays=arrays)
 
 
-def _outputs(bench: Bench, model: Model, inputs: list[Tensor], suffix: str) -> dict[str, Array]:
-    with bench.framework.inference():
-        output = model(*inputs)
+def _outputs(bench: Bench, output: Nested, suffix: str) -> dict[str, Array]:
     named = flatten_outputs(bench.framework, output, bench.case.outputs)
     return {f"{name}{suffix}": bench.framework.array(value) for name, value in named.items()}

@@ -27,8 +27,7 @@ def record(bench: Bench) -> Recording:
     The gradient stops at the model's outputs, so that no layer of the model takes part in it. Of a variant all keys
     begin with ``<variant>/``.
     """
-    with bench.framework.inference():
-        output = bench.eval_model()(*bench.fake_inputs())
+    output = bench.eval_output()
     named = flatten_outputs(bench.framework, output, bench.case.outputs)
     values = {name: bench.framework.array(value) for name, value in named.items()}
     arrays: dict[str, Array] = {}
