@@ -89,6 +89,19 @@ def test_transforms_are_given_raw_samples():
     assert align(data=(pair[0], pair[0]), samples=raws).passed
 
 
+def middle(image, *, up):
+    """Return the middle square of an image as means of four pixels; of an odd rest the larger half is above it, or the smaller."""
+    top, left = ((size - 16 + up) // 2 for size in image.shape[:2])
+    return image[top : top + 16, left : left + 16].astype(np.float32).reshape(8, 2, 8, 2, 3).mean((1, 3))
+
+
+def test_a_crop_that_is_a_pixel_off_is_told_whatever_comes_after_it():
+    images = [RANDOM.integers(0, 256, (size, size + 4, 3), dtype=np.uint8) for size in (21, 23, 24)]
+    report = align(data=(partial(middle, up=1), partial(middle, up=0)), samples=images)
+    (cause,) = report.diagnoses
+    assert (cause.code, "1 px" in cause.message, cause.fix[:18]) == ("crop-offset", True, "round the crop's o")
+
+
 def test_a_raw_sample_may_be_an_image_and_its_mask():
     generator = np.random.default_rng(0)
     samples = [(generator.random((3, 20, 24)).astype(np.float32), generator.integers(0, 3, (20, 24))) for _ in range(3)]

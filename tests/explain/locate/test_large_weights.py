@@ -54,8 +54,10 @@ def test_gradients_that_agree_are_freed_as_they_are_made(live, runs):
     found = live.locate(*nets(live), IMAGES)
     assert found.first is None
     assert found.alike
-    assert len(runs) == 2
-    for run in runs:
+    assert [bool(run.projected) for run in runs] == [True, True, False, False], (
+        "the last two are of large values, forward"
+    )
+    for run in runs[:2]:
         assert sorted(run.projected) == ["again", "conv", "square", "wide"]
         root = run.trace.calls[0].layer
         assert [one.grad is None for one in (root.conv.weight, root.wide.weight, root.square.weight)] == [True] * 3

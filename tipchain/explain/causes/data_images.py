@@ -9,7 +9,7 @@ from itertools import permutations
 
 import numpy as np
 
-from tipchain.explain.causes.data_pipeline import OPPOSITE, name_both
+from tipchain.explain.causes.data_pipeline import OPPOSITE, ROUNDED, moves_of, name_both
 from tipchain.explain.causes.data_sources import (
     Arrays,
     DataCause,
@@ -537,25 +537,18 @@ def _moved(
             continue
         parts = [overlap(one, other, down, right) for one, other in zip(expected, actual, strict=True)]
         es, acts = [one for one, _ in parts], [other for _, other in parts]
-        moves = ", ".join(filter(None, (_pixels(down, "down", "up"), _pixels(right, "to the right", "to the left"))))
         small = max(abs(down), abs(right)) == 1
         crop = DataCause(
             "crop-offset",
-            f"size: the same picture, {moves}: is it another crop?",
-            (
-                "round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
-                if small
-                else "cut the same part as the reference: centre crop or top left, from an image resized alike"
-            ),
+            f"size: the same picture, {moves_of(down, right)}: is it another crop?",
+            ROUNDED
+            if small
+            else "cut the same part as the reference: centre crop or top left, from an image resized alike",
         )
         # What the crops do not share cannot be predicted; the rest stands for the whole.
         yield (*before, crop), apart(es, acts)
         for cause, left in value_steps(es, acts, bound, affine_only=True):
             yield (*before, crop, cause), left
-
-
-def _pixels(count: int, plus: str, minus: str) -> str:
-    return f"{abs(count)} px {plus if count > 0 else minus}" if count else ""
 
 
 MODES = ("edge", "reflect", "symmetric")

@@ -6,6 +6,7 @@ import copy
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -733,6 +734,19 @@ def _scaling(ours: Pipeline, theirs: Pipeline, cause: Callable[[str, str, str], 
     )
 
 
+ROUNDED = "round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
+"""What to do about a crop that is a pixel off."""
+
+
+def moves_of(down: int, right: int) -> str:
+    """Return how a picture is moved, in words."""
+    return ", ".join(filter(None, (_pixels(down, "down", "up"), _pixels(right, "to the right", "to the left"))))
+
+
+def _pixels(count: int, plus: str, minus: str) -> str:
+    return f"{abs(count)} px {plus if count > 0 else minus}" if count else ""
+
+
 RERUNS: tuple[tuple[str, str, str, Change], ...] = (
     (
         "channel-order",
@@ -747,6 +761,16 @@ RERUNS: tuple[tuple[str, str, str, Change], ...] = (
         "layout: height and width are exchanged before the transforms",
         "exchange height and width back: (h, w), not (w, h)",
         lambda raw: np.swapaxes(raw, 0, 1),
+    ),
+    *(
+        (
+            "crop-offset",
+            f"size: the same picture, {moves_of(*by)}: is it another crop?",
+            ROUNDED,
+            partial(np.roll, shift=by, axis=(0, 1)),
+        )
+        for by in product((0, 1, -1), repeat=2)
+        if any(by)
     ),
 )
 """What may have been done to a raw image before the transforms."""
