@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tipchain.chain.params import ParamFile
+
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / "../shared/tipc_corpus"
 
@@ -162,3 +164,8 @@ def living(pid_file: Path) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def render_params(file: ParamFile) -> str:
+    """Return text that parses to ``file``, comments and blank lines included."""
+    return "".join(line + "\n" for line in file.lines)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tipchain import OLD_SPELLINGS_END, __version__
 from tipchain.core.guard import guarded
-from tipchain.core.language import LANGUAGES, columns, padded, say, speaking
-from tipchain.errors import ExitCode, UsageError, did_you_mean
+from tipchain.core.language import LANGUAGES, coloring, columns, padded, say, speaking
+from tipchain.errors import ExitCode, UsageError, suggestion
 
 if TYPE_CHECKING:
     from tipchain.commands.options import Parser
@@ -155,13 +155,9 @@ def dispatch(argv: Sequence[str]) -> int:
         print(say(text), file=sys.stderr)
         name = FORMER[name]
     if name not in COMMANDS:
-        hint = did_you_mean(name, COMMANDS)
         raise UsageError(
-            f"tipchain: unknown command {name!r}"
-            + (f", {hint}" if hint else "")
-            + f"\n  expected one of: {', '.join(COMMANDS)}"
+            f"tipchain: unknown command {name!r}{suggestion(name, COMMANDS)}\n  expected one of: {', '.join(COMMANDS)}"
         )
-    from tipchain.core.language import coloring
 
     module = load_command(name)
     args = parser_of(name).parse_args(rest)

@@ -229,6 +229,12 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
     return None if close is None else f"did you mean {close!r}?"
 
 
+def suggestion(word: str, choices: Iterable[str]) -> str:
+    """Return the same behind a comma, to end a sentence with; "" when nothing is close."""
+    hint = did_you_mean(word, choices)
+    return "" if hint is None else f", {hint}"
+
+
 @lru_cache(maxsize=4096)
 def closest(word: str, choices: tuple[str, ...]) -> str | None:
     """Return the closest choice, None when nothing is close; remembered, for many files ask the same and difflib is slow."""

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tipchain.errors import UsageError, did_you_mean
+from tipchain.errors import UsageError, suggestion
 
 # Device names as users type them: ``cpu``, ``gpu``, ``gpu:N``.
 
@@ -114,10 +114,7 @@ def parse_mode(text: str, among: Sequence[Mode] = CHAIN_MODES) -> Mode:
     names = [mode.value for mode in among]
     if text in names:
         return Mode(text)
-    hint = did_you_mean(text, names)
-    raise UsageError(
-        f"unknown mode {text!r}" + (f", {hint}" if hint else "") + f"\n  expected one of: {', '.join(names)}"
-    )
+    raise UsageError(f"unknown mode {text!r}{suggestion(text, names)}\n  expected one of: {', '.join(names)}")
 
 
 def data_folder(kind: str, data_set: str = DIGITS) -> PurePosixPath:
@@ -172,45 +169,34 @@ class StageInfo(NamedTuple):
 
 INFO: Mapping[str, StageInfo] = MappingProxyType(
     {
-        "forward": StageInfo(builders=("model",), uses=("fake", "weights"), prefix="forward", trains=False),
-        "data": StageInfo(builders=("dataset",), uses=("eval_data", "settings"), prefix="data", trains=False),
+        "forward": StageInfo(("model",), ("fake", "weights"), "forward", trains=False),
+        "data": StageInfo(("dataset",), ("eval_data", "settings"), "data", trains=False),
         "metric": StageInfo(
-            builders=("model", "dataset", "metric"),
-            uses=("eval_data", "weights", "settings"),
-            prefix="metric",
-            trains=False,
+            ("model", "dataset", "metric"), ("eval_data", "weights", "settings"), "metric", trains=False
         ),
-        "loss": StageInfo(builders=("model", "loss"), uses=("fake", "weights", "settings"), prefix="loss"),
-        "optimizer": StageInfo(builders=("optimizer",), uses=("settings",), prefix="optimizer"),
-        "lr": StageInfo(builders=("optimizer", "scheduler"), uses=("settings",), prefix="lr"),
-        "regularization": StageInfo(builders=("optimizer",), uses=("settings",), prefix="regularization"),
+        "loss": StageInfo(("model", "loss"), ("fake", "weights", "settings"), "loss"),
+        "optimizer": StageInfo(("optimizer",), ("settings",), "optimizer"),
+        "lr": StageInfo(("optimizer", "scheduler"), ("settings",), "lr"),
+        "regularization": StageInfo(("optimizer",), ("settings",), "regularization"),
         "backward": StageInfo(
-            builders=("model", "loss", "optimizer"),
-            uses=("fake", "weights", "settings"),
-            prefix="bp_align",
-            tensors=True,
+            ("model", "loss", "optimizer"), ("fake", "weights", "settings"), "bp_align", tensors=True
         ),
-        "train_data": StageInfo(builders=("dataset",), uses=("train_data", "settings"), prefix="train_data"),
-        "init": StageInfo(builders=("model",), uses=("settings",), prefix="init"),
+        "train_data": StageInfo(("dataset",), ("train_data", "settings"), "train_data"),
+        "init": StageInfo(("model",), ("settings",), "init"),
         "train": StageInfo(
-            builders=("model", "loss", "optimizer", "dataset", "metric"),
-            uses=("train_data", "eval_data", "weights", "settings"),
-            prefix="train_align",
+            ("model", "loss", "optimizer", "dataset", "metric"),
+            ("train_data", "eval_data", "weights", "settings"),
+            "train_align",
             reference="benchmark",
             tensors=True,
         ),
         "inference": StageInfo(
-            builders=("model",),
-            uses=("fake", "weights"),
-            prefix="inference",
-            reference="training",
-            solo=True,
-            trains=False,
+            ("model",), ("fake", "weights"), "inference", reference="training", solo=True, trains=False
         ),
         "distributed": StageInfo(
-            builders=("model", "loss", "optimizer"),
-            uses=("fake", "weights", "settings"),
-            prefix="distributed",
+            ("model", "loss", "optimizer"),
+            ("fake", "weights", "settings"),
+            "distributed",
             reference="single",
             solo=True,
             tensors=True,
@@ -273,10 +259,8 @@ def parse_stages(text: str) -> tuple[str, ...]:
         elif name in STAGES:
             chosen.add(name)
         else:
-            hint = did_you_mean(name, (*STAGES, *SCRIPTS))
             raise UsageError(
-                f"unknown stage {name!r}"
-                + (f", {hint}" if hint else "")
-                + f"\n  expected: {', '.join(STAGES)} or a script number 01 to 05"
+                f"unknown stage {name!r}{suggestion(name, (*STAGES, *SCRIPTS))}\n"
+                f"  expected: {', '.join(STAGES)} or a script number 01 to 05"
             )
     return tuple(stage for stage in STAGES if stage in chosen)

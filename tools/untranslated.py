@@ -136,11 +136,15 @@ def _forms(node: ast.expr) -> list[tuple[Piece, ...]]:
             return _forms(node.value) if _chosen(node.value) else [(node,)]
         case ast.IfExp() if _chosen(node):
             return [*_forms(node.body), *_forms(node.orelse)]
+        case ast.Call(func=ast.Name(id="suggestion")):
+            return [("",), (", {hint}",)]
     return [(node,)]
 
 
 def _chosen(node: ast.expr) -> bool:
-    """Tell whether an expression is a text, or chooses between texts."""
+    """Tell whether an expression is a text, or chooses between texts, as `tipchain.errors.suggestion` does."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "suggestion":
+        return True
     return _is_text(node) or (isinstance(node, ast.IfExp) and (_chosen(node.body) or _chosen(node.orelse)))
 
 

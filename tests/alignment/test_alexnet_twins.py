@@ -78,7 +78,7 @@ def test_named_steps_agree_and_end_in_the_data_sets_images(sides, tmp_path):
 
 
 def test_models_agree_with_converted_weights(sides):
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
 
     torch, paddle, torch_side, paddle_side = sides
     torch.manual_seed(0)
@@ -98,7 +98,7 @@ def test_models_agree_with_converted_weights(sides):
                 parameter.uniform_(-0.1, 0.1)
     state = reference.state_dict()
     assert sum(tensor.numel() for tensor in state.values()) == 57_044_810
-    port.set_state_dict(convert_state(reference, state, port))
+    port.set_state_dict(to_paddle(reference, state, port).state)
     reference.eval()
     port.eval()
     image = np.random.default_rng(0).normal(size=(2, 3, 224, 224)).astype(np.float32)

@@ -38,7 +38,7 @@ def sides(frameworks):
 @pytest.fixture(scope="module")
 def models(sides):
     """The two models with equal weights, none of them a zero or a one, and running statistics of a batch."""
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
 
     torch, _, torch_side, paddle_side = sides
     torch.manual_seed(0)
@@ -55,7 +55,7 @@ def models(sides):
         for module in reference.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.momentum = 0.01
-    port.set_state_dict(convert_state(reference, reference.state_dict(), port))
+    port.set_state_dict(to_paddle(reference, reference.state_dict(), port).state)
     return reference, port
 
 

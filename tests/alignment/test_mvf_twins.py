@@ -29,7 +29,7 @@ def twins(sides, build, *arguments, seen=None, **options):
 
     BatchNorm's statistics are those of the inputs ``seen``, or random.
     """
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
 
     torch, _, torch_side, paddle_side = sides
     torch.manual_seed(1)
@@ -49,7 +49,7 @@ def twins(sides, build, *arguments, seen=None, **options):
             reference.train()(torch.from_numpy(seen))
             for one, momentum in momenta:
                 one.momentum = momentum
-    port.set_state_dict(convert_state(reference, reference.state_dict(), port))
+    port.set_state_dict(to_paddle(reference, reference.state_dict(), port).state)
     return reference.eval(), port.eval()
 
 

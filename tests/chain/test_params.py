@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL
+from chain_samples import ALIGNMENT, TEMPLATE, TUTORIAL, render_params
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tipchain.chain.params import parse_params, read_params, render_params
+from tipchain.chain.params import parse_params, read_params
 from tipchain.errors import ParamsError
 
 KEY = st.text("abcxyz-_. =|", min_size=1, max_size=8).filter(lambda text: text.strip(" =") and "=" not in text[:1])

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from chain_samples import ALIGNMENT, TEMPLATE, edit
+from chain_samples import ALIGNMENT, TEMPLATE, edit, render_params
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from suite_samples import SUITE_FILES
@@ -20,7 +20,7 @@ from suite_samples import SUITE_FILES
 from tipchain.chain.build import build_spec
 from tipchain.chain.expand import expand
 from tipchain.chain.load import detect_suite, load_plan
-from tipchain.chain.params import Param, ParamFile, parse_params, render_params
+from tipchain.chain.params import Param, ParamFile, parse_params
 from tipchain.chain.plan import Options
 from tipchain.chain.profiles import get_suite
 from tipchain.chain.suites import ALL

@@ -193,6 +193,7 @@ def test_a_dry_run_says_what_would_be_left_out(go, capsys):
 
 
 def test_a_journal_that_cannot_be_written_is_an_error(capsys, monkeypatch):
-    monkeypatch.setattr("tipchain.chain.run.FILE_NAME", "absent/journal.jsonl")
+    for name in ("chain.run.FILE_NAME", "commands.run.JOURNAL"):
+        monkeypatch.setattr(f"tipchain.{name}", "absent/journal.jsonl")
     assert main(words()[3:]) == 1
     assert "absent/journal.jsonl: cannot be written: No such file" in capsys.readouterr().out

@@ -93,7 +93,7 @@ def test_nothing_left_is_4(capsys):
 
 def test_a_dry_run_shows_everything_and_makes_nothing(capsys, monkeypatch):
     gpus = Gpus(trouble="no usable GPU on this machine")
-    monkeypatch.setattr("tipchain.chain.gpus.find_gpus", lambda: gpus)
+    monkeypatch.setattr("tipchain.commands.run.find_gpus", lambda: gpus)
     Path("p.txt").write_text(edit(TEMPLATE, ("gpu_list", "gpu_list:0|-1")))
     words = python()
     before = sorted(Path.cwd().rglob("*"))

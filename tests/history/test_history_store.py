@@ -30,12 +30,13 @@ from history_samples import (
 from night_samples import NightSample
 from night_samples import item as planned
 
+from tipchain.core.files import project_above
 from tipchain.errors import HistoryError, RecordError, UsageError
 from tipchain.history import schema
 from tipchain.history.entries import commands_of, find_entry, items_of, list_entries, verdicts_of
 from tipchain.history.ingest import read_source, this_machine
 from tipchain.history.schema import Machine
-from tipchain.history.store import MIGRATIONS, History, place_of, revision_of, root_of
+from tipchain.history.store import MIGRATIONS, History, place_of, revision_of
 from tipchain.nightly.items import ShardPart
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -356,7 +357,7 @@ def test_places(tmp_path, monkeypatch):
     assert place.outbox == other.outbox  # a new password is no other database
     assert place.outbox != place_of(tmp_path, "postgres://me:s3cret@host/y").outbox
     (tmp_path / "test_tipc").mkdir()
-    assert root_of(tmp_path / "test_tipc" / "configs") == tmp_path
+    assert project_above(tmp_path / "test_tipc" / "configs") == tmp_path
 
 
 def test_figures_of_two_items_stay_apart(history):

@@ -95,10 +95,8 @@ def test_reports_that_cannot_be_written_in_the_end_are_told(inside, monkeypatch,
     from tipchain.commands.nightly import write_reports
 
     def atomic_write_fails(folder, args):
-        import tipchain.core.files
-
         with monkeypatch.context() as inner:
-            inner.setattr(tipchain.core.files, "atomic_write", full)
+            inner.setattr("tipchain.commands.nightly.atomic_write", full)
             write_reports(folder, args)
 
     monkeypatch.setattr("tipchain.commands.nightly.write_reports", atomic_write_fails)

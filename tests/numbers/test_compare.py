@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tipchain.numbers import compare
-from tipchain.numbers.compare import count_outside, diff_arrays, diff_records
+from tipchain.numbers.compare import count_outside, diff_arrays
 
 
 def diff(expected, actual, **options):
@@ -238,11 +238,6 @@ def test_facts_agree_with_a_plain_computation(data):
     nonzero = e != 0
     assert facts.max_rel == pytest.approx((gap[nonzero] / np.abs(e[nonzero])).max(initial=0), rel=1e-5)
     assert facts.needed_atol == pytest.approx(max(0, (gap - rtol * np.abs(e)).max()), rel=1e-5, abs=1e-5)
-
-
-def test_records_are_compared_by_name_in_the_references_order():
-    left = {"b": np.zeros(2), "a": np.ones(2), "gone": np.ones(1)}
-    assert [facts.path for facts in diff_records(left, {"a": np.ones(2), "b": np.ones(2)})] == ["b", "a"]
 
 
 def test_elements_outside_are_counted():

@@ -48,11 +48,11 @@ def models(sides):
 
 
 def test_square_linear_is_transposed_by_type(models):
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
 
     reference, port = models
     state = reference.state_dict()
-    converted = convert_state(reference, state, port)
+    converted = to_paddle(reference, state, port).state
     np.testing.assert_array_equal(converted["square.weight"], state["square.weight"].numpy().T)
     np.testing.assert_array_equal(converted["features.0.weight"], state["features.0.weight"].numpy())
     np.testing.assert_array_equal(converted["features.1._mean"], state["features.1.running_mean"].numpy())
@@ -77,7 +77,7 @@ def test_written_file_makes_the_port_compute_the_same(sides, models, tmp_path):
 
 
 def test_all_misfits_are_listed(models):
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
 
     reference, port = models
     state = reference.state_dict()
@@ -86,7 +86,7 @@ def test_all_misfits_are_listed(models):
     state["square.bias"] = state["square.bias"][:5]
     state["features.1.bias"] = state["features.1.bias"].double()
     with pytest.raises(WeightsError) as caught:
-        convert_state(reference, state, port, {"nowhere": "x"})
+        to_paddle(reference, state, port, {"nowhere": "x"})
     text = "\n".join(caught.value.problems)
     for part in (
         "missing: head.bias",
@@ -99,18 +99,18 @@ def test_all_misfits_are_listed(models):
 
 
 def test_keys_that_the_port_lacks_are_named(sides, models):
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
 
     _, paddle, _, _ = sides
     reference, port = models
     port.extra = paddle.nn.Linear(2, 2)
     del port.head
     with pytest.raises(WeightsError, match=r"missing: extra\.weight(.|\n)*unknown: head\.weight"):
-        convert_state(reference, reference.state_dict(), port)
+        to_paddle(reference, reference.state_dict(), port)
 
 
 def test_names_rename_layers_and_tensors(sides, models):
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
     from tipchain.weights.sides import torch_view
 
     reference, port = models
@@ -118,19 +118,19 @@ def test_names_rename_layers_and_tensors(sides, models):
     del port.head
     del port.features
     names = {"features": "body", "head": "fc", "features.1.running_mean": "body.1._mean"}
-    converted = convert_state(reference, reference.state_dict(), port, names)
+    converted = to_paddle(reference, reference.state_dict(), port, names).state
     assert set(converted) == set(port.state_dict())
     expected = {key for key in reference.state_dict() if not key.endswith("num_batches_tracked")}
     assert {slot.name for slot in torch_view(port, names)} == expected
 
 
 def test_torch_view_gives_torch_layout(models):
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
     from tipchain.weights.sides import assemble, torch_view
 
     reference, port = models
     state = reference.state_dict()
-    for name, array in convert_state(reference, state, port).items():
+    for name, array in to_paddle(reference, state, port).state.items():
         port.state_dict()[name].set_value(array)
     slots = list(torch_view(port))
     buffers = {slot.name for slot in slots if slot.kind == "buffer"}
@@ -141,13 +141,13 @@ def test_torch_view_gives_torch_layout(models):
 
 
 def test_paddle_layers_of_unknown_types_are_refused(sides):
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
     from tipchain.weights.sides import torch_view
 
     torch, paddle, _, _ = sides
     port = paddle.nn.LayerDict({"part": paddle.nn.SpectralNorm([2, 3])})
     with pytest.raises(WeightsError, match=r"not supported: part\.weight_u belongs to a SpectralNorm"):
-        convert_state(torch.nn.Linear(2, 3), torch.nn.Linear(2, 3).state_dict(), port)
+        to_paddle(torch.nn.Linear(2, 3), torch.nn.Linear(2, 3).state_dict(), port)
     with pytest.raises(WeightsError, match="not supported"):
         list(torch_view(port))
 
@@ -186,12 +186,12 @@ def test_subclasses_and_own_parameters(sides):
     ],
 )
 def test_other_layers_go_straight(sides, torch_type, paddle_type, args):
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
 
     torch, paddle, _, _ = sides
     reference = getattr(torch.nn, torch_type)(*args)
     port = getattr(paddle.nn, paddle_type)(*args)
-    converted = convert_state(reference, reference.state_dict(), port)
+    converted = to_paddle(reference, reference.state_dict(), port).state
     for array, tensor in zip(converted.values(), reference.state_dict().values(), strict=True):
         np.testing.assert_array_equal(array, tensor.numpy())
 
@@ -224,11 +224,11 @@ def test_pickles_that_would_run_code_are_refused_and_not_run(sides, models, tmp_
 
 
 def test_truncated_paddle_file(sides, models, tmp_path):
-    from tipchain.weights.files import load_paddle_weights, save_paddle_file
+    from tipchain.weights.files import load_paddle_weights
 
     _, port = models
     path = tmp_path / "a.pdparams"
-    save_paddle_file(port.state_dict(), path)
+    sides[1].save(port.state_dict(), str(path))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(WeightsError, match="no complete Paddle weight file"):
         load_paddle_weights(port, path)

@@ -185,17 +185,17 @@ def test_spectrally_normalized_linear(both, nn, rng):
 
 
 def test_sync_batch_norm_goes_as_batch_norm_does(both, nn):
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
 
     reference = both.randomize(nn.t.SyncBatchNorm(4))
-    state = convert_state(reference, reference.state_dict(), nn.p.SyncBatchNorm(4))
+    state = to_paddle(reference, reference.state_dict(), nn.p.SyncBatchNorm(4)).state
     assert set(state) == {"weight", "bias", "_mean", "_variance"}
     np.testing.assert_array_equal(state["_variance"], reference.running_var.numpy())
 
 
 def test_users_subclasses_keep_what_they_add(both, nn):
     """A subclass of LSTM packs as LSTM does, and has its own parameter besides."""
-    from tipchain.weights.convert import convert_state
+    from tipchain.weights.convert import to_paddle
 
     class Mine(nn.t.LSTM):
         def __init__(self) -> None:
@@ -208,6 +208,6 @@ def test_users_subclasses_keep_what_they_add(both, nn):
             self.scale = self.create_parameter([3])
 
     reference = both.randomize(Mine())
-    state = convert_state(reference, reference.state_dict(), Ours())
+    state = to_paddle(reference, reference.state_dict(), Ours()).state
     np.testing.assert_array_equal(state["scale"], reference.scale.detach().numpy())
     np.testing.assert_array_equal(state["0.cell.weight_hh"], reference.weight_hh_l0.detach().numpy())

@@ -93,7 +93,7 @@ def models(both, nn, dtype="float32"):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "float64"])
 @pytest.mark.parametrize("suffixes", [("pth", "pdparams"), ("safetensors", "safetensors")])
 def test_files_come_back_bit_by_bit(both, nn, tmp_path, dtype, suffixes):
-    from tipchain.weights.convert import convert_file, convert_file_back
+    from tipchain.weights.convert import convert_file
     from tipchain.weights.files import read_torch_state, write_torch_file
 
     torch, paddle = models(both, nn, dtype)
@@ -107,7 +107,7 @@ def test_files_come_back_bit_by_bit(both, nn, tmp_path, dtype, suffixes):
     assert there.match.by_structure == (("fc", "head"),)
     fresh, port = models(both, nn, dtype)
     fresh.norm.num_batches_tracked.fill_(3)
-    back = convert_file_back(port, middle, fresh, last)
+    back = convert_file(fresh, last, port, middle, back=True)
     assert back.kept == ("norm.num_batches_tracked",)
     written, wanted = read_torch_state(last), read_torch_state(first)
     assert list(written) == list(wanted)
@@ -121,7 +121,7 @@ def test_files_come_back_bit_by_bit(both, nn, tmp_path, dtype, suffixes):
 
 
 def test_frameworks_read_what_was_written(both, nn, tmp_path):
-    from tipchain.weights.convert import convert_file, convert_file_back
+    from tipchain.weights.convert import convert_file
     from tipchain.weights.files import load_paddle_weights
 
     torch, paddle = models(both, nn)
@@ -134,7 +134,7 @@ def test_frameworks_read_what_was_written(both, nn, tmp_path):
         load_paddle_weights(fresh, tmp_path / name)
         np.testing.assert_array_equal(fresh.head.weight.numpy(), torch.fc.weight.detach().numpy().T)
     fresh = models(both, nn)[0]
-    convert_file_back(paddle, tmp_path / "a.safetensors", fresh, tmp_path / "b.pth")
+    convert_file(fresh, tmp_path / "b.pth", paddle, tmp_path / "a.safetensors", back=True)
     fresh.load_state_dict(both.torch.load(tmp_path / "b.pth", weights_only=True))
 
 

@@ -138,7 +138,43 @@ def make_bundle(wanted: Wanted, say: Say = lambda _: None) -> BundleManifest:
         )
     try:
         with work_folder(wanted.folder) as work:
-            manifest = _fill(wanted, work, say)
+            case, bundle = wanted.case, work / "bundle"
+            recorded = tuple(stage for stage in wanted.stages if stage not in SOLO)
+            say("weights and inputs")
+            # Make inputs and both sides' weights for all stages.
+            folder = work / "prepared"
+            folder.mkdir()
+            prepared = prepare(wanted.case, wanted.mode, wanted.stages, folder, SIDES, wanted.data_path, wanted.given)
+            if prepared.failures:
+                raise _failure(prepared.failures)
+            say(f"torch: {', '.join(recorded) or 'no stage'}")
+            failures = _record(wanted, recorded, work / "recorded")
+            if failures:
+                raise _failure(failures)
+            meta, sources = _copy_dumps(wanted, recorded, work / "recorded", bundle)
+            truths = _record_truths(wanted, recorded, work / "truth", bundle, say)
+            inputs, weights = _copy_prepared(wanted, prepared, bundle)
+            shutil.copyfile(case.path, bundle / CASE)
+            atomic_write(bundle / STATISTICS, json.dumps(describe_folder(bundle / DUMPS), indent=1) + "\n")
+            names = [name for name in files_below(bundle) if name != MANIFEST]
+            manifest = BundleManifest(
+                tipchain=__version__,
+                case=CaseIdentity(id=case.id, file=_below(case.path, case.root), sha256=case.digest, sources=sources),
+                mode=wanted.mode.value,
+                stages=wanted.stages,
+                reseed=case.reseed,
+                seed=case.seed,
+                device=str(meta.get("device", "")),
+                threads=_threads(wanted),
+                versions=_versions(meta),
+                inputs=inputs,
+                weights=weights,
+                truths=truths,
+                files={name: sha256_of(bundle / name) for name in names},
+                created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                commit=commit(case.root),
+            )
+            write_manifest(bundle, manifest)
             os.replace(work / "bundle", wanted.folder)  # noqa: PTH105
     except OSError as error:
         raise OutputError(f"{wanted.folder}: the bundle cannot be written: {error}") from error
@@ -164,42 +200,6 @@ def work_folder(beside: Path) -> Iterator[Path]:
         os.close(handle)
 
 
-def _fill(wanted: Wanted, work: Path, say: Say) -> BundleManifest:
-    case, bundle = wanted.case, work / "bundle"
-    recorded = tuple(stage for stage in wanted.stages if stage not in SOLO)
-    say("weights and inputs")
-    prepared = _prepare(wanted, work / "prepared")
-    say(f"torch: {', '.join(recorded) or 'no stage'}")
-    failures = _record(wanted, recorded, work / "recorded")
-    if failures:
-        raise _failure(failures)
-    meta, sources = _copy_dumps(wanted, recorded, work / "recorded", bundle)
-    truths = _record_truths(wanted, recorded, work / "truth", bundle, say)
-    inputs, weights = _copy_prepared(wanted, prepared, bundle)
-    shutil.copyfile(case.path, bundle / CASE)
-    atomic_write(bundle / STATISTICS, json.dumps(describe_folder(bundle / DUMPS), indent=1) + "\n")
-    names = [name for name in files_below(bundle) if name != MANIFEST]
-    manifest = BundleManifest(
-        tipchain=__version__,
-        case=CaseIdentity(id=case.id, file=_below(case.path, case.root), sha256=case.digest, sources=sources),
-        mode=wanted.mode.value,
-        stages=wanted.stages,
-        reseed=case.reseed,
-        seed=case.seed,
-        device=str(meta.get("device", "")),
-        threads=_threads(wanted),
-        versions=_versions(meta),
-        inputs=inputs,
-        weights=weights,
-        truths=truths,
-        files={name: sha256_of(bundle / name) for name in names},
-        created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        commit=commit(case.root),
-    )
-    write_manifest(bundle, manifest)
-    return manifest
-
-
 def _threads(wanted: Wanted) -> int:
     return wanted.threads or default_threads(len(SIDES))
 
@@ -212,19 +212,6 @@ def _versions(meta: Mapping[str, object]) -> dict[str, str]:
 
 def _below(path: Path, root: Path) -> str:
     return Path(os.path.relpath(path.resolve(), root.resolve())).as_posix()
-
-
-def _prepare(wanted: Wanted, folder: Path) -> Prepared:
-    """Make inputs and both sides' weights for all stages.
-
-    Raises:
-        BundleFailedError: something cannot be had.
-    """
-    folder.mkdir()
-    prepared = prepare(wanted.case, wanted.mode, wanted.stages, folder, SIDES, wanted.data_path, wanted.given)
-    if prepared.failures:
-        raise _failure(prepared.failures)
-    return prepared
 
 
 def _failure(reasons: Mapping[str, str]) -> BundleFailedError:
@@ -269,29 +256,21 @@ def _copy_dumps(
         sources |= found if isinstance(found, dict) else {}
         if "case" in meta:
             meta["case"] = _below(wanted.case.path, wanted.case.root)
-        _refuse_absolute(stage, meta)
+        # Refuse facts that name absolute paths: they hold on no other machine.
+        for text in _texts(meta):
+            if text.startswith("/") and Path(text).exists():
+                raise _failure(
+                    {
+                        stage: f"names an absolute path, which no other machine has\n    found: {text}\n"
+                        "    expected: file names below the data folder, as the data set gives them"
+                    }
+                )
         for one in stage_files(stage, ("torch",)):
             if (recorded / one).is_file():
                 shutil.copyfile(recorded / one, bundle / DUMPS / one)
         atomic_write(bundle / DUMPS / meta_path(name).name, json.dumps(meta, indent=1) + "\n")
         facts = meta if "versions" in meta else facts
     return facts, {name: one for name, one in sorted(sources.items()) if not name.startswith("..")}
-
-
-def _refuse_absolute(stage: str, meta: Mapping[str, object]) -> None:
-    """Refuse facts that name absolute paths: they hold on no other machine.
-
-    Raises:
-        BundleFailedError: naming one of them.
-    """
-    for text in _texts(meta):
-        if text.startswith("/") and Path(text).exists():
-            raise _failure(
-                {
-                    stage: f"names an absolute path, which no other machine has\n    found: {text}\n"
-                    "    expected: file names below the data folder, as the data set gives them"
-                }
-            )
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -421,65 +400,6 @@ def kept_weights(folder: Path, manifest: BundleManifest, case: Case) -> GivenInp
     return GivenInputs(weights=found)
 
 
-def dumps_of(folder: Path) -> Path:
-    """Return the folder of a bundle's dumps."""
-    return folder / DUMPS
-
-
-def check_case(folder: Path, manifest: BundleManifest, case: Case, mode: Mode) -> None:
-    """Refuse a bundle of another case, mode or seed, or of a case or torch side that was changed since.
-
-    Raises:
-        BundleError: with what was found and what was expected.
-    """
-    for what, found, expected in (
-        ("case", manifest.case.id, case.id),
-        ("mode", manifest.mode, mode.value),
-        ("seed", f"--seed {manifest.reseed}", f"--seed {case.reseed}"),
-    ):
-        if found != expected:
-            raise BundleError(f"is of another {what}", file=folder, key=what, found=found, expected=expected)
-    if manifest.case.sha256 != case.digest:
-        raise BundleError(
-            "was made from another version of the case",
-            file=folder,
-            key=manifest.case.file,
-            found=f"sha256 {manifest.case.sha256[:12]}…",
-            expected=f"{case.digest[:12]}…, of {case.path}",
-            hint=_AGAIN,
-        )
-    for name, found in manifest.case.sources.items():
-        path = case.root / name
-        now = sha256_of(path) if path.is_file() else ""
-        if now != found:
-            raise BundleError(
-                "was made from another version of the torch side",
-                file=folder,
-                key=name,
-                found=f"sha256 {found[:12]}…",
-                expected=f"{now[:12]}…, of {path}" if now else f"no such file: {path}",
-                hint=_AGAIN,
-            )
-
-
-def check_stages(folder: Path, manifest: BundleManifest, stages: Sequence[str]) -> None:
-    """Refuse a bundle that lacks a stage.
-
-    Raises:
-        BundleError: naming what it has.
-    """
-    missing = [stage for stage in stages if stage not in manifest.stages]
-    if missing:
-        raise BundleError(
-            "lacks a stage",
-            file=folder,
-            key="stages",
-            found=", ".join(manifest.stages),
-            expected=", ".join(missing),
-            hint="tipchain bundle make CASE --only …",
-        )
-
-
 def check_torch(folder: Path, manifest: BundleManifest, root: Path) -> None:
     """Refuse a bundle of another torch than the one installed here, or, where none is, than the project pins.
 
@@ -532,7 +452,7 @@ class Reference:
     @property
     def dumps(self) -> Path:
         """The folder of torch's dumps."""
-        return dumps_of(self.folder)
+        return self.folder / DUMPS
 
     @property
     def given(self) -> GivenInputs:
@@ -554,7 +474,17 @@ class Reference:
         """
         found = tuple(stage for stage in stages if stage in self.manifest.stages)
         if asked or not found:
-            check_stages(self.folder, self.manifest, stages)
+            # Refuse a bundle that lacks a stage.
+            missing = [stage for stage in stages if stage not in self.manifest.stages]
+            if missing:
+                raise BundleError(
+                    "lacks a stage",
+                    file=self.folder,
+                    key="stages",
+                    found=", ".join(self.manifest.stages),
+                    expected=", ".join(missing),
+                    hint="tipchain bundle make CASE --only …",
+                )
         return found
 
     def notes(self, possible: Sequence[str]) -> tuple[str, ...]:
@@ -575,7 +505,35 @@ def open_reference(folder: Path, case: Case, mode: Mode, *, any_torch: bool = Fa
         BundleError: it is damaged, or of another case, mode, seed or torch.
     """
     manifest = open_bundle(folder)
-    check_case(folder, manifest, case, mode)
+    # Refuse a bundle of another case, mode or seed, or of a case or torch side that was changed since.
+    for what, found, expected in (
+        ("case", manifest.case.id, case.id),
+        ("mode", manifest.mode, mode.value),
+        ("seed", f"--seed {manifest.reseed}", f"--seed {case.reseed}"),
+    ):
+        if found != expected:
+            raise BundleError(f"is of another {what}", file=folder, key=what, found=found, expected=expected)
+    if manifest.case.sha256 != case.digest:
+        raise BundleError(
+            "was made from another version of the case",
+            file=folder,
+            key=manifest.case.file,
+            found=f"sha256 {manifest.case.sha256[:12]}…",
+            expected=f"{case.digest[:12]}…, of {case.path}",
+            hint=_AGAIN,
+        )
+    for name, found in manifest.case.sources.items():
+        path = case.root / name
+        now = sha256_of(path) if path.is_file() else ""
+        if now != found:
+            raise BundleError(
+                "was made from another version of the torch side",
+                file=folder,
+                key=name,
+                found=f"sha256 {found[:12]}…",
+                expected=f"{now[:12]}…, of {path}" if now else f"no such file: {path}",
+                hint=_AGAIN,
+            )
     if not any_torch:
         check_torch(folder, manifest, case.root)
     return Reference(folder=folder, manifest=manifest)

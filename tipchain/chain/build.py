@@ -234,9 +234,7 @@ class SlotReader:
 
     def tell(self, code: str, slot: Slot, message: str, severity: str = "warning") -> None:
         """Add a finding, once."""
-        finding = LintFinding(
-            code=code, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message
-        )
+        finding = LintFinding.at(slot, code, message, severity)
         if self.fixes and finding not in self.findings:
             self.findings.append(finding)
 

@@ -226,9 +226,7 @@ class Emitter:
     def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
         """Add a finding about a line, or about the file."""
         place = slot or self.spec.slots["model_name"]._replace(line=0, key="")
-        finding = LintFinding(
-            code=code, severity=severity, file=place.file, line=place.line, key=place.key, message=message
-        )
+        finding = LintFinding.at(place, code, message, severity)
         if self.spec.fixes and finding not in self.findings:
             self.findings.append(finding)
 
@@ -242,8 +240,7 @@ class Emitter:
             for fix in (value for test in item.when if test.name in FIXED for value in test.values):
                 if fix == INFERENCE_FLAGS or not self.on(fix):
                     continue
-                without = filler._replace(fixes=filler.fixes - {fix})
-                if without.words(items, facts, roles) != found:
+                if filler._replace(fixes=filler.fixes - {fix}).words(items, facts, roles) != found:
                     slot = self.spec.slots.get(item.flag or item.role or item.key)
                     self.tell(fix, FIXES[fix], slot or self.spec.slots["model_name"], "info")
         return found
@@ -377,8 +374,7 @@ class Inferring(Emitter):
 
     def told_data(self, source: Source) -> None:
         """Tell of data that the original does not pass to inference after training."""
-        role = self.suite.infer.data
-        chosen = self.spec.slots.get(role)
+        chosen = self.spec.slots.get(self.suite.infer.data)
         if self.spec.trains and source.data and (chosen is None or chosen.absent):
             message = "is used after training too; the original passes no data there"
             self.tell("inference-flags", message, self.spec.slots["infer_data"], "info")

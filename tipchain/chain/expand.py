@@ -92,13 +92,12 @@ class TrainingExpansion(Inferring):
     def begin(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> TrainingRun:
         """Return the facts of an iteration."""
         suite = self.suite
-        shown = str(trainer.name == suite.amp_trainer) if suite.amp_trainer else autocast
         facts = {
             **self.facts,
             "trainer": trainer.name,
             "kind": trainer.kind,
             "gpus": leg.text,
-            "autocast": shown,
+            "autocast": str(trainer.name == suite.amp_trainer) if suite.amp_trainer else autocast,
             "nodes": str(leg.nodes),
             "nodes_n": f"_nodes_{leg.nodes}" if self.named_by_nodes(leg) else "",
             "launched": str(leg.launched),
@@ -209,8 +208,7 @@ class TrainingExpansion(Inferring):
         """Return the words that start a process for each GPU; none where one does."""
         if not run.leg.launched:
             return ()
-        facts = {**run.facts, "ips": ",".join(run.leg.hosts)}
-        return self.words(self.suite.launcher, facts, {})
+        return self.words(self.suite.launcher, {**run.facts, "ips": ",".join(run.leg.hosts)}, {})
 
     def autocast_words(self, autocast: str) -> Words:
         """Return the argument with the precision."""

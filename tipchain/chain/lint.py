@@ -308,22 +308,18 @@ def missing_paths(slots: Slots, suite: Suite, root: Path | None, disk: Disk) -> 
     if not ours and (suite.marks.folders or not any(there for _, _, there in found)):
         return
     if suite.infer.cwd != "." and not disk.has(str(root / suite.infer.cwd)):
-        yield _path_finding("cwd", slots["inference"], f"the folder {suite.infer.cwd}, to infer in, is not in {root}")
+        yield LintFinding.at(slots["inference"], "cwd", f"the folder {suite.infer.cwd}, to infer in, is not in {root}")
         found = [one for one in found if one[0].role != "inference"]
     for slot, path, there in found:
         if not there:
-            yield _path_finding(PATHS_CODE, slot, f"{path} is not in {root}")
-
-
-def _path_finding(code: str, slot: Slot, message: str, severity: str = "warning") -> LintFinding:
-    return LintFinding(code=code, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message)
+            yield LintFinding.at(slot, PATHS_CODE, f"{path} is not in {root}")
 
 
 def _interpreter(slot: Slot, disk: Disk) -> Iterator[LintFinding]:
     words = _words(slot, slot.value)
     if words and words != ("null",) and not disk.finds(words[0]):
-        yield _path_finding(
-            PATHS_CODE, slot, f"{words[0]} cannot be started here; --python PATH names another interpreter", "info"
+        yield LintFinding.at(
+            slot, PATHS_CODE, f"{words[0]} cannot be started here; --python PATH names another interpreter", "info"
         )
 
 
@@ -334,8 +330,7 @@ def _named(slot: Slot, suite: Suite) -> Iterator[str]:
     if slot.absent or not (PROGRAMS.fullmatch(slot.role) or slot.role == "infer_export"):
         return
     folder = suite.infer.cwd if slot.role == "inference" else "."
-    texts = slot.values if slot.role == "infer_export" else (slot.value,)
-    for text in dict.fromkeys(texts):
+    for text in dict.fromkeys(slot.values if slot.role == "infer_export" else (slot.value,)):
         for path in _paths(_words(slot, text)):
             yield posixpath.normpath(posixpath.join(folder, path))
 
@@ -389,9 +384,7 @@ def useless_values(slots: Slots, suite: Suite, plans: Mapping[Mode, Plan]) -> It
 
 
 def _value_finding(slot: Slot, message: str, severity: str = "warning") -> LintFinding:
-    return LintFinding(
-        code=USELESS_CODE, severity=severity, file=slot.file, line=slot.line, key=slot.key, message=message
-    )
+    return LintFinding.at(slot, USELESS_CODE, message, severity)
 
 
 def _mode_entries(slots: Slots, suite: Suite) -> Iterator[LintFinding]:
@@ -675,7 +668,7 @@ def _parsed(text: str, path: str) -> tuple[ParamFile, list[LintFinding]]:
     file = parse_params(text, path, refuse)
     if more:
         message = f"{more} more lines that cannot be read"
-        found.append(LintFinding(code="text", severity="error", file=path, line=0, key="", message=message))
+        found.append(LintFinding("text", "error", path, 0, "", message))
     return file, found
 
 
@@ -696,7 +689,7 @@ def _reason(file: ParamFile, suite: Suite, root: Path | None) -> str:
 
 
 def _remark(file: ParamFile, message: str, code: str = "text") -> LintFinding:
-    return LintFinding(code=code, severity="info", file=file.path, line=0, key="", message=message)
+    return LintFinding(code, "info", file.path, 0, "", message)
 
 
 # The modes

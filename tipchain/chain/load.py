@@ -24,7 +24,7 @@ from tipchain.chain.slots import (
     read_slots,
 )
 from tipchain.chain.suites import ALL, Marks, Suite
-from tipchain.errors import ParamsError, UsageError, did_you_mean
+from tipchain.errors import ParamsError, UsageError, suggestion
 from tipchain.modes import Device, Mode, parse_device
 
 FOLDER_WEIGHT = 4
@@ -176,11 +176,9 @@ def _named(file: ParamFile, text: str) -> tuple[Param, str]:
         return params[0], text[longest + 1 :]
     name = text[:longest] if params else text.partition("=")[0]
     if not params:
-        hint = did_you_mean(name, [param.key for param in file.params])
         expected = "" if "=" in text else "; expected KEY=VALUE"
-        raise UsageError(
-            f"--set {text!r}: no line of {file.path} has the key {name!r}{expected}" + (f", {hint}" if hint else "")
-        )
+        close = suggestion(name, [param.key for param in file.params])
+        raise UsageError(f"--set {text!r}: no line of {file.path} has the key {name!r}{expected}{close}")
     ways = [f"    line {one.line}: --set '{one.line}:{one.key}={text[longest + 1 :]}'" for one in params]
     raise UsageError("\n".join([f"--set {text!r}: {len(params)} lines of {file.path} have the key {name!r}", *ways]))
 

@@ -149,11 +149,6 @@ def read_params(path: Path) -> ParamFile:
     return parse_params(read_text(path), str(path))
 
 
-def render_params(file: ParamFile) -> str:
-    """Return text that parses to ``file``, comments and blank lines included."""
-    return "".join(line + "\n" for line in file.lines)
-
-
 Words = tuple[str, ...]
 NOTHING = ("", "null")
 # What makes splitting more than cutting at blanks; most values have none of it.

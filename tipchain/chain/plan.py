@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.suites import LintFinding
-from tipchain.errors import Outcome, UsageError, did_you_mean
+from tipchain.errors import Outcome, UsageError, suggestion
 from tipchain.modes import DataFolders, Mode
 
 if TYPE_CHECKING:
@@ -331,18 +331,16 @@ def _matching(plan: Plan, patterns: Sequence[str], option: str) -> frozenset[str
 
 def _nothing(plan: Plan, pattern: str, option: str) -> str:
     ids = [command.id for command in plan.commands]
-    hint = did_you_mean(pattern, [*dict.fromkeys(command.step for command in plan.commands), *ids])
+    steps = dict.fromkeys(command.step for command in plan.commands)
     shown = [f"    {name}" for name in ids[:SHOWN_IDS]]
     more = len(ids) - len(shown)
     shown += [f"    and {more} more; tipchain plan shows them"] if more else []
-    return "\n".join(
-        [
-            f"{option} {pattern!r} names no command of {plan.params} in mode {plan.mode.value}"
-            + (f", {hint}" if hint else ""),
-            f"  expected: a step ({', '.join(STEPS)}) or an id, in which * and ? may stand for others:",
-            *shown,
-        ]
+    head = (
+        f"{option} {pattern!r} names no command of {plan.params} in mode {plan.mode.value}"
+        f"{suggestion(pattern, [*steps, *ids])}\n"
+        f"  expected: a step ({', '.join(STEPS)}) or an id, in which * and ? may stand for others:"
     )
+    return "\n".join([head, *shown])
 
 
 def _closure(commands: Sequence[Command], ids: frozenset[str]) -> frozenset[str]:

@@ -30,7 +30,7 @@ from tipchain.chain.suites import (
     Verified,
     Whole,
 )
-from tipchain.errors import ProfileError, UsageError, did_you_mean
+from tipchain.errors import ProfileError, UsageError, did_you_mean, suggestion
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -198,8 +198,7 @@ def _check_needed(suite: Suite, seen: Seen) -> None:
     needed |= {"infer_export"} if suite.whole.style == "models" else set()
     needed |= {rule.command[0] for rule in suite.trainers if rule.command[0] != "to_static"}
     needed |= {role for rule in suite.infer.rules.values() for role in (*rule.axes, *rule.fixed_axes)}
-    always = {rule.role for rule in suite.layout if rule.kind == "slot"}
-    for role in sorted(needed - always):
+    for role in sorted(needed - {rule.role for rule in suite.layout if rule.kind == "slot"}):
         kind = "may be missing" if role in suite.roles else "is missing"
         raise seen.fault(("layout",), f"the role {role!r} {kind}; no chain can do without it")
     if all(rule.kind != "norm" for rule in suite.trainers):
@@ -317,9 +316,8 @@ def get_suite(name: str) -> Suite:
         return read_profile(Path(name))
     installed = _profiles().get(name)
     if installed is None:
-        hint = did_you_mean(name, suite_names())
         raise UsageError(
-            f"unknown suite {name!r}" + (f", {hint}" if hint else "") + f"\n  suites: {', '.join(suite_names())}"
+            f"unknown suite {name!r}{suggestion(name, suite_names())}\n  suites: {', '.join(suite_names())}"
             "\n  or a profile of your own: a file that ends with .yaml"
         )
     suite = read_profile(installed)

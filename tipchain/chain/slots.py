@@ -542,14 +542,7 @@ def refusal(error: InputError, code: str) -> LintFinding:
         parts.append(f"expected {error.expected}")
     if error.found is not None and not error.key and str(error.found) not in error.message:
         parts.append(f"found {error.found}")
-    return LintFinding(
-        code=code,
-        severity="error",
-        file=str(error.file),
-        line=error.line or 0,
-        key=error.key or "",
-        message="; ".join(parts),
-    )
+    return LintFinding(code, "error", str(error.file), error.line or 0, error.key or "", "; ".join(parts))
 
 
 def _examine(file: ParamFile, section: Section, number: int) -> tuple[LintFinding | None, _Change | None]:

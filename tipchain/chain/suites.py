@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
+from tipchain.chain.params import Slot
 from tipchain.modes import Mode
 
 # The defects of the original drivers that the default mode fixes, by name.
@@ -70,9 +71,13 @@ class LintFinding(NamedTuple):
     key: str
     message: str
 
+    @classmethod
+    def at(cls, slot: Slot, code: str, message: str, severity: str = "warning") -> LintFinding:
+        """Return what is to be said about the line of a slot."""
+        return cls(code, severity, slot.file, slot.line, slot.key, message)
+
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}: {self.key}: " if self.line else ""
-        return place + self.message
+        return (f"{self.file}:{self.line}: {self.key}: " if self.line else "") + self.message
 
 
 # Suites as data: what differs between the public TIPC drivers, over one engine.

@@ -54,8 +54,7 @@ def request(argv: list[bytes], environment: dict[bytes, bytes], cwd: bytes, mark
 
 def can_adopt() -> bool:
     """Return whether this system gives orphans to an ancestor that asks for them."""
-    found = ctypes.c_int()
-    return _prctl(_GET_SUBREAPER, ctypes.byref(found))
+    return _prctl(_GET_SUBREAPER, ctypes.byref(ctypes.c_int()))
 
 
 def _prctl(option: int, argument: object) -> bool:
@@ -83,8 +82,7 @@ def main() -> None:
             os.read(woken, 4096)
             for child, status, peak_kb in _reaped():
                 if child == pid:
-                    alone = adopts and not _has_children()
-                    _tell(b"S%d %d %d\n" % (status, peak_kb, alone))
+                    _tell(b"S%d %d %d\n" % (status, peak_kb, adopts and not _has_children()))
         _sweep(mark, adopts)
     else:
         _watch_over(lower, parts[0], adopts)

@@ -30,18 +30,28 @@ from tipchain.commands.options import (
     report_targets,
 )
 from tipchain.commands.prepare import add_prepare_first, prepare_case_first
-from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE
+from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
 from tipchain.errors import OutputError, UsageError
-from tipchain.modes import Mode, parse_device, parse_mode
+from tipchain.modes import LATEST, Mode, parse_device, parse_mode, parse_stages
 
 if TYPE_CHECKING:
-    from tipchain.modes import Mode
     from tipchain.parity.align import AlignRequest
     from tipchain.parity.case import Case
 
 
-def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``tipchain align``."""
+    parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
+    add_stages(parser, "these stages alone: names or script numbers, e.g. forward,loss or 01,04")
+    add_run_arguments(parser)
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``align`` and the numbered scripts share."""
+    add_device(parser)
+    add_mode(parser)
+    add_root(parser)
+    add_out(parser, "output folder (default test_tipc/output/CASE/MODE)")
     reference = parser.add_argument(
         "--reference",
         type=Path,
@@ -58,22 +68,6 @@ def add_reference_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="use a bundle of another torch than the one installed or pinned",
     )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``tipchain align``."""
-    parser.add_argument("case", type=Path, metavar="CASE", help="the case's YAML file")
-    add_stages(parser, "these stages alone: names or script numbers, e.g. forward,loss or 01,04")
-    add_run_arguments(parser)
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``align`` and the numbered scripts share."""
-    add_device(parser)
-    add_mode(parser)
-    add_root(parser)
-    add_out(parser, "output folder (default test_tipc/output/CASE/MODE)")
-    add_reference_arguments(parser)
     parser.add_argument(
         "--record", choices=("torch", "paddle"), help="record this side only, to compare elsewhere; exit code 4"
     )
@@ -96,8 +90,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the stages and return the exit code."""
-    from tipchain.modes import parse_stages
-
     return align_case(args, parse_stages(args.stages) if args.stages else ())
 
 
@@ -108,7 +100,6 @@ def align_case(
 
     What ``show`` makes of the folder of dumps is printed before the verdict.
     """
-    from tipchain.core.files import prune
     from tipchain.live.worker import CauseSearch, explain_failures, located_details
     from tipchain.nightly.origin import origin
     from tipchain.parity.align import keep_report, run_case
@@ -160,7 +151,6 @@ def make_request(args: argparse.Namespace, stages: Sequence[str]) -> tuple[Align
         UsageError: arguments that do not fit together, or the case.
         BundleError: the bundle is damaged, or of another case, mode, seed or torch.
     """
-    from tipchain.modes import LATEST
     from tipchain.parity.align import DUMPS, AlignRequest, check_dumps, choose_stages, out_folder
     from tipchain.parity.case import SIDES, check_builders, load_case
     from tipchain.parity.stages.judging import Rules
@@ -224,8 +214,6 @@ def from_root(path: Path) -> Path:
 
 def _run_folder(out: Path) -> Path:
     """Return the folder of the chain's run that this is part of, or a new one."""
-    from tipchain.core.files import new_run
-
     if os.environ.get(RUN_VARIABLE):
         return Path(os.environ[RUN_VARIABLE])
     try:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.bundle.manifest import BundleManifest, damages, moves_of, read_manifest, untold
 from tipchain.commands.options import (
     STDOUT,
     add_data_path,
@@ -23,10 +24,9 @@ from tipchain.commands.options import (
 )
 from tipchain.core.language import escaped, escaped_lines, padded, say
 from tipchain.errors import ExitCode, UsageError
-from tipchain.modes import Mode, parse_device, parse_mode
+from tipchain.modes import Mode, parse_device, parse_mode, parse_stages
 
 if TYPE_CHECKING:
-    from tipchain.bundle.manifest import BundleManifest
     from tipchain.parity.case import Case
 
 FOLDER = ("test_tipc", "bundles")
@@ -87,7 +87,6 @@ def default_folder(case: Case, mode: Mode) -> Path:
 def _make(args: argparse.Namespace) -> int:
     from tipchain.bundle.making import Wanted, make_bundle
     from tipchain.commands.align import from_root
-    from tipchain.modes import parse_stages
     from tipchain.parity.align import choose_stages
     from tipchain.parity.case import load_case
 
@@ -135,8 +134,6 @@ def describe(folder: Path, manifest: BundleManifest) -> list[str]:
 def _show(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from tipchain.bundle.manifest import moves_of, read_manifest, untold
-
     manifest = read_manifest(args.bundle)
     if args.json:
         document = {**asdict(manifest), "content": manifest.content}
@@ -156,7 +153,6 @@ def _show(args: argparse.Namespace) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     from tipchain.bundle.evidence import false_statistics
-    from tipchain.bundle.manifest import damages, read_manifest, untold
 
     manifest = read_manifest(args.bundle)
     problems = damages(args.bundle, manifest)

@@ -8,6 +8,7 @@ import sys
 from tipchain.commands.locate import add_source_arguments, read_request, without_text
 from tipchain.commands.options import count, write_document
 from tipchain.core.files import check_writable
+from tipchain.core.language import fold, terminal_width
 
 MOST = 24
 TIMEOUT_S = 7200.0
@@ -27,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plant faults into copies of the port, say which were caught, and return the exit code."""
-    from tipchain.core.language import fold, terminal_width
     from tipchain.live.worker import launch
 
     check_writable({"--json": args.json})

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tipchain.commands.options import add_names, add_root, renamed
+from tipchain.core.files import find_root
 from tipchain.core.language import escaped, escaped_lines, say
 from tipchain.errors import ExitCode, UsageError
 from tipchain.framework_types import Model
@@ -60,33 +61,29 @@ def run(args: argparse.Namespace) -> int:
 
         given = read_names(args.names)
         names, ignore = given.names, given.ignore
-    from tipchain.weights.convert import convert_file, convert_file_back
+    from tipchain.weights.convert import convert_file
     from tipchain.weights.matching import UnmatchedError
 
     try:
-        if args.to == "paddle":
-            done = convert_file(torch_model, args.torch, paddle_model, args.paddle, names, ignore)
-            kept = "left behind, for Paddle has none"
-        else:
-            done = convert_file_back(paddle_model, args.paddle, torch_model, args.torch, names, ignore)
-            kept = "as the torch model has it, for Paddle has none"
+        back = args.to == "torch"
+        done = convert_file(torch_model, args.torch, paddle_model, args.paddle, names, ignore, back=back)
     except UnmatchedError as error:
         if args.verbose:
             raise error.in_full() from error
         raise
     print(say(escaped_lines(str(done.match))), end="\n" if str(done.match) else "")
+    kept = "as the torch model has it, for Paddle has none" if back else "left behind, for Paddle has none"
     constant = [name for name in done.kept if name not in done.match.left]
     for leaf in dict.fromkeys(name.rpartition(".")[2] for name in constant):
         count = sum(name.rpartition(".")[2] == leaf for name in constant)
         print(say(f"{escaped(leaf)} ({count} times): {kept}"))
-    written = args.paddle if args.to == "paddle" else args.torch
+    written = args.torch if back else args.paddle
     print(say(f"wrote {written}: {len(done.match.slots)} torch tensors converted and verified by loading"))
     return ExitCode.PASSED
 
 
 def _models(args: argparse.Namespace) -> tuple[Model, Model, Mapping[str, str], tuple[str, ...]]:
     """Return the torch model, the Paddle model, the names that differ and what is ignored."""
-    from tipchain.core.files import find_root
     from tipchain.frameworks.base import checking, resolve
     from tipchain.parity.case import load_case
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
 from tipchain.core.files import check_writable
+from tipchain.core.language import escaped, in_rows, language, say
 from tipchain.errors import Outcome, UsageError, exit_code
 from tipchain.framework_types import Array
 
@@ -119,8 +120,6 @@ def _tolerance(args: argparse.Namespace) -> Tolerance:
 
 def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tolerance) -> None:
     """Print a line per tensor, and the facts of those that did not pass below it."""
-    from tipchain.core.language import escaped, in_rows, language, say
-
     lines: list[str] = []
     spoken = str if language() == "en" else say  # asked once for thousands of lines
     width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)

@@ -25,7 +25,7 @@ from tipchain.core.machine import (
 )
 from tipchain.errors import DataError, ExitCode, Outcome
 from tipchain.modes import DATA_FOLDER, DIGITS, data_folder
-from tipchain.prepare.data import KINDS, PARAMS, way_out
+from tipchain.prepare.data import KINDS, PARAMS, check_data, way_out
 
 WITHOUT = "diff, judge, report, lint and plan"
 """What a plain installation does."""
@@ -131,8 +131,6 @@ def _check_project(start: Path) -> list[DoctorLine]:
 
 
 def _check_data(root: Path, data_set: str, kind: str) -> DoctorLine:
-    from tipchain.prepare.data import check_data
-
     folder = root / data_folder(kind, data_set)
     subject = f"{kind} data" if data_set == DIGITS else folder.name
     if not folder.exists():

@@ -9,14 +9,26 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tipchain.commands.options import count, seconds
 from tipchain.core.language import aligned, clean, say
 from tipchain.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from tipchain.nightly.cleanup import CleanupChoice, Doomed, RetentionRules, StoredFolder
+from tipchain.nightly.cleanup import (
+    PIN,
+    RUNS,
+    CleanupChoice,
+    Doomed,
+    RetentionRules,
+    StoredFolder,
+    choose,
+    days,
+    delete,
+    find_stored,
+    pin,
+    pin_text,
+    size_text,
+)
+from tipchain.nightly.nights import NIGHT, NIGHTS, find_nights
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +76,6 @@ def _size(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Delete, or pin; the exit code is 1 if something that should go is still there."""
-    from tipchain.nightly.cleanup import RetentionRules, choose, find_stored
-
     if args.pin or args.unpin:
         return _pin(args)
     if args.why:
@@ -79,7 +89,6 @@ def run(args: argparse.Namespace) -> int:
     if not nights and not runs and not stored:
         raise UsageError(_nothing_here())
     choice = choose(stored, rules, now)
-    from tipchain.nightly.cleanup import size_text
 
     doomed = choice.doomed
     if doomed:
@@ -101,7 +110,6 @@ def run(args: argparse.Namespace) -> int:
         print(say("nothing was deleted"))
         return ExitCode.PASSED
     # Delete, and return what could not be.
-    from tipchain.nightly.cleanup import delete
 
     problems = []
     for one in choice.doomed:
@@ -117,9 +125,6 @@ def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path
     Raises:
         UsageError: a folder that was named is not there.
     """
-    from tipchain.nightly.cleanup import RUNS
-    from tipchain.nightly.nights import NIGHTS
-
     for folder in (*args.folders, *args.baselines):
         if not folder.is_dir():
             raise UsageError(f"{folder}: is no folder")
@@ -129,14 +134,10 @@ def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path
 
 
 def _nothing_here() -> str:
-    from tipchain.nightly.nights import NIGHTS
-
     return f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
 
 
 def _table(rows: Sequence[Doomed], now: float) -> None:
-    from tipchain.nightly.cleanup import days, size_text
-
     for one in rows:
         stored = one.stored
         age = aligned(say(days(now - stored.began)), 10)
@@ -170,8 +171,6 @@ def _agreed(choice: CleanupChoice) -> bool:
 
 
 def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) -> int:
-    from tipchain.nightly.cleanup import size_text
-
     for problem in problems:
         print(say(f"error: {problem}"), file=sys.stderr)
     too_much = rules.max_bytes is not None and choice.left > rules.max_bytes
@@ -182,7 +181,6 @@ def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) 
 
 def _pin(args: argparse.Namespace) -> int:
     from tipchain.bundle.manifest import who
-    from tipchain.nightly.cleanup import PIN, pin, pin_text
 
     if args.pin and not (args.why or "").strip():
         raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
@@ -207,9 +205,6 @@ def _named(args: argparse.Namespace, name: str) -> Path:
     Raises:
         UsageError: there is none, or several are called so.
     """
-    from tipchain.nightly.cleanup import RUNS
-    from tipchain.nightly.nights import NIGHT, NIGHTS, find_nights
-
     path = Path(name)
     if (path / NIGHT).is_file() or (path.is_dir() and path.absolute().parent.name == "runs"):
         return path

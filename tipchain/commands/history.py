@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_json, add_viewers, count, show, show_in_viewers
+from tipchain.core.files import check_writable, project_above, replacing_path
 from tipchain.core.language import say
-from tipchain.errors import ExitCode, UsageError
+from tipchain.errors import ExitCode, UsageError, suggestion
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from tipchain.history.entries import Entry
     from tipchain.history.ingest import Kept
     from tipchain.history.store import HistoryPlace
 
@@ -162,9 +162,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _place(args: argparse.Namespace) -> tuple[Path, HistoryPlace]:
-    from tipchain.history.store import place_of, root_of
+    from tipchain.history.store import place_of
 
-    root = args.root.absolute() if args.root else root_of(Path.cwd())
+    root = args.root.absolute() if args.root else project_above(Path.cwd())
     return root, place_of(root, args.database)
 
 
@@ -230,7 +230,7 @@ def _show(args: argparse.Namespace) -> int:
         items = items_of(connection, entry)
         chosen = [args.item] if args.item else list(items)
         if args.item and args.item not in items:
-            raise _no_such_item(args.item, entry, list(items))
+            raise UsageError(f"{args.item}: is no item of {entry.name}{suggestion(args.item, items)}")
         commands = commands_of(connection, entry, chosen if args.item else None) if args.item or args.json else []
         bad = verdicts_of(connection, items[args.item]) if args.item else []
         causes = causes_of(connection, entry)
@@ -266,13 +266,6 @@ def _causes(args: argparse.Namespace) -> int:
         found = find_causes(connection, **wanted, title=args.name or "", limit=args.limit)
     show(args.json, lambda: causes_json(found), lambda: causes_text(found))
     return ExitCode.PASSED
-
-
-def _no_such_item(name: str, entry: Entry, items: Sequence[str]) -> UsageError:
-    from tipchain.errors import did_you_mean
-
-    hint = did_you_mean(name, items)
-    return UsageError(f"{name}: is no item of {entry.name}" + (f", {hint}" if hint else ""))
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -323,7 +316,6 @@ def _night_diff(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from tipchain.core.files import check_writable, replacing_path
     from tipchain.history.entries import find_entry
     from tipchain.history.render import TABLES, export, scalars
 

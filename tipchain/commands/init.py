@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tipchain.commands.options import add_root
-from tipchain.core.files import ROOT_VARIABLE, atomic_write
+from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root
 from tipchain.core.language import say
-from tipchain.errors import ExitCode, UsageError
+from tipchain.errors import ExitCode, MissingFrameworkError, UsageError
 from tipchain.framework_types import Array
-from tipchain.frameworks.base import Framework
+from tipchain.frameworks.base import Framework, checking, resolve
 
 SHORT = """\
 # Is the Paddle port the same model as its PyTorch reference?  tipchain align {path}
@@ -322,8 +322,6 @@ def short_case(
 
 def _root_line(path: Path, root: Path) -> str:
     """Return the line that says where imports start, where the file's place alone would say something else."""
-    from tipchain.core.files import find_root
-
     given = os.environ.pop(ROOT_VARIABLE, None)
     try:
         plain = find_root(path)
@@ -341,9 +339,7 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
     import inspect
 
     from tipchain.core.blame import serving
-    from tipchain.errors import MissingFrameworkError
     from tipchain.frameworks import load_framework
-    from tipchain.frameworks.base import checking, resolve
 
     try:
         framework = load_framework("torch")

@@ -20,6 +20,7 @@ from tipchain.commands.options import (
     report_targets,
 )
 from tipchain.errors import UsageError
+from tipchain.modes import LATEST, STAGES, parse_stages
 
 if TYPE_CHECKING:
     from tipchain.parity.stages.judging import Rules
@@ -43,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     """Judge the dumps and return the exit code."""
     check_targets(args)
     from tipchain.core.machine import installed_versions
-    from tipchain.modes import LATEST, STAGES, parse_stages
     from tipchain.parity.align import judge_folder, present_stages
     from tipchain.report.model import RunReport, rediagnose
     from tipchain.report.write import with_page, write_report

@@ -21,6 +21,7 @@ from tipchain.commands.options import (
 )
 from tipchain.core.files import check_writable
 from tipchain.core.json_text import JsonObject
+from tipchain.core.language import fold, say, terminal_width
 from tipchain.errors import OutputError, UsageError
 from tipchain.framework_types import Setting
 
@@ -96,7 +97,6 @@ def add_source_arguments(parser: argparse.ArgumentParser, timeout_s: float) -> N
 
 def run(args: argparse.Namespace) -> int:
     """Align the models in a process of their own, print what was found, and return the exit code."""
-    from tipchain.core.language import fold, say, terminal_width
     from tipchain.live.worker import launch
 
     check_writable({"--json": args.json, "--html": args.html})

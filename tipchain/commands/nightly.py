@@ -19,13 +19,12 @@ from tipchain.commands.history import (
     with_history,
 )
 from tipchain.commands.options import add_json, add_quiet, count, renamed, show
-from tipchain.core.files import sha256_of
+from tipchain.core.files import atomic_write, check_writable, sha256_of
 from tipchain.core.json_text import JsonObject
-from tipchain.core.language import say
-from tipchain.errors import ExitCode, ManifestError, OutputError, TipchainError, UsageError
+from tipchain.core.language import say, terminal_width, use_color
+from tipchain.errors import ExitCode, ManifestError, Outcome, OutputError, TipchainError, UsageError
 
 if TYPE_CHECKING:
-    from tipchain.nightly.coordinator import Sink
     from tipchain.nightly.executor import Executor
     from tipchain.nightly.items import NightPlan
     from tipchain.nightly.nights import ItemRecord, Night, NightLock, Results
@@ -137,7 +136,6 @@ def check_targets(args: argparse.Namespace) -> None:
     """
     if args.junit == "-":
         raise UsageError("--junit needs a file: standard output has how the night goes on")
-    from tipchain.core.files import check_writable
     from tipchain.report.ci import SUMMARY_VARIABLE
 
     summary = os.environ.get(SUMMARY_VARIABLE) if args.github else None
@@ -153,7 +151,6 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
     """
     if not args.junit and not args.github:
         return
-    from tipchain.core.files import atomic_write
     from tipchain.nightly.night_report import night_junit
     from tipchain.nightly.nights import read_results
 
@@ -220,7 +217,6 @@ def run_dashboard(args: argparse.Namespace) -> int:
     Raises:
         UsageError: there are no nights, or the page cannot be written.
     """
-    from tipchain.core.files import atomic_write, check_writable
     from tipchain.nightly.dashboard import render
     from tipchain.nightly.night_report import counted
     from tipchain.nightly.nights import NIGHTS, find_nights
@@ -344,18 +340,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> int:
+    from tipchain.nightly.night_report import plan_lines
     from tipchain.nightly.nights import plan_json, usual_seconds
 
     plan, nights = _chosen(args)
-    show(getattr(args, "json", None), lambda: plan_json(plan), lambda: _shown(plan, usual_seconds(nights)))
+    show(
+        getattr(args, "json", None),
+        lambda: plan_json(plan),
+        lambda: "\n".join(plan_lines(plan, usual_seconds(nights), terminal_width())),
+    )
     return _nothing_chosen(args) if not plan.items else ExitCode.PASSED
-
-
-def _shown(plan: NightPlan, usual: Mapping[str, float]) -> str:
-    from tipchain.core.language import terminal_width
-    from tipchain.nightly.night_report import plan_lines
-
-    return "\n".join(plan_lines(plan, usual, terminal_width()))
 
 
 def _nothing_chosen(args: argparse.Namespace) -> int:
@@ -441,7 +435,7 @@ def _go_on(
         require_gpu=bool(execution.get("require_gpu")),
         keep_dumps=execution.get("keep_dumps") != FAILED,
         usual=usual_seconds(night.folder.parent),
-        sinks=sinks(args),
+        sinks=(night_sink(args),),
     )
     view.number = len(night.plan.items) - coordinator.left
     place = os.path.relpath(night.folder)
@@ -457,7 +451,6 @@ def _go_on(
         lock.release()
     code = with_history(args, result.exit_code)
     seconds = coordinator.state().seconds or 0.0
-    from tipchain.core.language import terminal_width, use_color
     from tipchain.nightly.night_report import summary_lines
 
     lines = [
@@ -480,11 +473,6 @@ def _go_on(
             f"  tipchain nightly resume {args.manifest} --night {night.name} goes on when that is mended"
         )
     return code
-
-
-def sinks(args: argparse.Namespace) -> Sequence[Sink]:
-    """Return who is given a night's folder when it has finished."""
-    return (night_sink(args),)
 
 
 def _night(args: argparse.Namespace) -> Night:
@@ -522,8 +510,6 @@ def _status(args: argparse.Namespace) -> int:
     from collections import Counter
     from dataclasses import replace
 
-    from tipchain.core.language import terminal_width
-    from tipchain.errors import Outcome
     from tipchain.nightly.coordinator import read_state, state_json
     from tipchain.nightly.night_report import state_lines
     from tipchain.nightly.nights import holder, read_results
@@ -534,8 +520,7 @@ def _status(args: argparse.Namespace) -> int:
     results = read_results(night.folder)
     ended = results.finished and not who
     records = [results.of(item) for item in night.plan.items] if ended else [*results.records.values()]
-    told = read_state(night)
-    state = replace(told, counts=dict(Counter(record.outcome for record in records)))
+    state = replace(read_state(night), counts=dict(Counter(record.outcome for record in records)))
     if not who:
         state = replace(state, running=(), left_s=None, waiting="")
     show(
@@ -556,11 +541,5 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _record_json(record: ItemRecord) -> dict[str, object]:
-    return {
-        "outcome": record.outcome.value,
-        "reason": record.reason,
-        "seconds": record.seconds,
-        "attempt": record.attempt,
-        "log": record.log,
-        "report": record.report,
-    }
+    rest = ("reason", "seconds", "attempt", "log", "report")
+    return {"outcome": record.outcome.value, **{name: getattr(record, name) for name in rest}}

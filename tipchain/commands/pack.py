@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_mode, add_root, former, renamed
+from tipchain.core.files import commit, replacing_path
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, Outcome, OutputError, worst
-from tipchain.modes import Mode, parse_mode
+from tipchain.modes import LATEST, Mode, dump_name, log_name, parse_mode
 
 if TYPE_CHECKING:
     from tipchain.parity.case import Case
@@ -58,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
         OutputError: the archive cannot be written.
     """
     from tipchain.commands.align import from_root
-    from tipchain.modes import LATEST
     from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
 
@@ -92,7 +92,6 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
 
     A stage of the five that the case leaves out is not applicable; any other must be there and pass.
     """
-    from tipchain.modes import log_name
     from tipchain.parity.stages.judging import Rules, judge_stage
 
     states, problems = {}, []
@@ -117,7 +116,6 @@ def _check(case: Case, mode: Mode, latest: Path) -> tuple[dict[str, str], list[s
 
 def _dated(case: Case, mode: Mode, stage: str, latest: Path) -> list[str]:
     """Return what a stage's dumps were made with that the case now says otherwise."""
-    from tipchain.modes import dump_name
     from tipchain.numbers.dumps import load_record
     from tipchain.parity.weights import dated
 
@@ -139,7 +137,6 @@ def _log_problems(log: Path) -> list[str]:
 
 def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) -> Entries:
     """Return what goes into the archive, by name."""
-    from tipchain.modes import LATEST
     from tipchain.parity.case import BUILDERS
 
     entries: Entries = {}
@@ -161,7 +158,6 @@ def _entries(case: Case, out: Path, states: Mapping[str, str], spelling: str) ->
 
 def _stage_files(latest: Path, stage: str, spelling: str) -> Iterator[tuple[str, Path]]:
     """Yield the names in the archive, and the files, of a stage's dumps and log."""
-    from tipchain.modes import dump_name, log_name
     from tipchain.numbers.dumps import meta_path
 
     for side in ("torch", "paddle"):
@@ -195,9 +191,7 @@ def _chain_files(case: Case, out: Path) -> Entries:
 def _manifest(case: Case, mode: Mode, latest: Path, states: Mapping[str, str], entries: Entries) -> bytes:
     """Return what the archive says about itself, as JSON."""
     from tipchain import __version__
-    from tipchain.core.files import commit
     from tipchain.core.machine import installed_versions
-    from tipchain.modes import dump_name
     from tipchain.numbers.dumps import load_record
 
     dumps: dict[str, object] = {}
@@ -228,8 +222,6 @@ def _content(entry: Path | bytes) -> bytes:
 
 def _write(archive: Path, folder: str, entries: Entries) -> None:
     """Write the archive, whole or not at all; everything in it stands in ``folder``."""
-    from tipchain.core.files import replacing_path
-
     with replacing_path(archive) as beside, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as file:
         for name, entry in entries.items():
             file.writestr(f"{folder}/{name}", _content(entry))

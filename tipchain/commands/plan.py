@@ -16,7 +16,7 @@ from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, Plan, plan_json, select
 from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
-from tipchain.core.language import clean, say
+from tipchain.core.language import clean, say, terminal_width
 from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
 from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
 
@@ -378,6 +378,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(plan: Plan, shell: bool) -> str:
-    from tipchain.core.language import terminal_width
-
     return render_script(plan) if shell else render_tree(plan, width=terminal_width())

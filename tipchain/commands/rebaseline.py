@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, write_document
-from tipchain.core.files import check_writable
+from tipchain.core.files import check_writable, find_root
 from tipchain.core.json_text import Json
 from tipchain.core.language import say
 from tipchain.errors import BundleError, ExitCode, OutputError, UsageError, first_line
@@ -60,26 +60,29 @@ def run(args: argparse.Namespace) -> int:
     """Move the reference or refuse to, and return the exit code."""
     from tipchain.bundle.manifest import open_bundle, read_manifest
 
-    _check_use(args)
-    place = _place(args)
-    read_manifest(place)  # where there is none, no lock is left beside it
-    try:
-        with _locked(place):
-            old = open_bundle(place)  # whoever had the lock may have moved it
-            case = _case(args, place, old)
-            with _new(args, place, old, case, parse_mode(old.mode)) as folder:
-                return _decide(args, (place, old), (folder, open_bundle(folder)), case)
-    except OSError as error:
-        raise OutputError(f"{place}: cannot be moved: {error}") from error
-
-
-def _check_use(args: argparse.Namespace) -> None:
     if not args.why.strip():
         raise UsageError("--why is empty\n  expected: why the reference moves, in a sentence")
     if args.seed:
         raise UsageError("--seed: a bundle keeps the seed it was made with\n  tipchain bundle make takes another")
     check_making_arguments(args)
     check_writable({"--json": args.json})
+    place = _place(args)
+    read_manifest(place)  # where there is none, no lock is left beside it
+    try:
+        with _locked(place):
+            old = open_bundle(place)  # whoever had the lock may have moved it
+            from tipchain.parity.case import load_case
+
+            path = args.case or (args.item if args.item.is_file() else find_root(place.absolute()) / old.case.file)
+            if not path.is_file():
+                raise UsageError(f"no such case file: {path}\n  --case names it")
+            case = load_case(path, old.reseed)
+            if case.id != old.case.id:
+                raise UsageError(f"{place}: is of another case\n  found: {old.case.id}\n  expected: {case.id}")
+            with _new(args, place, old, case, parse_mode(old.mode)) as folder:
+                return _decide(args, (place, old), (folder, open_bundle(folder)), case)
+    except OSError as error:
+        raise OutputError(f"{place}: cannot be moved: {error}") from error
 
 
 def _place(args: argparse.Namespace) -> Path:
@@ -96,19 +99,6 @@ def _place(args: argparse.Namespace) -> Path:
     from tipchain.parity.case import load_case
 
     return default_folder(load_case(item), parse_mode(args.mode))
-
-
-def _case(args: argparse.Namespace, place: Path, old: BundleManifest) -> Case:
-    from tipchain.core.files import find_root
-    from tipchain.parity.case import load_case
-
-    path = args.case or (args.item if args.item.is_file() else find_root(place.absolute()) / old.case.file)
-    if not path.is_file():
-        raise UsageError(f"no such case file: {path}\n  --case names it")
-    case = load_case(path, old.reseed)
-    if case.id != old.case.id:
-        raise UsageError(f"{place}: is of another case\n  found: {old.case.id}\n  expected: {case.id}")
-    return case
 
 
 @contextmanager
@@ -166,7 +156,14 @@ def _decide(
     from tipchain.parity.stages.judging import Rules
 
     place = old[0]
-    _check_same_kind(old, new)
+    # Refuse a bundle that could never take the other's place.
+    for what, found, expected in (
+        ("case", new[1].case.id, old[1].case.id),
+        ("mode", new[1].mode, old[1].mode),
+        ("seed", new[1].reseed, old[1].reseed),
+    ):
+        if found != expected:
+            raise UsageError(f"{old[0]}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}")
     if wrong := false_statistics(new[0]):
         raise BundleError("was not made by tipchain bundle make", file=args.new or new[0], found=wrong)
     if old[1].content == new[1].content:
@@ -234,21 +231,6 @@ def _content(place: Path) -> str:
         return read_manifest(place).content
     except BundleError:
         return ""
-
-
-def _check_same_kind(old: tuple[Path, BundleManifest], new: tuple[Path, BundleManifest]) -> None:
-    """Refuse a bundle that could never take the other's place.
-
-    Raises:
-        UsageError: it is of another case, mode or seed.
-    """
-    for what, found, expected in (
-        ("case", new[1].case.id, old[1].case.id),
-        ("mode", new[1].mode, old[1].mode),
-        ("seed", new[1].reseed, old[1].reseed),
-    ):
-        if found != expected:
-            raise UsageError(f"{old[0]}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}")
 
 
 def _plain(one: Evidence) -> dict[str, Json]:

@@ -14,6 +14,7 @@ from tipchain.commands.options import (
     report_targets,
     show_in_viewers,
 )
+from tipchain.modes import LATEST
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +29,6 @@ def run(args: argparse.Namespace) -> int:
     """Render the report; the exit code is the run's."""
     check_targets(args)
     from tipchain.live.worker import located_details
-    from tipchain.modes import LATEST
     from tipchain.report.model import load_report
     from tipchain.report.write import curves_of, with_page, write_report
 

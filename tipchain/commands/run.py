@@ -18,7 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tipchain import __version__
-from tipchain.chain.plan import Command, Plan, Result
+from tipchain.chain.gpus import Gpus, Leases, find_gpus, leased_gpus, on_gpus
+from tipchain.chain.load import load_plan, nothing_planned
+from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result, select
+from tipchain.chain.run import FILE_NAME as JOURNAL
+from tipchain.chain.run import Journal, Policy, forecast, link_latest, resumable, run_plan
 from tipchain.commands.options import (
     add_data_path,
     add_report_arguments,
@@ -29,18 +33,19 @@ from tipchain.commands.options import (
     count,
     report_targets,
 )
-from tipchain.commands.plan import add_chain_arguments, options
+from tipchain.commands.plan import add_chain_arguments, options, render_tree
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
-from tipchain.core.language import clean, say, use_color
+from tipchain.core.files import append, atomic_write, commit, hold_run, new_run, prune, run_header
+from tipchain.core.language import clean, say, terminal_width, use_color
 from tipchain.core.progress import Estimate, Screen, elapsed
 from tipchain.errors import DataError, ExitCode, Outcome, RecordError, UsageError
+from tipchain.modes import LATEST
+from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report, load_report
 from tipchain.report.terminal import mark
 
 if TYPE_CHECKING:
     from tipchain.chain.execute import Place
     from tipchain.chain.plan import Plan
-    from tipchain.chain.run import Observer, Policy
-    from tipchain.report.model import RunReport
     from tipchain.report.write import Targets
 
 
@@ -69,6 +74,7 @@ class LiveView:
         plan: the ids of all commands.
         usual: seconds that commands took in the latest run, by id: the basis for the time that is left.
         slots: how many commands run at once.
+        log: told first how a command ended.
     """
 
     def __init__(
@@ -79,7 +85,9 @@ class LiveView:
         plan: Iterable[str] = (),
         usual: Mapping[str, float] | None = None,
         slots: int = 1,
+        log: Callable[[Result], None] | None = None,
     ) -> None:
+        self.log = log
         self.screen, self.clock = Screen(stream, clock), clock
         self.color = use_color(stream)
         self._rows: dict[str, _Row] = {}
@@ -115,6 +123,8 @@ class LiveView:
 
     def ended(self, result: Result) -> None:
         """Show the outcome, above what still runs."""
+        if self.log is not None:
+            self.log(result)
         self._rows.pop(result.command.id, None)
         self._pending.discard(result.command.id)
         reason = f": {say(clean(result.reason))}" if result.reason else ""
@@ -206,44 +216,25 @@ def _one_line(text: str) -> str:
 
 
 class ResultsLog:
-    """An observer that appends to the suite's results log and passes everything on.
+    """The suite's results log, appended to.
 
     Attributes:
         path: the log.
         problem: why the log could not be written; "" if it could.
     """
 
-    def __init__(self, plan: Plan, place: Place, view: Observer) -> None:
-        self.plan, self.place, self.view = plan, place, view
+    def __init__(self, plan: Plan, place: Place) -> None:
+        self.plan, self.place = plan, place
         self.path = place.root / plan.out / plan.results_log
         self.problem = ""
         head = [as_comment(line.removeprefix("# ")) for line in self._header().splitlines()]
         self._append("\n".join([*head, plan.results_head] if plan.results_head else head))
 
-    def started(self, command: Command, number: int, total: int) -> None:
-        """Pass on that a command starts."""
-        self.view.started(command, number, total)
-
-    def waiting(self, command: Command, number: int, total: int, reason: str) -> None:
-        """Pass on what a command waits for."""
-        self.view.waiting(command, number, total, reason)
-
-    def output(self, command: Command, line: str) -> None:
-        """Pass on a line of output."""
-        self.view.output(command, line)
-
     def ended(self, result: Result) -> None:
         """Log how a command ended."""
         self._append(status_record(result, self.plan, self.place.run.name))
-        self.view.ended(result)
-
-    def tick(self) -> None:
-        """Pass on that time goes by."""
-        self.view.tick()
 
     def _header(self) -> str:
-        from tipchain.core.files import commit, run_header
-
         facts = {"params": self.plan.params, "mode": self.plan.mode.value, "suite": self.plan.suite}
         facts |= {
             "device": ",".join(sorted({"gpu" if command.on_gpu else "cpu" for command in self.plan.commands})),
@@ -254,8 +245,6 @@ class ResultsLog:
         return run_header(self.place.run, {**facts, **found})
 
     def _append(self, text: str) -> None:
-        from tipchain.core.files import append
-
         try:
             append(self.path, text)
         except OSError as error:
@@ -295,11 +284,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plan, run and report; return the report's exit code."""
-    from tipchain.chain.load import nothing_planned
-    from tipchain.chain.plan import PLACEHOLDER
-    from tipchain.chain.run import Policy
-    from tipchain.core.files import hold_run
-
     check_targets(args)
     if args.data_path is not None and not args.data_path.is_dir():
         raise DataError(
@@ -376,7 +360,6 @@ class Setting:
             OSError: the run's folder cannot be written to.
         """
         from tipchain.live.worker import located_details
-        from tipchain.modes import LATEST
         from tipchain.report.write import with_page
 
         details = located_details(folder / LATEST) if report.diagnoses else []
@@ -384,10 +367,6 @@ class Setting:
 
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
-    from tipchain.chain.gpus import leased_gpus, on_gpus
-    from tipchain.chain.load import load_plan
-    from tipchain.chain.plan import select
-
     plan = load_plan(
         args.params,
         chain_mode(args),
@@ -400,8 +379,6 @@ def _plan(args: argparse.Namespace, name: str) -> Plan:
 
 
 def _new_folder(plan: Plan) -> Path:
-    from tipchain.core.files import new_run
-
     try:
         return new_run(Path.cwd() / plan.out)
     except OSError as error:
@@ -416,8 +393,6 @@ def _place(plan: Plan, folder: Path, setting: Setting) -> Place:
 
 def _earlier_run(plan: Plan) -> Path | None:
     """Return the folder of the run to go on with; without one, say so."""
-    from tipchain.chain.run import resumable
-
     found = resumable(Path.cwd() / plan.out, plan)
     if found is None:
         print(say(f"nothing to resume below {plan.out}: a new run starts"), file=sys.stderr)
@@ -432,9 +407,6 @@ def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
     It counts only if it tells of the very passes that the journal holds: an attempt that was killed just before its
     report was written leaves the report of the one before.
     """
-    from tipchain.chain.run import Journal
-    from tipchain.report.model import load_report
-
     journal, place = Journal(folder), _place(plan, folder, setting)
     passed = [journal.finished(command, place) for command in plan.commands]
     if not all(passed):
@@ -455,13 +427,8 @@ def _print_notes(plan: Plan) -> None:
 
 def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
     """Show the plan with what would not run on this machine, or not again; make nothing."""
-    from tipchain.chain.gpus import Gpus, find_gpus
-    from tipchain.chain.run import Journal, forecast
-
     if setting.targets.json or setting.targets.junit or setting.html:
         raise UsageError("--dry-run makes no report, so --json, --junit and --html do not go with it")
-    from tipchain.commands.plan import render_tree
-    from tipchain.core.language import terminal_width
 
     gpus = find_gpus() if any(command.on_gpu for command in plan.commands) else Gpus()
     known = partial(Journal(earlier).finished, place=_place(plan, earlier, setting)) if earlier else None
@@ -480,8 +447,6 @@ def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
 
 def _usual_seconds(folder: Path) -> dict[str, float]:
     """Return what commands took in the latest run beside ``folder`` that has a report, by id."""
-    from tipchain.report.model import FILE_NAME, load_report
-
     for earlier in sorted(folder.parent.glob(f"*/{FILE_NAME}"), reverse=True):
         try:
             results = load_report(earlier).results
@@ -492,25 +457,21 @@ def _usual_seconds(folder: Path) -> dict[str, float]:
 
 
 def _run(plan: Plan, folder: Path, setting: Setting) -> int:
-    from tipchain.chain import run as journals
-    from tipchain.chain.gpus import Leases
-    from tipchain.chain.run import link_latest, run_plan
-    from tipchain.core.files import atomic_write, prune
     from tipchain.nightly.origin import origin
-    from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_report
 
     stream = sys.stderr if "-" in (setting.targets.json, setting.targets.junit) else sys.stdout
-    place, journal = _place(plan, folder, setting), journals.Journal(folder)
+    place, journal = _place(plan, folder, setting), Journal(folder)
     journal.start(plan)
+    log, leases = ResultsLog(plan, place), Leases()
     view = LiveView(
         io.StringIO() if setting.targets.quiet else stream,
         plan=[one.id for one in plan.commands],
         usual=_usual_seconds(folder),
         slots=setting.policy.jobs,
+        log=log.ended,
     )
-    log, leases = ResultsLog(plan, place, view), Leases()
     begin, started = time.monotonic(), datetime.now().astimezone().isoformat(timespec="seconds")
-    results, interrupted = run_plan(plan, place, log, policy=setting.policy, record=journal, leases=leases)
+    results, interrupted = run_plan(plan, place, view, policy=setting.policy, record=journal, leases=leases)
     notes = [*plan.notes, *link_latest(plan, place, Path.cwd() / plan.out, results)]
     notes += [f"GPUs were not leased from other runs: {leases.trouble}"] if leases.trouble else []
     if reused := sum(result.reused for result in results):
@@ -533,7 +494,7 @@ def _run(plan: Plan, folder: Path, setting: Setting) -> int:
         interrupted=interrupted,
     )
     report = _with_problem(report, plan.results_log, log.problem)
-    report = _with_problem(report, journals.FILE_NAME, journal.problem)
+    report = _with_problem(report, JOURNAL, journal.problem)
     try:
         report = setting.with_page(report, folder)
     except OSError as error:

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from tipchain.commands.align import add_run_arguments, align_case, from_root, make_request
 from tipchain.commands.options import Parser, add_color, check_targets, report_targets
+from tipchain.core.files import append, prune
 from tipchain.core.language import coloring, escaped, say
-from tipchain.errors import ExitCode, Outcome
+from tipchain.errors import ExitCode, Outcome, RecordError
 from tipchain.framework_types import Array
-from tipchain.modes import parse_mode
+from tipchain.modes import LATEST, SCRIPTS, dump_name, log_name, parse_mode
 from tipchain.numbers.tolerance import SAME_DOUBLE
 
 NUMBERED_CASE = Path("configs/alexnet.yaml")
@@ -29,8 +30,6 @@ MOST_RATES = 12
 
 def run_numbered(number: str, argv: Sequence[str] | None = None) -> int:
     """Run the stages of the numbered script ``number`` (``"01"`` to ``"05"``); return the exit code."""
-    from tipchain.modes import SCRIPTS
-
     _, stages = SCRIPTS[number]
     show = _metrics if number == "03" else None
     return _script(
@@ -48,7 +47,23 @@ def record_side(stage: str, side: str, argv: Sequence[str] | None = None) -> int
         args.record = side
         if args.data_path is not None:
             args.data_path = from_root(args.data_path)
-        return _record(args, stage, side)
+        from tipchain.nightly.origin import origin
+        from tipchain.numbers.dumps import load_record
+        from tipchain.parity.align import run_case
+
+        request, out = make_request(args, (stage,))
+        report = run_case(request, out, where=origin(request.case.root))
+        prune(out)
+        failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
+        for verdict in failures:
+            print(say(f"{verdict.outcome.value}: {verdict.subject}: {verdict.reason}"), file=sys.stderr)
+        if failures:
+            return ExitCode.FAILED
+        path = out / LATEST / dump_name(stage, side)
+        for key, array in load_record(path).arrays.items():
+            print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
+        print(say(f"wrote {path}"))
+        return ExitCode.PASSED
 
     return _script(f"Record the {side} side of the {stage} stage.", STEP_CASE, argv, record)
 
@@ -98,8 +113,6 @@ def _metrics(folder: Path) -> list[str]:
 
 def _recorded(folder: Path, stage: str, side: str) -> Mapping[str, Array]:
     """Return the arrays of a dump; empty where a side did not come so far, which the report tells."""
-    from tipchain.errors import RecordError
-    from tipchain.modes import dump_name
     from tipchain.numbers.dumps import load_record
 
     try:
@@ -130,32 +143,8 @@ def _rate_table(folder: Path) -> list[str]:
     return [f"{'step':>6}  {'torch':>12}  {'paddle':>12}", *rows[:-1], *left_out, *rows[-1:], ""]
 
 
-def _record(args: argparse.Namespace, stage: str, side: str) -> int:
-    from tipchain.core.files import prune
-    from tipchain.modes import LATEST, dump_name
-    from tipchain.nightly.origin import origin
-    from tipchain.numbers.dumps import load_record
-    from tipchain.parity.align import run_case
-
-    request, out = make_request(args, (stage,))
-    report = run_case(request, out, where=origin(request.case.root))
-    prune(out)
-    failures = [verdict for verdict in report.verdicts if verdict.outcome is not Outcome.SKIP]
-    for verdict in failures:
-        print(say(f"{verdict.outcome.value}: {verdict.subject}: {verdict.reason}"), file=sys.stderr)
-    if failures:
-        return ExitCode.FAILED
-    path = out / LATEST / dump_name(stage, side)
-    for key, array in load_record(path).arrays.items():
-        print(f"{escaped(key)}: {array.dtype} {list(array.shape)}")
-    print(say(f"wrote {path}"))
-    return ExitCode.PASSED
-
-
 def _check(args: argparse.Namespace, stage: str) -> int:
-    from tipchain.core.files import append
     from tipchain.core.machine import installed_versions
-    from tipchain.modes import LATEST, log_name
     from tipchain.numbers.verdicts import write_diff_log
     from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case
@@ -190,7 +179,6 @@ def _check(args: argparse.Namespace, stage: str) -> int:
 
 
 def _create_fake_data(args: argparse.Namespace) -> int:
-    from tipchain.modes import LATEST
     from tipchain.numbers.dumps import save_record
     from tipchain.parity.align import out_folder
     from tipchain.parity.case import load_case

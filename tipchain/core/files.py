@@ -38,11 +38,15 @@ def find_root(path: Path) -> Path:
     given = os.environ.get(ROOT_VARIABLE)
     if given:
         return Path(given).resolve()
-    start = path.resolve().parent
-    for folder in (start, *start.parents):
-        if (folder / "pyproject.toml").is_file() or (folder / "test_tipc").is_dir():
-            return folder
-    return start
+    return project_above(path.resolve().parent)
+
+
+def project_above(folder: Path) -> Path:
+    """Return the nearest folder, from ``folder`` upwards, that has a pyproject.toml or a test_tipc; else ``folder``."""
+    for one in (folder, *folder.parents):
+        if (one / "pyproject.toml").is_file() or (one / "test_tipc").is_dir():
+            return one
+    return folder
 
 
 def root_of_callables() -> Path:

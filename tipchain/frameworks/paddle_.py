@@ -22,7 +22,7 @@ from tipchain.framework_types import Array, Dataset, Model, Nested, Optimizer, S
 from tipchain.frameworks.base import Batch, Builder, check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, switched_off
 from tipchain.modes import Device
-from tipchain.weights.files import view_of
+from tipchain.weights.files import load_paddle_weights, view_of
 from tipchain.weights.sides import TensorSlot, assemble, divide, stack, torch_view
 
 # Paddle's DataLoader, made to end where a sample cannot be read.
@@ -243,8 +243,7 @@ def _rnn(
 
 def _bernoulli(to: _Operators, _original: Any, x: Any, **_: Any) -> Any:
     odds = x.detach().numpy().astype(np.float64)
-    single = odds.size and bool((odds == odds.flat[0]).all())
-    if single:
+    if odds.size and bool((odds == odds.flat[0]).all()):
         return to.tensor(to.draws.kept(x.shape, 1.0 - float(odds.flat[0])), x.dtype)
     return to.tensor(to.draws.uniform(x.shape) >= 1.0 - odds, x.dtype)
 
@@ -367,14 +366,15 @@ def open_updates(
     return PaddleUpdates(framework, model, make_optimizer(optimizer, model, rate, args), names)
 
 
-def parameter_rates(trainer: Any, model: object, names: Mapping[str, str]) -> dict[str, float]:
-    """Return the rate of every parameter: the optimizer's times the parameter's factor."""
-    rate = float(trainer.optimizer.get_lr())
-    return {
-        slot.name: rate * rate_factor(trainer.optimizer, slot.parts[0].tensor)
-        for slot in torch_view(model, names)
-        if slot.kind == "parameter"
-    }
+def parameter_rates(trainer: Any, model: object, names: Mapping[str, str]) -> Callable[[], dict[str, float]]:
+    """Return what tells the present rate of every parameter: the optimizer's times the parameter's factor."""
+    slots = [slot for slot in torch_view(model, names) if slot.kind == "parameter"]
+
+    def rates() -> dict[str, float]:
+        rate = float(trainer.optimizer.get_lr())
+        return {slot.name: rate * rate_factor(trainer.optimizer, slot.parts[0].tensor) for slot in slots}
+
+    return rates
 
 
 def momentum(trainer: object) -> float:  # noqa: ARG001  (the signature of both frameworks)
@@ -487,8 +487,6 @@ class PaddleFramework:
 
     def load_weights(self, model: object, path: Path) -> None:
         """Load a ``.pdparams`` file; every key and shape must fit."""
-        from tipchain.weights.files import load_paddle_weights
-
         load_paddle_weights(model, path)
 
     def set_training(self, model: Model, training: bool) -> None:

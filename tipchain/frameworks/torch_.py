@@ -116,8 +116,7 @@ def _bernoulli(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _bernoulli_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
-    given = _nth(args, kwargs, 1, "p", 0.5)
-    return _bernoulli(draws, result, (None, given), {})
+    return _bernoulli(draws, result, (None, _nth(args, kwargs, 1, "p", 0.5)), {})
 
 
 def _uniform(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
@@ -140,8 +139,7 @@ def _normal_in_place(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
 
 def _normal(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
     mean, std = _nth(args, kwargs, 0, "mean", 0.0), _nth(args, kwargs, 1, "std", 1.0)
-    made = result.new_tensor(draws.normal(result.shape))
-    return mean + std * made
+    return mean + std * result.new_tensor(draws.normal(result.shape))
 
 
 def _exponential(draws: Draws, result: Any, args: Any, kwargs: Any) -> Any:
@@ -240,11 +238,19 @@ def open_updates(
     return made
 
 
-def parameter_rates(trainer: Any, model: Model, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001
-    """Return the rate of every parameter: its group's."""
-    groups = trainer.optimizer.param_groups
-    rates = {id(one): float(group["lr"]) for group in groups for one in group["params"]}
-    return {name: rates[id(one)] for name, one in model.named_parameters() if id(one) in rates}
+def parameter_rates(
+    trainer: Any,
+    model: Model,
+    names: Mapping[str, str],  # noqa: ARG001
+) -> Callable[[], dict[str, float]]:
+    """Return what tells the present rate of every parameter: its group's."""
+    named = {id(one): name for name, one in model.named_parameters()}
+
+    def rates() -> dict[str, float]:
+        pairs = ((named.get(id(one)), group) for group in trainer.optimizer.param_groups for one in group["params"])
+        return {name: float(group["lr"]) for name, group in pairs if name is not None}
+
+    return rates
 
 
 def momentum(trainer: Any) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
-from tipchain.errors import Outcome, UsageError, did_you_mean
+from tipchain.errors import Outcome, UsageError, suggestion
 from tipchain.history import schema
 from tipchain.history.schema import (
     OUTCOMES,
@@ -255,11 +255,9 @@ def _named(connection: Connection, name: str, title: str | None) -> Entry:
         several = "\n".join(f"  {one.name}  {one.kind} of {one.title}" for one in found[:5])
         raise UsageError(f"{name}: names several in the history\n{several}")
     known = connection.execute(sa.select(entries.c.name).order_by(entries.c.began.desc()).limit(1000)).scalars()
-    hint = did_you_mean(name, [LATEST, *known])
     raise UsageError(
-        f"{name}: is not in the history"
-        + (f", {hint}" if hint else "")
-        + "\n  expected: a name that tipchain history list shows, the beginning of one, latest or latest~1"
+        f"{name}: is not in the history{suggestion(name, [LATEST, *known])}\n"
+        "  expected: a name that tipchain history list shows, the beginning of one, latest or latest~1"
     )
 
 

@@ -341,8 +341,7 @@ def keep(place: HistoryPlace, source: IngestSource) -> Path:
     digest = hashlib.sha256(entry.key.encode()).hexdigest()[:12]
     path = place.outbox / f"{max(int(entry.began), 0):012d}-{digest}{SUFFIX}"
     with replacing(path) as file, gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
-        head = {"format": FORMAT, "entry": facts_json(entry)}
-        packed.write(json.dumps(head).encode() + b"\n")
+        packed.write(json.dumps({"format": FORMAT, "entry": facts_json(entry)}).encode() + b"\n")
         for item in source.items():
             packed.write(json.dumps(facts_json(item)).encode() + b"\n")
         packed.write(b"end\n")
@@ -371,8 +370,7 @@ def send(history: History) -> Sent:
             unreadable: list[Path] = []
             for number, path in enumerate(files):
                 try:
-                    entry = read_entry(path)
-                    added.append(history.add(entry, read_items(path)))
+                    added.append(history.add(read_entry(path), read_items(path)))
                 except RecordError:
                     unreadable.append(path)
                     continue

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
-from sqlalchemy import event
+from sqlalchemy import event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from tipchain.core.files import replacing_path
 from tipchain.errors import HistoryError, UsageError, first_line
@@ -94,18 +94,6 @@ def _shown(url: URL) -> str:
     return url.set(query=query).render_as_string(hide_password=True).replace("%2A%2A%2A", HIDDEN)
 
 
-def root_of(folder: Path) -> Path:
-    """Return the nearest folder, from ``folder`` upwards, that has a ``pyproject.toml`` or ``test_tipc``.
-
-    Where none has, it is ``folder``.
-    """
-    folder = folder.absolute()
-    for one in (folder, *folder.parents):
-        if (one / "pyproject.toml").is_file() or (one / "test_tipc").is_dir():
-            return one
-    return folder
-
-
 def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     """Return where the history of the project in ``root`` is.
 
@@ -117,8 +105,7 @@ def place_of(root: Path, database: str | None = None) -> HistoryPlace:
     Raises:
         UsageError: the URL cannot be understood, or names a database of another kind.
     """
-    text = database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE)
-    url = _url(text)
+    url = _url(database or os.environ.get(VARIABLE) or str(root / FOLDER / FILE))
     plain = url.set(password=None)
     plain = plain.difference_update_query([name for name in url.query if name.lower() not in SHOWN])
     digest = hashlib.sha256(plain.render_as_string().encode()).hexdigest()[:12]
@@ -139,9 +126,7 @@ def make_folder(root: Path) -> None:
 
 
 def _url(text: str) -> URL:
-    from sqlalchemy import make_url
     from sqlalchemy.engine import URL
-    from sqlalchemy.exc import ArgumentError
 
     if "://" not in text and _NO_SCHEME.search(text):  # shown nowhere, for a password may stand in it
         raise UsageError(

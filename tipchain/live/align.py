@@ -648,7 +648,6 @@ class _Work:
             self.found.diagnoses.extend(replace(one, stage=STEP) for one in loop_causes(loops, done.step))
 
     def _recipe(self, pairs: list[LayerPair], located: Located | None, losses: tuple[Loss, Loss] | None) -> Recipe:
-        draws = Draws(self.seed) if located is None else located.port.draws
         return Recipe(
             sides=self.sides,
             copied=self._copied,
@@ -659,7 +658,7 @@ class _Work:
             iterations=self.iterations,
             seed=self.seed,
             clips=self.clips,
-            draws=draws,
+            draws=Draws(self.seed) if located is None else located.port.draws,
         )
 
     def _copied(self, number: int) -> object:

@@ -77,28 +77,24 @@ def read_arrays(path: Path) -> dict[str, object]:
     """
     found: dict[str, object] = dict(read_npz(path))
     for name in (ARGS, LABELS):
-        _gather(found, name, path)
+        # Put ``name_0``, ``name_1`` in place as a tuple, and ``name.key`` as a mapping.
+        numbered = {
+            int(one.removeprefix(f"{name}_")): one
+            for one in found
+            if one.startswith(f"{name}_") and one.removeprefix(f"{name}_").isdecimal()
+        }
+        named = [one for one in found if name == LABELS and one.startswith(f"{name}.")]
+        ways = [bool(numbered), bool(named), name in found]
+        if sum(ways) > 1:
+            raise UsageError(
+                f"{path}: holds {name} in several forms\n  expected: {name}, or {name}_0, {name}_1, …"
+                + (f", or {name}.KEY" if name == LABELS else "")
+            )
+        if numbered:
+            found[name] = tuple(found.pop(numbered[number]) for number in sorted(numbered))
+        elif named:
+            found[name] = {one.removeprefix(f"{name}."): found.pop(one) for one in named}
     return found
-
-
-def _gather(arrays: dict[str, object], name: str, path: Path) -> None:
-    """Put ``name_0``, ``name_1`` in place as a tuple, and ``name.key`` as a mapping."""
-    numbered = {
-        int(one.removeprefix(f"{name}_")): one
-        for one in arrays
-        if one.startswith(f"{name}_") and one.removeprefix(f"{name}_").isdecimal()
-    }
-    named = [one for one in arrays if name == LABELS and one.startswith(f"{name}.")]
-    ways = [bool(numbered), bool(named), name in arrays]
-    if sum(ways) > 1:
-        raise UsageError(
-            f"{path}: holds {name} in several forms\n  expected: {name}, or {name}_0, {name}_1, …"
-            + (f", or {name}.KEY" if name == LABELS else "")
-        )
-    if numbered:
-        arrays[name] = tuple(arrays.pop(numbered[number]) for number in sorted(numbered))
-    elif named:
-        arrays[name] = {one.removeprefix(f"{name}."): arrays.pop(one) for one in named}
 
 
 def check_pair(name: str, given: object, *, lacking: bool = False) -> None:

@@ -295,8 +295,7 @@ def explain_layers(
         if group in settled:
             settled[group] = _joined(found, settled[group], path)
             continue
-        types = (verdict.reference_type, verdict.port_type)
-        like = by_type.setdefault(types, [])
+        like = by_type.setdefault((verdict.reference_type, verdict.port_type), [])
         if searched == SEARCHED and group is None and not like:
             continue
         shown = located.shown(verdict)

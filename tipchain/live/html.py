@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
+from typing import NamedTuple
 
 from tipchain.core.language import template
 from tipchain.errors import Outcome
@@ -259,12 +260,6 @@ LABEL = 24
 """Characters of a layer's name in a chart: half of a phone's width."""
 
 
-def depth_plots(verdicts: Sequence[LayerVerdict]) -> Markup:
-    """Return the errors of the layers in the order in which they ran, forward and backward."""
-    found = [_depth(direction, [one for one in verdicts if one.direction == direction]) for direction in DIRECTIONS]
-    return markup(one for one in found if one is not None)
-
-
 def _depth(direction: str, verdicts: Sequence[LayerVerdict]) -> Markup | None:
     if not verdicts:
         return None
@@ -309,49 +304,37 @@ def _end(path: str) -> str:
     return path if len(path) <= LABEL else f"…{path[1 - LABEL :]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(NamedTuple):
     """Two curves that are held against each other.
 
     Attributes:
         title: of their plot.
         reference: the name of the reference's curve.
         port: the name of the port's.
+        unit: what is plotted.
         allowed: the name of how far apart they may be.
         step: what a point is.
-        unit: what is plotted.
         stairs: a value holds until the next.
     """
 
     title: str
     reference: str
     port: str
+    unit: str
     allowed: str = ""
     step: str = "update"
-    unit: str = ""
     stairs: bool = False
 
 
 PAIRS = (
+    Pair("Loss in training", "train/reference", "train/port", "loss", allowed="train/allowed"),
+    Pair("Learning rate in training", "lr/reference", "lr/port", "learning rate", stairs=True),
+    Pair("Learning rate of the schedules", "reference_lr", "port_lr", "learning rate", step="step", stairs=True),
     Pair(
-        title="Loss in training", reference="train/reference", port="train/port", allowed="train/allowed", unit="loss"
-    ),
-    Pair(
-        title="Learning rate in training", reference="lr/reference", port="lr/port", unit="learning rate", stairs=True
-    ),
-    Pair(
-        title="Learning rate of the schedules",
-        reference="reference_lr",
-        port="port_lr",
-        step="step",
-        unit="learning rate",
-        stairs=True,
-    ),
-    Pair(
-        title="Size of the optimizers' updates, both given the same gradients",
-        reference="reference_update",
-        port="port_update",
-        unit="RMS of the updates",
+        "Size of the optimizers' updates, both given the same gradients",
+        "reference_update",
+        "port_update",
+        "RMS of the updates",
     ),
 )
 
@@ -555,7 +538,10 @@ def detail_sections(report: AlignmentReport) -> Iterator[Section]:
     if report.findings:
         yield "findings", "Differences of construction", _findings(report.findings)
     if report.layers:
-        yield "depth", "Error along depth", depth_plots(report.layers)
+        found = [
+            _depth(direction, [one for one in report.layers if one.direction == direction]) for direction in DIRECTIONS
+        ]
+        yield "depth", "Error along depth", markup(one for one in found if one is not None)
         told = element("p", count_layers(report.layers), class_="note")
         yield "layers", "Layers", markup(told, layer_tree(report.layers))
     curves = curve_plots(report.curves)

@@ -112,7 +112,16 @@ class Loop:
     def step(self, number: int) -> None:
         """Run one step."""
         with self._context(number):
-            found = self.call(self._batch())
+            # Inputs as they were given, with tensors in place of arrays.
+            inputs = bind(self.model, self.loops.recipe.inputs)
+            args: Nested = inputs.args[0] if len(inputs.args) == 1 else inputs.args
+            given: dict[str, Nested] = {**({ARGS: args} if inputs.args else {}), **inputs.kwargs}
+            if inputs.labels is not None:
+                given[LABELS] = inputs.labels
+            structure, arrays, _ = take_out(given, is_array)
+            made = [self.side.tensor(as_float(one, double=True), gradient=False) for one in arrays]
+            batch: dict[str, Nested] = put_back(structure, made)
+            found = self.call(batch)
         self.losses = dict(_numbers(self.side, found, ""))
 
     def state(self) -> dict[str, Array]:
@@ -125,26 +134,13 @@ class Loop:
         self._gather(self.kept, "", found, {id(self.model), id(self.optimizer)}, DEPTH)
         return found
 
-    def _batch(self) -> dict[str, object]:
-        """Return the inputs as they were given, with tensors in place of arrays."""
-        inputs = bind(self.model, self.loops.recipe.inputs)
-        args: Nested = inputs.args[0] if len(inputs.args) == 1 else inputs.args
-        given: dict[str, Nested] = {**({ARGS: args} if inputs.args else {}), **inputs.kwargs}
-        if inputs.labels is not None:
-            given[LABELS] = inputs.labels
-        structure, arrays, _ = take_out(given, is_array)
-        made = [self.side.tensor(as_float(one, double=True), gradient=False) for one in arrays]
-        batch: dict[str, Nested] = put_back(structure, made)
-        return batch
-
     def _context(self, number: int) -> ExitStack:
         """Return the context of a step: float64, its own seed and random numbers, gradients recorded."""
         recipe, stack = self.loops.recipe, ExitStack()
         stack.enter_context(self.side.precision(double=True, casts=True))
         self.side.seed(recipe.seed + number)
         drawn = self.loops.drawn
-        follows = drawn.get(number) if self.number else None
-        draws = recipe.draws.of_step(number, follows)
+        draws = recipe.draws.of_step(number, drawn.get(number) if self.number else None)
         if not self.number:
             drawn[number] = draws
         stack.enter_context(self.side.randomness(draws))
@@ -485,37 +481,6 @@ class _Watched:
 
     def run(self, count: int) -> _Watched:
         """Run so many steps, and keep what each leaves."""
-        self._wrap()
-        self.states.append(self._state())
-        for number in range(count):
-            self.now = number
-            self.loop.step(number)
-            self.states.append(self._state())
-            self.losses.append(self.loop.losses)
-        return self
-
-    def _state(self) -> dict[str, dict[str, Array]]:
-        return {"model": self.loop.state(), **self.loop.extras()}
-
-    def gradients(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the parameters that have gradients."""
-        for name, one in self.loop.side.parameters(self.loop.model):
-            if one.grad is not None:
-                yield name, one
-
-    def multiply(self, factor: float) -> None:
-        """Multiply all gradients."""
-        with self.loop.side.recording(gradient=False):
-            for _, one in self.gradients():
-                one.grad = one.grad * factor
-
-    def norm(self) -> float:
-        """Return the norm of all gradients together."""
-        return float(
-            np.sqrt(sum(float(np.square(self.loop.side.array(one.grad)).sum()) for _, one in self.gradients()))
-        )
-
-    def _wrap(self) -> None:
         optimizer, model = self.loop.optimizer, self.loop.model
         own = optimizer.step
 
@@ -547,6 +512,34 @@ class _Watched:
         first = next(iter(self.loop.side.parameters(model)), None)
         if first is not None:
             first[1].register_hook(self._count)
+        self.states.append(self._state())
+        for number in range(count):
+            self.now = number
+            self.loop.step(number)
+            self.states.append(self._state())
+            self.losses.append(self.loop.losses)
+        return self
+
+    def _state(self) -> dict[str, dict[str, Array]]:
+        return {"model": self.loop.state(), **self.loop.extras()}
+
+    def gradients(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the parameters that have gradients."""
+        for name, one in self.loop.side.parameters(self.loop.model):
+            if one.grad is not None:
+                yield name, one
+
+    def multiply(self, factor: float) -> None:
+        """Multiply all gradients."""
+        with self.loop.side.recording(gradient=False):
+            for _, one in self.gradients():
+                one.grad = one.grad * factor
+
+    def norm(self) -> float:
+        """Return the norm of all gradients together."""
+        return float(
+            np.sqrt(sum(float(np.square(self.loop.side.array(one.grad)).sum()) for _, one in self.gradients()))
+        )
 
     def _count(self, _: object) -> None:
         self.backwards += 1
@@ -626,9 +619,17 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
         yield _Treatment(before=_multiplying(lambda _: 1 / ratio), code=code, message=message, fix=fix)
     limits = [_limit(side) for side in (ours, theirs)]
     if limits[0] is not None and ratio is not None:
+        limit = limits[0]
+
+        def before(watched: _Watched, _: int) -> bool:
+            norm = watched.norm()
+            if norm > limit:
+                watched.multiply(limit / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_ does
+            return True
+
         yield _Treatment(
             code="gradient-clipping",
-            before=_clipping(limits[0]),
+            before=before,
             message=f"the reference clips gradients to a norm of {limits[0]:.6g}; the port's updates get other gradients",
             fix=f"clip as the reference does: paddle.nn.utils.clip_grad_norm_(parameters, {limits[0]:.6g}), or grad_clip=",
         )
@@ -636,10 +637,9 @@ def _treatments(ours: _Watched, theirs: _Watched) -> Iterator[_Treatment]:
         at = next(
             (n for n, (a, b) in enumerate(zip(ours.updates, theirs.updates, strict=False)) if a.rate != b.rate), 0
         )
-        rates = [one.rate for one in ours.updates]
         yield _Treatment(
             code="learning-rate",
-            before=_at_rate(rates),
+            before=_at_rate([one.rate for one in ours.updates]),
             message=f"at update {at} the port's learning rate is {theirs.updates[at].rate:.6g}, the reference's {ours.updates[at].rate:.6g}",
             fix="step the schedule where the reference steps it",
         )
@@ -704,16 +704,6 @@ def _limit(watched: _Watched) -> float | None:
 def _multiplying(factor: Callable[[int], float]) -> Callable[[_Watched, int], bool]:
     def before(watched: _Watched, number: int) -> bool:
         watched.multiply(factor(number))
-        return True
-
-    return before
-
-
-def _clipping(limit: float) -> Callable[[_Watched, int], bool]:
-    def before(watched: _Watched, _: int) -> bool:
-        norm = watched.norm()
-        if norm > limit:
-            watched.multiply(limit / (norm + 1e-6))  # as torch.nn.utils.clip_grad_norm_ does
         return True
 
     return before

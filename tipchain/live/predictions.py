@@ -269,8 +269,7 @@ class _Deployed:
         with self.side.recording(gradient=False):
             remove = self.side.watch(self.model, before, after)
             try:
-                body = self._open()
-                result = call_with_raw(body, raw)
+                result = call_with_raw(self._open(), raw)
             except _Reached:
                 result = None
             finally:
@@ -281,8 +280,7 @@ class _Deployed:
         """Return what is called with a raw sample: ``predict(model, raw)``, or what ``predict(model)`` returns."""
         plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         asked = inspect.signature(self.predict).parameters.values()
-        wanted = [one for one in asked if one.kind in plain and one.default is one.empty]
-        if len(wanted) == 1:
+        if len([one for one in asked if one.kind in plain and one.default is one.empty]) == 1:
             made = self.predict(self.model)
             if not callable(made):
                 raise UsageError(
@@ -336,8 +334,7 @@ def check_predictions(
                 reason = f"sample {number}: the {who}'s prediction raised {blame(error)}"
                 return PieceCheck(outcome=Outcome.ERROR, reason=reason)
         found.append((pair[0], pair[1]))
-        drift = moved.run(copy.deepcopy(raw))
-        apart = _first_apart(pair[0].result, pair[1].result, drift.result)
+        apart = _first_apart(pair[0].result, pair[1].result, moved.run(copy.deepcopy(raw)).result)
         if apart is not None and first is None:
             first = (number, *apart)
     if not any(one.result for pair in found for one in pair):
@@ -368,8 +365,7 @@ def _where(
     if not one.given or not other.given:
         who = " and ".join(who for who, side in zip(WHO, (one, other), strict=True) if not side.given)
         return (f"the {who}'s code does not call the model itself: where the results differ first is not known", [])
-    alike = _alike(one.given, other.given)
-    if not alike:
+    if not _alike(one.given, other.given):
         said.append("the models get different inputs: the cause is in the code before the model")
         diagnoses += _before(sides, ours, theirs, raws) if causes else []
     after = _after(theirs, raws, found)

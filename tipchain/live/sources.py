@@ -84,24 +84,19 @@ def give_weights(reference: object, port: object, names: Mapping[str, str], igno
     try:
         copy_weights(reference, port, names, ignore)
     except WeightsError:
-        left = _give_paired(tensors)
+        # Copy every tensor that has a counterpart of its shape; return how many of the reference's have none.
+        left = sum(len(layer.slots) for layer in tensors.unmatched[0])
+        for pair in tensors.pairs:
+            if pair.ours is None:
+                continue
+            if pair.theirs is None or pair.ours.shape != pair.theirs.shape:
+                left += 1
+                continue
+            arrays = divide(tensors.array(pair.ours), pair.theirs)
+            for part, array in zip(pair.theirs.parts, arrays, strict=True):
+                part.tensor.set_value(array.astype(part.tensor.numpy().dtype))
         return f"{told}: the reference's were copied, but for {left} that have no counterpart"
     return f"{told}: the reference's were copied (--no-copy-weights compares them as they are)"
-
-
-def _give_paired(tensors: Tensors) -> int:
-    """Copy every tensor that has a counterpart of its shape; return how many of the reference's have none."""
-    left = sum(len(layer.slots) for layer in tensors.unmatched[0])
-    for pair in tensors.pairs:
-        if pair.ours is None:
-            continue
-        if pair.theirs is None or pair.ours.shape != pair.theirs.shape:
-            left += 1
-            continue
-        arrays = divide(tensors.array(pair.ours), pair.theirs)
-        for part, array in zip(pair.theirs.parts, arrays, strict=True):
-            part.tensor.set_value(array.astype(part.tensor.numpy().dtype))
-    return left
 
 
 # Where the data and metrics beside live models come from: an alignment case, or names on the command line.
@@ -228,7 +223,16 @@ def open_case(
         found["inputs"]["labels"] = labels
         found["loss"] = tuple(_builder(case, one, "loss")() for one in frameworks)
         if all(one.optimizer for one in sides):
-            found["optimizers"] = _optimizers(case, frameworks)
+            # Builders that torch's side calls with its own rate, and Paddle's with that or a schedule.
+            ours, theirs = (_builder(case, one, "optimizer") for one in frameworks)
+
+            def build_torch(model: object) -> object:
+                return make_optimizer(ours, model, case.backward.learning_rate, case.optimizer_args)
+
+            def build_paddle(model: object, learning_rate: object) -> object:
+                return make_optimizer(theirs, model, learning_rate, case.optimizer_args)
+
+            found["optimizers"] = (build_torch, build_paddle)
             if all(one.scheduler for one in sides):
                 found["schedulers"] = _schedulers(case, frameworks)
     return found
@@ -361,21 +365,6 @@ def read_outputs(words: Sequence[str]) -> tuple[object, object]:
 
 def _builder(case: Case, framework: Framework, name: str) -> Function:
     return open_builder(case, framework.name, name, plain=True)
-
-
-def _optimizers(
-    case: Case, frameworks: tuple[Framework, Framework]
-) -> tuple[Callable[..., object], Callable[..., object]]:
-    """Return builders that torch's side calls with its own rate, and Paddle's with that or a schedule."""
-    ours, theirs = (_builder(case, one, "optimizer") for one in frameworks)
-
-    def build_torch(model: object) -> object:
-        return make_optimizer(ours, model, case.backward.learning_rate, case.optimizer_args)
-
-    def build_paddle(model: object, learning_rate: object) -> object:
-        return make_optimizer(theirs, model, learning_rate, case.optimizer_args)
-
-    return build_torch, build_paddle
 
 
 def _schedulers(

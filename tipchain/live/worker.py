@@ -399,10 +399,9 @@ def _work(asked: JsonObject, progress: Progress) -> int:
         Path(asked["report"]).write_text(json.dumps({**found.to_document(), "text": text, "exit_code": code}, indent=1))
         return ExitCode.PASSED
     report = align(given.pop("reference"), given.pop("port"), given.pop("inputs"), progress=progress, **given)
-    placed = place_pieces(report.diagnoses, builders_of(asked))
     report = replace(
         report,
-        diagnoses=placed,
+        diagnoses=place_pieces(report.diagnoses, builders_of(asked)),
         command=command_line(asked),
         notes=notes,
         stages=report.stages | dict.fromkeys(lacking, Outcome.ERROR),

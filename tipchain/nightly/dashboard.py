@@ -268,8 +268,7 @@ def _table(rows: Sequence[KindRow]) -> Markup:
     body = []
     for row in rows:
         counts = [str(row.ended.get(one, 0) or "") for one in Outcome]
-        there = "" if row.there is None else str(row.there)
-        cells = [there, str(row.files or ""), *counts]
+        cells = ["" if row.there is None else str(row.there), str(row.files or ""), *counts]
         name = element("th", row.name, scope="row", title=KINDS[row.name].title)
         body.append(element("tr", name, [element("td", one) for one in cells]))
     head = element("tr", [element("th", one, scope="col") for one in heads])
@@ -411,7 +410,7 @@ def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
     numbers = _Numbers()
     body = [
         _headline(lines),
-        _problems(problems),
+        element("ul", [element("li", one) for one in problems], class_="problems") if problems else None,
         _controls(lines[0].filters),
         *(part for one in lines for part in _manifest(one, most, numbers)),
         element("script", numbers.json(timelines), type="application/json", id="data"),
@@ -475,8 +474,7 @@ def _latest(one: _Line) -> Markup:
 
 def _came_to(line: Timeline) -> Markup:
     column, bad = line.columns[-1], _bad(line)
-    counted = sum(column.counts.values())
-    total, finished = many(counted, "item"), column.results.finished
+    total, finished = many(sum(column.counts.values()), "item"), column.results.finished
     word = f"{bad} of {total} did not pass" if bad else f"{column.counts.get(Outcome.PASS, 0)} of {total} passed"
     failed = bool(bad or column.wrong)
     head, kind = ("FAIL", "fail") if failed else ("PASS", "pass") if finished else ("NOT FINISHED", "error")
@@ -543,11 +541,6 @@ def _page_of(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
 def _list(rows: Iterable[Markup]) -> Markup | None:
     found = list(rows)
     return element("ul", found, class_="changes") if found else None
-
-
-def _problems(problems: Sequence[str]) -> Markup | None:
-    rows = [element("li", one) for one in problems]
-    return element("ul", rows, class_="problems") if rows else None
 
 
 def _controls(filters: Mapping[str, Sequence[str]]) -> Markup:
@@ -633,7 +626,7 @@ def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
         class_="matrix",
         data_manifest=place,
     )
-    return element("div", table, class_="wide", tabindex="0", role="group", aria_label=f"{line.name}, scrollable")
+    return _scrolled(table, line.name)
 
 
 def _day(column: Column, days: Mapping[date, int]) -> Markup:
@@ -703,9 +696,7 @@ def _nights(place: int, line: Timeline) -> Markup:
         )
     head = element("tr", [element("th", one, scope="col") for one in heads])
     inside = element("table", element("thead", head), element("tbody", rows), class_="list")
-    return element(
-        "div", inside, class_="wide", tabindex="0", role="group", aria_label=f"nights of {line.name}, scrollable"
-    )
+    return _scrolled(inside, f"nights of {line.name}")
 
 
 class _Numbers:
@@ -734,8 +725,7 @@ class _Numbers:
             left = [self._number(clean(one)) for one in (cell.log, cell.report)]
             self._usual = self._usual or left
             seconds = round(record.seconds, 1 if record.seconds < SECONDS else None)
-            usual = (Outcome.PASS, 0, self._usual)
-            if (record.outcome, reason, left) == usual:
+            if (record.outcome, reason, left) == (Outcome.PASS, 0, self._usual):
                 yield seconds
             else:
                 yield [list(Outcome).index(record.outcome), seconds, reason, *left]
@@ -748,13 +738,12 @@ class _Numbers:
         nights = [
             [{"when": when(one), "href": one.href} for _, one in latest_first(line.columns)] for line in timelines
         ]
-        words = {name: template(message) for name, message in WORDS.items()}
         document = {
             "texts": [*self._texts],
             "usual": self._usual,
             "items": self._items,
             "nights": nights,
-            "words": words,
+            "words": {name: template(message) for name, message in WORDS.items()},
         }
         text = json.dumps(document, separators=(",", ":"), ensure_ascii=True)
         return Markup(text.replace("<", "\\u003c"))

@@ -201,8 +201,7 @@ class DiskProject:
 
 def _option(entry: ManifestEntry, name: str) -> str | None:
     """Return the value of an option of an entry's chains, None where it is not given."""
-    words = [*entry.options, ""]
-    return next((after for word, after in pairwise(words) if word == name), None)
+    return next((after for word, after in pairwise([*entry.options, ""]) if word == name), None)
 
 
 def _excluded(file: str, patterns: Sequence[str]) -> bool:

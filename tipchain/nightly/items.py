@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Generic, Literal, TypeVar
 
-from tipchain.errors import Outcome, UsageError, did_you_mean
+from tipchain.errors import Outcome, UsageError, suggestion
 
 Kind = Literal["chain", "align", "command"]
 REPORT, LOG, FOLDER, PYTHON = "{report}", "{log}", "{folder}", "{python}"
@@ -391,8 +391,7 @@ def matches(item: Item, pattern: str) -> bool:
 
 def _matches_nothing(plan: NightPlan, pattern: str) -> str:
     ids = [item.id for item in plan.items]
-    hint = did_you_mean(pattern, ids[:2000])
-    return f"--only {pattern}: matches none of the {len(ids)} items" + (f", {hint}" if hint else "")
+    return f"--only {pattern}: matches none of the {len(ids)} items{suggestion(pattern, ids[:2000])}"
 
 
 def only(plan: NightPlan, ids: Collection[str]) -> NightPlan:

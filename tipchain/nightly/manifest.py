@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from tipchain.core.files import sha256_of
+from tipchain.core.files import project_above, sha256_of
 from tipchain.core.quantities import MEMORY_EXPECTED, TIME_EXPECTED, parse_mebibytes, parse_seconds
 from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import ManifestError, did_you_mean
@@ -347,11 +347,7 @@ def _root(reader: Reader, path: Path) -> Path:
         if not root.is_dir():
             raise reader.error("root", "there is no such folder", found=str(root), expected="the project's folder")
         return root
-    folder = path.resolve().parent
-    for above in (folder, *folder.parents):
-        if (above / "pyproject.toml").is_file() or (above / "test_tipc").is_dir():
-            return above
-    return folder
+    return project_above(path.resolve().parent)
 
 
 def _list(reader: Reader, key: str) -> list[Reader]:

@@ -406,14 +406,13 @@ def night_junit(results: Results) -> str:
         for item, record in zip(items, records, strict=True):
             group = ".".join(filter(None, (plan.name, item.chain or kind, item.subject.replace("/", "."))))
             cause = cause_of(results, record)
-            reason = cause.summary if cause else record.reason or record.outcome.value
             add_case(
                 suite,
                 group,
                 item.id,
                 record.seconds,
                 record.outcome,
-                reason,
+                cause.summary if cause else record.reason or record.outcome.value,
                 _detail(results, item, record),
                 item.source,
                 cause.place if cause else None,

@@ -110,17 +110,6 @@ def diff_arrays(path: str, expected: Array, actual: Array, *, rtol: float = 0.0,
     return _facts(path, expected, actual, _Scan(rtol, equal_nan).run(expected, actual), rtol)
 
 
-def diff_records(
-    expected: Mapping[str, Array], actual: Mapping[str, Array], *, rtol: float = 0.0, equal_nan: bool = False
-) -> list[TensorDiff]:
-    """Return the differences of the arrays that both sides have, in the reference's order."""
-    return [
-        diff_arrays(name, array, actual[name], rtol=rtol, equal_nan=equal_nan)
-        for name, array in expected.items()
-        if name in actual
-    ]
-
-
 def diff_tiny(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> dict[str, TensorDiff]:
     """Return what `diff_arrays` says of tiny arrays, to the last digit: those of one size and dtype are computed at once.
 

@@ -15,7 +15,7 @@ from typing import TextIO
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.core.language import escaped
-from tipchain.errors import ExitCode, Outcome, UsageError, did_you_mean, exit_code
+from tipchain.errors import ExitCode, Outcome, UsageError, exit_code, suggestion
 from tipchain.framework_types import Array
 from tipchain.numbers.compare import TensorDiff, count_outside, diff_arrays, diff_tiny
 from tipchain.numbers.dumps import collector_resting, flatten
@@ -82,8 +82,7 @@ def compare(
     verdicts = [_compare_one(name, expected[name], actual, tolerance, tiny.get(name)) for name in expected]
     for name in actual:
         if name not in expected:
-            hint = did_you_mean(name, [other for other in expected if other not in actual])
-            reason = "not in the reference" + (f", {hint}" if hint else "")
+            reason = f"not in the reference{suggestion(name, [other for other in expected if other not in actual])}"
             verdicts.append(Verdict(outcome=Outcome.FAIL, subject=name, reason=reason))
     if not verdicts:
         reason = "nothing was compared: no arrays on either side"

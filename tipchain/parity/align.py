@@ -349,7 +349,6 @@ class _Scribe:
     """Writes down each stage as it is judged: the diff log, ``alignment.log``, ``log_reprod``, the terminal."""
 
     def __init__(self, request: AlignRequest, out: Path, where: JsonObject, stream: TextIO | None) -> None:
-
         self.request = request
         self.case, self.mode, self.out, self.folder = request.case, request.mode, out, request.folder
         self.stream, self.sides = stream, request.sides

@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 
 from tipchain.chain.execute import has_own_python, search_path
 from tipchain.chain.load import checkout as checkout_of
+from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending, Stop, call
 from tipchain.core.language import say
@@ -668,8 +669,6 @@ def plan_preparation(
         ParamsError: the file cannot be read or does not fit the suite.
         UsageError: unknown kind or suite, a mode that the kind does not have, or no such interpreter.
     """
-    from tipchain.chain.load import load_plan
-
     plan = load_plan(params, mode, chain=chain, suite=suite, lenient=True, options=Options(root=str(checkout)))
     model = re.sub(r"[^\w.+-]+", "_", plan.model) or "model"
     log, paths = f"{LOGS}/{model}-{mode.value}.log", named_paths(plan)

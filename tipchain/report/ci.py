@@ -218,7 +218,6 @@ def _add_result(suite: ET.Element, result: Result, report: RunReport) -> None:
     cause = next(iter(report.diagnoses), None) if command.step == "align" and result.outcome in BAD else None
     if cause is not None:
         reason = f"{cause.summary} ({reason})"
-    detail = "\n".join([reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail])
     add_case(
         suite,
         command.step,
@@ -226,7 +225,7 @@ def _add_result(suite: ET.Element, result: Result, report: RunReport) -> None:
         result.seconds,
         result.outcome,
         reason,
-        detail,
+        "\n".join([reason, f"$ {shlex.join(command.argv)}", f"log: {result.log}", *result.tail]),
         place=cause.place if cause else None,
     )
 

@@ -94,11 +94,10 @@ def _causes(document: JsonObject) -> list[Diagnosis]:
         known = any(stage in ("preflight", one.stage) or reaches(one, of_case) for one in causes)
         if outcome == Outcome.FAIL.value and not known:
             reason = str(document.get("reasons", {}).get(stage, ""))
-            piece = stage if stage in PIECES else ""
             causes.append(
                 Diagnosis(
                     code=UNKNOWN,
-                    port_path=piece,
+                    port_path=stage if stage in PIECES else "",
                     message=f"{stage}: {reason}",
                     evidence="no cause was found",
                     fix="",

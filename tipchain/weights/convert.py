@@ -42,17 +42,6 @@ class Converted:
     kept: tuple[str, ...]
 
 
-def convert_state(
-    torch_model: Model,
-    state: Mapping[str, Tensor],
-    paddle_model: Model,
-    names: Mapping[str, str] | None = None,
-    ignore: Iterable[str] = (),
-) -> dict[str, Array]:
-    """Return torch's ``state`` under Paddle's names and in Paddle's layout; see `to_paddle`."""
-    return dict(to_paddle(torch_model, state, paddle_model, names, ignore).state)
-
-
 def to_paddle(
     torch_model: object,
     state: Mapping[str, Tensor],
@@ -198,43 +187,26 @@ def convert_file(
     paddle_path: Path,
     names: Mapping[str, str] | None = None,
     ignore: Iterable[str] = (),
+    *,
+    back: bool = False,
 ) -> Converted:
-    """Convert a torch weight file for the Paddle model, and verify the written file by loading it.
+    """Convert a torch weight file for the Paddle model, or ``back``, and verify the written file by loading it.
 
-    ``paddle_path`` takes its name only once every tensor in it has been found equal. It is a ``.safetensors`` file if
-    it is called so, else what ``paddle.save`` writes.
+    The written file takes its name only once every tensor in it has been found equal. It is a ``.safetensors`` file if
+    it is called so, else what ``paddle.save`` or ``torch.save`` writes.
 
     Raises:
         WeightsError: the input is unreadable or does not fit, or the output cannot be written.
     """
-    state = read_torch_state(torch_path)
     try:
-        converted = to_paddle(torch_model, state, paddle_model, names, ignore)
+        if back:
+            converted = to_torch(paddle_model, read_paddle_file(paddle_path), torch_model, names, ignore)
+        else:
+            converted = to_paddle(torch_model, read_torch_state(torch_path), paddle_model, names, ignore)
     except UnmatchedError as error:
-        raise error.at(torch_path) from error
-    write_paddle_file(paddle_model, converted.state, paddle_path)
-    return converted
-
-
-def convert_file_back(
-    paddle_model: Model,
-    paddle_path: Path,
-    torch_model: Model,
-    torch_path: Path,
-    names: Mapping[str, str] | None = None,
-    ignore: Iterable[str] = (),
-) -> Converted:
-    """Convert a Paddle weight file for the torch model, and verify the written file by loading it.
-
-    As `convert_file` the other way; a file that is not called ``.safetensors`` is what ``torch.save`` writes.
-
-    Raises:
-        WeightsError: the input is unreadable or does not fit, or the output cannot be written.
-    """
-    state = read_paddle_file(paddle_path)
-    try:
-        converted = to_torch(paddle_model, state, torch_model, names, ignore)
-    except UnmatchedError as error:
-        raise error.at(paddle_path) from error
-    write_torch_file(torch_model, converted.state, torch_path)
+        raise error.at(paddle_path if back else torch_path) from error
+    if back:
+        write_torch_file(torch_model, converted.state, torch_path)
+    else:
+        write_paddle_file(paddle_model, converted.state, paddle_path)
     return converted

@@ -14,7 +14,7 @@ import numpy as np
 
 from tipchain.core.files import replacing_path
 from tipchain.core.json_text import Json
-from tipchain.errors import WeightsError, did_you_mean, first_line
+from tipchain.errors import WeightsError, first_line, suggestion
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.numbers.pickle_stream import (
     DAMAGED,
@@ -305,8 +305,7 @@ def torch_misfits(torch_model: Model, state: Mapping[str, Tensor]) -> list[str]:
     found = [f"missing: {key} {list(wanted[key].shape)}" for key in wanted if key not in state]
     for key, tensor in state.items():
         if key not in wanted:
-            hint = did_you_mean(key, wanted)
-            found.append(f"unknown: {key}" + (f", {hint}" if hint else ""))
+            found.append(f"unknown: {key}{suggestion(key, wanted)}")
         elif tensor.shape != wanted[key].shape:
             found.append(f"shape: {key} is {list(tensor.shape)}, the torch model has {list(wanted[key].shape)}")
         elif tensor.dtype != wanted[key].dtype:
@@ -487,8 +486,7 @@ def misfits(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> list[s
     found = [f"missing: {name} {list(wanted[name].shape)}" for name in wanted if name not in state]
     for name, array in state.items():
         if name not in wanted:
-            hint = did_you_mean(name, wanted)
-            found.append(f"unknown: {name}" + (f", {hint}" if hint else ""))
+            found.append(f"unknown: {name}{suggestion(name, wanted)}")
         elif not isinstance(array, np.ndarray):
             found.append(f"no array: {name} is a {type(array).__name__}")
         else:
@@ -515,34 +513,6 @@ def view_of(tensor: Tensor) -> Array:
     return values
 
 
-def save_paddle_file(state: Mapping[str, object], path: Path) -> None:
-    """Write ``state`` beside ``path`` and rename it: as ``.safetensors`` if it is called so, else by ``paddle.save``.
-
-    Args:
-        state: Paddle tensors by name.
-        path: the file.
-
-    Raises:
-        WeightsError: the disk is full or the folder cannot be written; ``path`` is then untouched.
-    """
-    try:
-        with replacing_path(path) as beside:
-            _save(state, beside)
-    except OSError as error:
-        raise WeightsError("cannot be written", file=path, found=error.strerror or error) from error
-
-
-def _save(state: Mapping[str, object], path: Path) -> None:
-    if path.suffix == SAFETENSORS:
-        from safetensors.paddle import save_file
-
-        save_file(dict(state), str(path), metadata={"format": "pd"})
-    else:
-        import paddle
-
-        paddle.save(dict(state), str(path))
-
-
 def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> None:
     """Set the Paddle model's tensors to ``state``, write them, and verify the file by loading it.
 
@@ -554,7 +524,14 @@ def write_paddle_file(model: Model, state: Mapping[str, Array], path: Path) -> N
     _set_state(model, state, path)
     try:
         with replacing_path(path) as beside:
-            _save(model.state_dict(), beside)
+            if path.suffix == SAFETENSORS:
+                from safetensors.paddle import save_file
+
+                save_file(dict(model.state_dict()), str(beside), metadata={"format": "pd"})
+            else:
+                import paddle
+
+                paddle.save(dict(model.state_dict()), str(beside))
             load_paddle_weights(model, beside)
             wrong = [
                 name for name, tensor in model.state_dict().items() if tensor.numpy().tobytes() != state[name].tobytes()

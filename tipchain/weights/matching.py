@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from tipchain.core.language import in_rows
-from tipchain.errors import WeightsError, did_you_mean
+from tipchain.errors import WeightsError, suggestion
 from tipchain.framework_types import Array, Model
 from tipchain.weights.given_names import with_ignored
 from tipchain.weights.sides import (
@@ -114,8 +114,7 @@ def kind_text(kind: str) -> str:
 def near_hint(name: str, names: Sequence[str]) -> str:
     """Return a hint at a name that is close, of a tensor or of a layer."""
     layers = {one.rpartition(".")[0] for one in names}
-    hint = did_you_mean(name, (*names, *sorted(layers - {""})))
-    return f", {hint}" if hint else ""
+    return suggestion(name, (*names, *sorted(layers - {""})))
 
 
 def _unlike(found: Structure) -> Structure:
@@ -538,7 +537,13 @@ class _Matching:
         found = match_by_structure(
             [leaf for leaf in ours if leaf not in taken], [leaf for leaf in theirs if leaf not in taken]
         )
-        self._set_constants_aside(found, ours, theirs)
+        # Leave alone what is a constant of one side: buffers of the port's, integers of torch's own classes.
+        constant = [leaf for leaf in found.missing if leaf.buffer and leaf.path[-1] not in STATISTICS]
+        self.kept += [_own_name(*theirs[leaf]) for leaf in constant]
+        found.missing = [leaf for leaf in found.missing if leaf not in constant]
+        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
+        self.left += [ours[leaf][1].name for leaf in constant]
+        found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
         layouts = OwnMatrices(self.torch_model, self.paddle_model)
         targets: dict[str, Target] = {}
         problems: list[str] = []
@@ -590,15 +595,6 @@ class _Matching:
         told = UnmatchedError((), structure=found).problems
         skeleton = UnmatchedError((), structure=rest, likely=likely).skeleton
         return UnmatchedError([*problems, *told], skeleton=skeleton)
-
-    def _set_constants_aside(self, found: Structure, ours: Held, theirs: Held) -> None:
-        """Leave alone what is a constant of one side: buffers of the port's, integers of torch's own classes."""
-        constant = [leaf for leaf in found.missing if leaf.buffer and leaf.path[-1] not in STATISTICS]
-        self.kept += [_own_name(*theirs[leaf]) for leaf in constant]
-        found.missing = [leaf for leaf in found.missing if leaf not in constant]
-        constant = [leaf for leaf in found.unknown if leaf.kind == OWN_KIND and leaf.buffer and leaf.integer]
-        self.left += [ours[leaf][1].name for leaf in constant]
-        found.unknown = [leaf for leaf in found.unknown if leaf not in constant]
 
     def _resolve(
         self, pairs: Sequence[LeafPair], ours: Held, theirs: Held, targets: Mapping[str, Target]

@@ -545,8 +545,7 @@ class _Scope:
             if len({tuple(one) for one, _ in words}) == 1 and numbers != sorted(numbers):
                 return "they are declared in another order than they are numbered"
         known = [(one.start, other.start) for one, (other, how) in self.decided.items() if how != "order"]
-        turned = [(image, place) for place, image in known]
-        for nodes, places in ((ours, known), (theirs, turned)):
+        for nodes, places in ((ours, known), (theirs, [(image, place) for place, image in known])):
             if any(_is_between(node.start, places) for node in nodes):
                 return "the two models declare their layers in different orders around them"
         return ""

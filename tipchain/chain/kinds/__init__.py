@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from tipchain.chain.params import ParamFile
-from tipchain.errors import UsageError, did_you_mean
+from tipchain.errors import UsageError, suggestion
 from tipchain.modes import CHAIN_MODES, Mode
 
 TRAIN_INFER = "train_infer_python"
@@ -188,10 +188,7 @@ def tell_kind(file: ParamFile, mode: Mode | None = None, chain: str | None = Non
     """
     if chain is not None:
         if chain not in KINDS:
-            hint = did_you_mean(chain, KINDS)
-            raise UsageError(
-                f"unknown kind of chain {chain!r}" + (f", {hint}" if hint else "") + f"\n  kinds: {', '.join(KINDS)}"
-            )
+            raise UsageError(f"unknown kind of chain {chain!r}{suggestion(chain, KINDS)}\n  kinds: {', '.join(KINDS)}")
         return Told(kind=KINDS[chain], reason="named by --chain")
     for kind in KINDS.values():
         for mark in kind.marks:

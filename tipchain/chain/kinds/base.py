@@ -209,9 +209,7 @@ class Chain:
     def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
         """Add a finding about a line, or about the file, once."""
         place = slot or self._python._replace(line=0, key="")
-        finding = LintFinding(
-            code=code, severity=severity, file=place.file, line=place.line, key=place.key, message=message
-        )
+        finding = LintFinding.at(place, code, message, severity)
         if not self.request.legacy and finding not in self.findings:
             self.findings.append(finding)
 

@@ -174,8 +174,7 @@ def plan(request: Request) -> Plan:
         raise UsageError(
             f"{request.file.path}: {suite.name} has no benchmark_train.sh\n  suites that have: {', '.join(DRIVERS)}"
         )
-    maker = _Original if request.legacy else _Plan
-    return maker(request, suite).plan()
+    return (_Original if request.legacy else _Plan)(request, suite).plan()
 
 
 class _Maker(ABC):
@@ -562,8 +561,7 @@ class _Original(_Maker):
         """Add what the training driver starts on the rewritten file."""
         suite = self.suite._replace(fixed_epoch="1") if self.suite.fixed_epoch else self.suite
         spec = legacy_spec(self.text, self.request.file.path, suite, self.request.mode)
-        inner = expand(spec, self.request.file.path, self.request.options)
-        for command in inner.commands:
+        for command in expand(spec, self.request.file.path, self.request.options).commands:
             words = self.extra() if command.step == "train" else ()
             wrapper = ("timeout", limit, *command.wrapper) if limit else command.wrapper
             self.commands.append(

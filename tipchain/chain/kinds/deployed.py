@@ -367,8 +367,7 @@ class _Serving(Chain):
             cwd = posixpath.normpath(posixpath.join(self.start, self.slots["serving_dir"].value))
             self.serve(converted, cwd)
         else:
-            modes = [one for one in plain_list(self.slots["infer_modes"].value) if one]
-            for mode in modes:
+            for mode in [one for one in plain_list(self.slots["infer_modes"].value) if one]:
                 if mode == "null":
                     self.serve((), ".")
                 elif mode in EXPORTS:

@@ -149,16 +149,8 @@ def plan(request: Request) -> Plan:
             continue
         why = _one_graph(rule, section)
         if why:
-            findings.append(
-                LintFinding(
-                    code="to-static",
-                    severity="warning",
-                    file=request.file.path,
-                    line=section.line,
-                    key=section.name,
-                    message=f"{why}; the original trains it twice in dynamic mode, and compares that",
-                )
-            )
+            message = f"{why}; the original trains it twice in dynamic mode, and compares that"
+            findings.append(LintFinding("to-static", "warning", request.file.path, section.line, section.name, message))
         commands += _default(pair, rule, section, why)
     if not plans:
         raise ParamsError("has no section of a training", file=request.file.path, expected="=== base_train ===")

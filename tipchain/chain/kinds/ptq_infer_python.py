@@ -56,8 +56,8 @@ class PtqDevice:
         never: points that are skipped.
     """
 
-    axes: tuple[str, ...]
-    arguments: tuple[str, ...]
+    axes: Sequence[str]
+    arguments: Sequence[str]
     log: str
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     never: tuple[Mapping[str, str], ...] = ()
@@ -122,7 +122,7 @@ class PtqRule:
 
     layout: Layout
     program: str
-    arguments: tuple[str, ...]
+    arguments: Sequence[str]
     literal: Mapping[str, str] = field(default_factory=dict)
     logs: str = "./test_tipc/output/{model}/{mode}"
     log: str = "export.log"
@@ -141,9 +141,9 @@ class PtqRule:
     evaluation: PtqEvaluation | None = None
 
 
-_SEG = ("device!", "model_config", "infer_batch", "infer_data", "benchmark")
-_VIDEO = ("device!", "infer_config", "model_file", "params_file", "infer_batch", "infer_data", "benchmark")
-_DETECTION = ("model_dir", "infer_batch", "infer_data", "benchmark", "extra_infer")
+_SEG = "device! model_config infer_batch infer_data benchmark".split()
+_VIDEO = "device! infer_config model_file params_file infer_batch infer_data benchmark".split()
+_DETECTION = "model_dir infer_batch infer_data benchmark extra_infer".split()
 RULES: Mapping[str, PtqRule] = {
     "paddleclas": PtqRule(
         layout=Layout(suite="paddleclas"),
@@ -155,22 +155,13 @@ RULES: Mapping[str, PtqRule] = {
         model={"model_dir": "../{v[infer_model]}/quant_post_static_model"},
         unquantized={"model_dir": "../{v[infer_model]}"},
         cpu=PtqDevice(
-            axes=("mkldnn", "threads", "infer_batch"),
-            arguments=(
-                "device!",
-                "mkldnn!",
-                "threads",
-                "model_dir",
-                "infer_batch",
-                "infer_data",
-                "benchmark",
-                "extra_infer",
-            ),
+            axes="mkldnn threads infer_batch".split(),
+            arguments="device! mkldnn! threads model_dir infer_batch infer_data benchmark extra_infer".split(),
             log="infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_batchsize_{infer_batch}.log",
         ),
         gpu=PtqDevice(
-            axes=("trt", "precision", "infer_batch"),
-            arguments=("device!", "trt", "precision", "model_dir", "infer_batch", "infer_data", "benchmark"),
+            axes="trt precision infer_batch".split(),
+            arguments="device! trt precision model_dir infer_batch infer_data benchmark".split(),
             log="infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
             never=({"precision": "True", "trt": "False"},),
         ),
@@ -201,13 +192,13 @@ RULES: Mapping[str, PtqRule] = {
             unread=frozenset({"trainer"}),
         ),
         program="quantize",
-        arguments=("use_gpu:device", "source", "batch_num", "quant_batch:infer_batch", "quant_config", "output_dir"),
+        arguments="use_gpu:device source batch_num quant_batch:infer_batch quant_config output_dir".split(),
         quantized="{dirname[model_config]}",
         source="{v[source]}",
         model={},
         unquantized={"model_config": "{v[source]}/deploy.yaml"},
-        cpu=PtqDevice(axes=("infer_batch",), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=PtqDevice(axes=("infer_batch",), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+        cpu=PtqDevice(axes="infer_batch".split(), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=PtqDevice(axes="infer_batch".split(), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
         on_gpu="deploy/slim/quant/ptq.py",
         evaluation=PtqEvaluation(
             config="quant_config", section=("val_dataset",), labels="val_path", root="dataset_root", reads_lists=True
@@ -228,24 +219,15 @@ RULES: Mapping[str, PtqRule] = {
             unread=frozenset({"trainer"}),
         ),
         program="quantize",
-        arguments=(
-            "use_gpu:device",
-            "quant_config",
-            "source",
-            "batch_num",
-            "quant_batch",
-            "data_dir",
-            "data_list",
-            "output_dir",
-        ),
+        arguments="use_gpu:device quant_config source batch_num quant_batch data_dir data_list output_dir".split(),
         logs="./log/{model}/{mode}",
         log="{mode}_export_.log",
         quantized="{dirname[model_file]}",
         source="{v[source]}",
         model={},
         unquantized={"model_file": "{v[source]}/*.pdmodel", "params_file": "{v[source]}/*.pdiparams"},
-        cpu=PtqDevice(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=PtqDevice(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+        cpu=PtqDevice(axes="infer_batch".split(), arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=PtqDevice(axes="infer_batch".split(), arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
     ),
     "paddledetection": PtqRule(
         layout=Layout(
@@ -261,20 +243,20 @@ RULES: Mapping[str, PtqRule] = {
             unread=frozenset({"extra_quant"}),
         ),
         program="quantize",
-        arguments=("export_weight", "filename", "export_save"),
+        arguments="export_weight filename export_save".split(),
         literal={"filename": "{model}"},
         quantized="{v[export_save]}/{model}",
         source="",
         model={"model_dir": "{v[export_save]}/{model}"},
         unquantized={"model_dir": "{run}/unquantized/{model}"},
         cpu=PtqDevice(
-            axes=("mkldnn", "threads", "infer_batch"),
-            arguments=("device", "mkldnn", "threads", *_DETECTION),
+            axes="mkldnn threads infer_batch".split(),
+            arguments=["device", "mkldnn", "threads", *_DETECTION],
             log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_mode_paddle_batchsize_{infer_batch}.log",
         ),
         gpu=PtqDevice(
-            axes=("precision", "infer_batch"),
-            arguments=("device", "precision", *_DETECTION),
+            axes="precision infer_batch".split(),
+            arguments=["device", "precision", *_DETECTION],
             log="python_infer_gpu_mode_{precision}_batchsize_{infer_batch}.log",
             only={"precision": ("paddle", "trt_int8")},
         ),
@@ -294,7 +276,7 @@ RULES: Mapping[str, PtqRule] = {
             unread=frozenset({"infer_quant", "extra_infer2"}),
         ),
         program="infer_export",
-        arguments=("export_weight", "export_save"),
+        arguments="export_weight export_save".split(),
         literal={"export_weight": "{infer_model}", "export_save": "{infer_model}_klquant"},
         log="_export_{number}.log",
         quantized="{infer_model}_klquant",
@@ -302,35 +284,14 @@ RULES: Mapping[str, PtqRule] = {
         model={"model_dir": "{infer_model}_klquant"},
         unquantized={"model_dir": "{infer_model}"},
         cpu=PtqDevice(
-            axes=("mkldnn", "threads", "infer_batch", "precision"),
-            arguments=(
-                "device!",
-                "mkldnn",
-                "threads",
-                "model_dir",
-                "infer_batch",
-                "save_log",
-                "infer_data",
-                "benchmark",
-                "precision",
-                "extra_infer",
-            ),
+            axes="mkldnn threads infer_batch precision".split(),
+            arguments="device! mkldnn threads model_dir infer_batch save_log infer_data benchmark precision extra_infer".split(),
             log="python_infer_cpu_usemkldnn_{mkldnn}_threads_{threads}_precision_{precision}_batchsize_{infer_batch}.log",
             only={"precision": ("int8",)},
         ),
         gpu=PtqDevice(
-            axes=("trt", "precision", "infer_batch"),
-            arguments=(
-                "device!",
-                "trt",
-                "precision",
-                "model_dir",
-                "infer_batch",
-                "infer_data",
-                "benchmark",
-                "extra_infer",
-                "save_log",
-            ),
+            axes="trt precision infer_batch".split(),
+            arguments="device! trt precision model_dir infer_batch infer_data benchmark extra_infer save_log".split(),
             log="python_infer_gpu_usetrt_{trt}_precision_{precision}_batchsize_{infer_batch}.log",
             only={"precision": ("int8",)},
         ),

@@ -568,7 +568,6 @@ class Piece:
         return {**found, **(side.parameter_gradients(layer) or {})}
 
     def _run_reference(self) -> Truth:
-
         side = self.sides.reference
         side.seed(self.seed)
         seen: list[list[Array]] = []

@@ -146,8 +146,7 @@ class DriverLink:
         """Return the last line that the driver wrote."""
         with suppress(subprocess.TimeoutExpired):
             self._driver.wait(LAST_WORDS_S)
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(size - LOG_BYTES, 0))
+        self._log.seek(max(self._log.seek(0, os.SEEK_END) - LOG_BYTES, 0))
         lines = [line for line in last_lines(self._log.read()) if line.strip()]
         return lines[-1].strip() if lines else f"exit code {self._driver.returncode}"
 

@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from tipchain.errors import Outcome, did_you_mean
+from tipchain.errors import Outcome, suggestion
 from tipchain.framework_types import Array
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import EXACT, Tolerance
@@ -279,8 +279,7 @@ def _mismatch(name: str, expected: Mapping[str, _Parameter], actual: Mapping[str
     if name not in actual:
         reason = "missing in the port"
     elif name not in expected:
-        hint = did_you_mean(name, [other for other in expected if other not in actual])
-        reason = "not in the reference" + (f", {hint}" if hint else "")
+        reason = f"not in the reference{suggestion(name, [other for other in expected if other not in actual])}"
     elif not expected[name].values.size and expected[name].shape == actual[name].shape:
         reason = f"nothing was compared: the tensor is empty, shape {expected[name].shape}"
         return Verdict(outcome=Outcome.ERROR, subject=name, reason=reason)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tipchain.core.json_text import Json, JsonObject
-from tipchain.errors import InputError, Outcome, RecordError, did_you_mean
+from tipchain.errors import InputError, Outcome, RecordError, suggestion
 from tipchain.framework_types import Array, Tensor
 from tipchain.modes import INFO, dump_name, tensors_name
 from tipchain.numbers.compare import largest
@@ -469,8 +469,6 @@ def _lost_deviations(
     subjects = {verdict.subject for verdict in verdicts}
     for deviation in deviations:
         if deviation.subject.startswith(f"{stage}/") and deviation.subject not in subjects:
-            hint = did_you_mean(deviation.subject, subjects)
             reason = "known_deviations names it, but nothing of that name was compared"
-            yield Verdict(
-                outcome=Outcome.ERROR, subject=deviation.subject, reason=f"{reason}, {hint}" if hint else reason
-            )
+            reason += suggestion(deviation.subject, subjects)
+            yield Verdict(outcome=Outcome.ERROR, subject=deviation.subject, reason=reason)

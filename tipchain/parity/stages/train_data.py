@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tipchain.core.json_text import Json, JsonObject
-from tipchain.errors import Outcome, UsageError, did_you_mean
+from tipchain.errors import Outcome, UsageError, suggestion
 from tipchain.explain.causes.data_order import some
 from tipchain.explain.causes.data_sources import channel_axis
 from tipchain.framework_types import Array, Dataset, Function, Nested
@@ -502,8 +502,7 @@ def _quantities(dumps: Dumps) -> tuple[list[_Quantity], list[Verdict]]:
         if name not in right:
             reason = "drawn by the reference alone"
         elif name not in left:
-            hint = did_you_mean(name, [other for other in left if other not in right])
-            reason = "drawn by the port alone" + (f", {hint}" if hint else "")
+            reason = f"drawn by the port alone{suggestion(name, [other for other in left if other not in right])}"
         elif not left[name].size or not right[name].size:
             reason, outcome = "nothing was compared: no draws", Outcome.ERROR
         elif not (np.isfinite(left[name]).all() and np.isfinite(right[name]).all()):
