@@ -43,6 +43,7 @@ from tipchain.explain.causes.steps import (
 from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
 from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding
+from tipchain.explain.locate.between_layers import enlarge
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
@@ -133,9 +134,8 @@ def _followed(
     """Return a copy of a layer, enlarged; with what is called after it, a layer of these that stands around them."""
     own = {one: side.copied(layers[one], double=double) for one in (path, *(s.name for s in steps if not s.function))}
     for name, layer in side.layers(own[path]) if factors else ():
-        for tensor in (layer.weight, layer.bias) if join(path, name) in factors else ():
-            if tensor is not None:
-                side.assign(tensor, side.array(tensor) * factors[join(path, name)])
+        if join(path, name) in factors:
+            enlarge(side, layer, factors[join(path, name)])
     if not steps:
         return own[path]
     around = _around(path, steps)

@@ -21,6 +21,7 @@ from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify, frameworks_own
 from tipchain.framework_types import Array, Model, Nested, Tensor
+from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 Calls = tuple[Call, Call]
@@ -412,10 +413,24 @@ ENLARGED = 6.0
 """RMS that results of linear layers, convolutions and norms are given, to see what code does to large values: a sixth of normal
 numbers is then above 6, where ReLU6, hardswish and hardsigmoid turn. What hides by -10000 still hides, and numbers are
 seldom 64 apart, where Paddle's `log_softmax` stops (3.3.1)."""
-ENLARGING = frozenset("linear conv1d conv2d conv3d batchnorm1d batchnorm2d batchnorm3d layernorm groupnorm".split())
+ENLARGING = frozenset(
+    "linear conv1d conv2d conv3d batchnorm batchnorm1d batchnorm2d batchnorm3d layernorm groupnorm".split()
+)
 """Layers whose weight and bias, some times larger, make the result as many times larger."""
 CallKey = tuple[str, int]
 """A layer's path, and which call of it."""
+
+
+def enlarge(side: LiveSide, layer: Model, factor: float) -> None:
+    """Multiply a layer's weight, and its bias, if it has one."""
+    for one in filter(side.is_tensor, (layer.weight, layer.bias)):
+        side.assign(one, side.array(one) * factor)
+
+
+def _enlarges(layer: Model, users: Mapping[int, int]) -> bool:
+    """Tell whether a layer is one of these, with a weight of its own that no other layer has."""
+    own = frameworks_own(layer) and type(layer).__name__.lower() in ENLARGING
+    return own and users.get(id(layer._parameters.get("weight")), 2) == 1  # noqa: SLF001
 
 
 class Enlarged:
@@ -439,12 +454,27 @@ class Enlarged:
         self._made: dict[CallKey, Array] = {}
         self._takes: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
         self._gives: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
+        self._layers = [one.double or one.single for one in models]
+        users = Counter(
+            id(tensor)
+            for one, layers in zip(models, self._layers, strict=True)
+            for _, layer in one.side.layers(layers[""])
+            for tensor in layer._parameters.values()  # noqa: SLF001  (both frameworks keep a layer's own ones so)
+        )
+        self._partners = {
+            one.reference.path: one.port.path
+            for one in pairs
+            if all(_enlarges(each.layer, users) for each in (one.reference, one.port))
+        }
 
     @contextmanager
     def applied(self, number: int) -> Iterator[Model]:
-        """Enlarge what the layers of the reference (0) or of the port (1) give until the context ends; that of the reference first."""
-        side, keys = self._models[number].side, self._keys[number]
-        model = (self._models[number].double or self._models[number].single)[""]
+        """Enlarge the weights of the reference (0) when its layers are called, or of the port (1) as much, and see what flows.
+
+        The models keep the larger weights.
+        """
+        side, keys, layers = self._models[number].side, self._keys[number], self._layers[number]
+        model = layers[""]
         paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
 
         def flows(value: Nested) -> bool:
@@ -462,17 +492,15 @@ class Enlarged:
             key = keys.get((path, turns[path] - 1))
             if key is None or not side.is_tensor(result) or not result.is_floating_point():
                 return None
-            factor = self.factors[number][path] = self._factor(key[0], layer, side.view(result))
-            made = result * factor
-            array = side.view(made)
             if not number:
-                self._made[key] = np.array(array)
+                made = self._enlarged(path, layer, result)
+                self._made[key] = np.array(side.view(made))
                 return made
-            expected = self._made.get(key)
+            expected, array = self._made.get(key), side.view(result)
             axes = None if expected is None else arrange(expected, array)
             if expected is None or axes is None or not relative(expected.transpose(axes), array) <= ROUGH:
-                return made
-            return made + side.tensor(expected.transpose(axes) - array, gradient=False)
+                return None
+            return result + side.tensor(expected.transpose(axes) - array, gradient=False)
 
         with ExitStack() as stack:
             for _, one in side.parameters(model):
@@ -480,7 +508,21 @@ class Enlarged:
                 stack.callback(side.let_take, one, gradient=True)
             for _, layer in side.layers(model):
                 stack.callback(side.watch(layer, enter, leave))
+            for path, other in self._partners.items() if number else ():
+                if path in self.factors[0] and other not in self.factors[1]:
+                    self.factors[1][other] = self.factors[0][path]
+                    enlarge(side, layers[other], self.factors[0][path])
             yield model
+
+    def _enlarged(self, path: str, layer: Model, made: Tensor) -> Tensor:
+        """Return what a layer of the reference's gives, larger the first time; from then on its weights are."""
+        side = self._models[0].side
+        size = rms(side.view(made))
+        if path not in self._partners or path in self.factors[0] or not 0 < size < inf:
+            return made
+        factor = self.factors[0][path] = ENLARGED / size
+        enlarge(side, layer, factor)
+        return made * factor
 
     def cut_off(self, trace: Trace) -> tuple[Call, CallPair] | None:
         """Return the port's call whose own code cuts off the gradient of the model's inputs, and the pair behind it.
@@ -499,14 +541,6 @@ class Enlarged:
             if gives == [True, False]:
                 break
         return None
-
-    def _factor(self, path: str, layer: Model, made: Array) -> float:
-        """Return the factor of a layer of the reference's, which its first call tells."""
-        if path not in self.factors[0]:
-            size = rms(made)
-            own = frameworks_own(layer) and type(layer).__name__.lower() in ENLARGING and layer.weight is not None
-            return ENLARGED / size if own and 0 < size < inf else 1.0
-        return self.factors[0][path]
 
 
 # Code between the layers that is at fault: in forward, or in what it does to gradients.

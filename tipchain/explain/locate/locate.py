@@ -403,11 +403,11 @@ class Locator:
         if not same or self._trains(models) or any(run.draws.made for run in judge.runs):
             return found
         few, pairs = few_of(inputs) or inputs, judge.agreeing()
-        keys = {(one.port.path, one.port.turn) for one in pairs}
+        keys, both = {(one.port.path, one.port.turn) for one in pairs}, Enlarged(judge.models, pairs)
         for samples in (samples_of(few), None):  # outlines tell whether something differs, not what
             if self.pace.over:
                 break
-            self.store.samples, both = samples, Enlarged(judge.models, pairs)
+            self.store.samples = samples
             runs: list[TracedRun] = []
             for number, side in enumerate(self.sides):
                 known = Twins(runs[0].trace, self.store) if number else None
