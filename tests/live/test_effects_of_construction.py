@@ -248,6 +248,32 @@ def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs,
         assert report.first_divergence.direction == "construction"
 
 
+def twice(base, linear, *, own):
+    """Return a net that uses a layer twice, the second time by its weight alone if ``own``."""
+
+    class Net(base):
+        def __init__(self):
+            super().__init__()
+            self.layer = linear(3, 3)
+
+        def forward(self, x):
+            again = self.layer(x).tanh()
+            return again, again @ self.layer.weight + self.layer.bias if own else self.layer(again)
+
+    return Net()
+
+
+def test_code_that_uses_the_weight_of_a_layer_by_itself_has_the_larger_one():
+    reference, port = (
+        twice(torch.nn.Module, torch.nn.Linear, own=False),
+        twice(paddle.nn.Layer, paddle.nn.Linear, own=True),
+    )
+    tipchain.copy_weights(reference, port)
+    reference.eval(), port.eval()
+    report = tipchain.align(reference, port, {"args": SMALL})
+    assert report.passed, str(report)
+
+
 def test_a_momentum_is_shown_by_a_run_in_train_mode():
     report = align((LINEARS[0], torch.nn.BatchNorm1d(3)), (LINEARS[1], paddle.nn.BatchNorm1D(3, momentum=0.5)))
     assert effects(report) == [("momentum", "elsewhere")]
