@@ -367,14 +367,9 @@ def item_json(item: ItemRun) -> dict[str, object]:
     return document
 
 
-def commands_json(commands: Iterable[CommandRun]) -> list[dict[str, object]]:
-    """Return commands."""
-    return [_json_value(asdict(one)) for one in commands]
-
-
-def causes_json(causes: Iterable[CauseRun]) -> list[dict[str, object]]:
-    """Return causes."""
-    return [_json_value(asdict(one)) for one in causes]
+def runs_json(runs: Iterable[CommandRun | CauseRun]) -> list[dict[str, object]]:
+    """Return commands, or causes."""
+    return [_json_value(asdict(one)) for one in runs]
 
 
 def comparison_json(found: Comparison) -> dict[str, object]:
