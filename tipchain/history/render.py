@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import sqlalchemy as sa
+from sqlalchemy import Connection
 
 from tipchain.chain.plan import number_json
 from tipchain.core import language
@@ -42,10 +43,6 @@ from tipchain.history.schema import (
     item_runs,
     verdicts,
 )
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 # The history as text for 80 columns.
 

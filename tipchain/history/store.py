@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
-from sqlalchemy import event, make_url
+from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
@@ -25,7 +25,6 @@ from tipchain.history.schema import EntryFacts, ItemFacts
 
 if TYPE_CHECKING:
     from alembic.config import Config
-    from sqlalchemy import URL, Connection, Engine
 
 
 FOLDER, FILE, OUTBOX = ".tipchain", "history.sqlite", "outbox"
