@@ -385,8 +385,6 @@ def _new_folder(plan: Plan) -> Path:
 
 
 def _place(plan: Plan, folder: Path, setting: Setting) -> Place:
-    from tipchain.chain.execute import Place
-
     return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=setting.data, folders=plan.data)
 
 

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from tipchain.core.files import replacing_path
 from tipchain.errors import HistoryError, UsageError, first_line
@@ -452,8 +453,6 @@ class History:
 
 
 def _engine(place: HistoryPlace) -> Engine:
-    from sqlalchemy.pool import NullPool
-
     if place.file is None:
         given = place.url.query
         arguments = {name: value for name, value in SERVER.items() if name not in given}

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol
@@ -54,8 +55,6 @@ def run_program(name: str, argv: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, argv: Sequence[str]) -> int:
-    from importlib import import_module
-
     program: Program = import_module(f"tipchain.paddle_tools.{name}")
     summary = (program.__doc__ or "").strip().splitlines()[0]
     parser = Parser(prog=Path(sys.argv[0]).name, description=summary, allow_abbrev=False)
