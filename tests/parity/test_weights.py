@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tipchain.parity import weights
+from tipchain.parity.case import InputSpec
+from tipchain.parity.inputs import make_input
 from tipchain.parity.weights import data_digest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,3 +47,19 @@ def test_digest_of_bfloat16_weights():
     assert weights.state_digest(one) == weights.state_digest({"a": one["a"].clone()})
     assert weights.state_digest(one) != weights.state_digest({"a": one["a"] * 2})
     assert weights.state_digest(one) != weights.state_digest({"a": one["a"].float()})
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(("samples", "pooled", "used"), [(1, False, 1), (1, True, 4), (3, True, 4), (5, True, 5)])
+def test_norms_are_calibrated_on_the_cases_own_batch_where_each_channel_has_values_enough(samples, pooled, used):
+    torch = pytest.importorskip("torch")
+    spec = InputSpec(name="image", shape=(samples, 2, 3, 3))
+    case = SimpleNamespace(inputs={"image": spec}, weights=SimpleNamespace(calibrate="inputs"))
+    pooling = [torch.nn.AdaptiveAvgPool2d(1)] if pooled else []
+    first, last = torch.nn.BatchNorm2d(2), torch.nn.BatchNorm2d(2)
+    model = torch.nn.Sequential(first, *pooling, last)
+    weights._calibrate(torch, case, model, [first, last], Path())
+    images = make_input(InputSpec(name="image", shape=(used, 2, 3, 3)))
+    assert first.running_mean.tolist() == pytest.approx(images.mean(axis=(0, 2, 3)), rel=1e-5)
+    assert first.num_batches_tracked == last.num_batches_tracked == 1
+    assert (first.momentum, len(first._forward_pre_hooks)) == (0.1, 0)

@@ -47,8 +47,7 @@ def is_users(filename: str) -> bool:
     """Tell whether a file is neither Python's, nor an installed package's, nor tipchain's; a claimed package's is."""
     if filename.startswith(tuple(_claimed)):
         return True
-    installed = {"site-packages", "dist-packages"} & set(Path(filename).parts)
-    return not filename.startswith(_others()) and not installed
+    return not (filename.startswith(_others()) or "/site-packages/" in filename or "/dist-packages/" in filename)
 
 
 def claim(module: str) -> None:

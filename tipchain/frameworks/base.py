@@ -462,8 +462,10 @@ class UpdatesModule(Protocol):
     ) -> Updates:
         """Build the optimizer over ``model``; ``names`` are Paddle's names by torch's where they differ."""
 
-    def parameter_rates(self, trainer: object, model: object, names: Mapping[str, str]) -> dict[str, float]:
-        """Return the present learning rate of every parameter by name."""
+    def parameter_rates(
+        self, trainer: object, model: object, names: Mapping[str, str]
+    ) -> Callable[[], dict[str, float]]:
+        """Return what tells the present learning rate of every parameter by name."""
 
     def momentum(self, trainer: object) -> float:
         """Return the present momentum (beta1), 0 where there is none."""

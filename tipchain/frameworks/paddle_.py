@@ -366,14 +366,15 @@ def open_updates(
     return PaddleUpdates(framework, model, make_optimizer(optimizer, model, rate, args), names)
 
 
-def parameter_rates(trainer: Any, model: object, names: Mapping[str, str]) -> dict[str, float]:
-    """Return the rate of every parameter: the optimizer's times the parameter's factor."""
-    rate = float(trainer.optimizer.get_lr())
-    return {
-        slot.name: rate * rate_factor(trainer.optimizer, slot.parts[0].tensor)
-        for slot in torch_view(model, names)
-        if slot.kind == "parameter"
-    }
+def parameter_rates(trainer: Any, model: object, names: Mapping[str, str]) -> Callable[[], dict[str, float]]:
+    """Return what tells the present rate of every parameter: the optimizer's times the parameter's factor."""
+    slots = [slot for slot in torch_view(model, names) if slot.kind == "parameter"]
+
+    def rates() -> dict[str, float]:
+        rate = float(trainer.optimizer.get_lr())
+        return {slot.name: rate * rate_factor(trainer.optimizer, slot.parts[0].tensor) for slot in slots}
+
+    return rates
 
 
 def momentum(trainer: object) -> float:  # noqa: ARG001  (the signature of both frameworks)

@@ -238,11 +238,19 @@ def open_updates(
     return made
 
 
-def parameter_rates(trainer: Any, model: Model, names: Mapping[str, str]) -> dict[str, float]:  # noqa: ARG001
-    """Return the rate of every parameter: its group's."""
-    groups = trainer.optimizer.param_groups
-    rates = {id(one): float(group["lr"]) for group in groups for one in group["params"]}
-    return {name: rates[id(one)] for name, one in model.named_parameters() if id(one) in rates}
+def parameter_rates(
+    trainer: Any,
+    model: Model,
+    names: Mapping[str, str],  # noqa: ARG001
+) -> Callable[[], dict[str, float]]:
+    """Return what tells the present rate of every parameter: its group's."""
+    named = {id(one): name for name, one in model.named_parameters()}
+
+    def rates() -> dict[str, float]:
+        pairs = ((named.get(id(one)), group) for group in trainer.optimizer.param_groups for one in group["params"])
+        return {name: float(group["lr"]) for name, group in pairs if name is not None}
+
+    return rates
 
 
 def momentum(trainer: Any) -> float:

@@ -568,18 +568,21 @@ class RecordingProcess:
         self.events.close()
 
 
-def _environment(job: RecordingJob) -> dict[str, str]:
-    """Return the recorder's environment: equal threads on both sides, TF32 off, the processor's kernels, memory kept for reuse.
+def model_environment() -> dict[str, str]:
+    """Return the environment of a process that runs a case's models: the processor's kernels, memory kept for reuse.
 
     glibc by default gives every large array back to the system, which then clears its pages anew for the next one:
     half of all system time with AlexNet.
     """
+    kept = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    return {**kept, **paddle_kernels(), **os.environ}
+
+
+def _environment(job: RecordingJob) -> dict[str, str]:
+    """Return the recorder's environment: equal threads on both sides, TF32 off."""
     threads = str(job.threads)
     return {
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-        **paddle_kernels(),
-        **os.environ,
+        **model_environment(),
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,

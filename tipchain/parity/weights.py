@@ -20,7 +20,7 @@ from tipchain.core.files import atomic_write, replacing_path, sha256_of
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
-from tipchain.framework_types import Array, Loader, Model, Nested
+from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
 from tipchain.modes import DATA_FOLDER, INFO, Device, Mode, data_folder
 from tipchain.numbers.dumps import flatten, load_record, save_record
 from tipchain.parity.case import LABEL, SIDES, Case, WeightsSpec, load_case, open_builder
@@ -33,13 +33,13 @@ from tipchain.parity.inputs import (
     make_input,
     make_inputs,
 )
-from tipchain.parity.recorder import StageNeeds
+from tipchain.parity.recorder import StageNeeds, model_environment
 
 # A seeded torch model worth comparing: outputs of size 1, accuracies that differ from chance.
 
 
-LEAST_BATCH = 4
-"""Samples that norms are calibrated on at least."""
+LEAST_VALUES = 4
+"""Values of a channel that norms are calibrated on at least."""
 RIDGE = 1.0
 """Ridge penalty of the fitted head, as a multiple of the features' mean squared norm per sample."""
 
@@ -99,15 +99,14 @@ def _train_batches(torch: ModuleType, case: Case, train_data: Path) -> Loader:
 def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Model], train_data: Path) -> None:
     """Set the running statistics to the average over the training data's batches, or to the fake inputs'."""
     momenta = [norm.momentum for norm in norms]
+    model.eval()
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None
-    model.eval()
-    for norm in norms:
         norm.train()
     with torch.no_grad():
         if case.weights.calibrate == "inputs":
-            model(*(torch.from_numpy(array) for array in _calibrating_inputs(case)))
+            _calibrate_on_inputs(torch, case, model, norms)
         else:
             for image, _, _ in _train_batches(torch, case, train_data):
                 model(image)
@@ -115,17 +114,32 @@ def _calibrate(torch: ModuleType, case: Case, model: Model, norms: list[Model], 
         norm.momentum = momentum
 
 
-def _calibrating_inputs(case: Case) -> list[Array]:
-    """Return the fake inputs; of a smaller batch larger ones: a norm behind a global pooling has one value a sample."""
-    specs = [spec for spec in case.inputs.values() if spec.name != LABEL]
-    batch = specs[0].shape[0] if specs else 0
-    if batch >= LEAST_BATCH:
-        return [array for name, array in make_inputs(case).items() if name != LABEL]
-    larger = [
-        replace(spec, shape=(LEAST_BATCH, *spec.shape[1:]), shapes=()) if spec.shape[0] == batch else spec
-        for spec in specs
-    ]
-    return [make_input(spec) for spec in larger]
+class _TooFewValues(Exception):  # noqa: N818  (nothing that goes wrong)
+    """A norm has fewer than `LEAST_VALUES` values of a channel in the case's own batch."""
+
+
+def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: list[Model]) -> None:
+    """Run the model on the fake inputs; where a norm has too few values, as behind a global pooling, on a larger batch."""
+
+    def check(norm: Model, given: tuple[Tensor, ...]) -> None:  # noqa: ARG001
+        if given and given[0].numel() < LEAST_VALUES * given[0].shape[1]:
+            raise _TooFewValues
+
+    handles = [norm.register_forward_pre_hook(check) for norm in norms]
+    try:
+        model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
+    except _TooFewValues:
+        specs = [replace(spec, shapes=()) for spec in case.inputs.values() if spec.name != LABEL]
+        batch = specs[0].shape[0]
+        larger = [(LEAST_VALUES, *one.shape[1:]) if one.shape[0] == batch else one.shape for one in specs]
+        for norm in norms:
+            norm.reset_running_stats()
+        for handle in handles:
+            handle.remove()
+        arrays = [make_input(replace(one, shape=shape)) for one, shape in zip(specs, larger, strict=True)]
+        model(*map(torch.from_numpy, arrays))
+    for handle in handles:
+        handle.remove()
 
 
 def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> None:
@@ -370,6 +384,7 @@ def _make(case: Case, folder: Path, train_data: Path, recipe: Mapping[str, objec
         text=True,
         errors="replace",
         check=False,
+        env=model_environment(),
     )
     path.unlink(missing_ok=True)
     if done.returncode:

@@ -31,12 +31,13 @@ def record(bench: Bench) -> Recording:
     rate = case.train.learning_rate if case.lr.learning_rate is None else case.lr.learning_rate
     trainer = bench.trainer(model, rate)
     module = updates_module(bench.framework)
+    rates = module.parameter_rates(trainer, model, names(bench))
     curve: list[float] = []
     momenta: list[float] = []
     own: dict[str, list[float]] = {}
     for number in range(case.lr.steps):
         curve.append(trainer.learning_rate())
-        for name, value in module.parameter_rates(trainer, model, names(bench)).items():
+        for name, value in rates().items():
             own.setdefault(name, []).append(value)
         momenta.append(module.momentum(trainer))
         if number + 1 < case.lr.steps:
