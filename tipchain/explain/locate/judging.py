@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf, prod, sqrt
 
 import numpy as np
@@ -445,21 +446,29 @@ class PairJudge:
         self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
     ) -> list[LayerVerdict]:
         """Return the verdicts about a pair; if its layers differ, those with what one side does next, if that is closer."""
+        sides = Sides(self.models[0].side, self.models[1].side)
+        followed = partial(continued, self.matching, pair, (self.runs[0].trace, self.runs[1].trace), sides, self.store)
+        if self.exact and inherited <= self.noise.limit and not pair.whole and not self._agree(pair, outputs):
+            for one in followed():  # in the models' runs only what comes next makes both alike
+                given = self.compare.outputs(one)
+                again = self._judge_pair(one, inputs, given, inherited) if given and self._agree(one, given) else []
+                if again and not any(each.at_fault for each in again):
+                    return self._joined(one, again)
         judged = self._judge_pair(pair, inputs, outputs, inherited)
         differs = any(one.at_fault for one in judged) or not outputs
-        sides = Sides(self.models[0].side, self.models[1].side)
-        traces = self.runs[0].trace, self.runs[1].trace
-        joint = continued(self.matching, pair, traces, sides, self.store) if differs and not pair.whole else ()
-        for one in joint:
+        for one in followed() if differs and not pair.whole else ():
             again = self._judge_pair(one, inputs, self.compare.outputs(one), inherited)
             told = again[0].closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
             if told and (again[0].own or 0.0) < CLOSER * (inf if judged[0].own is None else judged[0].own):
-                (step,) = (*one.then[0], *one.then[1])
-                self.joint.append(one)
-                whose = "the reference's" if one.then[0] else "its"
-                reason = f"with {whose} {step.name} after it: "
-                return [replace(each, reason=reason + each.reason) for each in again]
+                return self._joined(one, again)
         return judged
+
+    def _joined(self, pair: CallPair, verdicts: Sequence[LayerVerdict]) -> list[LayerVerdict]:
+        """Return verdicts about a pair with what one side does next, which they say."""
+        (step,) = (*pair.then[0], *pair.then[1])
+        self.joint.append(pair)
+        whose = "the reference's" if pair.then[0] else "its"
+        return [replace(one, reason=f"with {whose} {step.name} after it: {one.reason}") for one in verdicts]
 
     def _weighed(self, pair: CallPair, verdict: LayerVerdict) -> LayerVerdict:
         """Return a verdict in the light of the random numbers that both calls drew."""

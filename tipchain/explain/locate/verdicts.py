@@ -327,11 +327,11 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
     }
     if not given or made.dtype.kind != "f":
         return
-    tensor = side.tensor(store.get(made.stored), gradient=False)
+    tensor = side.tensor(store.first(made.stored), gradient=False)
     for name in ACTIVATIONS:
         result = side.view(side.function(name)(tensor))
         for value in given.values():
-            if relative(result, store.get(value.stored)) <= SAME_SINGLE:
+            if relative(result, store.first(value.stored)) <= SAME_SINGLE:
                 yield name, value
                 return
 
@@ -429,7 +429,7 @@ class Agreeing:
         if kind in self._seen:
             return self.in_double(fed, gradients, parameters)
         permuted = all(link.layout.permutes for link in (*fed.inputs, *fed.outputs))
-        if pair.whole or any(pair.then) or not permuted:  # one sample is laid out otherwise
+        if pair.whole or pair.folded or not permuted:  # one sample is laid out otherwise
             return None
         replays = PairReplays(self._models, replace(fed, take=self._store.first, forward=True), self._seed)
         try:
@@ -462,7 +462,9 @@ class Agreeing:
 
     def _kinds(self, pair: CallPair) -> Hashable | None:
         kinds = self._kind(pair.reference), self._kind(pair.port)
-        return None if pair.whole or any(pair.then) or None in kinds else kinds
+        then = ((models, step) for models, steps in zip(self._models, pair.then, strict=True) for step in steps)
+        after = tuple(step.name if step.function else repr(models.single[step.name]) for models, step in then)
+        return None if pair.whole or None in kinds else (*kinds, after)
 
     def in_double(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> Found:
         """Return what the float64 runs tell about a pair; see `measure`."""
