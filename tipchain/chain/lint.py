@@ -911,9 +911,7 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
 
 def _modes(name: str) -> Sequence[Mode]:
     """Return the modes to plan a kind's files in: all that a training chain needs, else the only one."""
-    if name == TRAIN_INFER:
-        return (Mode.LITE_TRAIN_LITE_INFER,)
-    return KINDS[name].modes[:1]
+    return (Mode.LITE_TRAIN_LITE_INFER,) if name == TRAIN_INFER else KINDS[name].modes[:1]
 
 
 def _reasons(plans: Iterable[Plan], no_gpu: str) -> Iterator[str]:

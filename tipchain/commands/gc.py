@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from tipchain.bundle.manifest import who
 from tipchain.commands.options import count, seconds
 from tipchain.core.language import aligned, clean, say
 from tipchain.errors import ExitCode, UsageError
@@ -180,8 +181,6 @@ def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) 
 
 
 def _pin(args: argparse.Namespace) -> int:
-    from tipchain.bundle.manifest import who
-
     if args.pin and not (args.why or "").strip():
         raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
     folder = _named(args, args.pin or args.unpin)
