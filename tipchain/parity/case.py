@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -696,23 +696,28 @@ def _absent(spec: str, root: Path) -> tuple[str, str | None] | None:
     file = "" if found is None or found.origin is None else found.origin
     if not file.endswith(".py") or not is_users(file):
         return None
+    names = _names_in(file, Path(file).stat().st_mtime_ns)
+    if names is None or name in names or "*" in names or "__getattr__" in names:
+        return None
+    return f"{module} has no {name!r}", did_you_mean(name, names)
+
+
+@cache
+def _names_in(file: str, changed: int) -> set[str] | None:  # noqa: ARG001
+    """Return the names that a module may define, inside of conditions and the like too; None where it cannot be parsed."""
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return None  # importing it says what is wrong
-    # Those inside of conditions and the like too.
     names: set[str] = set()
-    for one in tree.body:
-        for node in ast.walk(one):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                names.add(node.name)
-            elif isinstance(node, ast.alias):
-                names.add(node.asname or node.name.partition(".")[0])
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names.add(node.id)
-    if name in names or "*" in names or "__getattr__" in names:
-        return None
-    return f"{module} has no {name!r}", did_you_mean(name, names)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.alias):
+            names.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
 
 
 def open_builder(case: Case, side: str, name: str, *, plain: bool = False) -> Function:
