@@ -88,7 +88,9 @@ def run(args: argparse.Namespace) -> int:
     nights, runs, projects = _places(args)
     stored = find_stored(nights, runs, projects, now)
     if not nights and not runs and not stored:
-        raise UsageError(_nothing_here())
+        raise UsageError(
+            f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
+        )
     choice = choose(stored, rules, now)
 
     doomed = choice.doomed
@@ -132,10 +134,6 @@ def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path
     nights = [one for one in args.folders or [Path(NIGHTS)] if one.is_dir()]
     runs = sorted(Path.cwd().glob(RUNS)) if args.runs else []
     return nights, runs, [Path.cwd(), *args.baselines]
-
-
-def _nothing_here() -> str:
-    return f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
 
 
 def _table(rows: Sequence[Doomed], now: float) -> None:
