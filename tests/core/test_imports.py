@@ -83,3 +83,22 @@ print(gc.get_freeze_count() > 100_000)
     pytest.importorskip("paddle")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+def test_a_command_is_loaded_without_the_collector_and_runs_with_it():
+    program = """
+import gc, sys
+from types import SimpleNamespace
+from tipchain import cli
+def load(name):
+    loaded.append(gc.isenabled())
+    return SimpleNamespace(add_arguments=lambda parser: None, run=lambda args: print(gc.isenabled(), gc.get_freeze_count() > 1000))
+loaded, cli.load_command = [], load
+sys.argv = ["tipchain", "plan"]
+cli.main(["plan"])
+cli.main()
+print(loaded)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    # Within a process of somebody else, the collector is left alone.
+    assert done.stdout == "True False\nTrue True\n[True, True, False, False]\n"

@@ -41,7 +41,7 @@ from tipchain.chain.params import (
     shell_operator,
     split_words,
 )
-from tipchain.chain.plan import Command, Options, Plan
+from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import OWN, all_suites, get_suite
 from tipchain.chain.slots import (
     ALIGNMENT_SECTION,
@@ -128,7 +128,7 @@ def _kind_use(slot: Slot, plan: Plan) -> str:
     """Return which commands of a plan a line's key or value is in."""
     if slot.absent and slot.role not in NAMES:
         return "left out"
-    key, value = _meaning_words(slot.key, slot), _meaning_words(slot.value, slot)
+    key, value = _words(slot, slot.key, (slot.key,)), _words(slot, slot.value, (slot.value,))
     ids = [
         one.id
         for one in plan.commands
@@ -156,8 +156,8 @@ def _use(slot: Slot, suite: Suite, plans: Plans) -> str:
     if PROGRAMS.fullmatch(slot.role):
         if slot.absent:
             return "null: there is none"
-        words = _meaning_words(slot.value, slot)
-        ids = list(dict.fromkeys(one.id for one in _commands(plans) if words and _has(one.argv, words)))
+        words, commands = _words(slot, slot.value, (slot.value,)), (plan.commands for plan in plans.values())
+        ids = list(dict.fromkeys(one.id for one in chain(*commands) if words and _has(one.argv, words)))
         more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
         return f"run as {', '.join(ids[:MOST_IDS])}{more}" if ids else "in no command of these modes"
     if slot.role in LISTS:
@@ -200,7 +200,7 @@ def _argument_use(slot: Slot, suite: Suite, plans: Plans) -> str:
 
 def _passed(slot: Slot, steps: Sequence[str], plans: Plans) -> Iterator[str]:
     """Yield how the plans pass a slot to each step, as ``training: `-o Global.epochs=2` in lite_...``."""
-    key = _meaning_words(slot.key, slot)
+    key = _words(slot, slot.key, (slot.key,))
     if not key:
         return
     for step in steps:
@@ -255,15 +255,12 @@ def _has(argv: Sequence[str], words: Sequence[str]) -> bool:
     return any(tuple(argv[start : start + size]) == tuple(words) for start in range(len(argv) - size + 1))
 
 
-def _commands(plans: Plans) -> Iterator[Command]:
-    return chain.from_iterable(plan.commands for plan in plans.values())
-
-
-def _meaning_words(text: str, slot: Slot) -> tuple[str, ...]:
+def _words(slot: Slot, text: str, otherwise: Words = ()) -> Words:
+    """Return a text as words; one that cannot be split, which is said where the value is read, as ``otherwise``."""
     try:
         return split_words(text, slot, pipes=True)
     except ParamsError:
-        return (text,)
+        return otherwise
 
 
 PATHS_CODE = "paths"
@@ -333,13 +330,6 @@ def _named(slot: Slot, suite: Suite) -> Iterator[str]:
     for text in dict.fromkeys(slot.values if slot.role == "infer_export" else (slot.value,)):
         for path in _paths(_words(slot, text)):
             yield posixpath.normpath(posixpath.join(folder, path))
-
-
-def _words(slot: Slot, text: str) -> Words:
-    try:
-        return split_words(text, slot, pipes=True)
-    except ParamsError:
-        return ()  # said where the value is read
 
 
 def _paths(words: Words) -> Iterator[str]:
@@ -911,9 +901,7 @@ def _covered(name: str, drivers: Sequence[str], files: Sequence[Path], root: Pat
 
 def _modes(name: str) -> Sequence[Mode]:
     """Return the modes to plan a kind's files in: all that a training chain needs, else the only one."""
-    if name == TRAIN_INFER:
-        return (Mode.LITE_TRAIN_LITE_INFER,)
-    return KINDS[name].modes[:1]
+    return (Mode.LITE_TRAIN_LITE_INFER,) if name == TRAIN_INFER else KINDS[name].modes[:1]
 
 
 def _reasons(plans: Iterable[Plan], no_gpu: str) -> Iterator[str]:

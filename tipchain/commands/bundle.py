@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,8 +133,6 @@ def describe(folder: Path, manifest: BundleManifest) -> list[str]:
 
 
 def _show(args: argparse.Namespace) -> int:
-    from dataclasses import asdict
-
     manifest = read_manifest(args.bundle)
     if args.json:
         document = {**asdict(manifest), "content": manifest.content}

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from tipchain.bundle.manifest import who
 from tipchain.commands.options import count, seconds
 from tipchain.core.language import aligned, clean, say
 from tipchain.errors import ExitCode, UsageError
@@ -87,7 +88,9 @@ def run(args: argparse.Namespace) -> int:
     nights, runs, projects = _places(args)
     stored = find_stored(nights, runs, projects, now)
     if not nights and not runs and not stored:
-        raise UsageError(_nothing_here())
+        raise UsageError(
+            f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
+        )
     choice = choose(stored, rules, now)
 
     doomed = choice.doomed
@@ -133,10 +136,6 @@ def _places(args: argparse.Namespace) -> tuple[list[Path], list[Path], list[Path
     return nights, runs, [Path.cwd(), *args.baselines]
 
 
-def _nothing_here() -> str:
-    return f"{NIGHTS}: is not here\n  expected: the project's folder to be the current one, or a folder of nights"
-
-
 def _table(rows: Sequence[Doomed], now: float) -> None:
     for one in rows:
         stored = one.stored
@@ -180,8 +179,6 @@ def _end(choice: CleanupChoice, rules: RetentionRules, problems: Sequence[str]) 
 
 
 def _pin(args: argparse.Namespace) -> int:
-    from tipchain.bundle.manifest import who
-
     if args.pin and not (args.why or "").strip():
         raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
     folder = _named(args, args.pin or args.unpin)

@@ -223,7 +223,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from tipchain.history.entries import causes_of, commands_of, find_entry, items_of, verdicts_of
-    from tipchain.history.render import causes_json, commands_json, entry_json, item_json, item_text, show_text
+    from tipchain.history.render import entry_json, item_json, item_text, runs_json, show_text
 
     with _reading(args) as (connection, _):
         entry = find_entry(connection, args.night)
@@ -239,8 +239,8 @@ def _show(args: argparse.Namespace) -> int:
         made = entry_json(entry)
         made["items"] = [
             item_json(items[name])
-            | {"commands": commands_json([one for one in commands if one.item == name])}
-            | {"causes": causes_json(causes.get(name, ()))}
+            | {"commands": runs_json([one for one in commands if one.item == name])}
+            | {"causes": runs_json(causes.get(name, ()))}
             for name in chosen
         ]
         if args.item:
@@ -259,12 +259,12 @@ def _show(args: argparse.Namespace) -> int:
 
 def _causes(args: argparse.Namespace) -> int:
     from tipchain.history.entries import find_causes
-    from tipchain.history.render import causes_json, causes_text
+    from tipchain.history.render import causes_text, runs_json
 
     wanted = {name: getattr(args, name) or "" for name in ("code", "layer", "file", "item")}
     with _reading(args) as (connection, _):
         found = find_causes(connection, **wanted, title=args.name or "", limit=args.limit)
-    show(args.json, lambda: causes_json(found), lambda: causes_text(found))
+    show(args.json, lambda: runs_json(found), lambda: causes_text(found))
     return ExitCode.PASSED
 
 

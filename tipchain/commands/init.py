@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import re
 import sys
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tipchain.commands.options import add_root
+from tipchain.core.blame import serving
 from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, MissingFrameworkError, UsageError
@@ -336,9 +338,6 @@ def try_inputs(spec: str, root: Path, inputs: Sequence[Input]) -> tuple[list[Inp
 
     Without torch nothing is tried, and inputs have names of their own.
     """
-    import inspect
-
-    from tipchain.core.blame import serving
     from tipchain.frameworks import load_framework
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -111,8 +112,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         write_document(args.json, without_text(done.document))
     if args.html:
-        import json
-
         from tipchain.live.report import AlignmentReport
 
         try:

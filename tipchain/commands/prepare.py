@@ -13,6 +13,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from tipchain.chain.params import read_params
 from tipchain.commands.options import add_chain_mode, add_data_path, add_quiet, add_root, add_timeout, chain_mode
 from tipchain.core.files import find_root
 from tipchain.core.language import say
@@ -184,8 +185,6 @@ def alignment_case(params: Path) -> Path | None:
     Raises:
         ParamsError: the file cannot be read, or its section has no ``alignment`` line.
     """
-    from tipchain.chain.params import read_params
-
     file = read_params(params)
     if "alignment_params" not in [name for name, _ in file.headers]:
         return None

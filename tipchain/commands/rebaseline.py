@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -13,6 +13,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tipchain.bundle.manifest import BundleManifest
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, write_document
 from tipchain.core.files import check_writable, find_root
@@ -22,10 +23,7 @@ from tipchain.errors import BundleError, ExitCode, OutputError, UsageError, firs
 from tipchain.modes import Mode, parse_device, parse_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tipchain.bundle.evidence import Evidence
-    from tipchain.bundle.manifest import BundleManifest
     from tipchain.parity.case import Case
 
 

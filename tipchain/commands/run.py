@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tipchain import __version__
+from tipchain.chain.execute import Place
 from tipchain.chain.gpus import Gpus, Leases, find_gpus, leased_gpus, on_gpus
 from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result, select
@@ -44,8 +45,6 @@ from tipchain.report.model import FILE_NAME, RunReport, diagnose_chain, dump_rep
 from tipchain.report.terminal import mark
 
 if TYPE_CHECKING:
-    from tipchain.chain.execute import Place
-    from tipchain.chain.plan import Plan
     from tipchain.report.write import Targets
 
 
@@ -386,8 +385,6 @@ def _new_folder(plan: Plan) -> Path:
 
 
 def _place(plan: Plan, folder: Path, setting: Setting) -> Place:
-    from tipchain.chain.execute import Place
-
     return Place(root=Path.cwd(), run=folder, mode=plan.mode, data=setting.data, folders=plan.data)
 
 

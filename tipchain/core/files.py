@@ -36,9 +36,7 @@ def find_root(path: Path) -> Path:
     It is what ``--root`` says, else the nearest folder above with a pyproject.toml or a test_tipc, else its own.
     """
     given = os.environ.get(ROOT_VARIABLE)
-    if given:
-        return Path(given).resolve()
-    return project_above(path.resolve().parent)
+    return Path(given).resolve() if given else project_above(path.resolve().parent)
 
 
 def project_above(folder: Path) -> Path:

@@ -253,9 +253,7 @@ def _beside(left: str, right: str) -> str:
 
 def _place(name: str, text: str) -> tuple[str, int]:
     """Return what stands in a place, and how many words of it are left; names in code may be a list, but no sentence."""
-    if _kind(name) == ".+?":
-        return _read(text)
-    return text, len(re.findall(SENTENCE, text))
+    return _read(text) if _kind(name) == ".+?" else (text, len(re.findall(SENTENCE, text)))
 
 
 def _is_said(text: str, said: str) -> bool:

@@ -127,6 +127,4 @@ def duration(seconds: float) -> str:
     if seconds < 59.95:
         return f"{max(seconds, 0):.1f}s"
     minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m {rest:02}s"
-    return f"{minutes // 60}h {minutes % 60:02}m"
+    return f"{minutes}m {rest:02}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02}m"

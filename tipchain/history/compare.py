@@ -9,9 +9,10 @@ from itertools import combinations
 from math import isfinite, sqrt
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import sqlalchemy as sa
+from sqlalchemy import Connection
 
 from tipchain.errors import BAD, Outcome
 from tipchain.history.entries import (
@@ -40,10 +41,6 @@ from tipchain.history.schema import (
 )
 from tipchain.nightly.items import merge_facts
 from tipchain.nightly.origin import DIRTY, Commits, commits_between, commits_of_file
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 # Has a number moved beyond its noise? Robust statistics of its last nights.
 

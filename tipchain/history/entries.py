@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import Connection, Row
 
 from tipchain.errors import Outcome, UsageError, suggestion
 from tipchain.history import schema
@@ -24,10 +25,6 @@ from tipchain.history.schema import (
     texts,
 )
 from tipchain.nightly.items import TOGETHER_S, ShardPart, disagreement, gather, merge_facts, missing
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
-
 
 # Which nights and runs are in the history; the shares of a night are one entry.
 

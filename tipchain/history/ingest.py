@@ -35,11 +35,10 @@ from tipchain.history.schema import (
 from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
 from tipchain.nightly import nights, origin
 from tipchain.nightly.nights import FINISHED, holder, nights_below
-from tipchain.report.model import load_report, report_json
+from tipchain.report.model import RunReport, load_report, report_json
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
-    from tipchain.report.model import RunReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

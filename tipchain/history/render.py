@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import sqlalchemy as sa
+from sqlalchemy import Connection
 
 from tipchain.chain.plan import number_json
 from tipchain.core import language
@@ -42,10 +43,6 @@ from tipchain.history.schema import (
     item_runs,
     verdicts,
 )
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
 
 # The history as text for 80 columns.
 
@@ -367,14 +364,9 @@ def item_json(item: ItemRun) -> dict[str, object]:
     return document
 
 
-def commands_json(commands: Iterable[CommandRun]) -> list[dict[str, object]]:
-    """Return commands."""
-    return [_json_value(asdict(one)) for one in commands]
-
-
-def causes_json(causes: Iterable[CauseRun]) -> list[dict[str, object]]:
-    """Return causes."""
-    return [_json_value(asdict(one)) for one in causes]
+def runs_json(runs: Iterable[CommandRun | CauseRun]) -> list[dict[str, object]]:
+    """Return commands, or causes."""
+    return [_json_value(asdict(one)) for one in runs]
 
 
 def comparison_json(found: Comparison) -> dict[str, object]:

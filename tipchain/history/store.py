@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sa
-from sqlalchemy import event, make_url
+from sqlalchemy import URL, Connection, Engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from tipchain.core.files import replacing_path
 from tipchain.errors import HistoryError, UsageError, first_line
@@ -25,7 +26,6 @@ from tipchain.history.schema import EntryFacts, ItemFacts
 
 if TYPE_CHECKING:
     from alembic.config import Config
-    from sqlalchemy import URL, Connection, Engine
 
 
 FOLDER, FILE, OUTBOX = ".tipchain", "history.sqlite", "outbox"
@@ -453,8 +453,6 @@ class History:
 
 
 def _engine(place: HistoryPlace) -> Engine:
-    from sqlalchemy.pool import NullPool
-
     if place.file is None:
         given = place.url.query
         arguments = {name: value for name, value in SERVER.items() if name not in given}

@@ -6,6 +6,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import wraps
 
 import numpy as np
 
@@ -294,8 +295,6 @@ def _changed_once_built(change: Callable[[object], object]) -> Callable[[Builder
     """Return what has the optimizers or schedules of a builder changed once they are built."""
 
     def plant(builder: Builder) -> Builder:
-        from functools import wraps
-
         @wraps(builder)
         def wrapped(*args: object, **kwargs: object) -> object:
             schedule = builder(*args, **kwargs)

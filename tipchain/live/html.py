@@ -611,9 +611,7 @@ def _why(report: AlignmentReport) -> Markup | None:
     first = report.first_divergence
     about = [one for one in report.diagnoses if first is not None and first.port_path in one.layers]
     cause = next(iter(about or report.diagnoses), None)
-    if cause is None:
-        return None
-    return short_cause(cause)
+    return None if cause is None else short_cause(cause)
 
 
 def _stages(report: AlignmentReport) -> Markup:

@@ -169,7 +169,7 @@ class Loop:
             inner = getattr(value, "module", value)  # an averaged model holds its copy so
             return state_of(self.loops.recipe, self.number, inner)
         if isinstance(value, Mapping) and value and all(side.is_tensor(one) for one in value.values()):
-            return {self._canonical(str(key), one)[0]: self._canonical(str(key), one)[1] for key, one in value.items()}
+            return dict(self._canonical(str(key), one) for key, one in value.items())
         if isinstance(value, list | tuple) and value and all(side.is_tensor(one) for one in value):
             names = [name for name, _ in side.parameters(self.model)]
             keys = names if len(names) == len(value) else [str(number) for number in range(len(value))]

@@ -24,11 +24,10 @@ from tipchain.core.language import fold, say, terminal_width
 from tipchain.core.machine import kept_import, paddle_kernels
 from tipchain.core.progress import Pace, Progress, interrupted
 from tipchain.errors import ExitCode, Outcome, TipchainError, UsageError
-from tipchain.report.model import Diagnosed, diagnose_run, stage_of
+from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
 
 if TYPE_CHECKING:
     from tipchain.parity.align import AlignRequest
-    from tipchain.report.model import RunReport
     from tipchain.report.page import Section
 
 PATIENCE_S = 30.0

@@ -26,7 +26,7 @@ from tipchain.chain.process import GRACE_S, Ending, Stop, call
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.core.machine import usable_cores
-from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item
+from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item, filled
 from tipchain.nightly.origin import VISIBLE, memory_mb, resident_mb, usable_gpus
 
 # What an item has for itself: temporary files, ports, devices, environment.
@@ -199,13 +199,7 @@ class Work:
             FOLDER: str(folder),
             PYTHON: python or sys.executable,
         }
-        return tuple(_filled(word, paths) for word in self.item.argv)
-
-
-def _filled(word: str, paths: Mapping[str, str]) -> str:
-    for name, path in paths.items():
-        word = word.replace(name, path)
-    return word
+        return filled(self.item.argv, paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from tipchain.chain.kinds import TRAIN_INFER, tell_kind
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
 from tipchain.errors import InputError, ManifestError, Outcome, TipchainError
 from tipchain.modes import CHAIN_MODES, Mode
-from tipchain.nightly.items import FOLDER, PYTHON, REPORT, Item, Needs, NightPlan
+from tipchain.nightly.items import FOLDER, PYTHON, REPORT, Item, Needs, NightPlan, filled
 from tipchain.nightly.manifest import EVERY_MODE, DataFolder, Device, ManifestEntry, NightManifest, missing_data
 
 if TYPE_CHECKING:
@@ -380,7 +380,7 @@ class _Maker:
         entry = self.entry
         if entry.kind == "command":
             values = {"{mode}": mode.value if mode else "", "{device}": device}
-            return tuple(_filled(word, values) for word in entry.argv)
+            return filled(entry.argv, values)
         assert mode is not None
         words = [PYTHON, "-m", "tipchain"]
         if entry.kind == "chain":
@@ -394,9 +394,3 @@ class _Maker:
         words += ["--prepare"] if entry.prepare else []
         words += ["--data-path", str(data.path)] if data else []
         return (*words, *entry.options)
-
-
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    for name, value in values.items():
-        word = word.replace(name, value)
-    return word

@@ -20,6 +20,14 @@ REPORT, LOG, FOLDER, PYTHON = "{report}", "{log}", "{folder}", "{python}"
 and the interpreter that tipchain runs in there."""
 
 
+def filled(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return words with values in the places of such texts."""
+    found = list(words)
+    for name, value in values.items():
+        found = [word.replace(name, value) for word in found]
+    return tuple(found)
+
+
 CLUSTERS_OWN = ("CPU", "GPU", "memory", "object_store_memory")
 """Resources of a cluster's node that Ray has names of its own for."""
 

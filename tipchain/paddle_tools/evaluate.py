@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tipchain.commands.options import Parser, add_device
 from tipchain.core.blame import serving
 from tipchain.errors import ExitCode
 from tipchain.framework_types import Dataset, Model
@@ -18,7 +18,6 @@ from tipchain.paddle_tools.program import (
     PaddleBench,
     ProgramError,
     add_case_arguments,
-    add_device_argument,
     not_negative,
     open_bench,
     positive,
@@ -26,9 +25,6 @@ from tipchain.paddle_tools.program import (
 )
 from tipchain.parity.stages.bench import measure
 from tipchain.weights.files import load_paddle_weights
-
-if TYPE_CHECKING:
-    from tipchain.commands.options import Parser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +42,7 @@ class Evaluation:
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser)
-    add_device_argument(parser)
+    add_device(parser)
     parser.add_argument("--pretrained", type=Path, required=True, help="Paddle weight file (.pdparams)")
     parser.add_argument("--batch-size", type=positive, help="default: the case's")
     parser.add_argument("--num-workers", type=not_negative, default=0, help="loader processes (default 0: none)")

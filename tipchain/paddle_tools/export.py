@@ -10,28 +10,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import yaml
 
+from tipchain.commands.options import Parser, add_device
 from tipchain.core.language import say
 from tipchain.errors import CaseError, DataError, ExitCode, UsageError
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.paddle_export import PROGRAMS, STEM, Predictor, output_tensors, save_program
 from tipchain.paddle_tools.infer import ModelCard, sample_spec
-from tipchain.paddle_tools.program import (
-    PaddleBench,
-    ProgramError,
-    add_case_arguments,
-    add_device_argument,
-    open_bench,
-    quiet,
-)
+from tipchain.paddle_tools.program import PaddleBench, ProgramError, add_case_arguments, open_bench, quiet
 from tipchain.weights.files import load_paddle_weights
-
-if TYPE_CHECKING:
-    from tipchain.commands.options import Parser
 
 BATCHES = (1, 3)
 """Batch sizes of the check; two, so that a batch size frozen into the program is seen."""
@@ -42,7 +32,7 @@ TOLERANCE = 1e-5
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser)
-    add_device_argument(parser)
+    add_device(parser)
     parser.add_argument("--pretrained", type=Path, required=True, help="Paddle weight file (.pdparams)")
     parser.add_argument(
         "--save-inference-dir",

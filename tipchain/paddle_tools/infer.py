@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tipchain.commands.options import Parser
 from tipchain.core.blame import serving
 from tipchain.core.images import find_images, read_image
 from tipchain.core.json_text import JsonObject
@@ -36,10 +36,6 @@ from tipchain.paddle_tools.program import (
 )
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
-
-if TYPE_CHECKING:
-    from tipchain.commands.options import Parser
-
 
 # What inference reads: a model's card, the images of a folder or the case's own samples.
 

@@ -11,10 +11,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from tipchain.commands.options import Parser, add_root
 from tipchain.core.blame import serving
 from tipchain.core.files import DATA_VARIABLE
 from tipchain.core.machine import core_count
@@ -23,9 +25,6 @@ from tipchain.framework_types import Dataset, Function, Model
 from tipchain.frameworks.base import Framework
 from tipchain.modes import Device, data_folder, parse_device
 from tipchain.parity.case import Case, load_case, open_builder
-
-if TYPE_CHECKING:
-    from tipchain.commands.options import Parser
 
 DEFAULT_CASE = Path("configs/alexnet.yaml")
 """The case of the programs in this project's ``tools/``, where none is named."""
@@ -56,10 +55,6 @@ def run_program(name: str, argv: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, argv: Sequence[str]) -> int:
-    from importlib import import_module
-
-    from tipchain.commands.options import Parser
-
     program: Program = import_module(f"tipchain.paddle_tools.{name}")
     summary = (program.__doc__ or "").strip().splitlines()[0]
     parser = Parser(prog=Path(sys.argv[0]).name, description=summary, allow_abbrev=False)
@@ -105,8 +100,6 @@ def open_case(named: Path | None) -> Case:
 
 def add_case_arguments(parser: Parser) -> None:
     """Declare the case, ``--root`` and ``--data-path``."""
-    from tipchain.commands.options import add_root
-
     add_case(parser)
     add_root(parser)
     parser.add_argument(
@@ -115,11 +108,6 @@ def add_case_arguments(parser: Parser) -> None:
         type=Path,
         help=f"data folder, laid out as the case's data set is (default ${DATA_VARIABLE}, else the lite data)",
     )
-
-
-def add_device_argument(parser: Parser) -> None:
-    """Declare ``--device``."""
-    parser.add_argument("--device", default="cpu", metavar="DEVICE", help="cpu, gpu or gpu:N (default cpu)")
 
 
 def true_or_false(text: str) -> bool:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from tipchain.commands.options import Parser, add_device
 from tipchain.core.files import MODE_VARIABLE
 from tipchain.errors import ExitCode, UsageError
 from tipchain.framework_types import Dataset, Loss, Model, Optimizer, Schedule, Tensor
@@ -32,7 +33,6 @@ from tipchain.paddle_tools.program import (
     PaddleBench,
     ProgramError,
     add_case_arguments,
-    add_device_argument,
     not_negative,
     open_bench,
     positive,
@@ -41,9 +41,6 @@ from tipchain.paddle_tools.program import (
 )
 from tipchain.parity.case import Case
 from tipchain.weights.files import load_paddle_weights
-
-if TYPE_CHECKING:
-    from tipchain.commands.options import Parser
 
 __all__ = ["Session", "add_arguments", "run", "start_session"]
 
@@ -150,7 +147,7 @@ class TrainingSettings:
 def add_arguments(parser: Parser) -> None:
     """Declare the arguments."""
     add_case_arguments(parser)
-    add_device_argument(parser)
+    add_device(parser)
     add = parser.add_argument
     add("--output-dir", type=Path, default=Path("output"), help="folder of the checkpoints (default %(default)s)")
     add("--epochs", type=positive, help="default: the case's, for the mode the chain runs in")

@@ -110,13 +110,9 @@ def encode_png(scan: NDArray[np.float64]) -> bytes:
     """
     import numpy as np
 
-    try:
-        from PIL import Image as Pillow
-    except ImportError as error:
-        raise DataError("writing images needs Pillow", found=error, hint="pip install pillow") from error
     pixels = np.rint(scan * (255.0 / 16.0)).astype(np.uint8)
     buffer = io.BytesIO()
-    Pillow.fromarray(pixels).save(buffer, format="PNG")
+    _pillow().fromarray(pixels).save(buffer, format="PNG")
     return buffer.getvalue()
 
 

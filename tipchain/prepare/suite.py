@@ -25,6 +25,7 @@ from tipchain.chain.load import checkout as checkout_of
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending, Stop, call
+from tipchain.chain.profiles import OWN, all_suites
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import Mode
@@ -638,8 +639,6 @@ def foreign_checkout(params: Path) -> Path | None:
 
 
 def _bears_marks(checkout: Path) -> bool:
-    from tipchain.chain.profiles import OWN, all_suites
-
     folders = (folder for suite in all_suites() for folder in suite.marks.folders)
     return (checkout / OWN).is_file() or any((checkout / folder).is_dir() for folder in folders)
 

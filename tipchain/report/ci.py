@@ -8,18 +8,13 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.plan import Result
 from tipchain.core.language import say
 from tipchain.errors import BAD, ExitCode, Outcome
-from tipchain.explain.findings import Diagnosis
+from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.report.model import RunReport
-
-if TYPE_CHECKING:
-    from tipchain.explain.findings import Diagnosis, SourceLine
-
 
 # A run on GitHub: annotations on the lines at fault, and the step's summary.
 #

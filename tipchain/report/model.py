@@ -15,7 +15,6 @@ from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, diagnosis_j
 from tipchain.modes import INFO, LATEST, STAGES
 
 if TYPE_CHECKING:
-    from tipchain.explain.findings import Diagnosis
     from tipchain.numbers.verdicts import Verdict
 
 

@@ -22,7 +22,7 @@ from tipchain.weights.files import (
     write_paddle_file,
     write_torch_file,
 )
-from tipchain.weights.matching import Match, UnmatchedError, match_models
+from tipchain.weights.matching import Match, UnmatchedError, match_models, refuse
 from tipchain.weights.sides import TensorSlot, assemble, divide, dtype_name
 
 
@@ -87,7 +87,7 @@ def to_paddle(
         for name, other in match.tied.items()
         if not _equal(array_of(state[name]), array_of(state[other]))
     ]
-    _refuse(problems or misfits(result, own))
+    refuse(problems or misfits(result, own))
     return Converted(state={name: result[name] for name in own}, match=match, kept=_kept(match, torch_model))
 
 
@@ -136,7 +136,7 @@ def to_torch(
             result[name] = tensor_of(array, slot.dtype)
     for name, other in match.tied.items():
         result[name] = result[other]
-    _refuse(problems)
+    refuse(problems)
     return Converted(state=result, match=match, kept=_kept(match, torch_model))
 
 
@@ -152,13 +152,8 @@ def _match(
         match = match_models(torch_model, paddle_model, names, ignore)
     except UnmatchedError as error:
         raise error.after(problems) from error
-    _refuse(problems)
+    refuse(problems)
     return match
-
-
-def _refuse(problems: list[str]) -> None:
-    if problems:
-        raise UnmatchedError(problems)
 
 
 def _misfit(name: str, shape: tuple[int, ...], dtype: str, slot: TensorSlot) -> str | None:

@@ -488,14 +488,14 @@ class _Matching:
         """Return the match, by names alone if they leave nothing."""
         self.names = with_ignored(self.given, self.ignore, self.torch_model, self.paddle_model)
         layers = torch_layers(self.torch_model)
-        _refuse(_bad_names(self.names, layers, self.paddle_model))
+        refuse(_bad_names(self.names, layers, self.paddle_model))
         self.torch = _without_left(layers, self.names)
         here = {slot.name for layer in self.torch for slot in layer.slots}
         self.left = [slot.name for layer in layers for slot in layer.slots if slot.name not in here]
         ignored = [target for name, target in self.names.items() if name.startswith(NOT_IN_TORCH)]
         self.kept = [name for name in self.paddle_model.state_dict() if _is_below(name, ignored)]
         paddle = self._paddle(self.names)
-        _refuse(_unsupported(paddle))
+        refuse(_unsupported(paddle))
         first: dict[int, str] = {}
         ties = {
             name: first.setdefault(id(tensor), name)
@@ -569,7 +569,7 @@ class _Matching:
         resolved, moved = self._resolve(pairs, ours, theirs, targets)
         self.torch = _without(self.torch, lambda slot: slot.name in self.left)
         again = self._paddle(resolved)
-        _refuse(_left(self.torch, again, ties, self.again))
+        refuse(_left(self.torch, again, ties, self.again))
         self.names = resolved
         return self._result(again, ties, moved, tuple(found.by_order))
 
@@ -704,7 +704,8 @@ def _is_below(name: str, paths: Iterable[str]) -> bool:
     return any(name == path or name.startswith(f"{path}.") for path in paths)
 
 
-def _refuse(problems: Sequence[str]) -> None:
+def refuse(problems: Sequence[str]) -> None:
+    """Raise what says all that is wrong, if anything is."""
     if problems:
         raise UnmatchedError(problems)
 

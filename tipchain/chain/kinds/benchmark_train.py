@@ -54,7 +54,6 @@ class Driver:
         profile: role of the line that becomes the profiler's.
         lists: whether epoch and batch are lists of ``mode=value``.
         limits: the driver's own limit with the profiler, without, and on several GPUs; "" for none.
-        limit_of_many: the limit for N4C32.
     """
 
     section: tuple[str, ...]

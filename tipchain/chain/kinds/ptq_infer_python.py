@@ -27,6 +27,7 @@ from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_
 from tipchain.chain.plan import Artifact, Command, Find, Plan
 from tipchain.chain.profiles import get_suite, suite_names
 from tipchain.chain.slots import ROLES, Slots
+from tipchain.core.yaml_reader import load_yaml
 from tipchain.errors import ParamsError, TipchainError
 from tipchain.modes import parse_device
 
@@ -724,8 +725,6 @@ def _evaluated_on(config: Path, section: Sequence[str]) -> Mapping[str, object]:
     Raises:
         ParamsError: one cannot be read, or is not YAML.
     """
-    from tipchain.core.yaml_reader import load_yaml
-
     merged: dict[str, object] = {}
     for _ in range(MAX_BASES):
         data = load_yaml(config, ParamsError, "a configuration").data

@@ -609,9 +609,7 @@ def check_metrics(
     except (Exception, SystemExit) as error:  # noqa: BLE001  (a class of the user's)
         return failed_to_run("a metric", error)
     case = _measure(meters, outputs, labels)
-    if isinstance(case, PieceCheck):
-        return case
-    return _judge(case)
+    return case if isinstance(case, PieceCheck) else _judge(case)
 
 
 def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: Nested) -> MetricPair | PieceCheck:

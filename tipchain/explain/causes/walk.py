@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 
@@ -547,8 +548,6 @@ def _short(text: str) -> str:
 
 def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Iterator[Array]:
     """Yield an array in a shape: as it is, with its axes in another order, or, if ``flat``, by its order in memory."""
-    from itertools import permutations
-
     if array.shape == tuple(shape):
         yield array
     elif sorted(array.shape) == sorted(shape) and array.ndim <= MOST_AXES:

@@ -606,9 +606,7 @@ class ProjectedArray:
 
 
 def _probe(array: Array) -> Array:
-    if array.size <= LOOKED_AT:
-        return array.reshape(-1).copy()
-    return array[_places(array.shape)]
+    return array.reshape(-1).copy() if array.size <= LOOKED_AT else array[_places(array.shape)]
 
 
 @cache

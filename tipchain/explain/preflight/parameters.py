@@ -222,9 +222,7 @@ def port_name(slot: TensorSlot) -> str:
 
 def numbers(array: Array, dtype: str) -> Array:
     """Return an array of numbers, given one that has bfloat16 as its bits."""
-    if dtype == "bfloat16":
-        return (array.astype(np.uint32) << 16).view(np.float32)
-    return array
+    return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" else array
 
 
 def is_floating(slot: TensorSlot) -> bool:
