@@ -330,6 +330,9 @@ class PairJudge:
         if self.exact and near:
             self._own = list(self._shared.unlike(self.matching.containers, ROUGH))
         self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
+        port = self.models[1]
+        if port.double is not None:  # the reference's gradients are what layers are held against, the port's have been
+            port.side.clear_gradients(port.double.whole)
 
     def _judge_ends(
         self, forward: Sequence[LayerVerdict], backward: Sequence[LayerVerdict]
