@@ -243,6 +243,11 @@ class TorchSide(FrameworkSide):
         with self.torch.no_grad():
             parameter.copy_(self.framework.tensor(values))
 
+    def scale(self, parameter: Tensor, factor: float) -> None:
+        """Multiply a parameter, where it lies."""
+        with self.torch.no_grad():
+            parameter.mul_(factor)
+
     def learning_rate(self, optimizer: Optimizer) -> float:
         """Return the first group's rate."""
         return float(optimizer.param_groups[0]["lr"])
@@ -415,6 +420,11 @@ class PaddleSide(FrameworkSide):
     def assign(self, parameter: Tensor, values: Array) -> None:
         """Give a parameter other values of its shape."""
         parameter.set_value(self.framework.tensor(values).astype(parameter.dtype))
+
+    def scale(self, parameter: Tensor, factor: float) -> None:
+        """Multiply a parameter, where it lies."""
+        with self.paddle.no_grad():
+            parameter.scale_(factor)
 
     def learning_rate(self, optimizer: Optimizer) -> float:
         """Return the optimizer's present rate."""

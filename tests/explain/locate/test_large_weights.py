@@ -63,6 +63,30 @@ def test_gradients_that_agree_are_freed_as_they_are_made(live, runs):
         assert [one.grad is None for one in (root.conv.weight, root.wide.weight, root.square.weight)] == [True] * 3
 
 
+@pytest.mark.parametrize(("code", "count"), [("reshape", 2), ("detach", 4), ("add", 4)])
+def test_large_values_are_tried_where_there_is_code_between_layers(live, runs, code, count):
+    """A reshape of what a layer gave does nothing that they could show."""
+
+    def build(nn, base):
+        class Net(base):
+            def __init__(self):
+                super().__init__()
+                self.conv, self.wide = (
+                    nn.Conv2D(4, 6, 3) if nn is live.paddle.nn else nn.Conv2d(4, 6, 3),
+                    nn.Linear(54, 10),
+                )
+
+            def forward(self, x):
+                x = self.conv(x.detach() if code == "detach" else x).reshape([-1, 54])
+                return self.wide(x + 1 if code == "add" else x)
+
+        return Net()
+
+    models = build(live.torch.nn, live.torch.nn.Module), build(live.paddle.nn, live.paddle.nn.Layer)
+    assert live.locate(*models, IMAGES).first is None
+    assert len(runs) == count
+
+
 def test_projections_are_those_of_the_gradients(live, runs):
     reference, port = live.equal(*nets(live))
     live.locate(reference, port, IMAGES, losses=(mean_square, mean_square))

@@ -424,7 +424,7 @@ CallKey = tuple[str, int]
 def enlarge(side: LiveSide, layer: Model, factor: float) -> None:
     """Multiply a layer's weight, and its bias, if it has one."""
     for one in filter(side.is_tensor, (layer.weight, layer.bias)):
-        side.assign(one, side.array(one) * factor)
+        side.scale(one, factor)
 
 
 def _enlarges(layer: Model, users: Mapping[int, int]) -> bool:

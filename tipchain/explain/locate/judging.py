@@ -29,6 +29,7 @@ from tipchain.explain.locate.verdicts import (
     Measured,
     classify,
     continued,
+    frameworks_own,
     made_next,
     measure,
     of_one_size,
@@ -398,6 +399,26 @@ class PairJudge:
         if expected is None or found is None or found.size != expected.size:
             return False
         return relative(expected, squeezed_as(found, expected.shape)) <= ROUGH
+
+    def has_code(self) -> bool:
+        """Tell whether code of a model makes tensors between the frameworks' own layers; a reshape of what one gave is none."""
+        return any(map(self._is_made_by_code, self.runs))
+
+    def _is_made_by_code(self, run: TracedRun) -> bool:
+        calls = run.trace.calls
+        layers = [one for one in calls if not one.children]
+        if not all(frameworks_own(one.layer) for one in layers):
+            return True
+        known = {id(value) for value in calls[0].inputs} if calls else set()
+        made = [value for one in layers for value in one.outputs]
+        known |= {id(value) for value in made}
+        taken = [*(value for one in layers for value in one.inputs), *run.values]
+        return not all(id(one) in known or any(self._is_reshaped(one, other) for other in made) for one in taken)
+
+    def _is_reshaped(self, value: TracedValue, made: TracedValue) -> bool:
+        if prod(value.shape) != prod(made.shape) or value.dtype != made.dtype:
+            return False
+        return self.store.projected(made.stored).relative(self.store.projected(value.stored)) == 0
 
     def agreeing(self) -> list[CallPair]:
         """Return the pairs of layers that are given, and give, the same by themselves."""

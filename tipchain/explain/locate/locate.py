@@ -400,7 +400,7 @@ class Locator:
         these inputs do not show.
         """
         same = found.first is None and not found.late and judge.alike_outside
-        if not same or self._trains(models) or any(run.draws.made for run in judge.runs):
+        if not same or self._trains(models) or any(run.draws.made for run in judge.runs) or not judge.has_code():
             return found
         few, pairs = few_of(inputs) or inputs, judge.agreeing()
         keys, both = {(one.port.path, one.port.turn) for one in pairs}, Enlarged(judge.models, pairs)
