@@ -50,7 +50,14 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.root, self.stubs = folder / "project", folder / "stubs"
-        for name in ("prepare.sh", "test_tipc/prepare.sh", "tools/environment.sh", "constraints.txt", "pyproject.toml"):
+        for name in (
+            "prepare.sh",
+            "test_tipc/prepare.sh",
+            "tools/environment.sh",
+            "tools/cuda_notice.py",
+            "constraints.txt",
+            "pyproject.toml",
+        ):
             target = self.root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PROJECT / name, target)
