@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -127,19 +128,19 @@ def _calibrate_on_inputs(torch: ModuleType, case: Case, model: Model, norms: lis
 
     handles = [norm.register_forward_pre_hook(check) for norm in norms]
     try:
-        model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
-    except _TooFewValues:
-        specs = [replace(spec, shapes=()) for spec in case.inputs.values() if spec.name != LABEL]
-        batch = specs[0].shape[0]
-        larger = [(LEAST_VALUES, *one.shape[1:]) if one.shape[0] == batch else one.shape for one in specs]
-        for norm in norms:
-            norm.reset_running_stats()
+        with suppress(_TooFewValues):
+            model(*(torch.from_numpy(array) for name, array in make_inputs(case).items() if name != LABEL))
+            return
+    finally:
         for handle in handles:
             handle.remove()
-        arrays = [make_input(replace(one, shape=shape)) for one, shape in zip(specs, larger, strict=True)]
-        model(*map(torch.from_numpy, arrays))
-    for handle in handles:
-        handle.remove()
+    for norm in norms:
+        norm.reset_running_stats()
+    specs = [replace(spec, shapes=()) for spec in case.inputs.values() if spec.name != LABEL]
+    batch = specs[0].shape[0]
+    larger = [(LEAST_VALUES, *one.shape[1:]) if one.shape[0] == batch else one.shape for one in specs]
+    arrays = [make_input(replace(one, shape=shape)) for one, shape in zip(specs, larger, strict=True)]
+    model(*map(torch.from_numpy, arrays))
 
 
 def _fit_head(torch: ModuleType, case: Case, model: Model, train_data: Path) -> None:

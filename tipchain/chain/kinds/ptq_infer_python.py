@@ -198,8 +198,8 @@ RULES: Mapping[str, PtqRule] = {
         source="{v[source]}",
         model={},
         unquantized={"model_config": "{v[source]}/deploy.yaml"},
-        cpu=PtqDevice(axes="infer_batch".split(), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=PtqDevice(axes="infer_batch".split(), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+        cpu=PtqDevice(axes=("infer_batch",), arguments=_SEG, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=PtqDevice(axes=("infer_batch",), arguments=_SEG, log="python_infer_gpu_batchsize_{infer_batch}.log"),
         on_gpu="deploy/slim/quant/ptq.py",
         evaluation=PtqEvaluation(
             config="quant_config", section=("val_dataset",), labels="val_path", root="dataset_root", reads_lists=True
@@ -227,8 +227,8 @@ RULES: Mapping[str, PtqRule] = {
         source="{v[source]}",
         model={},
         unquantized={"model_file": "{v[source]}/*.pdmodel", "params_file": "{v[source]}/*.pdiparams"},
-        cpu=PtqDevice(axes="infer_batch".split(), arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
-        gpu=PtqDevice(axes="infer_batch".split(), arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
+        cpu=PtqDevice(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_cpu_batchsize_{infer_batch}.log"),
+        gpu=PtqDevice(axes=("infer_batch",), arguments=_VIDEO, log="python_infer_gpu_batchsize_{infer_batch}.log"),
     ),
     "paddledetection": PtqRule(
         layout=Layout(

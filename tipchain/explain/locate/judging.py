@@ -409,9 +409,8 @@ class PairJudge:
         layers = [one for one in calls if not one.children]
         if not all(frameworks_own(one.layer) for one in layers):
             return True
-        known = {id(value) for value in calls[0].inputs} if calls else set()
         made = [value for one in layers for value in one.outputs]
-        known |= {id(value) for value in made}
+        known = {id(value) for value in (*calls[0].inputs, *made)}
         taken = [*(value for one in layers for value in one.inputs), *run.values]
         return not all(id(one) in known or any(self._is_reshaped(one, other) for other in made) for one in taken)
 

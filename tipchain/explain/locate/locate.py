@@ -411,7 +411,6 @@ class Locator:
             runs: list[TracedRun] = []
             for number, side in enumerate(self.sides):
                 known = Twins(runs[0].trace, self.store) if number else None
-                given: Options = {"seed": self.seed, "draws": Draws(self.seed), "known": known, "pace": self.pace}
                 with both.applied(number) as model:
                     run = run_model(
                         side,
@@ -420,9 +419,12 @@ class Locator:
                         self.store,
                         double=True,
                         loss=None,
+                        seed=self.seed,
+                        draws=Draws(self.seed),
                         backward=False,
                         flows=self.backward,
-                        **given,
+                        known=known,
+                        pace=self.pace,
                     )
                 runs.append(run)
             cut = both.cut_off(runs[1].trace)
