@@ -6,7 +6,7 @@ import errno
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -123,3 +123,27 @@ def _fields_of(kind: Setting) -> tuple[dict[str, object], tuple[str, ...]]:
 
 def _below(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
+
+
+def as_json(value: object, number: Callable[[float], Json] = float) -> Json:
+    """Return a value as JSON values that `parse_as` reads: dataclasses as objects, enumerations by name, tuples as lists.
+
+    Args:
+        value: a dataclass, or whatever may be a field of one.
+        number: what a float becomes; itself, NaN and infinities included, if not said otherwise.
+    """
+    if is_dataclass(value):
+        return {one.name: as_json(getattr(value, one.name), number) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {as_json(name): as_json(one, number) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(one, number) for one in value]
+    if isinstance(value, Enum):
+        return value.name
+    return number(value) if isinstance(value, float) else value
+
+
+def taken(kind: type[_T], source: object, **own: object) -> _T:
+    """Return a dataclass with what another value has under its fields' names, and ``own`` for other fields."""
+    names = [one.name for one in fields(kind) if one.name not in own and hasattr(source, one.name)]  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: getattr(source, name) for name in names}, **own)

@@ -15,20 +15,13 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from tipchain.errors import BAD, Outcome
-from tipchain.history.entries import (
-    CauseRun,
-    CommandRun,
-    Entry,
-    ItemRun,
-    causes_of,
-    commands_of,
-    entries_before,
-    items_of,
-    of_entry,
-    real,
-)
+from tipchain.history.entries import causes_of, commands_of, entries_before, items_of, of_entry, real
 from tipchain.history.schema import (
     OUTCOMES,
+    CauseFacts,
+    CommandFacts,
+    Entry,
+    ItemFacts,
     code_of,
     command_runs,
     entries,
@@ -40,7 +33,7 @@ from tipchain.history.schema import (
     verdicts,
 )
 from tipchain.nightly.items import merge_facts
-from tipchain.nightly.origin import DIRTY, Commits, commits_between, commits_of_file
+from tipchain.nightly.origin import Commits, Fact, changed_facts, commits_between, suspects
 
 # Has a number moved beyond its noise? Robust statistics of its last nights.
 
@@ -257,14 +250,12 @@ class Explanation:
     Attributes:
         item: the item.
         cause: what its report says.
-        suspects: the commits since then that changed the file of the line to change, the latest first.
-        uncommitted: whether the run had local changes, any of which may be it.
+        suspects: the commits since then that changed the file of the line to change, the latest first, and local changes.
     """
 
     item: str
-    cause: CauseRun
+    cause: CauseFacts
     suspects: tuple[str, ...] = ()
-    uncommitted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,8 +335,8 @@ def _explanations(connection: Connection, found: Comparison, root: Path) -> Iter
     for item in (*fresh, *found.new):
         cause = next(iter(causes.get(item, ())), None)
         if cause is not None:
-            suspects = commits_of_file(root, before, after, cause.file) if item in fresh else ()
-            yield Explanation(item=item, cause=cause, suspects=suspects, uncommitted=after.endswith(DIRTY))
+            found_in = suspects(root, before if item in fresh else "", after, cause.file)
+            yield Explanation(item=item, cause=cause, suspects=found_in)
 
 
 def comparable(connection: Connection, entry: Entry) -> list[Entry]:
@@ -534,15 +525,6 @@ class MovedFigure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """Something of the environment that is another now; "" where one side does not say."""
-
-    name: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Two entries side by side.
 
@@ -581,12 +563,19 @@ def compare(connection: Connection, before: Entry, after: Entry) -> Comparison:
     was, now = items_of(connection, before), items_of(connection, after)
     both = [item for item in now if item in was]
     judged = _Verdicts(connection, [(was[item], now[item]) for item in both], (before, after))
-    commands = _paired(commands_of(connection, before), commands_of(connection, after))
+    # What entries say of themselves, and what the reports of items in both say.
+    old, new = (
+        merge_facts(items[item].environment for item in both) | dict(entry.environment)
+        for entry, items in ((before, was), (after, now))
+    )
+    if before.where != after.where:
+        old["machine"], new["machine"] = before.where, after.where
+    commands = list(_paired(commands_of(connection, before), commands_of(connection, after)))
     return Comparison(
         before=before,
         after=after,
         common=len(both),
-        environment=environment_changes(before, after, was, now),
+        environment=changed_facts(old, new),
         flips=tuple(
             Flip(item=item, part="", before=was[item].outcome, after=now[item].outcome, reason=now[item].reason)
             for item in both
@@ -595,9 +584,9 @@ def compare(connection: Connection, before: Entry, after: Entry) -> Comparison:
         new=() if before.missing else tuple(item for item in now if item not in was),
         gone=() if after.missing else tuple(item for item in was if item not in now),
         command_flips=tuple(
-            Flip(item=new.item, part=new.id, before=old.outcome, after=new.outcome, reason=new.reason)
-            for old, new in commands
-            if old.outcome is not new.outcome
+            Flip(item=item, part=ran.id, before=earlier.outcome, after=ran.outcome, reason=ran.reason)
+            for item, earlier, ran in commands
+            if earlier.outcome is not ran.outcome
         ),
         verdict_flips=tuple(judged.flips),
         new_verdicts=judged.new,
@@ -607,44 +596,28 @@ def compare(connection: Connection, before: Entry, after: Entry) -> Comparison:
     )
 
 
-def environment_changes(
-    before: Entry, after: Entry, was: Mapping[str, ItemRun], now: Mapping[str, ItemRun]
-) -> tuple[Fact, ...]:
-    """Return the facts that differ: what entries say of themselves, and what the reports of items in both say."""
-    both = [item for item in now if item in was]
-    old, new = dict(before.environment), dict(after.environment)
-    for name, values in merge_facts(was[item].environment for item in both).items():
-        old.setdefault(name, values)
-    for name, values in merge_facts(now[item].environment for item in both).items():
-        new.setdefault(name, values)
-    if before.where != after.where:
-        old["machine"], new["machine"] = before.where, after.where
-    names = [*new, *(name for name in old if name not in new)]
-    return tuple(
-        Fact(name=name, before=old.get(name, ""), after=new.get(name, ""))
-        for name in names
-        if old.get(name, "") != new.get(name, "")
-    )
+_Commands = Mapping[str, Sequence[CommandFacts]]
+_Pair = tuple[str, CommandFacts, CommandFacts]
 
 
-def _paired(before: list[CommandRun], after: list[CommandRun]) -> list[tuple[CommandRun, CommandRun]]:
-    was = {(one.item, one.id): one for one in before}
-    return [(was[one.item, one.id], one) for one in after if (one.item, one.id) in was]
+def _paired(before: _Commands, after: _Commands) -> Iterator[_Pair]:
+    """Yield the commands that both sides have, each with its item."""
+    for item, ran in after.items():
+        was = {one.id: one for one in before.get(item, ())}
+        yield from ((item, was[one.id], one) for one in ran if one.id in was)
 
 
-def _moved(
-    was: Mapping[str, ItemRun], now: Mapping[str, ItemRun], commands: list[tuple[CommandRun, CommandRun]]
-) -> list[MovedFigure]:
+def _moved(was: Mapping[str, ItemFacts], now: Mapping[str, ItemFacts], commands: Sequence[_Pair]) -> list[MovedFigure]:
     found = [
         MovedFigure(item=item, part="", name=SECONDS, before=was[item].seconds, after=now[item].seconds)
         for item in now
         if item in was and was[item].outcome is now[item].outcome is Outcome.PASS
     ]
-    for old, new in commands:
+    for item, old, new in commands:
         if old.outcome is new.outcome is Outcome.PASS:
             numbers = [(SECONDS, old.seconds, new.seconds)]
             numbers += [(name, old.figures[name], new.figures[name]) for name in new.figures if name in old.figures]
-            found += [MovedFigure(item=new.item, part=new.id, name=name, before=a, after=b) for name, a, b in numbers]
+            found += [MovedFigure(item=item, part=new.id, name=name, before=a, after=b) for name, a, b in numbers]
     return [one for one in found if kind_of(one.name).moved_plainly(one.before, one.after)]
 
 
@@ -657,7 +630,7 @@ class _Verdicts:
     """The verdicts of items in both entries: counted in one walk over both sides, then read where they differ."""
 
     def __init__(
-        self, connection: Connection, pairs: list[tuple[ItemRun, ItemRun]], entries: tuple[Entry, Entry]
+        self, connection: Connection, pairs: list[tuple[ItemFacts, ItemFacts]], entries: tuple[Entry, Entry]
     ) -> None:
         self.connection = connection
         self.flips: list[Flip] = []
@@ -691,7 +664,7 @@ class _Verdicts:
         )
         return {(was, now): (matched, told) for was, now, matched, told in self.connection.execute(query)}
 
-    def _read(self, old: ItemRun, new: ItemRun) -> None:
+    def _read(self, old: ItemFacts, new: ItemFacts) -> None:
         was, now, reasons = self.was, self.now, texts.alias()
         query = (
             sa.select(texts.c.text, reasons.c.text, was.c.outcome, now.c.outcome, was.c.max_abs, now.c.max_abs)

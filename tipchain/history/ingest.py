@@ -10,35 +10,29 @@ import socket
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, TypeVar
 
 from tipchain.core.files import atomic_write, replacing
-from tipchain.core.json_text import Json, JsonObject, parse_as
+from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, taken
 from tipchain.core.language import say
 from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError, worst
-from tipchain.history.schema import (
-    STATISTICS,
-    CauseFacts,
-    CommandFacts,
-    EntryFacts,
-    ItemFacts,
-    Machine,
-    VerdictFacts,
-    facts_json,
-    taken,
-)
-from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
+from tipchain.history.schema import STATISTICS, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
+from tipchain.history.store import FILE, FOLDER, Added, History, HistoryPlace, make_folder, place_of
 from tipchain.nightly import nights, origin
 from tipchain.nightly.nights import FINISHED, holder, nights_below
+from tipchain.nightly.timeline import latest_results
 from tipchain.report.model import RunReport, load_report, report_json
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +47,7 @@ class IngestSource:
         machine: where the items of a report ran.
     """
 
-    entry: EntryFacts
+    entry: Entry
     night: Path | None = None
     chains: Mapping[str, str] = field(default_factory=dict)
     report: RunReport | None = None
@@ -66,15 +60,16 @@ class IngestSource:
             for item_id, chain in self.chains.items():
                 record = nights.read_record(self.night, item_id, self.entry.key)
                 if record is not None:
-                    yield replace(_item_of_record(self.night, record, self.entry.machine), chain=chain)
+                    yield _item_of_record(self.night, record, self.entry, chain)
 
 
-def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
+def read_source(path: Path, machine: str = "") -> IngestSource:
     """Return what is in ``path``: a night's folder, a report's file, or the folder of a run.
 
     Args:
         path: the file or folder.
-        machine: where a report's run took place; if None what the report says, and this machine if it does not.
+        machine: name of the host where a report's run took place; if empty what the report says, and this machine if it
+            does not.
 
     Raises:
         RecordError: there is neither a night nor a report, or it cannot be read.
@@ -90,8 +85,8 @@ def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
     run = Path(report.run).name
     facts = nights.flat_facts(report.where)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
-    said = Machine(name=name, machine_class=_class_of(facts)) if name else None
-    entry = EntryFacts(
+    host, its_class = (machine, "") if machine else (name, _class_of(facts)) if name else this_machine()
+    entry = Entry(
         key=key,
         kind="run",
         name=f"{run}-{key[:4]}" if run else key[:12],
@@ -101,17 +96,18 @@ def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
         seconds=report.seconds,
         finished=not report.interrupted,
         commit=commit,
-        machine=machine or said or this_machine(),
+        machine=host,
+        machine_class=its_class,
         environment={**facts, **report.versions},
     )
     return IngestSource(entry=entry, report=report)
 
 
-def this_machine() -> Machine:
-    """Return the machine that this process runs on, of the class that its nights are of."""
+def this_machine() -> tuple[str, str]:
+    """Return the name of the machine that this process runs on, and the class that its nights are of."""
     gpus, _ = origin.gpu_names()
     facts = {"processor": origin.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
-    return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
+    return socket.gethostname(), _class_of(facts)
 
 
 def read_night(folder: Path) -> IngestSource:
@@ -124,7 +120,7 @@ def read_night(folder: Path) -> IngestSource:
     finished = _finished(folder, night.token)
     facts = nights.flat_facts(night.environment)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
-    entry = EntryFacts(
+    entry = Entry(
         key=night.token,
         kind="night",
         name=folder.resolve().name,
@@ -135,7 +131,8 @@ def read_night(folder: Path) -> IngestSource:
         finished=bool(finished),
         commit=commit,
         root=night.plan.root,
-        machine=Machine(name=name, machine_class=_class_of(facts)),
+        machine=name,
+        machine_class=_class_of(facts),
         environment=facts,
         part=night.part,
     )
@@ -171,7 +168,7 @@ def _epoch(started: str, file: Path) -> float:
         ) from error
 
 
-def _item_of_record(night: Path, record: nights.ItemRecord, coordinator: Machine) -> ItemFacts:
+def _item_of_record(night: Path, record: nights.ItemRecord, entry: Entry, chain: str) -> ItemFacts:
     """Return an item's record with what its report says; one that cannot be read is told in the reason."""
     reason, report = record.reason, None
     if record.report:
@@ -180,10 +177,9 @@ def _item_of_record(night: Path, record: nights.ItemRecord, coordinator: Machine
         except InputError as error:
             trouble = f"its report cannot be read: {error.message}"
             reason = f"{reason}; {trouble}" if reason else trouble
-    own = not record.machine or record.machine == coordinator.name
-    machine = coordinator if own else Machine(name=record.machine, machine_class=coordinator.machine_class)
+    host, its_class = record.machine or entry.machine, entry.machine_class
     found = {"environment": report.versions, **_parts(report)} if report else {}
-    return taken(ItemFacts, record, reason=reason, machine=machine, **found)
+    return taken(ItemFacts, record, reason=reason, machine=host, machine_class=its_class, chain=chain, **found)
 
 
 def _parts(report: RunReport) -> dict[str, Json]:
@@ -210,9 +206,10 @@ def _parts(report: RunReport) -> dict[str, Json]:
     }
 
 
-def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
+def _item_of_report(report: RunReport, entry: Entry) -> ItemFacts:
     return ItemFacts(
         id=entry.title,
+        attempt=1,
         outcome=worst(report.outcomes),
         reason="" if not report.interrupted else "interrupted",
         exit_code=int(report.exit_code),
@@ -220,6 +217,7 @@ def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
         seconds=report.seconds,
         peak_memory_mb=max((result.peak_memory_mb for result in report.results), default=0.0),
         machine=entry.machine,
+        machine_class=entry.machine_class,
         report=report.run,
         chain=report.chain,
         environment=report.versions,
@@ -268,6 +266,8 @@ HANDED = "history.json"
 """In a night's folder: a history has the night, or it waits in an outbox. Nothing else rests on it."""
 LOOKED_AT = 10
 """How many of the latest nights are looked at; those before one that was handed on are not."""
+BESIDE = 5
+"""Nights among which the last comparable one is looked for where no history has it."""
 
 
 def note_handed(night: Path, database: str) -> None:
@@ -309,7 +309,8 @@ def missed_nights(nights: Path, but: Path | None = None) -> list[Path]:
 # A file stands for itself: the night's folder or the report may be gone by the time it is sent. It is removed once all
 # of it is in the database; being killed before that only means that it is sent again, which adds nothing twice.
 
-FORMAT = 1
+FORMAT = 2
+"""What is written. Files of format 1 are read too: a machine was an object there."""
 SUFFIX = ".jsonl.gz"
 
 
@@ -340,9 +341,9 @@ def keep(place: HistoryPlace, source: IngestSource) -> Path:
     digest = hashlib.sha256(entry.key.encode()).hexdigest()[:12]
     path = place.outbox / f"{max(int(entry.began), 0):012d}-{digest}{SUFFIX}"
     with replacing(path) as file, gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
-        packed.write(json.dumps({"format": FORMAT, "entry": facts_json(entry)}).encode() + b"\n")
+        packed.write(json.dumps({"format": FORMAT, "entry": as_json(entry)}).encode() + b"\n")
         for item in source.items():
-            packed.write(json.dumps(facts_json(item)).encode() + b"\n")
+            packed.write(json.dumps(as_json(item)).encode() + b"\n")
         packed.write(b"end\n")
     return path
 
@@ -384,7 +385,7 @@ def send(history: History) -> Sent:
         return Sent(waiting=len(waiting(place)), problem="another process is sending them")
 
 
-def read_entry(path: Path) -> EntryFacts:
+def read_entry(path: Path) -> Entry:
     """Return the entry of a file that waits.
 
     Raises:
@@ -393,10 +394,10 @@ def read_entry(path: Path) -> EntryFacts:
     lines = list(_lines(path, last=1))
     try:
         head = json.loads(lines[0])
-        entry = parse_as(EntryFacts, head["entry"], "entry", finite=False)
+        entry = _parse(Entry, head["entry"], "entry")
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise RecordError(f"is not from an outbox: {type(error).__name__} {error}", file=path) from error
-    if head["format"] != FORMAT:
+    if head["format"] not in (1, FORMAT):
         raise RecordError("has another format", file=path, found=repr(head["format"]), expected=FORMAT)
     return entry
 
@@ -411,11 +412,17 @@ def read_items(path: Path) -> Iterator[ItemFacts]:
         if number == 0:
             continue
         try:
-            yield parse_as(ItemFacts, json.loads(line), "item", finite=False)
+            yield _parse(ItemFacts, json.loads(line), "item")
         except (ValueError, KeyError, TypeError) as error:
             raise RecordError(
                 f"is not from an outbox: {type(error).__name__} {error}", file=path, line=number + 1
             ) from error
+
+
+def _parse(kind: type[_T], found: JsonObject, where: str) -> _T:
+    if isinstance(machine := found["machine"], dict):  # of format 1
+        found = {**found, "machine": machine["name"], "machine_class": machine["machine_class"]}
+    return parse_as(kind, found, where, finite=False)
 
 
 def _lines(path: Path, last: int | None = None) -> Iterator[str]:
@@ -543,7 +550,7 @@ def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but
         except RecordError as error:
             told.append(f"history: a finished night cannot be handed on: {error}")
             continue
-        if _has(place, root, source.entry.key):
+        if _having(place, root, source.entry.key):
             note_handed(folder, str(place))
             continue
         kept = keep_source(source, root=root, database=database)
@@ -551,12 +558,40 @@ def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but
     return told
 
 
-def _has(place: HistoryPlace, root: Path, key: str) -> bool:
-    """Tell whether the history has a night to its end; False where it cannot be asked."""
+def _having(place: HistoryPlace, root: Path, key: str) -> History | None:
+    """Return the history if it has a night to its end; None if not, or where it cannot be asked."""
     try:
-        return _open(place, root).has(key)
+        history = _open(place, root)
+        return history if history.has(key) else None
     except (HistoryError, OSError):
-        return False
+        return None
+
+
+@contextmanager
+def history_with(results: nights.Results, database: str | None = None) -> Iterator[History]:
+    """Yield a history that has a night: the project's, or one of this and the finished nights beside it, for the time being.
+
+    Args:
+        results: of the night.
+        database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the project's own.
+
+    Raises:
+        UsageError: the database's URL cannot be understood.
+    """
+    root = Path(results.plan.root)
+    place = place_of(root, database)
+    there = place.file is None or place.file.is_file()
+    if history := _having(place, root, results.night.token) if there else None:
+        yield history
+        return
+    with TemporaryDirectory(prefix="tipchain-") as scratch:
+        history = History(place_of(root, f"{scratch}/{FILE}"))
+        folders = [one for one in nights_below(results.folder.parent)[::-1] if one.name <= results.night.name]
+        for one in latest_results(folders, BESIDE, []):
+            if one.finished or one.folder == results.folder:
+                source = read_night(one.folder)
+                history.add(source.entry, source.items())
+        yield history
 
 
 def send_waiting(*, root: Path, database: str | None = None) -> Kept:

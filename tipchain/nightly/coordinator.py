@@ -374,11 +374,8 @@ class Coordinator:
         return reason
 
     def _settle(self, item: Item, outcome: Outcome, reason: str) -> None:
-        record = ItemRecord(
-            id=item.id, token=self.night.token, attempt=0, outcome=outcome, reason=reason, executor=self.executor.name
-        )
         self._pending.begun(item)
-        self._record(record)
+        self._record(ItemRecord(id=item.id, attempt=0, outcome=outcome, reason=reason, executor=self.executor.name))
 
     def _take(self, ended: Ended) -> None:
         """Judge an item that ended and write it down, unless it shall run again."""
@@ -396,7 +393,7 @@ class Coordinator:
         if ended.failure and (trouble := self._unwritable()):
             self._halt(trouble)  # it failed for want of room: it has not ended
             return
-        record = judge(work, ended, self.night.folder, self.night.token, self.executor.name)
+        record = judge(work, ended, self.night.folder, self.executor.name)
         self._record(record)
         if record.outcome is Outcome.PASS and not self.keep_dumps:
             drop_dumps(work.folder)  # what they were is in the record: their hashes
@@ -404,7 +401,7 @@ class Coordinator:
     def _record(self, record: ItemRecord) -> None:
         try:
             item_folder(self.night.folder, record.id).mkdir(parents=True, exist_ok=True)
-            write_record(self.night.folder, record)
+            write_record(self.night.folder, record, self.night.token)
         except OSError as error:
             self._unwritten.append(record)
             self._halt(error)

@@ -15,7 +15,7 @@ from tipchain.chain.execute import killed_by, signal_within
 from tipchain.chain.plan import parse_result
 from tipchain.chain.process import last_lines
 from tipchain.core.files import sha256_of
-from tipchain.core.json_text import Json, JsonObject, read_json
+from tipchain.core.json_text import Json, JsonObject, read_json, taken
 from tipchain.core.language import clean
 from tipchain.core.quantities import duration
 from tipchain.errors import ExitCode, Outcome
@@ -125,7 +125,7 @@ TAIL_BYTES = 8192
 _BAD = (Outcome.ERROR.value, Outcome.FAIL.value)
 
 
-def judge(work: Work, ended: Ended, night: Path, token: str, executor: str) -> ItemRecord:
+def judge(work: Work, ended: Ended, night: Path, executor: str) -> ItemRecord:
     """Return the record of an item that ended.
 
     Exit code and report must say the same: an exit code of 0 without a whole report, where one was asked for, is an
@@ -135,7 +135,6 @@ def judge(work: Work, ended: Ended, night: Path, token: str, executor: str) -> I
         work: what ran.
         ended: how its process ended.
         night: the night's folder.
-        token: the night's.
         executor: the executor's name.
     """
     report, problem = read_report(work) if work.wants_report else ({}, "")
@@ -143,18 +142,12 @@ def judge(work: Work, ended: Ended, night: Path, token: str, executor: str) -> I
     artifacts: Mapping[str, str] = {}
     if outcome is Outcome.PASS:
         artifacts = files_left(report, work) if ended.artifacts is None else ended.artifacts
-    return ItemRecord(
-        id=ended.id,
-        token=token,
-        attempt=ended.attempt,
+    return taken(
+        ItemRecord,
+        ended,
         outcome=outcome,
         reason=textwrap.shorten(" ".join(reason.split()), REASON_LETTERS, placeholder=" ..."),
-        exit_code=ended.exit_code,
-        signal=ended.signal,
-        started=ended.started,
         seconds=max(ended.seconds, 0.0),
-        peak_memory_mb=ended.peak_memory_mb,
-        machine=ended.machine,
         executor=executor,
         log=_below(work.log, night),
         report=_below(work.report, night),
