@@ -181,13 +181,7 @@ def _pools():
         for name in ("MaxPool", "AvgPool"):
             yield (f"t.{name}{axes}d(3, 2, ceil_mode=True)", f"p.{name}{axes}D(3, 2)", "ceil-mode", "True", "False")
         yield f"t.MaxPool{axes}d(3, 2, dilation=2)", f"p.MaxPool{axes}D(3, 2)", "dilation", "2", "1"
-        yield (
-            f"t.AvgPool{axes}d(3, 2, 1)",
-            f"p.AvgPool{axes}D(3, 2, 1)",
-            "exclusive",
-            "True",
-            "exclusive=True",
-        )
+        yield (f"t.AvgPool{axes}d(3, 2, 1)", f"p.AvgPool{axes}D(3, 2, 1)", "exclusive", "True", "exclusive=True")
         for name in ("AdaptiveAvgPool", "AdaptiveMaxPool"):
             yield f"t.{name}{axes}d(1)", f"p.{name}{axes}D(2)", "output-size", "1", "2"
         yield f"t.ZeroPad{axes}d(1)", f"p.Pad{axes}D(2)", "padding", "1", "2"
