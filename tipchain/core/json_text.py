@@ -87,7 +87,10 @@ def _parsed(kind: object, value: object, where: str, finite: bool) -> Json:
                 for number, (one, part) in enumerate(zip(kinds, value, strict=True))
             )
     elif origin is Mapping and isinstance(value, dict):
-        return {name: _parsed(inner[1], one, _below(where, name), finite) for name, one in value.items()}
+        return {
+            _parsed(inner[0], name, _below(where, name), finite): _parsed(inner[1], one, _below(where, name), finite)
+            for name, one in value.items()
+        }
     elif _fits(kind, value, finite):
         return value
     raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")

@@ -64,7 +64,8 @@ class DiskProject:
         """
         found: dict[str, None] = {}
         for pattern, line in entry.files:
-            matching = [one for one in self._matching(pattern, line) if not _excluded(one, entry.exclude)]
+            matching = self._matching(pattern, line)
+            matching = [one for one in matching if not any(fnmatchcase(one, left_out) for left_out in entry.exclude)]
             if not matching:
                 raise ManifestError(
                     "names no file",
@@ -117,7 +118,7 @@ class DiskProject:
         if read.file is None:
             return ""
         try:
-            return tell_kind(read.file, mode, _option(entry, "--chain")).kind.name
+            return tell_kind(read.file, mode, _chain_option(entry)).kind.name
         except TipchainError:
             return ""
 
@@ -158,7 +159,7 @@ class DiskProject:
             load_plan(
                 root / file,
                 mode,
-                chain=_option(entry, "--chain"),
+                chain=_chain_option(entry),
                 suite=entry.suite or None,
                 lenient=LENIENT in entry.options,
                 options=Options(root=str(root)),
@@ -199,13 +200,9 @@ class DiskProject:
         return f"{file}: the case has no stage {', '.join(absent)}" if absent else ""
 
 
-def _option(entry: ManifestEntry, name: str) -> str | None:
-    """Return the value of an option of an entry's chains, None where it is not given."""
-    return next((after for word, after in pairwise([*entry.options, ""]) if word == name), None)
-
-
-def _excluded(file: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(file, pattern) for pattern in patterns)
+def _chain_option(entry: ManifestEntry) -> str | None:
+    """Return the kind that an entry names with ``--chain``, None where it names none."""
+    return next((after for word, after in pairwise([*entry.options, ""]) if word == "--chain"), None)
 
 
 def one_line(error: TipchainError) -> str:

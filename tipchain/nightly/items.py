@@ -228,32 +228,6 @@ def night_id(environ: Mapping[str, str] = os.environ) -> str:
     return ""
 
 
-def part_of(plan: NightPlan, options: Mapping[str, object], commit: str) -> ShardPart | None:
-    """Return which share a night is; None for one that ran all that was chosen.
-
-    Args:
-        plan: the night's.
-        options: the night's.
-        commit: the project's, as the night's environment says.
-    """
-    share, _, of = str(options.get("shard") or "").partition("/")
-    if not (share.isdecimal() and of.isdecimal()):
-        return None
-    chosen = {name: options[name] for name in ("select", "last_failed") if options.get(name)}
-    cut = plan.cut if isinstance(plan, SharePlan) else None
-    return ShardPart(
-        share=int(share),
-        of=int(of),
-        title=plan.name,
-        manifest=plan.sha256,
-        commit=commit,
-        choice=json.dumps(chosen, sort_keys=True) if chosen else "",
-        night=str(options.get(NIGHT_ID) or ""),
-        cut=cut.digest if cut else "",
-        total=len(cut.ids) if cut else 0,
-    )
-
-
 def gather(ones: Iterable[T], part: Callable[[T], ShardPart | None], began: Callable[[T], float]) -> list[Group[T]]:
     """Return which nights are one, in the order in which they began.
 

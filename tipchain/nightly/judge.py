@@ -90,7 +90,7 @@ def log_end(log: Path, size: int) -> bytes:
         return file.read(size)
 
 
-def log_tail(log: Path, lines: int = LINES) -> list[str]:
+def log_tail(log: Path) -> list[str]:
     """Return the last lines of ``log`` without control characters; none if it cannot be read."""
     try:
         data = log_end(log, BYTES + 1)
@@ -101,7 +101,7 @@ def log_tail(log: Path, lines: int = LINES) -> list[str]:
         del found[0]  # cut in the middle
     while found and not found[-1]:
         del found[-1]
-    return found[-lines:]
+    return found[-LINES:]
 
 
 # What is large of what items leave: weights, tensors, exported models; all but texts.

@@ -16,7 +16,7 @@ from tipchain.core.language import aligned, clean, columns, in_rows, say, use_co
 from tipchain.core.progress import Screen, cut, elapsed
 from tipchain.core.quantities import duration
 from tipchain.errors import BAD, ExitCode, Outcome
-from tipchain.nightly.coordinator import NightResult, NightState, counts_text
+from tipchain.nightly.coordinator import NightResult, NightState
 from tipchain.nightly.executor import Work
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.judge import log_tail
@@ -33,7 +33,7 @@ from tipchain.report.ci import (
     place_in_checkout,
     workflow_command,
 )
-from tipchain.report.terminal import MEANINGS, broken, mark
+from tipchain.report.terminal import MEANINGS, broken, counts_text, mark
 
 # Plans, states and summaries of nights as text for 80 columns.
 
@@ -104,7 +104,7 @@ def summary_lines(
 ) -> Iterator[str]:
     """Yield what came of a night: what failed and why, what was slow, what was left out, the counts, the exit ``code``."""
     told = list(records)
-    bad = [record for record in told if record.outcome in (Outcome.FAIL, Outcome.ERROR)]
+    bad = [record for record in told if record.outcome in BAD]
     if bad:
         yield ""
     for record in bad[:SHOWN]:
@@ -318,10 +318,7 @@ def _headline(results: Results, counts: Counter[Outcome]) -> str:
 
 
 def _origin(results: Results) -> str:
-    counts = Counter(one.outcome for one in results.records.values())
-    errors = "error" if counts[Outcome.ERROR] == 1 else "errors"
-    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: errors, Outcome.SKIP: "skipped"}
-    told = ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items())
+    told = counts_text(Counter(one.outcome for one in results.records.values())) or "nothing ended"
     facts = results.facts
     commit = f", commit {markdown(facts['commit'])}" if facts.get("commit") else ""
     night = f"items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
@@ -421,7 +418,7 @@ def night_junit(results: Results) -> str:
 
 
 def _detail(results: Results, item: Item, record: ItemRecord) -> str:
-    if record.outcome in (Outcome.PASS, Outcome.SKIP):
+    if record.outcome not in BAD:
         return ""
     folder = Path(os.path.relpath(item_folder(results.folder, item.id))) / f"attempt-{record.attempt}"
     work = Work(item=item, attempt=record.attempt, folder=folder, root=Path(results.plan.root))

@@ -22,7 +22,7 @@ from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, read_js
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis, read_diagnosis
-from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id, part_of
+from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
 #
@@ -306,7 +306,22 @@ class Night:
     @property
     def part(self) -> ShardPart | None:
         """Which share of a whole night this is; None for one that ran all that was chosen."""
-        return part_of(self.plan, self.options, str(self.environment.get("commit") or ""))
+        share, _, of = str(self.options.get("shard") or "").partition("/")
+        if not (share.isdecimal() and of.isdecimal()):
+            return None
+        chosen = {name: self.options[name] for name in ("select", "last_failed") if self.options.get(name)}
+        cut = self.plan.cut if isinstance(self.plan, SharePlan) else None
+        return ShardPart(
+            share=int(share),
+            of=int(of),
+            title=self.plan.name,
+            manifest=self.plan.sha256,
+            commit=str(self.environment.get("commit") or ""),
+            choice=json.dumps(chosen, sort_keys=True) if chosen else "",
+            night=str(self.options.get(NIGHT_ID) or ""),
+            cut=cut.digest if cut else "",
+            total=len(cut.ids) if cut else 0,
+        )
 
     @property
     def finished(self) -> bool:

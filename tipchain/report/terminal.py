@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -62,6 +63,13 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
 def mark(outcome: Outcome, color: bool) -> str:
     """Return an outcome as a cell of a table."""
     return paint(f"{outcome.value:<7}", outcome, color)
+
+
+def counts_text(counts: Mapping[Outcome, int]) -> str:
+    """Return ``3 passed, 1 failed``; what there is none of is left out."""
+    errors = "error" if counts.get(Outcome.ERROR) == 1 else "errors"
+    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: errors, Outcome.SKIP: "skipped"}
+    return ", ".join(f"{counts[one]} {word}" for one, word in words.items() if counts.get(one))
 
 
 def paint(text: str, outcome: Outcome, color: bool) -> str:
@@ -189,14 +197,8 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
     head = wrapped(say(text), width, HEAD_LINES)
     table = _table(_rows(report), color, width)
     # How many checks ended how, and what all of it took.
-    outcomes = report.outcomes
-    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: "errors", Outcome.SKIP: "skipped"}
-    counts = [f"{outcomes.count(one)} {word}" for one, word in words.items() if one in outcomes]
-    told = ", ".join(counts).replace("1 errors", "1 error") if outcomes.count(Outcome.ERROR) == 1 else ", ".join(counts)
-    foot = [
-        say(f"{told or 'no checks'} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"),
-        *_foot(report, width),
-    ]
+    told = counts_text(Counter(report.outcomes)) or "no checks"
+    foot = [say(f"{told} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"), *_foot(report, width)]
     # What explains the verdict may take what the rest leaves, blank lines counted.
     room = LINES - _height([*head, *table, *foot], width) - 1 - bool(table)
     details = [*_causes(report, width), *_failed_command(report, width)]
