@@ -146,6 +146,18 @@ def as_json(value: object, number: Callable[[float], Json] = float) -> Json:
     return number(value) if isinstance(value, float) else value
 
 
+def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:
+    """Return nested facts as texts by name: ``versions.torch``; a list is one text, separated by commas."""
+    found: dict[str, str] = {}
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            found |= flat_facts(value, f"{above}{key}.")
+        else:
+            listed = isinstance(value, (list, tuple))
+            found[f"{above}{key}"] = ", ".join(map(str, value)) if listed else "" if value is None else str(value)
+    return found
+
+
 def taken(kind: type[_T], source: object, **own: object) -> _T:
     """Return a dataclass with what another value has under its fields' names, and ``own`` for other fields."""
     names = [one.name for one in fields(kind) if one.name not in own and hasattr(source, one.name)]  # type: ignore[arg-type]  # a dataclass

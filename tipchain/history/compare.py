@@ -242,6 +242,12 @@ class Shift:
     name: str
     motion: Motion
 
+    @property
+    def moved(self) -> MovedFigure:
+        """What it was and what it is."""
+        before, after = self.motion.before, self.motion.after
+        return MovedFigure(item=self.item, part=self.part, name=self.name, before=before, after=after)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:

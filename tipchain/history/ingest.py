@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from tipchain.core.files import atomic_write, replacing
-from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, taken
+from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, taken
 from tipchain.core.language import say
 from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError, worst
@@ -79,7 +79,7 @@ def read_source(path: Path, machine: str = "") -> IngestSource:
     text = json.dumps(report_json(report), sort_keys=True)
     key = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
     run = Path(report.run).name
-    facts = nights.flat_facts(report.where)
+    facts = flat_facts(report.where)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     host, its_class = (machine, "") if machine else (name, _class_of(facts)) if name else this_machine()
     entry = Entry(
@@ -118,7 +118,7 @@ def read_night(folder: Path) -> IngestSource:
         found = nights.read_document(folder / FINISHED)
         parse_as(float, found.get("seconds") or 0.0)
         finished = found if found.get("token") == night.token else {}
-    facts = nights.flat_facts(night.environment)
+    facts = flat_facts(night.environment)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     entry = Entry(
         key=night.token,

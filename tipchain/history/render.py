@@ -204,11 +204,8 @@ def flip_line(one: Flip) -> str:
 def moved_line(one: MovedFigure) -> str:
     """Return a number that moved as ``item command loss: 0.5 -> 0.6 (+20 %)``."""
     what = " ".join(filter(None, [one.item, one.part, one.name]))
-    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{_percent(one.relative)}"
-
-
-def _percent(relative: float) -> str:
-    return f" ({100 * relative:+.3g} %)" if isfinite(relative) else ""
+    percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
+    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
 
 
 def changes_text(found: Changes) -> str:
@@ -326,12 +323,8 @@ def _names(names: Sequence[str]) -> str:
 
 def shift_line(one: Shift) -> str:
     """Return a number that moved beyond its noise, and how that is known."""
-    what, moved = " ".join(filter(None, [one.item, one.part, one.name])), one.motion
-    relative = (moved.after - moved.before) / abs(moved.before) if moved.before else float("inf")
-    line = f"{what}: {number_text(moved.before)} -> {number_text(moved.after)}{_percent(relative)}"
-    if moved.how == "drift":
-        return f"{kind_of(one.name).kind.value} drifts over {moved.nights + 1} nights  {line}"
-    return f"{kind_of(one.name).kind.value}  {line}"
+    drifts = f" drifts over {one.motion.nights + 1} nights" if one.motion.how == "drift" else ""
+    return f"{kind_of(one.name).kind.value}{drifts}  {moved_line(one.moved)}"
 
 
 def entry_json(entry: Entry) -> dict[str, object]:

@@ -351,7 +351,9 @@ def select(plan: NightPlan, patterns: Sequence[str]) -> NightPlan:
     refused = [pattern.removeprefix(NOT) for pattern in patterns if pattern.startswith(NOT)]
     for pattern in (*chosen, *refused):
         if not any(matches(item, pattern) for item in plan.items):
-            raise UsageError(_matches_nothing(plan, pattern))
+            ids = [item.id for item in plan.items]
+            hint = suggestion(pattern, ids[:2000])
+            raise UsageError(f"--only {pattern}: matches none of the {len(ids)} items{hint}")
     items = [
         item
         for item in plan.items
@@ -369,11 +371,6 @@ def matches(item: Item, pattern: str) -> bool:
     values = item.tags if name == "tag" else (getattr(item, name),)
     glob = rest.replace("[", "[[]")
     return any(fnmatchcase(value, glob) for value in values)
-
-
-def _matches_nothing(plan: NightPlan, pattern: str) -> str:
-    ids = [item.id for item in plan.items]
-    return f"--only {pattern}: matches none of the {len(ids)} items{suggestion(pattern, ids[:2000])}"
 
 
 def only(plan: NightPlan, ids: Collection[str]) -> NightPlan:

@@ -33,6 +33,7 @@ from tipchain.report.ci import (
     place_in_checkout,
     workflow_command,
 )
+from tipchain.report.page import many
 from tipchain.report.terminal import MEANINGS, broken, counts_text, mark
 
 # Plans, states and summaries of nights as text for 80 columns.
@@ -64,18 +65,13 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
     # What a plan comes to, in one line.
     kinds = Counter[str](item.kind for item in plan.items)
     words = {"chain": "chain", "align": "alignment", "command": "command"}
-    parts = [counted(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
+    parts = [many(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
     settled = Counter(item.settled for item in plan.items if item.reason)
-    text = counted(len(plan.items), "item") + (f": {', '.join(parts)}" if parts else "")
+    text = many(len(plan.items), "item") + (f": {', '.join(parts)}" if parts else "")
     if settled:
         text += f"; {sum(settled.values())} of them do not run here ({counts_text(settled)})"
     known = [seconds[item.id] for item in plan.items if item.id in seconds and not item.reason]
     yield say(text + (f"; {len(known)} of them took {duration(sum(known))} lately" if known else ""))
-
-
-def counted(count: int, word: str) -> str:
-    """Return a number with a word behind it, in the plural where it is one."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -> Iterator[str]:

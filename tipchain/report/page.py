@@ -15,6 +15,7 @@ from math import ceil, floor, inf, isfinite, isnan, log10
 from tipchain.core.language import clean, language, say
 from tipchain.errors import Outcome
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
+from tipchain.report.model import UNKNOWN
 
 Part = str | Iterable[str | Iterable[str] | None] | None
 """What goes into an element: see `markup`."""
@@ -256,8 +257,6 @@ def origin(command: str, facts: Mapping[str, str]) -> Markup:
     return markup(call, element("dl", listed, class_="versions") if listed else None)
 
 
-UNKNOWN = "unknown"
-"""The code of a diagnosis that knows no cause."""
 APPLIED = re.compile(
     r"apply `(?:F\.)?(?P<function>relu|gelu|silu|swish|sigmoid|tanh|softplus|hardswish|hardsigmoid|relu6|mish|elu|selu)` "
     r"(?:to what `(?P<before>\w+)` is given|after `(?P<after>\w+)`)"

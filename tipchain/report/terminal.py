@@ -424,12 +424,12 @@ def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
         shares = [one.share for one in ones if one.share is not None]
         close = "" if not any(shares) else f", {percent(max(shares))} of what is allowed"
         text = checks + (", equal" if len(shares) == len(ones) and not max(shares) else close)
-        text += f", {skipped} skipped: {_flat(_first_skip(ones))}" if skipped else ""
+        text += (
+            f", {skipped} skipped: {_flat(next(one.reason for one in ones if one.outcome is Outcome.SKIP))}"
+            if skipped
+            else ""
+        )
     return Row(outcome=outcome, name=clean(name), text=text)
-
-
-def _first_skip(ones: Sequence[Verdict]) -> str:
-    return next(one.reason for one in ones if one.outcome is Outcome.SKIP)
 
 
 def _why(stage: str, bad: Sequence[Verdict], report: RunReport) -> str:
