@@ -109,7 +109,7 @@ def is_news(values: Sequence[float], rule: NoiseRule) -> bool:
 
 
 def _grew(told: Motion | None, now: Motion) -> bool:
-    """Tell whether a drift is another than the one that was told, or leads as far again beyond where that had led."""
+    """Tell whether a drift turned round, or went on as far again, since it was last reported."""
     if told is None:
         return True
     led, more = told.after - told.before, now.after - told.after
@@ -386,7 +386,7 @@ class _Series:
         ]
 
     def drift_is_news(self, name: tuple[str, str, str]) -> bool:
-        """Tell whether a drift of a number of the entry was not told in an earlier night; this reads all its values."""
+        """Tell whether no earlier night reported a number's drift; this reads all its values."""
         item, part, figure = name
         of_commands = bool(part) or figure != SECONDS
         query = (
@@ -435,7 +435,7 @@ class _Series:
 
 
 def _shifts(series: _Series, *, drifts_again: bool) -> tuple[list[Shift], bool]:
-    """Return what moved, and whether plain rules judged some of it; drifts that were told before only if asked for."""
+    """Return what moved, and whether plain rules judged any of it; ``drifts_again`` keeps drifts reported before."""
     found, plainly = [], False
     for (item, part, name), earlier, value in series.each():
         plainly |= bool(earlier) and len(earlier) < ENOUGH

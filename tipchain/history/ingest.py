@@ -1,4 +1,4 @@
-"""From a night's folder, or a report, to facts, and on to the database, now or when it is reached."""
+"""Reads nights and reports into the history, or into an outbox while its database cannot be reached."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def read_night(folder: Path) -> IngestSource:
 
 
 def _class_of(facts: Mapping[str, str]) -> str:
-    """Return what of a machine makes times comparable, of what a night says about it."""
+    """Return the class of a machine: processor, cores and GPUs."""
     return ", ".join(f"{name} {facts[name]}" for name in ("processor", "cores", "gpus") if facts.get(name))
 
 
@@ -159,7 +159,7 @@ def _epoch(started: str, file: Path) -> float:
 
 
 def _item_of_record(night: Path, record: nights.ItemRecord, entry: Entry, chain: str) -> ItemFacts:
-    """Return an item's record with what its report says; one that cannot be read is told in the reason."""
+    """Return an item from its record and its report; the reason says if the report cannot be read."""
     reason, report = record.reason, None
     if record.report:
         try:
@@ -173,7 +173,7 @@ def _item_of_record(night: Path, record: nights.ItemRecord, entry: Entry, chain:
 
 
 def _parts(report: RunReport) -> dict[str, Json]:
-    """Return the commands, verdicts and causes that a report tells; causes that verdicts fail because of come first."""
+    """Return a report's commands, verdicts and causes; causes that explain verdicts come first."""
     commands, subjects = _Unique(), _Unique()
     return {
         "commands": tuple(
@@ -237,7 +237,7 @@ def _real(value: float | None) -> float:
 
 
 class _Unique:
-    """Names that stand twice in a report get ``#2`` behind them: the history has one row for each."""
+    """Adds ``#2`` to a name that a report has twice: the history has one row for each."""
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
@@ -495,7 +495,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
 
 
 def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but: Path | None = None) -> list[str]:
-    """Hand on the finished nights of a manifest that no history was given; return what is to be told, a text each.
+    """Add the finished nights of a manifest that no history was given; return a message for each.
 
     That costs next to nothing where there is none: it looks at the latest nights, back to the last that was handed on.
 
@@ -538,7 +538,7 @@ def _having(place: HistoryPlace, root: Path, key: str) -> History | None:
 
 @contextmanager
 def history_with(results: nights.Results, database: str | None = None) -> Iterator[History]:
-    """Yield a history that has a night: the project's, or one of this and the finished nights beside it, for the time being.
+    """Yield a history that has a night: the project's own, else a temporary one of this night and those beside it.
 
     Args:
         results: of the night.

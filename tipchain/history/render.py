@@ -98,7 +98,7 @@ def show_text(entry: Entry, items: Iterable[ItemFacts]) -> str:
 
 
 def head_lines(entry: Entry) -> list[str]:
-    """Return what an entry says of itself."""
+    """Return the facts of an entry, a line each."""
     machine = " ".join(filter(None, [entry.machine, f"({entry.machine_class})" if entry.machine_class else ""]))
     facts = {
         entry.kind: f"{entry.name} ({entry.title})",
@@ -114,7 +114,7 @@ def head_lines(entry: Entry) -> list[str]:
 
 
 def share_lines(*entries: Entry) -> list[str]:
-    """Return what is to be known of the shares of nights: which are missing, and whether they were cut differently."""
+    """Return which shares of nights are missing or were cut differently, a line each."""
     return [
         f"{one.name}: {text}"
         for one in entries

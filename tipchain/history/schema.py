@@ -1,4 +1,4 @@
-"""What the history keeps of nights and reports, and the tables, as SQLAlchemy knows them, that it is rows of."""
+"""What the history keeps of nights and reports, and its tables."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ Row = dict[str, Any]
 
 
 def storable(text: str) -> str:
-    """Return ``text`` without what databases refuse: NUL, and halves of characters."""
+    """Return ``text`` with NUL and surrogates replaced, which databases refuse."""
     return text.replace("\0", "\ufffd").encode(errors="backslashreplace").decode()
 
 
@@ -383,7 +383,7 @@ def environment_row(facts: Entry | ItemFacts) -> Row:
 
 
 def _row(table: sa.Table, facts: object, **own: object) -> Row:
-    """Return the row that facts are in a table: each column holds what is called as it, a text column its number.
+    """Return facts as a row of a table; a text is stored by its number.
 
     Args:
         table: the table.

@@ -79,7 +79,7 @@ class NightState:
 
 
 class Pending:
-    """The seconds of all items that have not begun, kept up as they begin: thousands are not added up each time."""
+    """Keeps the sum of the seconds of all items that have not begun, without adding up thousands each time."""
 
     def __init__(self, estimate: Estimate, items: Sequence[Item]) -> None:
         self._estimate = estimate
@@ -117,7 +117,7 @@ def state_json(state: NightState) -> dict[str, object]:
 
 
 def read_state(night: Night) -> NightState:
-    """Return what the latest coordinator of a night wrote down last of what it did; an empty one if there is nothing."""
+    """Return the state that the latest coordinator of a night wrote last; an empty one without any."""
     try:
         data = read_json(night.folder / RUNNING)
         told = {name: one for name, one in data.items() if name != "ended"}
@@ -298,7 +298,7 @@ class Coordinator:
         return self.interrupted or bool(self.problem)
 
     def _queue(self, item: Item) -> _Queue:
-        """Return where an item waits: what waits for a GPU, say, keeps nobody waiting who needs none."""
+        """Return the queue of an item; each kind of room has its own."""
         return self._queues.setdefault(kind_of_room(item.needs), _Queue())
 
     def _waiting(self) -> bool:

@@ -1,4 +1,4 @@
-"""From a manifest to the items of a night, and what of the disk that depends on."""
+"""Expands a manifest into the items of a night, and reads what that needs from the disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tipchain.chain.kinds import TRAIN_INFER, tell_kind
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
@@ -34,7 +34,7 @@ LENIENT = "--lenient"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReadParams:
-    """A parameter file that was read: its text, what was parsed of it and the suite; or what is wrong."""
+    """A parameter file with its suite, or why it cannot be read."""
 
     text: str = ""
     file: ParamFile | None = None
@@ -206,7 +206,7 @@ def _chain_option(entry: ManifestEntry) -> str | None:
 
 
 def one_line(error: TipchainError) -> str:
-    """Return an error's message in one line: what was found and expected stands behind it."""
+    """Return an error's message in one line, with what was found and expected."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return "; ".join(lines) if isinstance(error, InputError) else " ".join(lines)
 
@@ -214,26 +214,6 @@ def one_line(error: TipchainError) -> str:
 OUTPUT = f"{FOLDER}/work"
 PAGE = f"{FOLDER}/report.html"
 """Where an item's own output goes: two items of one chain never write to one folder."""
-
-
-class Project(Protocol):
-    """What of the disk a plan depends on."""
-
-    def files(self, entry: ManifestEntry) -> Sequence[str]:
-        """Return the files that an entry names, below the root, sorted.
-
-        Raises:
-            ManifestError: a glob names none.
-        """
-
-    def problem(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
-        """Return what is wrong with a parameter file or case in a mode; "" for nothing."""
-
-    def chain(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
-        """Return the kind of chain of a parameter file in a mode; "" for one that cannot be read."""
-
-    def lacking(self, data: DataFolder) -> str:
-        """Return what is missing of full data, with the path that was wanted; "" for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +224,7 @@ class Settled:
     reason: str = ""
 
 
-def expand(manifest: NightManifest, project: Project, *, require_data: bool = False) -> NightPlan:
+def expand(manifest: NightManifest, project: DiskProject, *, require_data: bool = False) -> NightPlan:
     """Return the items of a manifest, in its order.
 
     Args:
@@ -308,7 +288,9 @@ def _twice(
 class _Maker:
     """Makes the items of one entry."""
 
-    def __init__(self, entry: ManifestEntry, manifest: NightManifest, project: Project, *, require_data: bool) -> None:
+    def __init__(
+        self, entry: ManifestEntry, manifest: NightManifest, project: DiskProject, *, require_data: bool
+    ) -> None:
         self.entry, self.manifest, self.project = entry, manifest, project
         self.require_data = require_data
 

@@ -21,7 +21,7 @@ and the interpreter that tipchain runs in there."""
 
 
 def filled(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return words with values in the places of such texts."""
+    """Return words in which such texts are replaced by values."""
     found = list(words)
     for name, value in values.items():
         found = [word.replace(name, value) for word in found]
@@ -50,7 +50,7 @@ class Needs:
 
 
 def kind_of_room(needs: Needs) -> tuple[str, ...]:
-    """Return the names of what is rare of what an item needs: who needs others need not wait behind it."""
+    """Return the names of the rare resources that an item needs; items that need others do not queue behind it."""
     return (*(["GPU"] if needs.gpus else []), *(name for name, _ in needs.resources))
 
 
@@ -173,7 +173,7 @@ class SharePlan(NightPlan):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardPart:
-    """Which share of which whole night a night ran.
+    """The share of a whole night that a night ran.
 
     Attributes:
         share: from 1.
@@ -209,7 +209,7 @@ class ShardPart:
 
 @dataclass(slots=True)
 class Group(Generic[T]):
-    """What is one night.
+    """The nights that count as one.
 
     Attributes:
         ones: the shares in their order, or a night that is none.
@@ -221,7 +221,7 @@ class Group(Generic[T]):
 
 
 def night_id(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the id of the whole night that this process runs a share of, as the environment says; "" if it does not."""
+    """Return the id that the environment gives to all shares of a night; "" without one."""
     for name in (VARIABLE, *CI_VARIABLES):
         if value := environ.get(name, "").strip():
             return value if name == VARIABLE else f"{name}={value}"
@@ -229,7 +229,7 @@ def night_id(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def gather(ones: Iterable[T], part: Callable[[T], ShardPart | None], began: Callable[[T], float]) -> list[Group[T]]:
-    """Return which nights are one, in the order in which they began.
+    """Group nights that are shares of one, in the order in which they began.
 
     Args:
         ones: nights.
@@ -275,7 +275,7 @@ def missing(parts: Sequence[ShardPart]) -> str:
 
 
 def merge_facts(facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return environments as one: where they differ, all values."""
+    """Merge environments; where they differ, all values are listed."""
     found: dict[str, set[str]] = {}
     for one in facts:
         for name, value in one.items():

@@ -104,7 +104,7 @@ class ItemRecord(AttemptRecord):
 
 
 class DamagedRecord(ItemRecord):
-    """Stands for a record that is there and cannot be read: an ERROR, until the item has run again."""
+    """An ERROR in place of a record that cannot be read; the item runs again on ``resume``."""
 
     __slots__ = ()
 

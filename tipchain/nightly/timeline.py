@@ -234,7 +234,7 @@ def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
 
 
 def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[Results]) -> tuple[int, ...]:
-    """Return the columns in which an item ended otherwise though nothing that is known of had changed."""
+    """Return the columns in which an item ended otherwise without a known change."""
     ran = [
         (place, cell.record.outcome, nights[place].part_with(item))
         for place, cell in enumerate(cells)
@@ -248,7 +248,7 @@ def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[Results]) 
 
 
 def _same(name: str, before: Results, after: Results) -> bool:
-    """Tell whether call, commit and environment of an item are the same; of a commit with local changes nobody knows."""
+    """Tell whether call, commit and environment of an item are the same; local changes count as different."""
     was, now = ([one for one in results.plan.items if one.id == name] for results in (before, after))
     first, last = (results.facts.get("commit", "") for results in (before, after))
     if not now or was != now or not first or first != last or first.endswith(DIRTY):

@@ -1,4 +1,4 @@
-"""RunReports as text: all of one for 80 columns, and its ending, in at most 30 lines: what came out, why, how to go on."""
+"""Renders a run's report as text: whole, or its ending in at most 30 lines."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
 
 
 def _headline(report: RunReport) -> tuple[Outcome, str]:
-    """Return what came out, as an outcome and a sentence."""
+    """Return the verdict as an outcome and a sentence."""
     outcome, text = _of_chain(report) if report.results else _of_alignment(report)
     if not report.interrupted:
         return outcome, text
