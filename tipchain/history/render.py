@@ -323,8 +323,9 @@ def _names(names: Sequence[str]) -> str:
 
 def shift_line(one: Shift) -> str:
     """Return a number that moved beyond its noise, and how that is known."""
-    drifts = f" drifts over {one.motion.nights + 1} nights" if one.motion.how == "drift" else ""
-    return f"{kind_of(one.name).kind.value}{drifts}  {moved_line(one.moved)}"
+    kind, line = kind_of(one.name).kind.value, moved_line(one.moved)
+    drifts = one.motion.how == "drift"
+    return f"{kind} drifts over {one.motion.nights + 1} nights  {line}" if drifts else f"{kind}  {line}"
 
 
 def entry_json(entry: Entry) -> dict[str, object]:

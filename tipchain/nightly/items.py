@@ -352,8 +352,7 @@ def select(plan: NightPlan, patterns: Sequence[str]) -> NightPlan:
     for pattern in (*chosen, *refused):
         if not any(matches(item, pattern) for item in plan.items):
             ids = [item.id for item in plan.items]
-            hint = suggestion(pattern, ids[:2000])
-            raise UsageError(f"--only {pattern}: matches none of the {len(ids)} items{hint}")
+            raise UsageError(f"--only {pattern}: matches none of the {len(ids)} items{suggestion(pattern, ids[:2000])}")
     items = [
         item
         for item in plan.items
