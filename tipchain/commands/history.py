@@ -179,11 +179,7 @@ def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
     if place.file is not None and not place.file.exists() and not ingest.waiting(place):
         raise UsageError(f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one")
     history = History(place)
-    sent = ingest.send(history)
-    for one in sent.added:
-        print(say(f"{one.name}, which waited, is in the history now"), file=sys.stderr)
-    if sent.problem:
-        print(say(f"{sent.waiting} in {place.outbox} still wait: {sent.problem}"), file=sys.stderr)
+    _say(ingest.send(history))
     with history.reading() as connection:
         yield connection, root
 

@@ -205,9 +205,9 @@ def run_dashboard(args: argparse.Namespace) -> int:
         UsageError: there are no nights, or the page cannot be written.
     """
     from tipchain.nightly.dashboard import render
-    from tipchain.nightly.night_report import counted
     from tipchain.nightly.nights import NIGHTS, find_nights
     from tipchain.nightly.timeline import read_timelines
+    from tipchain.report.page import many
 
     check_writable({"--html": args.html})
     folder = args.folder or Path(NIGHTS)
@@ -227,7 +227,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot write {args.html}: {error.strerror}") from error
     nights = sum(len(one.columns) for one in timelines)
     items = sum(len(one.rows) for one in timelines)
-    print(say(f"{args.html}: {counted(items, 'item')}, {counted(nights, 'night')}"))
+    print(say(f"{args.html}: {many(items, 'item')}, {many(nights, 'night')}"))
     return _say_of_shares(timelines)
 
 
@@ -358,10 +358,10 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     nights = nights_folder(plan, args.out).absolute()
     plan = select(plan, args.select)
     if args.last_failed:
-        from tipchain.nightly.night_report import counted
+        from tipchain.report.page import many
 
         failed = last_failed(nights)
-        print(say(f"what failed when it last ran: {counted(len(failed), 'item')}"), file=sys.stderr)
+        print(say(f"what failed when it last ran: {many(len(failed), 'item')}"), file=sys.stderr)
         plan = only(plan, failed)
     if shard:
         plan = share(plan, shard, balance_seconds(args.balance_by) if args.balance_by else None)

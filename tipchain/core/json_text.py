@@ -87,7 +87,10 @@ def _parsed(kind: object, value: object, where: str, finite: bool) -> Json:
                 for number, (one, part) in enumerate(zip(kinds, value, strict=True))
             )
     elif origin is Mapping and isinstance(value, dict):
-        return {name: _parsed(inner[1], one, _below(where, name), finite) for name, one in value.items()}
+        return {
+            _parsed(inner[0], name, _below(where, name), finite): _parsed(inner[1], one, _below(where, name), finite)
+            for name, one in value.items()
+        }
     elif _fits(kind, value, finite):
         return value
     raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")
@@ -141,6 +144,18 @@ def as_json(value: object, number: Callable[[float], Json] = float) -> Json:
     if isinstance(value, Enum):
         return value.name
     return number(value) if isinstance(value, float) else value
+
+
+def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:
+    """Return nested facts as texts by name: ``versions.torch``; a list is one text, separated by commas."""
+    found: dict[str, str] = {}
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            found |= flat_facts(value, f"{above}{key}.")
+        else:
+            listed = isinstance(value, (list, tuple))
+            found[f"{above}{key}"] = ", ".join(map(str, value)) if listed else "" if value is None else str(value)
+    return found
 
 
 def taken(kind: type[_T], source: object, **own: object) -> _T:

@@ -109,7 +109,7 @@ def is_news(values: Sequence[float], rule: NoiseRule) -> bool:
 
 
 def _grew(told: Motion | None, now: Motion) -> bool:
-    """Tell whether a drift is another than the one that was told, or leads as far again beyond where that had led."""
+    """Tell whether a drift turned round, or went on as far again, since it was last reported."""
     if told is None:
         return True
     led, more = told.after - told.before, now.after - told.after
@@ -242,6 +242,12 @@ class Shift:
     name: str
     motion: Motion
 
+    @property
+    def moved(self) -> MovedFigure:
+        """What it was and what it is."""
+        before, after = self.motion.before, self.motion.after
+        return MovedFigure(item=self.item, part=self.part, name=self.name, before=before, after=after)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
@@ -360,12 +366,12 @@ class _Series:
         self.found: dict[tuple[str, str, str], dict[int, float]] = {}
         self.entry, self.connection = entry, connection
         of = {row: one.id for one in (*self.nights, entry) for row in one.rows}
-        ids = list(of)
+        seconds, told = (self._passed(one).where(item_runs.c.entry_id.in_(list(of))) for one in (False, True))
         self.classes = classes = dict[str, str]()
-        for row in connection.execute(self._items(ids)):
+        for row in connection.execute(seconds):
             if of[row.entry_id] == entry.id:
                 classes[row.item] = row.machine_class or row.machine
-        for query in (self._items(ids), self._figures(ids)):
+        for query in (seconds, told):
             for row in connection.execute(query):
                 if classes.get(row.item) == (row.machine_class or row.machine):
                     self.found.setdefault((row.item, row.part, row.name), {})[of[row.entry_id]] = real(row.value)
@@ -380,79 +386,56 @@ class _Series:
         ]
 
     def drift_is_news(self, name: tuple[str, str, str]) -> bool:
-        """Tell whether a drift of a number of the entry was not told in an earlier night; this reads all its values."""
+        """Tell whether no earlier night reported a number's drift; this reads all its values."""
         item, part, figure = name
-        rows = of_entry(item_runs.c.entry_id, self.entry)
-        query: sa.Select[Any] = (
-            sa.select(machines.c.name, machines.c.machine_class)
-            .select_from(item_runs)
+        of_commands = bool(part) or figure != SECONDS
+        query = (
+            self._passed(of_commands)
             .join(entries, entries.c.id == item_runs.c.entry_id)
-            .join(machines, machines.c.id == item_runs.c.machine_id)
-            .where(item_runs.c.item_id == text_number(item), item_runs.c.outcome == code_of(Outcome.PASS))
+            .where(item_runs.c.item_id == text_number(item))
             .where(entries.c.kind == self.entry.kind, entries.c.title == self.entry.title)
-            .where(sa.or_(entries.c.began < self.entry.began, rows))
+            .where(sa.or_(entries.c.began < self.entry.began, of_entry(item_runs.c.entry_id, self.entry)))
             .order_by(entries.c.began, entries.c.id)
         )
-        if part or figure != SECONDS:
-            query = (
-                query.add_columns(figures.c.value)
-                .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
-                .join(figures, figures.c.command_run_id == command_runs.c.id)
-                .where(command_runs.c.command_id == text_number(part), figures.c.name_id == text_number(figure))
-                .where(command_runs.c.outcome == code_of(Outcome.PASS))
+        if of_commands:
+            query = query.where(
+                command_runs.c.command_id == text_number(part), figures.c.name_id == text_number(figure)
             )
-        else:
-            query = query.add_columns(item_runs.c.seconds)
-        found = self.connection.execute(query)
-        values = [real(value) for host, known, value in found if (known or host) == self.classes[item]]
+        rows = self.connection.execute(query)
+        values = [real(row.value) for row in rows if (row.machine_class or row.machine) == self.classes[item]]
         return is_news(values, kind_of(figure))
 
-    def _items(self, ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
-        return self._of_passes(
-            sa.select(
-                item_runs.c.entry_id,
-                texts.c.text.label("item"),
-                sa.literal("").label("part"),
-                sa.literal(SECONDS).label("name"),
-                item_runs.c.seconds.label("value"),
-                machines.c.machine_class,
-                machines.c.name.label("machine"),
-            ).select_from(item_runs),
-            ids,
-        )
-
-    def _figures(self, ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
+    @staticmethod
+    def _passed(of_commands: bool) -> sa.Select[Any]:
+        """Return a query for the seconds of items that passed, or for the figures of their commands that did."""
         parts, names = texts.alias(), texts.alias()
         query = (
             sa.select(
                 item_runs.c.entry_id,
                 texts.c.text.label("item"),
-                parts.c.text.label("part"),
-                names.c.text.label("name"),
-                figures.c.value,
                 machines.c.machine_class,
                 machines.c.name.label("machine"),
             )
             .select_from(item_runs)
+            .join(texts, texts.c.id == item_runs.c.item_id)
+            .join(machines, machines.c.id == item_runs.c.machine_id)
+            .where(item_runs.c.outcome == code_of(Outcome.PASS))
+        )
+        if not of_commands:
+            own = (sa.literal("").label("part"), sa.literal(SECONDS).label("name"), item_runs.c.seconds.label("value"))
+            return query.add_columns(*own)
+        return (
+            query.add_columns(parts.c.text.label("part"), names.c.text.label("name"), figures.c.value)
             .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
             .join(figures, figures.c.command_run_id == command_runs.c.id)
             .join(parts, parts.c.id == command_runs.c.command_id)
             .join(names, names.c.id == figures.c.name_id)
             .where(command_runs.c.outcome == code_of(Outcome.PASS))
         )
-        return self._of_passes(query, ids)
-
-    @staticmethod
-    def _of_passes(query: sa.Select[tuple[object, ...]], ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
-        return (
-            query.join(texts, texts.c.id == item_runs.c.item_id)
-            .join(machines, machines.c.id == item_runs.c.machine_id)
-            .where(item_runs.c.entry_id.in_(ids), item_runs.c.outcome == code_of(Outcome.PASS))
-        )
 
 
 def _shifts(series: _Series, *, drifts_again: bool) -> tuple[list[Shift], bool]:
-    """Return what moved, and whether plain rules judged some of it; drifts that were told before only if asked for."""
+    """Return what moved, and whether plain rules judged any of it; ``drifts_again`` keeps drifts reported before."""
     found, plainly = [], False
     for (item, part, name), earlier, value in series.each():
         plainly |= bool(earlier) and len(earlier) < ENOUGH

@@ -1,4 +1,4 @@
-"""Reading the history: which nights and runs it has, and what is in one."""
+"""Queries of the history: its nights and runs, and the items, commands, verdicts and causes of one."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def _whole(shares: list[Entry]) -> Entry:
 
 
 def _all(values: Iterable[str]) -> str:
-    """Return what shares say, each value once."""
+    """Join the values of shares, each once."""
     return ", ".join(sorted({one for one in values if one}))
 
 
@@ -327,6 +327,6 @@ _FROM_COLUMNS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _made(kind: type[_T], row: Row[Any], **own: object) -> _T:
-    """Return the value whose fields are called as a row's columns are; ``own`` are fields that no column has."""
+    """Return a dataclass from a row, by names; ``own`` are fields without a column."""
     read = {name: _FROM_COLUMNS.get(name, lambda value: value)(value) for name, value in row._mapping.items()}  # noqa: SLF001 (SQLAlchemy's public name)
     return kind(**{one.name: read[one.name] for one in fields(kind) if one.name in read}, **own)  # type: ignore[arg-type]  # a dataclass

@@ -1,4 +1,4 @@
-"""From a night's folder, or a report, to facts, and on to the database, now or when it is reached."""
+"""Reads nights and reports into the history, or into an outbox while its database cannot be reached."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from tipchain.core.files import atomic_write, replacing
-from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, taken
+from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, taken
 from tipchain.core.language import say
 from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError, worst
 from tipchain.history.schema import STATISTICS, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
-from tipchain.history.store import FILE, FOLDER, Added, History, HistoryPlace, make_folder, place_of
+from tipchain.history.store import FILE, FOLDER, History, HistoryPlace, make_folder, place_of
 from tipchain.nightly import nights, origin
-from tipchain.nightly.nights import FINISHED, holder, nights_below
+from tipchain.nightly.nights import FINISHED, Night, holder, nights_below
 from tipchain.nightly.timeline import latest_results
 from tipchain.report.model import RunReport, load_report, report_json
 
@@ -41,15 +41,12 @@ class IngestSource:
 
     Attributes:
         entry: the night, or the report.
-        night: the night's folder; None for a report.
-        chains: the kind of chain of each item, by its id; "" for what is none.
+        night: the night as its folder has it; None for a report.
         report: the report; None for a night.
-        machine: where the items of a report ran.
     """
 
     entry: Entry
-    night: Path | None = None
-    chains: Mapping[str, str] = field(default_factory=dict)
+    night: Night | None = None
     report: RunReport | None = None
 
     def items(self) -> Iterator[ItemFacts]:
@@ -57,10 +54,9 @@ class IngestSource:
         if self.report is not None:
             yield _item_of_report(self.report, self.entry)
         if self.night is not None:
-            for item_id, chain in self.chains.items():
-                record = nights.read_record(self.night, item_id, self.entry.key)
-                if record is not None:
-                    yield _item_of_record(self.night, record, self.entry, chain)
+            chains = {item.id: item.chain for item in self.night.plan.items}
+            for record in self.night.records():
+                yield _item_of_record(self.night.folder, record, self.entry, chains[record.id])
 
 
 def read_source(path: Path, machine: str = "") -> IngestSource:
@@ -83,7 +79,7 @@ def read_source(path: Path, machine: str = "") -> IngestSource:
     text = json.dumps(report_json(report), sort_keys=True)
     key = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
     run = Path(report.run).name
-    facts = nights.flat_facts(report.where)
+    facts = flat_facts(report.where)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     host, its_class = (machine, "") if machine else (name, _class_of(facts)) if name else this_machine()
     entry = Entry(
@@ -117,8 +113,12 @@ def read_night(folder: Path) -> IngestSource:
         RecordError: its ``night.json`` cannot be read, or is none.
     """
     night = nights.read_night(folder)
-    finished = _finished(folder, night.token)
-    facts = nights.flat_facts(night.environment)
+    finished: JsonObject = {}
+    with suppress(OSError, ValueError):  # what a night that came to its end says about itself
+        found = nights.read_document(folder / FINISHED)
+        parse_as(float, found.get("seconds") or 0.0)
+        finished = found if found.get("token") == night.token else {}
+    facts = flat_facts(night.environment)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     entry = Entry(
         key=night.token,
@@ -136,22 +136,12 @@ def read_night(folder: Path) -> IngestSource:
         environment=facts,
         part=night.part,
     )
-    return IngestSource(entry=entry, night=folder, chains={item.id: item.chain for item in night.plan.items})
+    return IngestSource(entry=entry, night=night)
 
 
 def _class_of(facts: Mapping[str, str]) -> str:
-    """Return what of a machine makes times comparable, of what a night says about it."""
+    """Return the class of a machine: processor, cores and GPUs."""
     return ", ".join(f"{name} {facts[name]}" for name in ("processor", "cores", "gpus") if facts.get(name))
-
-
-def _finished(folder: Path, token: str) -> JsonObject:
-    """Return what a night that came to its end says about itself; nothing for others."""
-    try:
-        found = nights.read_document(folder / nights.FINISHED)
-        parse_as(float, found.get("seconds") or 0.0)
-    except (OSError, ValueError):
-        return {}
-    return found if found.get("token") == token else {}
 
 
 def _epoch(started: str, file: Path) -> float:
@@ -169,7 +159,7 @@ def _epoch(started: str, file: Path) -> float:
 
 
 def _item_of_record(night: Path, record: nights.ItemRecord, entry: Entry, chain: str) -> ItemFacts:
-    """Return an item's record with what its report says; one that cannot be read is told in the reason."""
+    """Return an item from its record and its report; the reason says if the report cannot be read."""
     reason, report = record.reason, None
     if record.report:
         try:
@@ -183,7 +173,7 @@ def _item_of_record(night: Path, record: nights.ItemRecord, entry: Entry, chain:
 
 
 def _parts(report: RunReport) -> dict[str, Json]:
-    """Return the commands, verdicts and causes that a report tells; causes that verdicts fail because of come first."""
+    """Return a report's commands, verdicts and causes; causes that explain verdicts come first."""
     commands, subjects = _Unique(), _Unique()
     return {
         "commands": tuple(
@@ -247,7 +237,7 @@ def _real(value: float | None) -> float:
 
 
 class _Unique:
-    """Names that stand twice in a report get ``#2`` behind them: the history has one row for each."""
+    """Adds ``#2`` to a name that a report has twice: the history has one row for each."""
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
@@ -314,22 +304,6 @@ FORMAT = 2
 SUFFIX = ".jsonl.gz"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """What sending came to.
-
-    Attributes:
-        added: what is in the database now, and was waiting.
-        waiting: how many files still wait.
-        problem: why; "" if none does.
-    """
-
-    added: tuple[Added, ...] = ()
-    waiting: int = 0
-    problem: str = ""
-    unreadable: tuple[Path, ...] = field(default_factory=tuple)
-
-
 def keep(place: HistoryPlace, source: IngestSource) -> Path:
     """Write a night or a report into the outbox, whole or not at all, and return the file.
 
@@ -353,36 +327,57 @@ def waiting(place: HistoryPlace) -> list[Path]:
     return sorted(place.outbox.glob(f"[!.]*{SUFFIX}"))
 
 
-def send(history: History) -> Sent:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Where results are now.
+
+    Attributes:
+        sent: whether the database has them.
+        new: items that it did not have before.
+        message: one or more lines for the user; "" if there is nothing to be said.
+        waiting: nights and reports in the outbox.
+        kept: the outbox's file of these results; None if they were sent, or could not be kept there either.
+    """
+
+    sent: bool
+    new: int = 0
+    message: str = ""
+    waiting: int = 0
+    kept: Path | None = None
+
+
+def send(history: History) -> Kept:
     """Add all that waits for this database; stop at the first that it does not take.
 
     What another process is sending is left to that. A file that cannot be read stays, and is named.
     """
     from filelock import FileLock, Timeout
 
-    place = history.place
+    place, new, problem = history.place, 0, ""
+    lines: list[str] = []
     files = waiting(place)
     if not files:
-        return Sent()
+        return Kept(sent=True)
     try:
         with FileLock(place.outbox / ".lock", timeout=0):
-            added: list[Added] = []
-            unreadable: list[Path] = []
-            for number, path in enumerate(files):
+            for path in files:
                 try:
-                    added.append(history.add(read_entry(path), read_items(path)))
+                    added = history.add(read_entry(path), read_items(path))
                 except RecordError:
-                    unreadable.append(path)
+                    problem = problem or f"{path}: cannot be read"
                     continue
                 except HistoryError as error:
-                    left = len(files) - number + len(unreadable)
-                    return Sent(added=tuple(added), waiting=left, problem=str(error), unreadable=tuple(unreadable))
+                    problem = str(error)
+                    break
+                new += added.new
+                lines.append(f"history: {added.name}, which waited, is in {place} now")
                 with suppress(FileNotFoundError):
                     path.unlink()
-            problem = f"{unreadable[0]}: cannot be read" if unreadable else ""
-            return Sent(added=tuple(added), waiting=len(unreadable), problem=problem, unreadable=tuple(unreadable))
     except (Timeout, OSError):
-        return Sent(waiting=len(waiting(place)), problem="another process is sending them")
+        problem = "another process is sending them"
+    left = len(waiting(place))
+    lines += [f"history: {left} in {place.outbox} still wait: {problem}"] if left and problem else []
+    return Kept(sent=not left, new=new, message="\n".join(lines), waiting=left)
 
 
 def read_entry(path: Path) -> Entry:
@@ -437,25 +432,6 @@ def _lines(path: Path, last: int | None = None) -> Iterator[str]:
     raise RecordError("does not go to its end", file=path, expected="a file of the outbox")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """Where results are now.
-
-    Attributes:
-        sent: whether the database has them.
-        new: items that it did not have before.
-        message: one or more lines for the user; "" if there is nothing to be said.
-        waiting: nights and reports in the outbox.
-        kept: the outbox's file of these results; None if they were sent, or could not be kept there either.
-    """
-
-    sent: bool
-    new: int = 0
-    message: str = ""
-    waiting: int = 0
-    kept: Path | None = None
-
-
 class HistorySink:
     """Adds each night that it is given to the history, and says on standard error what there is to be said.
 
@@ -480,26 +456,20 @@ class HistorySink:
             print(say(self.kept.message), file=sys.stderr)
 
 
-def keep_results(path: Path, *, root: Path, database: str | None = None) -> Kept:
-    """Add a night's folder, or a report, to the history, and what waited from before.
+def keep_source(source: IngestSource, *, root: Path, database: str | None = None) -> Kept:
+    """Add a night or a report to the history, and what waited from before.
 
     Trouble with the history is never raised: results that the database does not take go to the outbox, and are sent
     at the next call. May be called several times for a night, as with one that goes on.
 
     Args:
-        path: a night's folder, a report, or a run's folder.
+        source: a night or a report.
         root: the project's folder.
         database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the project's own.
 
     Raises:
         UsageError: the database's URL cannot be understood.
-        RecordError: there is neither a night nor a report.
     """
-    return keep_source(read_source(path), root=root, database=database)
-
-
-def keep_source(source: IngestSource, *, root: Path, database: str | None = None) -> Kept:
-    """As `keep_results`, of what has been read already."""
     place = place_of(root, database)
     try:
         history = _open(place, root)
@@ -513,7 +483,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
             _note(source, place)
             end = f"  kept in {file}, sent at the next call"
         except OSError as trouble:
-            where = source.night or source.entry.name
+            where = source.night.folder if source.night else source.entry.name
             end = (
                 f"  nor could the results be kept in {place.outbox}: {trouble.strerror or trouble}\n"
                 f"  hint: they are in {where}; tipchain history add sends them later"
@@ -521,12 +491,11 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
         message = f"history: {reason}\n{end}"
         return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)
     _note(source, place)
-    waited = _send(history)
-    return Kept(sent=True, new=added.new, message=waited.message, waiting=waited.waiting)
+    return replace(send(history), sent=True, new=added.new)
 
 
 def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but: Path | None = None) -> list[str]:
-    """Hand on the finished nights of a manifest that no history was given; return what is to be told, a text each.
+    """Add the finished nights of a manifest that no history was given; return a message for each.
 
     That costs next to nothing where there is none: it looks at the latest nights, back to the last that was handed on.
 
@@ -569,7 +538,7 @@ def _having(place: HistoryPlace, root: Path, key: str) -> History | None:
 
 @contextmanager
 def history_with(results: nights.Results, database: str | None = None) -> Iterator[History]:
-    """Yield a history that has a night: the project's, or one of this and the finished nights beside it, for the time being.
+    """Yield a history that has a night: the project's own, else a temporary one of this night and those beside it.
 
     Args:
         results: of the night.
@@ -605,7 +574,7 @@ def send_waiting(*, root: Path, database: str | None = None) -> Kept:
     if not count:
         return Kept(sent=True)
     try:
-        return _send(_open(place, root))
+        return send(_open(place, root))
     except (HistoryError, OSError) as error:
         return Kept(sent=False, message=f"history: {error}\n  {count} wait in {place.outbox}", waiting=count)
 
@@ -616,15 +585,6 @@ def _open(place: HistoryPlace, root: Path) -> History:
     return History(place)
 
 
-def _send(history: History) -> Kept:
-    place, sent = history.place, send(history)
-    lines = [f"history: {one.name}, which waited, is in {place} now" for one in sent.added]
-    lines += [f"history: {sent.waiting} in {place.outbox} still wait: {sent.problem}"] if sent.waiting else []
-    return Kept(
-        sent=not sent.waiting, new=sum(one.new for one in sent.added), message="\n".join(lines), waiting=sent.waiting
-    )
-
-
 def _note(source: IngestSource, place: HistoryPlace) -> None:
     if source.night is not None and source.entry.finished:
-        note_handed(source.night, str(place))
+        note_handed(source.night.folder, str(place))

@@ -98,7 +98,7 @@ def show_text(entry: Entry, items: Iterable[ItemFacts]) -> str:
 
 
 def head_lines(entry: Entry) -> list[str]:
-    """Return what an entry says of itself."""
+    """Return the facts of an entry, a line each."""
     machine = " ".join(filter(None, [entry.machine, f"({entry.machine_class})" if entry.machine_class else ""]))
     facts = {
         entry.kind: f"{entry.name} ({entry.title})",
@@ -114,7 +114,7 @@ def head_lines(entry: Entry) -> list[str]:
 
 
 def share_lines(*entries: Entry) -> list[str]:
-    """Return what is to be known of the shares of nights: which are missing, and whether they were cut differently."""
+    """Return which shares of nights are missing or were cut differently, a line each."""
     return [
         f"{one.name}: {text}"
         for one in entries
@@ -204,11 +204,8 @@ def flip_line(one: Flip) -> str:
 def moved_line(one: MovedFigure) -> str:
     """Return a number that moved as ``item command loss: 0.5 -> 0.6 (+20 %)``."""
     what = " ".join(filter(None, [one.item, one.part, one.name]))
-    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{_percent(one.relative)}"
-
-
-def _percent(relative: float) -> str:
-    return f" ({100 * relative:+.3g} %)" if isfinite(relative) else ""
+    percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
+    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
 
 
 def changes_text(found: Changes) -> str:
@@ -326,12 +323,9 @@ def _names(names: Sequence[str]) -> str:
 
 def shift_line(one: Shift) -> str:
     """Return a number that moved beyond its noise, and how that is known."""
-    what, moved = " ".join(filter(None, [one.item, one.part, one.name])), one.motion
-    relative = (moved.after - moved.before) / abs(moved.before) if moved.before else float("inf")
-    line = f"{what}: {number_text(moved.before)} -> {number_text(moved.after)}{_percent(relative)}"
-    if moved.how == "drift":
-        return f"{kind_of(one.name).kind.value} drifts over {moved.nights + 1} nights  {line}"
-    return f"{kind_of(one.name).kind.value}  {line}"
+    kind, line = kind_of(one.name).kind.value, moved_line(one.moved)
+    drifts = one.motion.how == "drift"
+    return f"{kind} drifts over {one.motion.nights + 1} nights  {line}" if drifts else f"{kind}  {line}"
 
 
 def entry_json(entry: Entry) -> dict[str, object]:

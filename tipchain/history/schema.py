@@ -1,4 +1,4 @@
-"""What the history keeps of nights and reports, and the tables, as SQLAlchemy knows them, that it is rows of."""
+"""What the history keeps of nights and reports, and its tables."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ Row = dict[str, Any]
 
 
 def storable(text: str) -> str:
-    """Return ``text`` without what databases refuse: NUL, and halves of characters."""
+    """Return ``text`` with NUL and surrogates replaced, which databases refuse."""
     return text.replace("\0", "\ufffd").encode(errors="backslashreplace").decode()
 
 
@@ -383,7 +383,7 @@ def environment_row(facts: Entry | ItemFacts) -> Row:
 
 
 def _row(table: sa.Table, facts: object, **own: object) -> Row:
-    """Return the row that facts are in a table: each column holds what is called as it, a text column its number.
+    """Return facts as a row of a table; a text is stored by its number.
 
     Args:
         table: the table.
@@ -428,12 +428,20 @@ def item_row(entry: int, item: ItemFacts) -> Row:
     return _row(item_runs, item, **own, **_where(item))
 
 
-def command_rows(item_run: int, item: ItemFacts) -> list[Row]:
-    """Return the rows of an item's commands."""
-    return [
-        _row(command_runs, command, item_run_id=item_run, command_id=text_number(command.id))
-        for command in item.commands
-    ]
+def rows_below(item_run: int, item: ItemFacts) -> dict[sa.Table, list[Row]]:
+    """Return the rows of an item's verdicts, artifacts, causes and commands, in the order in which the tables have them."""
+    judged = [_row(verdicts, one, item_run_id=item_run) for one in item.verdicts]
+    return {
+        verdicts: sorted(judged, key=lambda row: int(row["subject_id"])),
+        artifacts: [
+            {"item_run_id": item_run, "path_id": text_number(path), "sha256": sha256[:64]}
+            for path, sha256 in item.artifacts.items()
+        ],
+        causes: [_row(causes, one, item_run_id=item_run, rank=rank) for rank, one in enumerate(item.causes)],
+        command_runs: [
+            _row(command_runs, one, item_run_id=item_run, command_id=text_number(one.id)) for one in item.commands
+        ],
+    }
 
 
 def figure_rows(runs: Mapping[int, int], item: ItemFacts) -> list[Row]:
@@ -443,25 +451,6 @@ def figure_rows(runs: Mapping[int, int], item: ItemFacts) -> list[Row]:
         for command in item.commands
         for name, value in command.figures.items()
     ]
-
-
-def artifact_rows(item_run: int, item: ItemFacts) -> list[Row]:
-    """Return the rows of an item's artifacts."""
-    return [
-        {"item_run_id": item_run, "path_id": text_number(path), "sha256": sha256[:64]}
-        for path, sha256 in item.artifacts.items()
-    ]
-
-
-def verdict_rows(item_run: int, item: ItemFacts) -> list[Row]:
-    """Return the rows of an item's verdicts, in the order in which the table has them."""
-    found = [_row(verdicts, one, item_run_id=item_run) for one in item.verdicts]
-    return sorted(found, key=lambda row: int(row["subject_id"]))
-
-
-def cause_rows(item_run: int, item: ItemFacts) -> list[Row]:
-    """Return the rows of an item's causes."""
-    return [_row(causes, one, item_run_id=item_run, rank=rank) for rank, one in enumerate(item.causes)]
 
 
 def texts_of(item: ItemFacts) -> dict[int, Row]:

@@ -413,10 +413,8 @@ class History:
         if not self._insert(connection, table, [schema.item_row(entry, item)]):
             return None
         number = int(connection.execute(own).scalar_one())
-        self._insert(connection, schema.verdicts, schema.verdict_rows(number, item))
-        self._insert(connection, schema.artifacts, schema.artifact_rows(number, item))
-        self._insert(connection, schema.causes, schema.cause_rows(number, item))
-        self._insert(connection, schema.command_runs, schema.command_rows(number, item))
+        for part, rows in schema.rows_below(number, item).items():
+            self._insert(connection, part, rows)
         if any(command.figures for command in item.commands):
             runs = schema.command_runs
             found = connection.execute(sa.select(runs.c.command_id, runs.c.id).where(runs.c.item_run_id == number))

@@ -122,7 +122,7 @@ def _runs(row: TimelineRow, columns: Sequence[Column]) -> Markup:
 
 
 def _turns(bad: Sequence[tuple[Column, Cell]]) -> list[tuple[Column, Cell]]:
-    """Return the runs whose reason is another than the next's: the first of each kind says enough of the others."""
+    """Return the first run of each row of runs with the same outcome and reason."""
     found: list[tuple[Column, Cell]] = []
     for one in bad:
         if not found or (one[1].record.outcome, one[1].record.reason) != (
@@ -288,7 +288,7 @@ def _skipped(rows: Sequence[KindRow]) -> Markup | None:
 
 
 def chain_name(source: str) -> str:
-    """Return what the chain of a parameter file is called: files of other kinds are called so, too."""
+    """Return the name of the chain that a parameter file belongs to, the same for files of all kinds."""
     path = PurePosixPath(source)
     found = CHAIN.match(path.stem)
     return (found[1] or path.parent.name) if found else path.stem
@@ -710,7 +710,7 @@ def _nights(place: int, line: Timeline) -> Markup:
 
 
 class _Numbers:
-    """What the script knows of each cell, in the grid's order: null where nothing ran; texts by their number.
+    """Collects the cells for the page's script, in the grid's order: null where nothing ran; texts by their number.
 
     The seconds alone stand for a run that passed and left its log and report where the first run did.
     """

@@ -192,15 +192,9 @@ class Work:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         self.folder.mkdir()
 
-    def argv(self, folder: Path | None = None, python: str = "") -> tuple[str, ...]:
-        """Return the words of the call, for an attempt's ``folder`` and ``python`` on the machine that runs it."""
-        folder = folder or self.folder
-        paths = {
-            REPORT: str(folder / self.report.name),
-            LOG: str(folder / self.log.name),
-            FOLDER: str(folder),
-            PYTHON: python or sys.executable,
-        }
+    def argv(self, python: str = sys.executable) -> tuple[str, ...]:
+        """Return the words of the call, with the interpreter that runs tipchain in it."""
+        paths = {REPORT: str(self.report), LOG: str(self.log), FOLDER: str(self.folder), PYTHON: python}
         return filled(self.item.argv, paths)
 
 
@@ -272,7 +266,6 @@ def run_attempt(
     *,
     watch: Callable[[str], None],
     stop: Stop,
-    python: str = "",
     begun: Callable[[int], None] | None = None,
     grace_s: Sequence[float] = GRACE_S,
 ) -> Ended:
@@ -283,7 +276,6 @@ def run_attempt(
         environment: returns the process's whole environment.
         watch: called with the last line of output, often.
         stop: ends it when asked.
-        python: the interpreter; this process's if empty.
         begun: called with the process's number once it has started.
         grace_s: seconds that it is left after each of the three signals that end it.
     """
@@ -291,7 +283,7 @@ def run_attempt(
     clock, since = _offset(), time.time()
     try:
         ending = call(
-            work.argv(python=python),
+            work.argv(),
             cwd=work.root / work.item.cwd,
             env=environment(),
             log=work.log,

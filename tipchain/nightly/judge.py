@@ -90,7 +90,7 @@ def log_end(log: Path, size: int) -> bytes:
         return file.read(size)
 
 
-def log_tail(log: Path, lines: int = LINES) -> list[str]:
+def log_tail(log: Path) -> list[str]:
     """Return the last lines of ``log`` without control characters; none if it cannot be read."""
     try:
         data = log_end(log, BYTES + 1)
@@ -101,7 +101,7 @@ def log_tail(log: Path, lines: int = LINES) -> list[str]:
         del found[0]  # cut in the middle
     while found and not found[-1]:
         del found[-1]
-    return found[-lines:]
+    return found[-LINES:]
 
 
 # What is large of what items leave: weights, tensors, exported models; all but texts.
@@ -178,7 +178,7 @@ def _outcome(work: Work, ended: Ended, report: Mapping[str, object], problem: st
 
 
 def _contradiction(work: Work, code: int | None, report: Mapping[str, object], problem: str) -> str:
-    """Return where an exit code and the report do not say the same; "" if they do."""
+    """Return how an exit code contradicts the report; "" if it does not."""
     if problem and code in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.NOTHING_CHECKED):
         return f"exit {code}, but {problem}{_said(work)}"
     if report and report["exit_code"] != code:
@@ -187,7 +187,7 @@ def _contradiction(work: Work, code: int | None, report: Mapping[str, object], p
 
 
 def _trouble(work: Work, ended: Ended) -> str:
-    """Return what kept an item from coming to an exit code of its own, "" for nothing."""
+    """Return why an item has no exit code of its own; "" if it has one."""
     if ended.failure or ended.lost:
         return ended.failure or f"lost: {ended.lost}"
     if ended.timed_out:
@@ -213,7 +213,7 @@ def _parts(report: JsonObject) -> list[dict[str, Json]]:
 
 
 def _first(report: JsonObject, outcomes: tuple[str, ...]) -> str:
-    """Return what the first part of a report with the first of some outcomes that there is says."""
+    """Return the reason of the first part of a report that has one of ``outcomes``, tried in their order."""
     for outcome in outcomes:
         for one in _parts(report):
             if one["outcome"] == outcome:

@@ -18,11 +18,11 @@ from math import isfinite
 from pathlib import Path, PurePosixPath
 
 from tipchain.core.files import atomic_write, is_locked, take_lock
-from tipchain.core.json_text import Json, JsonObject, as_json, parse_as, read_json
+from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis, read_diagnosis
-from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id, part_of
+from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
 #
@@ -104,7 +104,7 @@ class ItemRecord(AttemptRecord):
 
 
 class DamagedRecord(ItemRecord):
-    """Stands for a record that is there and cannot be read: an ERROR, until the item has run again."""
+    """An ERROR in place of a record that cannot be read; the item runs again on ``resume``."""
 
     __slots__ = ()
 
@@ -306,7 +306,22 @@ class Night:
     @property
     def part(self) -> ShardPart | None:
         """Which share of a whole night this is; None for one that ran all that was chosen."""
-        return part_of(self.plan, self.options, str(self.environment.get("commit") or ""))
+        share, _, of = str(self.options.get("shard") or "").partition("/")
+        if not (share.isdecimal() and of.isdecimal()):
+            return None
+        chosen = {name: self.options[name] for name in ("select", "last_failed") if self.options.get(name)}
+        cut = self.plan.cut if isinstance(self.plan, SharePlan) else None
+        return ShardPart(
+            share=int(share),
+            of=int(of),
+            title=self.plan.name,
+            manifest=self.plan.sha256,
+            commit=str(self.environment.get("commit") or ""),
+            choice=json.dumps(chosen, sort_keys=True) if chosen else "",
+            night=str(self.options.get(NIGHT_ID) or ""),
+            cut=cut.digest if cut else "",
+            total=len(cut.ids) if cut else 0,
+        )
 
     @property
     def finished(self) -> bool:
@@ -346,12 +361,14 @@ def begin_night(
     except OSError as error:
         raise UsageError(f"cannot make a night's folder below {nights}: {error.strerror}") from error
     lock = hold(folder)
+    # A share has an id in common with the others of its night, if the environment has one.
+    shared = {NIGHT_ID: found} if options.get("shard") and (found := night_id()) else {}
     night = Night(
         folder=folder,
         token=secrets.token_hex(8),
         started=now.isoformat(timespec="milliseconds"),
         plan=plan,
-        options={**_whole_night(options), **options},
+        options={**shared, **options},
         environment=dict(environment),
     )
     document = {
@@ -367,12 +384,6 @@ def begin_night(
         lock.release()
         raise OutputError(f"{folder / NIGHT}: cannot be written: {error.strerror}") from error
     return night, lock
-
-
-def _whole_night(options: Mapping[str, object]) -> dict[str, str]:
-    """Return the id that a share has in common with the others of its night, if the environment has one."""
-    found = night_id() if options.get("shard") else ""
-    return {NIGHT_ID: found} if found else {}
 
 
 def _new_folder(nights: Path) -> tuple[Path, datetime]:
@@ -760,15 +771,3 @@ def _nights_in(folder: Path, depth: int) -> Iterator[Path]:
         for one in folder.iterdir():
             if one.is_dir() and not one.is_symlink() and not one.name.startswith("."):
                 yield from _nights_in(one, depth - 1)
-
-
-def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:
-    """Return nested facts as texts by name: ``versions.torch``; a list is one text, separated by commas."""
-    found: dict[str, str] = {}
-    for key, value in facts.items():
-        if isinstance(value, Mapping):
-            found |= flat_facts(value, f"{above}{key}.")
-        else:
-            listed = isinstance(value, (list, tuple))
-            found[f"{above}{key}"] = ", ".join(map(str, value)) if listed else "" if value is None else str(value)
-    return found

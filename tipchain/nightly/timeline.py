@@ -234,7 +234,7 @@ def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
 
 
 def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[Results]) -> tuple[int, ...]:
-    """Return the columns in which an item ended otherwise though nothing that is known of had changed."""
+    """Return the columns in which an item ended otherwise without a known change."""
     ran = [
         (place, cell.record.outcome, nights[place].part_with(item))
         for place, cell in enumerate(cells)
@@ -243,20 +243,17 @@ def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[Results]) 
     return tuple(
         place
         for (_, was, before), (place, now, after) in pairwise(ran)
-        if was is not now and _same_call(item.id, before, after) and _same_facts(before.facts, after.facts)
+        if was is not now and _same(item.id, before, after)
     )
 
 
-def _same_call(name: str, before: Results, after: Results) -> bool:
+def _same(name: str, before: Results, after: Results) -> bool:
+    """Tell whether call, commit and environment of an item are the same; local changes count as different."""
     was, now = ([one for one in results.plan.items if one.id == name] for results in (before, after))
-    return bool(now) and was == now
-
-
-def _same_facts(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Tell whether two environments and commits are the same; of a commit with local changes nobody knows."""
-    commits = before.get("commit", ""), after.get("commit", "")
-    known = commits[0] and commits[0] == commits[1] and not commits[0].endswith(DIRTY)
-    return bool(known) and not changed_facts(before, after)
+    first, last = (results.facts.get("commit", "") for results in (before, after))
+    if not now or was != now or not first or first != last or first.endswith(DIRTY):
+        return False
+    return not changed_facts(before.facts, after.facts)
 
 
 def _cell(whole: Results, item: Item, slug: str) -> Cell | None:
