@@ -20,24 +20,25 @@ from pathlib import Path
 from timing import describe_machine, middle, plain_environment, run_program
 
 from tipchain.errors import Outcome
-from tipchain.history.schema import CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
+from tipchain.history.schema import CommandFacts, Entry, ItemFacts, VerdictFacts
 from tipchain.history.store import History, place_of
 
 GOAL_S = 2.0
 SHAPES = {"many nights": (50, 100, 200), "two nights": (2, 250, 2000)}
 
 
-def night(number: int, last: bool) -> EntryFacts:
+def night(number: int, last: bool) -> Entry:
     """Return a night, a day after the one before."""
     name = f"20260101-0000{number:02d}-00000" if number < 60 else f"20260101-{number:06d}-00000"
-    return EntryFacts(
+    return Entry(
         key=f"night {number}",
         kind="night",
         name=name,
         title="suite",
         began=86400.0 * number,
         started="2026-01-01T00:00:00+00:00",
-        machine=Machine(name="host", machine_class="16 cores"),
+        machine="host",
+        machine_class="16 cores",
         environment={"torch": "2.13.0" if last else "2.12.0"},
         commit=f"{number:07x}",
     )
@@ -50,9 +51,11 @@ def items(count: int, verdicts: int, number: int, last: bool) -> Iterator[ItemFa
         outcome = Outcome.FAIL if fails else Outcome.PASS
         yield ItemFacts(
             id=f"model{at}:align[lite_train_lite_infer;cpu]",
+            attempt=1,
             outcome=outcome,
             seconds=100.0 + (number + at) % 7,
-            machine=Machine(name="host", machine_class="16 cores"),
+            machine="host",
+            machine_class="16 cores",
             verdicts=tuple(verdict(subject, fails and subject == 0) for subject in range(verdicts)),
             commands=tuple(command(step, number) for step in ("train", "eval", "export", "infer")),
         )

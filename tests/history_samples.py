@@ -7,34 +7,33 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tipchain.errors import Outcome
-from tipchain.history.schema import CauseFacts, CommandFacts, EntryFacts, ItemFacts, Machine, VerdictFacts
+from tipchain.history.schema import CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
 from tipchain.history.store import History, place_of
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.nights import FINISHED, ItemRecord, begin_night, item_folder, write_document, write_record
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
-HERE = Machine(name="host", machine_class="16 cores")
+HERE = {"machine": "host", "machine_class": "16 cores"}
 DAY = 86400.0
 
 
-def night(number: int, *, title: str = "suite", machine: Machine = HERE, **facts: object) -> EntryFacts:
+def night(number: int, *, title: str = "suite", **facts: object) -> Entry:
     """Return the night of a day."""
     began = 1_700_000_000 + DAY * number
-    return EntryFacts(
+    return Entry(
         key=f"{title} {number}",
         kind="night",
         name=f"{title}-{number:03d}",
         title=title,
         began=began,
         started=f"day {number}",
-        machine=machine,
-        **facts,
+        **(HERE | facts),
     )
 
 
 def item(name: str, outcome: Outcome = PASS, **facts: object) -> ItemFacts:
     """Return an item that ended."""
-    return ItemFacts(**{"id": name, "outcome": outcome, "machine": HERE, "seconds": 100.0, **facts})
+    return ItemFacts(**{"id": name, "attempt": 1, "outcome": outcome, "seconds": 100.0, **HERE, **facts})
 
 
 def trained(name: str, figures: Mapping[str, float], **facts: object) -> ItemFacts:
@@ -75,7 +74,7 @@ def history_in(folder: Path) -> History:
     return History(place_of(folder, str(folder / "history.sqlite")))
 
 
-def fill(history: History, nights: Iterable[tuple[EntryFacts, Sequence[ItemFacts]]]) -> None:
+def fill(history: History, nights: Iterable[tuple[Entry, Sequence[ItemFacts]]]) -> None:
     for entry, items in nights:
         history.add(entry, items)
 
@@ -182,7 +181,6 @@ def end_item(folder: Path, token: str, name: str, outcome: Outcome, *, reports: 
     path = str((attempt / "report.json").relative_to(folder)) if reports else ""
     record = ItemRecord(
         id=name,
-        token=token,
         attempt=1,
         outcome=outcome,
         reason="" if outcome is PASS else "went wrong",
@@ -195,7 +193,7 @@ def end_item(folder: Path, token: str, name: str, outcome: Outcome, *, reports: 
         report=path,
         artifacts={"output/model.pdparams": "ab" * 32},
     )
-    write_record(folder, record)
+    write_record(folder, record, token)
 
 
 def finish(folder: Path, token: str) -> None:

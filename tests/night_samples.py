@@ -114,7 +114,6 @@ class NightSample:
             (folder / "report.json").write_text(json.dumps(report))
         record = ItemRecord(
             id=one.id,
-            token=self.token,
             attempt=attempt,
             outcome=outcome,
             reason=reason,
@@ -126,7 +125,7 @@ class NightSample:
             report="" if report is None else f"{below}/report.json",
             **more,
         )
-        write_record(self.folder, record)
+        write_record(self.folder, record, self.token)
         return record
 
     def finish(self) -> Path:

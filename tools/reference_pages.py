@@ -471,12 +471,11 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.explain.causes import functions, loss_formulas, metrics, optimizers, schedules
+    from tipchain.explain.causes import loss_formulas, metrics, optimizers, schedules
     from tipchain.explain.preflight import kinds
 
     found = {code for module in (loss_formulas, metrics, optimizers) for code in module.CODES.values()}
     found |= {one.code for one in schedules.KNOBS.values()}
-    found |= {one.slug for _, knobs in functions.KNOBS for one in knobs}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
     for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -492,8 +491,8 @@ WITHOUT_PORT = {
         "another code names the fault first, as soon as the layer or the code runs",
         "层或代码一运行，就有另一个代码先指出该错误",
     ): (
-        "argmax-axis batch-norm-mode constant count-include-pad dropout-axis dropout-in-eval dtype factor flatten-axes heads k "
-        "max-norm maximum minimum off-by-one other-layer-weight padding-row shape statistics time-order unit "
+        "argmax-axis batch-norm-mode constant downscale-factor dropout-axis dropout-in-eval dtype k "
+        "max-norm off-by-one padding-row shape statistics unit "
         "unmatched-parameters warmup-steps weight-form"
     ),
     ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (

@@ -6,12 +6,12 @@ import math
 import subprocess
 
 import pytest
-from history_samples import ERROR, FAIL, HERE, PASS, SKIP, cause, fill, history_in, item, judged, night, trained
+from history_samples import ERROR, FAIL, PASS, SKIP, cause, fill, history_in, item, judged, night, trained
 
 from tipchain.history.compare import changes, compare
 from tipchain.history.entries import find_entry
 from tipchain.history.render import changes_json, changes_text, compare_text, fit
-from tipchain.history.schema import CommandFacts, Machine
+from tipchain.history.schema import CommandFacts
 from tipchain.nightly.origin import commits_between
 
 FEW = "fewer than 10 nights: plain rules judged metrics and times"
@@ -103,28 +103,25 @@ def test_the_first_of_its_kind_is_one_line(history, tmp_path):
 
 
 def test_comparable_is_the_same_name_machine_class_and_some_item(history, tmp_path):
-    slow = Machine(name="host", machine_class="2 cores")
+    slow = {"machine": "host", "machine_class": "2 cores"}
     fill(
         history,
         [
             (night(0), [item("a"), item("b")]),
             (night(1, title="other"), [item("a", FAIL)]),
-            (night(2, machine=slow), [item("a", FAIL)]),
+            (night(2, **slow), [item("a", FAIL)]),
             (night(3), [item("c", FAIL)]),
-            (night(4, machine=Machine(name="other host", machine_class=HERE.machine_class)), [item("a"), item("b")]),
+            (night(4, machine="other host"), [item("a"), item("b")]),
         ],
     )
     assert told(history, tmp_path)[0].startswith("suite: nothing changed since suite-000")
 
 
 def test_where_the_class_is_not_known_the_machine_must_be_the_same(history, tmp_path):
-    hosts = [Machine(name=name) for name in ("one", "two", "one")]
+    hosts = [{"machine": name, "machine_class": ""} for name in ("one", "two", "one")]
     fill(
         history,
-        [
-            (night(at, machine=host), [item("a", seconds=100.0 + 400 * (at == 1), machine=host)])
-            for at, host in enumerate(hosts)
-        ],
+        [(night(at, **host), [item("a", seconds=100.0 + 400 * (at == 1), **host)]) for at, host in enumerate(hosts)],
     )
     assert told(history, tmp_path)[0].startswith("suite: nothing changed since suite-000")
 
@@ -200,8 +197,8 @@ def test_a_drift_is_told_whenever_it_is_asked_for(history, tmp_path):
 
 
 def test_noise_is_that_of_passes_on_machines_of_the_class(history, tmp_path):
-    slow = Machine(name="slow", machine_class="2 cores")
-    other = [(night(number, machine=slow), [item("a", seconds=500.0, machine=slow)]) for number in range(5)]
+    slow = {"machine": "slow", "machine_class": "2 cores"}
+    other = [(night(number, **slow), [item("a", seconds=500.0, **slow)]) for number in range(5)]
     failed = [(night(number), [item("a", FAIL, seconds=1.0)]) for number in range(5, 10)]
     good = [(night(number), [item("a", seconds=100.0 + number % 2)]) for number in range(10, 22)]
     fill(history, [*other, *failed, *good, (night(22), [item("a", seconds=120.0)])])
@@ -334,4 +331,4 @@ def test_what_newly_fails_is_told_with_its_cause_and_the_commits_that_changed_th
         found = changes(connection, find_entry(connection, "latest"), root=tmp_path)
     document = changes_json(found)["explanations"]
     assert [(one["item"], one["cause"]["code"]) for one in document] == [("a", "epsilon")]
-    assert document[0]["suspects"] == [f"{hashes[2]} Step 2"]
+    assert document[0]["suspects"] == [f"{hashes[2]} Step 2", "changes that are not committed"]

@@ -148,7 +148,7 @@ def test_add_and_what_waits(project, capsys):
     place.file.write_bytes(good)
     assert main(["history", "list"]) == 0
     told = capsys.readouterr()
-    assert f"{other.name}, which waited, is in the history now" in told.err
+    assert f"{other.name}, which waited, is in {place} now" in told.err
     assert other.name in told.out
     assert out(capsys, "add") == f"nothing waits for {place}\n"
 

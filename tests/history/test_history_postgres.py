@@ -15,7 +15,7 @@ from tipchain.errors import HistoryError
 from tipchain.history import ingest, schema
 from tipchain.history.compare import changes, compare
 from tipchain.history.entries import find_entry, list_entries
-from tipchain.history.ingest import keep_results, read_source, send_waiting
+from tipchain.history.ingest import keep_source, read_source, send_waiting
 from tipchain.history.render import TABLES, changes_text, export
 from tipchain.history.store import History, place_of, revision_of
 
@@ -117,7 +117,7 @@ def test_a_server_that_goes_away_in_the_middle_and_comes_back(place, server, tmp
             history.add(source.entry, items())
         assert PASSWORD not in str(caught.value)
         url = place.url.render_as_string(hide_password=False)
-        kept = keep_results(folder, root=tmp_path, database=url)
+        kept = keep_source(read_source(folder), root=tmp_path, database=url)
         assert (kept.sent, kept.waiting) == (False, 1)
         assert "postgresql+psycopg://tipchain:***@127.0.0.1" in kept.message
         assert PASSWORD not in kept.message

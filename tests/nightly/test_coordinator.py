@@ -182,7 +182,7 @@ def test_resuming_runs_what_has_not_ended_as_another_attempt(tmp_path):
         work = work_of(night, items["abc".index(name)])
         work.make_folder()
         work.report.write_text('{"exit_code": 0, "results": [], "verdicts": []}')  # of an attempt that was killed
-    write_record(night.folder, ItemRecord(id="a[cpu]", token=night.token, attempt=1, outcome=Outcome.PASS))
+    write_record(night.folder, ItemRecord(id="a[cpu]", attempt=1, outcome=Outcome.PASS), night.token)
     again = read_night(night.folder)
     assert again == night
     _, result, view = run_night(tmp_path, night=again)
@@ -197,7 +197,7 @@ def test_what_was_damaged_or_is_another_nights_runs_again(tmp_path):
     night, _ = begin(tmp_path, command("a", "echo x >> ran"), command("b", "echo x >> ran"))
     for name, token in (("a[cpu]", night.token), ("b[cpu]", "other")):
         item_folder(night.folder, name).mkdir(parents=True)
-        write_record(night.folder, ItemRecord(id=name, token=token, attempt=1, outcome=Outcome.PASS))
+        write_record(night.folder, ItemRecord(id=name, attempt=1, outcome=Outcome.PASS), token)
     damaged = item_folder(night.folder, "a[cpu]") / ENDED
     damaged.write_text(damaged.read_text()[:-9])
     assert night.record("a[cpu]").outcome is Outcome.ERROR
@@ -248,9 +248,9 @@ def test_what_earlier_nights_tell(tmp_path):
     assert last_failed(nights) == {"b[cpu]"}
     late, _ = begin(tmp_path, command("a"), command("b"))
     item_folder(late.folder, "a[cpu]").mkdir(parents=True)
-    write_record(late.folder, ItemRecord(id="a[cpu]", token=late.token, attempt=1, outcome=Outcome.FAIL))
+    write_record(late.folder, ItemRecord(id="a[cpu]", attempt=1, outcome=Outcome.FAIL), late.token)
     assert last_failed(nights) == {"a[cpu]", "b[cpu]"}, "a night that goes on counts, and what it did not run as before"
-    write_record(late.folder, ItemRecord(id="a[cpu]", token=late.token, attempt=1, outcome=Outcome.SKIP))
+    write_record(late.folder, ItemRecord(id="a[cpu]", attempt=1, outcome=Outcome.SKIP), late.token)
     assert last_failed(nights) == {"b[cpu]"}, "what could not run is as it was before"
     assert finished_items(late.folder) is None
     with pytest.raises(UsageError, match="no night"):
@@ -281,11 +281,11 @@ def fail_to_write(monkeypatch, after, times=10**6):
     """Let the disk be full after so many records, for so many more."""
     count = [0]
 
-    def write(night, record):
+    def write(night, record, token):
         count[0] += 1
         if after < count[0] <= after + times:
             raise OSError(28, "No space left on device", str(night))
-        write_record(night, record)
+        write_record(night, record, token)
 
     monkeypatch.setattr("tipchain.nightly.coordinator.write_record", write)
 

@@ -14,11 +14,12 @@ from dashboard_samples import BROKEN, CASE, FLAKY, GOOD, NASTY, NIGHTS, chain_re
 from night_samples import ENVIRONMENT, NightSample, item
 
 from tipchain.cli import main
+from tipchain.commands.nightly import changed_lines
 from tipchain.errors import Outcome
 from tipchain.nightly import dashboard
 from tipchain.nightly.dashboard import LEVELS, short_names
 from tipchain.nightly.nights import find_nights, read_figures, read_results
-from tipchain.nightly.timeline import changes_since_before, read_timelines
+from tipchain.nightly.timeline import read_timelines
 
 
 class Text(HTMLParser):
@@ -169,7 +170,7 @@ def test_what_changed_stands_at_the_top(text):
 
 
 def test_another_environment_is_marked(text):
-    assert text.count("versions.torch: 2.12.0 -&gt; 2.13.0") == 2  # the column's head, and the night's row
+    assert text.count("versions.torch 2.12.0 -&gt; 2.13.0") == 2  # the column's head, and the night's row
     assert "commit: c4" not in text
 
 
@@ -213,7 +214,7 @@ def test_an_unfinished_night_has_what_ended(tmp_path):
     (line,), problems = read_timelines(find_nights(tmp_path), 5, tmp_path)
     assert problems == []
     assert [row.cells[0] is None for row in line.rows] == [False, True]
-    assert dict(line.columns[0].counts) == {Outcome.PASS: 1}
+    assert dict(line.columns[0].results.counts) == {Outcome.PASS: 1}
     text = page_of(tmp_path, tmp_path)
     assert "<title>not finished: nights of suite</title>" in text
     assert ">PASS</strong>" not in text
@@ -267,19 +268,24 @@ def test_the_command(nights, tmp_path, capsys, monkeypatch):
         assert said in capsys.readouterr().err, words
 
 
-def test_what_changed_without_a_history(nights):
+def test_what_changed_without_a_history(nights, tmp_path):
     found = find_nights(nights / "suite")
-    assert changes_since_before(read_results(found[-1])) == [
-        f"since {found[-2].name}:",
-        "PASS -> FAIL  resnet[whole_infer;gpu]",
-        "gone  old[whole_infer;cpu]",
-        "new  new[whole_infer;cpu]",
+    database = str(tmp_path / "none.sqlite")
+    assert changed_lines(read_results(found[-1]), database) == [
+        f"suite: {found[-1].name} against {found[-2].name}, 24.0 hours before",
+        "commits: c4..c5, not in the repository",
+        "PASS -> FAIL  resnet[whole_infer;gpu]: top1 is 0.1",
+        "new items: new[whole_infer;cpu]",
+        "gone items: old[whole_infer;cpu]",
+        "fewer than 10 nights: plain rules judged metrics and times",
     ]
-    assert changes_since_before(read_results(found[3]))[1:] == [
-        "environment: versions.torch: 2.12.0 -> 2.13.0",
+    assert changed_lines(read_results(found[3]), database)[1:4] == [
+        "commits: c2..c3, not in the repository",
+        "environment: versions.torch 2.12.0 -> 2.13.0",
         "FAIL -> PASS  resnet[whole_infer;gpu]",
     ]
-    assert changes_since_before(read_results(found[0])) == []
+    assert changed_lines(read_results(found[0]), database) == [f"suite: nothing comparable came before {found[0].name}"]
+    assert not (tmp_path / "none.sqlite").exists(), "nobody asked for a history"
 
 
 def test_figures_of_reports(tmp_path):

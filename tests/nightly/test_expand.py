@@ -128,8 +128,8 @@ def test_calls():
     assert own.env == {"TIPCHAIN_MODE": "lite_train_lite_infer", "TIPCHAIN_DATA": "/data/imagenet"}
     work = Work(item=cpu, attempt=1, folder=Path("/n/a"), root=Path("/root"))
     assert work.argv()[:4] == (sys.executable, "-m", "tipchain", "run")
-    assert work.argv(Path("/far"), "/py")[0] == "/py"
-    assert "/far/work" in work.argv(Path("/far"))
+    assert work.argv("/py")[0] == "/py"
+    assert "/n/a/work" in work.argv()
     assert "/n/a/report.json" in work.argv()
     assert work.wants_report
 

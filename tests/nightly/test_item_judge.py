@@ -32,7 +32,7 @@ def judged(tmp_path, text=None, *, wants=True, log="first\nlast\n", **ending):
     work.log.write_text(log)
     if text is not None:
         work.report.write_text(text)
-    return judge(work, Ended(id=one.id, attempt=1, **ending), night.folder, night.token, "local")
+    return judge(work, Ended(id=one.id, attempt=1, **ending), night.folder, "local")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_log_that_an_item_replaced_is_neither_waited_for_nor_followed(tmp_path
     work = work_of(night, one)
     work.make_folder()
     put(work.log)
-    record = judge(work, Ended(id=one.id, attempt=1, exit_code=1), night.folder, night.token, "local")
+    record = judge(work, Ended(id=one.id, attempt=1, exit_code=1), night.folder, "local")
     assert (record.outcome, record.reason) == (FAIL, "exit 1")
 
 
@@ -142,7 +142,7 @@ def test_a_report_that_is_a_link_is_none(tmp_path):
     work = work_of(night, one)
     work.make_folder()
     work.report.symlink_to(tmp_path / "other.json")
-    record = judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, night.token, "local")
+    record = judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, "local")
     assert record.outcome is ERROR
 
 
@@ -188,7 +188,7 @@ def test_what_a_chain_left_is_hashed_under_names_that_are_the_same_every_night(t
     leaves = (Artifact(what="checkpoint", files=(f"{left.parent}/*.pdparams",)),)
     result = result_json(Result(command=Command(id="train", step="train", argv=("x",), leaves=leaves), outcome=PASS))
     work.report.write_text(json.dumps({"exit_code": 0, "results": [result], "verdicts": []}))
-    record = judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, night.token, "local")
+    record = judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, "local")
     assert record.outcome is PASS
     assert list(record.artifacts) == ["work/net/lite/runs/train/best.pdparams"]
     assert len(record.artifacts["work/net/lite/runs/train/best.pdparams"]) == 64

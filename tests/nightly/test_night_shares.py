@@ -12,6 +12,7 @@ import pytest
 from night_samples import ENVIRONMENT, NightSample, item, share_of_night
 
 from tipchain.cli import main
+from tipchain.commands.nightly import changed_lines
 from tipchain.errors import Outcome, UsageError
 from tipchain.nightly.items import NightPlan, Shard, ShardPart, gather, missing, night_id, share
 from tipchain.nightly.nights import (
@@ -26,7 +27,7 @@ from tipchain.nightly.nights import (
     read_results,
     write_document,
 )
-from tipchain.nightly.timeline import changes_since_before, read_timelines, wholes_of
+from tipchain.nightly.timeline import read_timelines, wholes_of
 
 ITEMS = [item(name) for name in "abcd"]
 A, B, C, D = (one.id for one in ITEMS)
@@ -142,9 +143,10 @@ def test_shares_are_one_column_and_links_lead_to_each(tmp_path):
     (line,), problems = read_timelines(find_nights(tmp_path), 5, tmp_path)
     assert (problems, len(line.columns)) == ([], 2)
     column = line.columns[1]
-    assert dict(column.counts) == {Outcome.PASS: 3, Outcome.FAIL: 1}
-    assert (column.results.finished, column.notes, column.wrong) == (True, (), ())
-    assert [one.id for one in column.results.plan.items] == [A, B, C, D]
+    results = column.results
+    assert dict(results.counts) == {Outcome.PASS: 3, Outcome.FAIL: 1}
+    assert (results.finished, results.notes, results.wrong) == (True, (), ())
+    assert [one.id for one in results.plan.items] == [A, B, C, D]
     for row in line.rows:
         url = f"{unquote(column.href)}/items/{row.slug}/{unquote(row.cells[1].log)}"
         log = Path(os.path.normpath(tmp_path / url))  # as a browser does, by name
@@ -177,9 +179,9 @@ def test_a_share_that_is_missing_is_told_and_the_night_is_not_finished(tmp_path)
     make(tmp_path, 0)
     make(tmp_path, 1, cuts=(CUT, {}, CUT))
     (line,), _ = read_timelines(find_nights(tmp_path), 5, tmp_path)
-    column = line.columns[1]
-    assert column.notes == ("shares that are not here: 2/3",)
-    assert (column.results.finished, column.wrong) == (False, ())
+    results = line.columns[1].results
+    assert results.notes == ("shares that are not here: 2/3",)
+    assert (results.finished, results.wrong) == (False, ())
     assert [row.changed for row in line.rows] == [""] * 4
 
 
@@ -241,7 +243,7 @@ def test_the_last_failed_are_those_of_all_shares(tmp_path):
 def test_what_changed_since_the_night_before_is_of_whole_nights(tmp_path):
     before = make(tmp_path, 0)
     after = make(tmp_path, 1, outcomes={D: Outcome.FAIL})
-    assert changes_since_before(read_results(after[2].folder)) == [
-        f"since {before[0].folder.name}:",
+    assert changed_lines(read_results(after[2].folder), str(tmp_path / "none.sqlite"))[:2] == [
+        f"suite: {after[0].folder.name} against {before[0].folder.name}, 24.0 hours before",
         f"PASS -> FAIL  {D}",
     ]

@@ -30,7 +30,7 @@ STATE = NightState(
 
 
 def ended(name="a[cpu]", outcome=Outcome.PASS, reason=""):
-    return ItemRecord(id=name, token="t", attempt=1, outcome=outcome, reason=reason, seconds=1.25)
+    return ItemRecord(id=name, attempt=1, outcome=outcome, reason=reason, seconds=1.25)
 
 
 def test_elsewhere_there_are_plain_lines_and_now_and_then_how_far_it_is():

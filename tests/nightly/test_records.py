@@ -27,7 +27,7 @@ from tipchain.nightly.nights import (
 
 
 def record(**values):
-    return ItemRecord(**{"id": "a[cpu]", "token": "t", "attempt": 1, "outcome": Outcome.PASS, **values})
+    return ItemRecord(**{"id": "a[cpu]", "attempt": 1, "outcome": Outcome.PASS, **values})
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_reason_is_one_line_that_can_be_shown_and_stored(tmp_path, reason, sho
     one = record(reason=reason)
     assert one.reason == shown
     item_folder(tmp_path, one.id).mkdir(parents=True)
-    write_record(tmp_path, one)
+    write_record(tmp_path, one, "t")
     assert read_record(tmp_path, one.id, "t") == one
 
 
@@ -52,7 +52,7 @@ def test_a_link_in_the_records_place_is_not_followed(tmp_path):
     folder.mkdir(parents=True)
     victim.write_text("mine")
     (folder / ENDED).symlink_to(victim)
-    write_record(tmp_path, record())
+    write_record(tmp_path, record(), "t")
     assert victim.read_text() == "mine"
     assert read_record(tmp_path, "a[cpu]", "t") == record()
 
@@ -60,7 +60,7 @@ def test_a_link_in_the_records_place_is_not_followed(tmp_path):
 def test_a_folder_in_the_records_place_stops_nothing(tmp_path):
     path = item_folder(tmp_path, "a[cpu]") / ENDED
     (path / "within").mkdir(parents=True)
-    write_record(tmp_path, record())
+    write_record(tmp_path, record(), "t")
     assert read_record(tmp_path, "a[cpu]", "t") == record()
     assert len(list(path.parent.glob(f"not-*-{ENDED}"))) == 1
 
@@ -136,7 +136,7 @@ def test_a_night_of_an_earlier_format_is_read(night, capsys):
 def test_a_record_leads_nowhere_else(tmp_path):
     item_folder(tmp_path, "a[cpu]").mkdir(parents=True)
     for path in ("/etc/passwd", "items/../../secret"):
-        write_record(tmp_path, record(log=path))
+        write_record(tmp_path, record(log=path), "t")
         assert isinstance(read_record(tmp_path, "a[cpu]", "t"), DamagedRecord)
 
 

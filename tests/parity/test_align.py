@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tiny_project import TinyProject, make_tiny_project
 
+from tipchain.core.files import RUN_VARIABLE
 from tipchain.numbers.dumps import load_record
 from tipchain.parity.stages.judging import TensorFile
 
@@ -52,6 +53,14 @@ def test_a_faithful_port_passes_and_leaves_the_guides_files(clean):
     assert (project.latest() / "forward_diff.log").read_text().endswith("diff check passed\n")
     assert "root INFO: logits: " in done.stdout
     assert "exit code 0" in done.stdout
+
+
+def test_alignments_of_other_stages_keep_their_own_reports_in_a_chains_run(port):
+    folder = port.root / "shared" / "log_reprod"
+    for stages in ("forward,data", "metric,loss"):
+        assert align_port(port, "--only", stages, env={RUN_VARIABLE: str(folder.parent)}).returncode == 0
+    names = {path.name for path in folder.glob("alignment*.json")}
+    assert names == {"alignment_forward+1.json", "alignment_metric+1.json"}
 
 
 def test_dumps_tell_how_they_were_made(clean):

@@ -116,7 +116,7 @@ def test_a_chain_takes_over_what_its_alignments_found(tmp_path: Path):
     folder = tmp_path / "log_reprod"
     folder.mkdir()
     for name, stage in (("alignment_loss.json", "loss"), ("alignment_forward.json", "forward")):
-        found = diagnose_run(verdicts(f"{stage}/x"), live(cause("a", stage), **{stage: "FAIL"}), tmp_path)
+        found = diagnose_run(verdicts(f"{stage}/x"), live(cause(f"of_{stage}", stage), **{stage: "FAIL"}), tmp_path)
         (folder / name).write_text(dump_report(report(diagnoses=found.diagnoses, undiagnosed="why")))
     (folder / "alignment_data.json").write_text("{")
     found = diagnose_chain(tmp_path)
@@ -124,6 +124,16 @@ def test_a_chain_takes_over_what_its_alignments_found(tmp_path: Path):
     assert found.undiagnosed.count("why") == 1
     assert "alignment_data.json" in found.undiagnosed
     assert load_report(folder / "alignment_loss.json").diagnoses[0].stage == "loss"
+
+
+def test_a_cause_that_several_alignments_of_a_chain_found_is_told_once(tmp_path: Path):
+    folder = tmp_path / "log_reprod"
+    folder.mkdir()
+    for stage in ("loss", "forward", "backward"):
+        found = diagnose_run(verdicts(f"{stage}/x"), live(cause("a", stage), **{stage: "FAIL"}), tmp_path)
+        (folder / f"alignment_{stage}.json").write_text(dump_report(report(diagnoses=found.diagnoses)))
+    (cause_found,) = diagnose_chain(tmp_path).diagnoses
+    assert (cause_found.stage, cause_found.explains) == ("forward", ("forward/x", "loss/x", "backward/x"))
 
 
 def test_judging_again_keeps_what_was_found(tmp_path):

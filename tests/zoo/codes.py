@@ -198,7 +198,6 @@ LAYERS = (
     _layer("stop-axis", "Flatten(1, 2)", "Flatten(1, 2)", "(1, 2)", "(1)"),
     _layer("upscale-factor", "PixelShuffle(2)", "PixelShuffle(2)", "(2)", "(1)"),
     _layer("keepdim", "PairwiseDistance(keepdim=True)", "PairwiseDistance(keepdim=True)", "keepdim=True", "", call="self.layer(x, 0.5 * x)"),
-    _layer("dropout", "MultiheadAttention(6, 2, dropout=0.1, batch_first=True)", "MultiHeadAttention(6, 2, dropout=0.1)", ", dropout=0.1", "", SEQUENCES, call="self.layer(x, x, x)"),
     _layer("value-size", "MultiheadAttention(6, 2, vdim=6, batch_first=True)", "MultiHeadAttention(6, 2, vdim=6)", "vdim=6", "vdim=5", SEQUENCES, call="self.layer(x, x, x)"),
     _layer("key-size", "MultiheadAttention(6, 2, kdim=6, batch_first=True)", "MultiHeadAttention(6, 2, kdim=6)", "kdim=6", "kdim=5", SEQUENCES, call="self.layer(x, x, x)"),
     _layer("layer-type", "InstanceNorm2d(4)", "InstanceNorm2D(4, weight_attr=False, bias_attr=False)", "InstanceNorm2D(4, weight_attr=False, bias_attr=False)", "BatchNorm2D(4, weight_attr=False, bias_attr=False)"),

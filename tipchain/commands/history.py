@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,22 +179,16 @@ def _reading(args: argparse.Namespace) -> Iterator[tuple[Connection, Path]]:
     if place.file is not None and not place.file.exists() and not ingest.waiting(place):
         raise UsageError(f"{place}: there is no history yet\n  hint: tipchain history add NIGHT_OR_REPORT makes one")
     history = History(place)
-    sent = ingest.send(history)
-    for one in sent.added:
-        print(say(f"{one.name}, which waited, is in the history now"), file=sys.stderr)
-    if sent.problem:
-        print(say(f"{sent.waiting} in {place.outbox} still wait: {sent.problem}"), file=sys.stderr)
+    _say(ingest.send(history))
     with history.reading() as connection:
         yield connection, root
 
 
 def _add(args: argparse.Namespace) -> int:
     from tipchain.history.ingest import keep_source, read_source, send_waiting
-    from tipchain.history.schema import Machine
 
     root, place = _place(args)
-    machine = Machine(name=args.machine) if args.machine else None
-    sources = [read_source(path, machine) for path in args.paths]
+    sources = [read_source(path, args.machine or "") for path in args.paths]
     done = [keep_source(source, root=root, database=args.database) for source in sources]
     for source, kept in zip(sources, done, strict=True):
         known = "nothing new" if kept.sent and not kept.new else f"{kept.new} new items"
@@ -223,48 +218,42 @@ def _list(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from tipchain.history.entries import causes_of, commands_of, find_entry, items_of, verdicts_of
-    from tipchain.history.render import entry_json, item_json, item_text, runs_json, show_text
+    from tipchain.history.render import entry_json, item_json, item_text, show_text, to_json
 
     with _reading(args) as (connection, _):
         entry = find_entry(connection, args.night)
         items = items_of(connection, entry)
-        chosen = [args.item] if args.item else list(items)
         if args.item and args.item not in items:
             raise UsageError(f"{args.item}: is no item of {entry.name}{suggestion(args.item, items)}")
-        commands = commands_of(connection, entry, chosen if args.item else None) if args.item or args.json else []
-        bad = verdicts_of(connection, items[args.item]) if args.item else []
+        chosen = [items[args.item]] if args.item else list(items.values())
+        commands = commands_of(connection, entry, [args.item] if args.item else None) if args.item or args.json else {}
         causes = causes_of(connection, entry)
-
-    def document() -> dict[str, object]:
-        made = entry_json(entry)
-        made["items"] = [
-            item_json(items[name])
-            | {"commands": runs_json([one for one in commands if one.item == name])}
-            | {"causes": runs_json(causes.get(name, ()))}
-            for name in chosen
+        whole = [
+            replace(
+                one,
+                commands=tuple(commands.get(one.id, ())),
+                causes=tuple(causes.get(one.id, ())),
+                verdicts=tuple(verdicts_of(connection, one)) if args.item else (),
+            )
+            for one in chosen
         ]
-        if args.item:
-            names = ("outcome", "subject", "reason")
-            made["verdicts"] = [dict(zip(names, (one[0].value, *one[1:]), strict=True)) for one in bad]
-        return made
-
-    def text() -> str:
-        if args.item:
-            return item_text(items[args.item], commands, bad, causes.get(args.item, ()))
-        return show_text(entry, items.values(), causes)
-
-    show(args.json, document, text)
+    verdicts = {"verdicts": to_json(whole[0].verdicts)} if args.item else {}
+    show(
+        args.json,
+        lambda: {**entry_json(entry), "items": [item_json(one) for one in whole], **verdicts},
+        lambda: item_text(whole[0]) if args.item else show_text(entry, whole),
+    )
     return ExitCode.PASSED
 
 
 def _causes(args: argparse.Namespace) -> int:
     from tipchain.history.entries import find_causes
-    from tipchain.history.render import causes_text, runs_json
+    from tipchain.history.render import causes_text, to_json
 
     wanted = {name: getattr(args, name) or "" for name in ("code", "layer", "file", "item")}
     with _reading(args) as (connection, _):
         found = find_causes(connection, **wanted, title=args.name or "", limit=args.limit)
-    show(args.json, lambda: runs_json(found), lambda: causes_text(found))
+    show(args.json, lambda: to_json(found), lambda: causes_text(found))
     return ExitCode.PASSED
 
 

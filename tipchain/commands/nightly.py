@@ -20,14 +20,14 @@ from tipchain.commands.history import (
 )
 from tipchain.commands.options import add_json, add_quiet, count, renamed, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of
-from tipchain.core.json_text import JsonObject
+from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import say, terminal_width, use_color
-from tipchain.errors import ExitCode, ManifestError, Outcome, OutputError, TipchainError, UsageError
+from tipchain.errors import BAD, ExitCode, ManifestError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from tipchain.nightly.executor import Executor
     from tipchain.nightly.items import NightPlan
-    from tipchain.nightly.nights import ItemRecord, Night, NightLock, Results
+    from tipchain.nightly.nights import Night, NightLock, Results
     from tipchain.nightly.timeline import Timeline
 
 
@@ -171,28 +171,15 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
 
 
 def changed_lines(results: Results, database: str | None = None) -> Sequence[str]:
-    """Return what changed since the last comparable night: as the history says, else by the nights on the disk."""
-    try:
-        return _by_history(results, database)
-    except (TipchainError, ImportError):  # no history, none that can be reached, or it has not got this night
-        from tipchain.nightly.timeline import changes_since_before
-
-        return changes_since_before(results)
-
-
-def _by_history(results: Results, database: str | None) -> Sequence[str]:
+    """Return what changed since the last comparable night."""
     from tipchain.history.compare import changes
     from tipchain.history.entries import find_entry
+    from tipchain.history.ingest import history_with
     from tipchain.history.render import changes_text
-    from tipchain.history.store import History, place_of
 
-    root = Path(results.plan.root)
-    place = place_of(root, database)
-    if place.file is not None and not place.file.is_file():
-        raise UsageError(f"{place.file}: is not there")
-    with History(place).reading() as connection:
+    with history_with(results, database) as history, history.reading() as connection:
         entry = find_entry(connection, results.night.name, title=results.plan.name)
-        return changes_text(changes(connection, entry, root=root)).splitlines()
+        return changes_text(changes(connection, entry, root=Path(results.plan.root))).splitlines()
 
 
 def add_dashboard(parser: argparse.ArgumentParser) -> None:
@@ -218,9 +205,9 @@ def run_dashboard(args: argparse.Namespace) -> int:
         UsageError: there are no nights, or the page cannot be written.
     """
     from tipchain.nightly.dashboard import render
-    from tipchain.nightly.night_report import counted
     from tipchain.nightly.nights import NIGHTS, find_nights
     from tipchain.nightly.timeline import read_timelines
+    from tipchain.report.page import many
 
     check_writable({"--html": args.html})
     folder = args.folder or Path(NIGHTS)
@@ -240,7 +227,7 @@ def run_dashboard(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot write {args.html}: {error.strerror}") from error
     nights = sum(len(one.columns) for one in timelines)
     items = sum(len(one.rows) for one in timelines)
-    print(say(f"{args.html}: {counted(items, 'item')}, {counted(nights, 'night')}"))
+    print(say(f"{args.html}: {many(items, 'item')}, {many(nights, 'night')}"))
     return _say_of_shares(timelines)
 
 
@@ -248,13 +235,13 @@ def _say_of_shares(timelines: Sequence[Timeline]) -> int:
     """Tell what is to be known of the shares of the latest nights; return the exit code."""
     wrong = False
     for line in timelines:
-        column = line.columns[-1]
-        name = f"{line.name}, {column.results.night.name}"
-        for text in column.notes:
+        results = line.columns[-1].results
+        name = f"{line.name}, {results.night.name}"
+        for text in results.notes:
             print(say(f"note: {name}: {text}"), file=sys.stderr)
-        for text in column.wrong:
+        for text in results.wrong:
             print(say(f"error: {name}: {text}"), file=sys.stderr)
-        wrong |= bool(column.wrong)
+        wrong |= bool(results.wrong)
     return ExitCode.FAILED if wrong else ExitCode.PASSED
 
 
@@ -371,10 +358,10 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     nights = nights_folder(plan, args.out).absolute()
     plan = select(plan, args.select)
     if args.last_failed:
-        from tipchain.nightly.night_report import counted
+        from tipchain.report.page import many
 
         failed = last_failed(nights)
-        print(say(f"what failed when it last ran: {counted(len(failed), 'item')}"), file=sys.stderr)
+        print(say(f"what failed when it last ran: {many(len(failed), 'item')}"), file=sys.stderr)
         plan = only(plan, failed)
     if shard:
         plan = share(plan, shard, balance_seconds(args.balance_by) if args.balance_by else None)
@@ -531,15 +518,9 @@ def _status(args: argparse.Namespace) -> int:
             "finished": night.finished,
             "holder": who,
             **state_json(state),
-            "items": {one.id: _record_json(one) for one in records},
+            "items": {one.id: as_json(one) for one in records},
         },
         lambda: "\n".join(state_lines(night, state, who, terminal_width())),
     )
     write_reports(night.folder, args)
-    bad = state.counts.get(Outcome.FAIL, 0) + state.counts.get(Outcome.ERROR, 0)
-    return ExitCode.FAILED if bad else ExitCode.PASSED
-
-
-def _record_json(record: ItemRecord) -> dict[str, object]:
-    rest = ("reason", "seconds", "attempt", "log", "report")
-    return {"outcome": record.outcome.value, **{name: getattr(record, name) for name in rest}}
+    return ExitCode.FAILED if any(state.counts.get(one) for one in BAD) else ExitCode.PASSED

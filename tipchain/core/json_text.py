@@ -6,7 +6,7 @@ import errno
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -87,7 +87,10 @@ def _parsed(kind: object, value: object, where: str, finite: bool) -> Json:
                 for number, (one, part) in enumerate(zip(kinds, value, strict=True))
             )
     elif origin is Mapping and isinstance(value, dict):
-        return {name: _parsed(inner[1], one, _below(where, name), finite) for name, one in value.items()}
+        return {
+            _parsed(inner[0], name, _below(where, name), finite): _parsed(inner[1], one, _below(where, name), finite)
+            for name, one in value.items()
+        }
     elif _fits(kind, value, finite):
         return value
     raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")
@@ -123,3 +126,39 @@ def _fields_of(kind: Setting) -> tuple[dict[str, object], tuple[str, ...]]:
 
 def _below(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
+
+
+def as_json(value: object, number: Callable[[float], Json] = float) -> Json:
+    """Return a value as JSON values that `parse_as` reads: dataclasses as objects, enumerations by name, tuples as lists.
+
+    Args:
+        value: a dataclass, or whatever may be a field of one.
+        number: what a float becomes; itself, NaN and infinities included, if not said otherwise.
+    """
+    if is_dataclass(value):
+        return {one.name: as_json(getattr(value, one.name), number) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {as_json(name): as_json(one, number) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(one, number) for one in value]
+    if isinstance(value, Enum):
+        return value.name
+    return number(value) if isinstance(value, float) else value
+
+
+def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:
+    """Return nested facts as texts by name: ``versions.torch``; a list is one text, separated by commas."""
+    found: dict[str, str] = {}
+    for key, value in facts.items():
+        if isinstance(value, Mapping):
+            found |= flat_facts(value, f"{above}{key}.")
+        else:
+            listed = isinstance(value, (list, tuple))
+            found[f"{above}{key}"] = ", ".join(map(str, value)) if listed else "" if value is None else str(value)
+    return found
+
+
+def taken(kind: type[_T], source: object, **own: object) -> _T:
+    """Return a dataclass with what another value has under its fields' names, and ``own`` for other fields."""
+    names = [one.name for one in fields(kind) if one.name not in own and hasattr(source, one.name)]  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: getattr(source, name) for name in names}, **own)

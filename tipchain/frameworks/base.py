@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -18,7 +17,7 @@ import numpy as np
 
 from tipchain.core.blame import UsersError, blame, claim, place_of, placed, serving
 from tipchain.errors import CaseError, UsageError
-from tipchain.framework_types import Array, Dataset, Model, Tensor
+from tipchain.framework_types import Array, Dataset, Model, Optimizer, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.modes import Device
 
@@ -213,9 +212,6 @@ def rate_factor(optimizer: object, parameter: object) -> float:
 
 
 # What a side can do, whatever its framework.
-
-
-# What a side can do, whatever its framework.
 #
 # Arrays cross this border as numpy arrays, in torch's layout and under torch's names.
 
@@ -228,6 +224,8 @@ Batch = tuple[Any, Any, list[str]]
 class Trainer(Protocol):
     """An optimizer with its schedule."""
 
+    optimizer: Optimizer
+
     def learning_rate(self) -> float:
         """Return the rate that the next step uses."""
 
@@ -236,6 +234,39 @@ class Trainer(Protocol):
 
     def step_schedule(self) -> None:
         """Advance the learning rate schedule, if there is one."""
+
+
+class Updates(Protocol):
+    """An optimizer and the parameters that it updates, under torch's names and in torch's layout; gradients come from outside."""
+
+    optimizer: Optimizer
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every parameter."""
+
+    def tensor(self, name: str) -> Tensor:
+        """Return a parameter as the framework keeps it, the first part of one that is divided."""
+
+    def value(self, name: str) -> Array:
+        """Return a copy of a parameter."""
+
+    def assign(self, name: str, value: Array) -> None:
+        """Set a parameter."""
+
+    def add_gradient(self, name: str, gradient: Array) -> None:
+        """Add to a parameter's gradient; a frozen one gets none."""
+
+    def step(self) -> None:
+        """Update the parameters once, then clear the gradients."""
+
+    def set_rate(self, factor: float) -> None:
+        """Set the learning rate to ``factor`` times the one that the optimizer was built with."""
+
+    def rates(self) -> dict[str, float]:
+        """Return the present learning rate of every parameter that the optimizer updates."""
+
+    def momentum(self) -> float:
+        """Return the present momentum (beta1) of what a schedule may move, else 0."""
 
 
 class Framework(Protocol):
@@ -318,6 +349,15 @@ class Framework(Protocol):
         scheduler_args: Mapping[str, object],
     ) -> Trainer:
         """Build the optimizer and its schedule."""
+
+    def build_layers(self) -> Model:
+        """Return a small model of layers of every usual kind, equal in both frameworks."""
+
+    def updates(self, model: Model, optimizer: Optimizer, names: Mapping[str, str]) -> Updates:
+        """Return a model's parameters under an optimizer of theirs; ``names`` are Paddle's names by torch's where they differ."""
+
+    def any_precision(self) -> AbstractContextManager[None]:
+        """Return a context in which an optimizer's clipping takes float64."""
 
     def parameters(
         self, model: Model, names: Mapping[str, str], *, shared: bool = False
@@ -421,57 +461,3 @@ def scalar(array: Array) -> Array:
     if array.size != 1:
         raise UsageError(f"the loss has shape {array.shape}, expected one number")
     return np.asarray(array).reshape(1)
-
-
-# A model's parameters under an optimizer, with gradients from outside: no forward pass, no backward pass.
-
-
-class Updates(Protocol):
-    """The parameters of one model, under torch's names and in torch's layout, and the optimizer that updates them."""
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every parameter."""
-
-    def assign(self, values: Mapping[str, Array]) -> None:
-        """Give every parameter its value."""
-
-    def values(self) -> Iterator[tuple[str, Array]]:
-        """Yield a copy of every parameter."""
-
-    def set_rate(self, factor: float) -> None:
-        """Set the learning rate to ``factor`` times the one that the optimizer was built with."""
-
-    def step(self, gradients: Mapping[str, Array]) -> None:
-        """Update the parameters once with these gradients; frozen ones get none."""
-
-
-class UpdatesModule(Protocol):
-    """What ``torch_updates`` and ``paddle_updates`` offer."""
-
-    def build_layers(self) -> object:
-        """Return a small model of layers of every usual kind, equal in both frameworks."""
-
-    def open_updates(
-        self,
-        framework: Framework,
-        model: object,
-        optimizer: Builder,
-        rate: float,
-        args: Mapping[str, object],
-        names: Mapping[str, str],
-    ) -> Updates:
-        """Build the optimizer over ``model``; ``names`` are Paddle's names by torch's where they differ."""
-
-    def parameter_rates(
-        self, trainer: object, model: object, names: Mapping[str, str]
-    ) -> Callable[[], dict[str, float]]:
-        """Return what tells the present learning rate of every parameter by name."""
-
-    def momentum(self, trainer: object) -> float:
-        """Return the present momentum (beta1), 0 where there is none."""
-
-
-def updates_module(framework: Framework) -> UpdatesModule:
-    """Return the framework's module."""
-    module: Any = import_module(f"tipchain.frameworks.{framework.name}_")
-    return module  # type: ignore[no-any-return]

@@ -308,78 +308,91 @@ _REPLACED: dict[str, Callable[..., Any]] = {
 # Paddle's parameters under an optimizer, with gradients from outside.
 
 
-def build_layers() -> object:
-    """Return a small model with one layer of every kind that optimizers' rules tell apart; it is never run."""
-    from paddle import nn
-
-    layers = nn.Layer()
-    layers.conv = nn.Conv2D(3, 4, 3)
-    layers.bn = nn.BatchNorm2D(4)
-    layers.embedding = nn.Embedding(7, 5)
-    layers.norm = nn.LayerNorm(5)
-    layers.linear = nn.Linear(5, 6)
-    layers.head = nn.Linear(6, 3)
-    return layers
-
-
 class PaddleUpdates:
-    """The parameters of a Paddle layer."""
+    """A Paddle optimizer over the parameters of a layer, by torch's names; ``clip`` is called before each update."""
 
-    def __init__(self, framework: Any, model: Model, optimizer: Optimizer, names: Mapping[str, str]) -> None:
-        self.framework, self.optimizer = framework, optimizer
-        self.slots = [slot for slot in torch_view(model, names) if slot.kind == "parameter"]
-        self.rate = float(optimizer.get_lr())
+    def __init__(
+        self,
+        framework: PaddleFramework,
+        slots: Mapping[str, TensorSlot],
+        optimizer: Optimizer,
+        clip: Callable[[], object] | None = None,
+    ) -> None:
+        self.framework, self.slots, self.optimizer, self.clip = framework, slots, optimizer, clip
+        self.first = float(optimizer.get_lr())
+        self._share = 1.0
+        self._schedule: Schedule = None
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter, as torch has it."""
-        return {slot.name: tuple(slot.shape) for slot in self.slots}
+        return {name: tuple(slot.shape) for name, slot in self.slots.items()}
 
-    def assign(self, values: Mapping[str, Array]) -> None:
-        """Give every parameter its value."""
-        for slot in self.slots:
-            for part, array in zip(slot.parts, divide(values[slot.name], slot), strict=True):
-                part.tensor.set_value(self.framework.tensor(array).astype(part.tensor.dtype))
+    def tensor(self, name: str) -> Tensor:
+        """Return the first part of a parameter."""
+        return self.slots[name].parts[0].tensor
 
-    def values(self) -> Iterator[tuple[str, Array]]:
-        """Yield a copy of every parameter, in torch's layout."""
-        for slot in self.slots:
-            yield slot.name, assemble([self.framework.array(part.tensor) for part in slot.parts], slot)
+    def value(self, name: str) -> Array:
+        """Return a copy of a parameter, in torch's layout."""
+        slot = self.slots[name]
+        return assemble([self.framework.array(part.tensor) for part in slot.parts], slot)
+
+    def assign(self, name: str, value: Array) -> None:
+        """Set a parameter."""
+        slot = self.slots[name]
+        for part, array in zip(slot.parts, divide(value, slot), strict=True):
+            part.tensor.set_value(self.framework.tensor(array).astype(part.tensor.dtype))
+
+    def add_gradient(self, name: str, gradient: Array) -> None:
+        """Add to a parameter's gradient; a frozen one gets none."""
+        slot = self.slots[name]
+        for part, array in zip(slot.parts, divide(gradient, slot), strict=True):
+            one = part.tensor
+            if not one.stop_gradient:
+                given = self.framework.tensor(array).astype(one.dtype)
+                one.grad = given if one.grad is None else one.grad + given
+
+    def step(self) -> None:
+        """Update, then clear the gradients."""
+        if self.clip is not None:
+            self.clip()
+        with self.framework.any_precision():
+            self.optimizer.step()
+        self.optimizer.clear_grad()
 
     def set_rate(self, factor: float) -> None:
         """Set the rate to ``factor`` times the first one; the parameters' multipliers stay."""
-        self.optimizer.set_lr(self.rate * factor)
+        if self._schedule is None:
+            self.optimizer.set_lr(self.first * factor)
+        else:
+            self._share = factor
+            self._schedule.step()
 
-    def step(self, gradients: Mapping[str, Array]) -> None:
-        """Update the parameters once; frozen ones get no gradient."""
-        for slot in self.slots:
-            for part, array in zip(slot.parts, divide(gradients[slot.name], slot), strict=True):
-                if not part.tensor.stop_gradient:
-                    part.tensor.grad = self.framework.tensor(array).astype(part.tensor.dtype)
-        self.optimizer.step()
-        self.optimizer.clear_grad()
+    def hold_rate(self, rate: float) -> None:
+        """Replace the optimizer's schedule by one that stays at a rate."""
+        self._schedule = self.framework.paddle.optimizer.lr.LambdaDecay(rate, lambda _: self._share)
+        self.optimizer.set_lr_scheduler(self._schedule)
 
+    def rates(self) -> dict[str, float]:
+        """Return the present rate of each parameter: the optimizer's times the parameter's factor."""
+        rate, held = float(self.optimizer.get_lr()), {id(one) for one in held_parameters(self.optimizer)}
+        return {name: rate * self.factor(name) for name in self.slots if id(self.tensor(name)) in held}
 
-def open_updates(
-    framework: Any, model: object, optimizer: Builder, rate: float, args: Mapping[str, object], names: Mapping[str, str]
-) -> PaddleUpdates:
-    """Build the optimizer over ``model``."""
-    return PaddleUpdates(framework, model, make_optimizer(optimizer, model, rate, args), names)
+    def factor(self, name: str) -> float:
+        """Return the factor of the learning rate that a parameter has."""
+        return rate_factor(self.optimizer, self.tensor(name))
 
-
-def parameter_rates(trainer: Any, model: object, names: Mapping[str, str]) -> Callable[[], dict[str, float]]:
-    """Return what tells the present rate of every parameter: the optimizer's times the parameter's factor."""
-    slots = [slot for slot in torch_view(model, names) if slot.kind == "parameter"]
-
-    def rates() -> dict[str, float]:
-        rate = float(trainer.optimizer.get_lr())
-        return {slot.name: rate * rate_factor(trainer.optimizer, slot.parts[0].tensor) for slot in slots}
-
-    return rates
+    def momentum(self) -> float:
+        """Return 0: no schedule of Paddle's moves the momentum."""
+        return 0.0
 
 
-def momentum(trainer: object) -> float:  # noqa: ARG001  (the signature of both frameworks)
-    """Return 0: no schedule of Paddle's moves the momentum."""
-    return 0.0
+def held_parameters(optimizer: object) -> list[object]:
+    """Return the tensors that a Paddle optimizer updates."""
+    found: list[Tensor] = []
+    groups = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None)
+    for one in groups or ():
+        found += one["params"] if isinstance(one, dict) else [one]
+    return found
 
 
 # The Paddle side.
@@ -599,6 +612,40 @@ class PaddleFramework:
         schedule = scheduler(None, learning_rate=learning_rate, **scheduler_args) if scheduler else None
         rate = learning_rate if schedule is None else schedule
         return PaddleTrainer(make_optimizer(optimizer, model, rate, args), schedule)
+
+    def build_layers(self) -> Model:
+        """Return a small layer with one layer of every kind that optimizers' rules tell apart; it is never run."""
+        nn = self.paddle.nn
+        layers = nn.Layer()
+        layers.conv = nn.Conv2D(3, 4, 3)
+        layers.bn = nn.BatchNorm2D(4)
+        layers.embedding = nn.Embedding(7, 5)
+        layers.norm = nn.LayerNorm(5)
+        layers.linear = nn.Linear(5, 6)
+        layers.head = nn.Linear(6, 3)
+        return layers
+
+    def updates(self, model: Model, optimizer: Optimizer, names: Mapping[str, str]) -> PaddleUpdates:
+        """Return the parameters, by torch's names, under the optimizer."""
+        return PaddleUpdates(self, {slot.name: slot for slot in self._slots(model, names, "parameter")}, optimizer)
+
+    @contextmanager
+    def any_precision(self) -> Iterator[None]:
+        """Let Paddle's clipping by norm take float64, which its kernel on a CPU does not."""
+        paddle, clip = self.paddle, self.paddle.nn.clip
+        usual = clip.clip_by_norm
+
+        def clip_by_norm(x: Tensor, max_norm: float, name: str | None = None) -> object:
+            if x.dtype == paddle.float32:
+                return usual(x, max_norm, name)
+            norm = paddle.linalg.norm(x)
+            return x * (max_norm / paddle.maximum(norm, paddle.full_like(norm, max_norm)))
+
+        clip.clip_by_norm = clip_by_norm
+        try:
+            yield
+        finally:
+            clip.clip_by_norm = usual
 
     def parameters(
         self, model: Model, names: Mapping[str, str], *, shared: bool = False

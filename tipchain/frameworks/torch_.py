@@ -178,85 +178,65 @@ FILLING: dict[str, Callable[[Draws, Any, Any, Any], Any]] = {
 # torch's parameters under an optimizer, with gradients from outside.
 
 
-def build_layers() -> object:
-    """Return a small model with one layer of every kind that optimizers' rules tell apart; it is never run."""
-    from torch import nn
-
-    layers = nn.Module()
-    layers.conv = nn.Conv2d(3, 4, 3)
-    layers.bn = nn.BatchNorm2d(4)
-    layers.embedding = nn.Embedding(7, 5)
-    layers.norm = nn.LayerNorm(5)
-    layers.linear = nn.Linear(5, 6)
-    layers.head = nn.Linear(6, 3)
-    return layers
-
-
 class TorchUpdates:
-    """The parameters of a torch module."""
+    """A torch optimizer over the parameters of a module; ``clip`` is called before each update, as a training loop does."""
 
-    def __init__(self, framework: Any, model: Model, optimizer: Optimizer) -> None:
-        self.framework, self.optimizer = framework, optimizer
-        self.parameters = dict(model.named_parameters())
-        self.rates = [float(group["lr"]) for group in optimizer.param_groups]
+    def __init__(
+        self,
+        framework: TorchFramework,
+        parameters: Mapping[str, Tensor],
+        optimizer: Optimizer,
+        clip: Callable[[], object] | None = None,
+    ) -> None:
+        self.framework, self.optimizer, self.clip = framework, optimizer, clip
+        self.parameters = dict(parameters)
+        self.first = [float(group["lr"]) for group in optimizer.param_groups]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every parameter."""
         return {name: tuple(one.shape) for name, one in self.parameters.items()}
 
-    def assign(self, values: Mapping[str, Array]) -> None:
-        """Give every parameter its value."""
+    def tensor(self, name: str) -> Tensor:
+        """Return a parameter."""
+        return self.parameters[name]
+
+    def value(self, name: str) -> Array:
+        """Return a copy of a parameter."""
+        return self.framework.array(self.parameters[name])
+
+    def assign(self, name: str, value: Array) -> None:
+        """Set a parameter."""
         with self.framework.torch.no_grad():
-            for name, one in self.parameters.items():
-                one.copy_(self.framework.tensor(values[name]))
+            self.parameters[name].copy_(self.framework.tensor(value))
 
-    def values(self) -> Iterator[tuple[str, Array]]:
-        """Yield a copy of every parameter."""
-        for name, one in self.parameters.items():
-            yield name, self.framework.array(one)
+    def add_gradient(self, name: str, gradient: Array) -> None:
+        """Add to a parameter's gradient, as backward does; a frozen parameter gets none."""
+        one = self.parameters[name]
+        if one.requires_grad:
+            given = self.framework.tensor(gradient).to(one.dtype)
+            one.grad = given if one.grad is None else one.grad + given
 
-    def set_rate(self, factor: float) -> None:
-        """Set every group's rate to ``factor`` times its own first one."""
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * factor
-
-    def step(self, gradients: Mapping[str, Array]) -> None:
-        """Update the parameters once; frozen ones get no gradient."""
-        for name, one in self.parameters.items():
-            if one.requires_grad:
-                one.grad = self.framework.tensor(gradients[name]).to(one.dtype)
+    def step(self) -> None:
+        """Update, then clear the gradients."""
+        if self.clip is not None:
+            self.clip()
         self.optimizer.step()
         self.optimizer.zero_grad()
 
+    def set_rate(self, factor: float) -> None:
+        """Set each group's rate to ``factor`` times its own first one."""
+        for group, rate in zip(self.optimizer.param_groups, self.first, strict=True):
+            group["lr"] = rate * factor
 
-def open_updates(
-    framework: Any, model: object, optimizer: Builder, rate: float, args: Mapping[str, object], names: Mapping[str, str]
-) -> TorchUpdates:
-    """Build the optimizer over ``model``; what the port does not have gets no gradients."""
-    made = TorchUpdates(framework, model, make_optimizer(optimizer, model, rate, args))
-    made.parameters = {name: one for name, one in made.parameters.items() if not only_in_torch(name, names)}
-    return made
+    def rates(self) -> dict[str, float]:
+        """Return the present rate of each parameter: its group's."""
+        known = {id(one): float(group["lr"]) for group in self.optimizer.param_groups for one in group["params"]}
+        return {name: known[id(one)] for name, one in self.parameters.items() if id(one) in known}
 
-
-def parameter_rates(
-    trainer: Any,
-    model: Model,
-    names: Mapping[str, str],  # noqa: ARG001
-) -> Callable[[], dict[str, float]]:
-    """Return what tells the present rate of every parameter: its group's."""
-    named = {id(one): name for name, one in model.named_parameters()}
-
-    def rates() -> dict[str, float]:
-        pairs = ((named.get(id(one)), group) for group in trainer.optimizer.param_groups for one in group["params"])
-        return {name: float(group["lr"]) for name, group in pairs if name is not None}
-
-    return rates
-
-
-def momentum(trainer: Any) -> float:
-    """Return the first group's momentum or beta1; OneCycleLR moves it unless told otherwise."""
-    group = trainer.optimizer.param_groups[0]
-    return float(group.get("momentum", group.get("betas", (0.0,))[0]))
+    def momentum(self) -> float:
+        """Return the first group's momentum or beta1; OneCycleLR moves it unless told otherwise."""
+        group = self.optimizer.param_groups[0]
+        return float(group.get("momentum", group.get("betas", (0.0,))[0]))
 
 
 # torch's running variances by Paddle's definition.
@@ -575,6 +555,27 @@ class TorchFramework:
         plain = (number for number, group in enumerate(built.param_groups) if group["lr"] == learning_rate)
         shown = next(plain, 0)
         return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None, shown)
+
+    def build_layers(self) -> Model:
+        """Return a small module with one layer of every kind that optimizers' rules tell apart; it is never run."""
+        nn = self.torch.nn
+        layers = nn.Module()
+        layers.conv = nn.Conv2d(3, 4, 3)
+        layers.bn = nn.BatchNorm2d(4)
+        layers.embedding = nn.Embedding(7, 5)
+        layers.norm = nn.LayerNorm(5)
+        layers.linear = nn.Linear(5, 6)
+        layers.head = nn.Linear(6, 3)
+        return layers
+
+    def updates(self, model: Model, optimizer: Optimizer, names: Mapping[str, str]) -> TorchUpdates:
+        """Return the parameters that the port has too, under the optimizer."""
+        shared = {name: one for name, one in model.named_parameters() if not only_in_torch(name, names)}
+        return TorchUpdates(self, shared, optimizer)
+
+    def any_precision(self) -> AbstractContextManager[None]:
+        """Return a context that changes nothing."""
+        return nullcontext()
 
     def parameters(
         self, model: Model, names: Mapping[str, str], *, shared: bool = False

@@ -15,20 +15,13 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from tipchain.errors import BAD, Outcome
-from tipchain.history.entries import (
-    CauseRun,
-    CommandRun,
-    Entry,
-    ItemRun,
-    causes_of,
-    commands_of,
-    entries_before,
-    items_of,
-    of_entry,
-    real,
-)
+from tipchain.history.entries import causes_of, commands_of, entries_before, items_of, of_entry, real
 from tipchain.history.schema import (
     OUTCOMES,
+    CauseFacts,
+    CommandFacts,
+    Entry,
+    ItemFacts,
     code_of,
     command_runs,
     entries,
@@ -40,7 +33,7 @@ from tipchain.history.schema import (
     verdicts,
 )
 from tipchain.nightly.items import merge_facts
-from tipchain.nightly.origin import DIRTY, Commits, commits_between, commits_of_file
+from tipchain.nightly.origin import Commits, Fact, changed_facts, commits_between, suspects
 
 # Has a number moved beyond its noise? Robust statistics of its last nights.
 
@@ -116,7 +109,7 @@ def is_news(values: Sequence[float], rule: NoiseRule) -> bool:
 
 
 def _grew(told: Motion | None, now: Motion) -> bool:
-    """Tell whether a drift is another than the one that was told, or leads as far again beyond where that had led."""
+    """Tell whether a drift turned round, or went on as far again, since it was last reported."""
     if told is None:
         return True
     led, more = told.after - told.before, now.after - told.after
@@ -249,6 +242,12 @@ class Shift:
     name: str
     motion: Motion
 
+    @property
+    def moved(self) -> MovedFigure:
+        """What it was and what it is."""
+        before, after = self.motion.before, self.motion.after
+        return MovedFigure(item=self.item, part=self.part, name=self.name, before=before, after=after)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
@@ -257,14 +256,12 @@ class Explanation:
     Attributes:
         item: the item.
         cause: what its report says.
-        suspects: the commits since then that changed the file of the line to change, the latest first.
-        uncommitted: whether the run had local changes, any of which may be it.
+        suspects: the commits since then that changed the file of the line to change, the latest first, and local changes.
     """
 
     item: str
-    cause: CauseRun
+    cause: CauseFacts
     suspects: tuple[str, ...] = ()
-    uncommitted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,8 +341,8 @@ def _explanations(connection: Connection, found: Comparison, root: Path) -> Iter
     for item in (*fresh, *found.new):
         cause = next(iter(causes.get(item, ())), None)
         if cause is not None:
-            suspects = commits_of_file(root, before, after, cause.file) if item in fresh else ()
-            yield Explanation(item=item, cause=cause, suspects=suspects, uncommitted=after.endswith(DIRTY))
+            found_in = suspects(root, before if item in fresh else "", after, cause.file)
+            yield Explanation(item=item, cause=cause, suspects=found_in)
 
 
 def comparable(connection: Connection, entry: Entry) -> list[Entry]:
@@ -369,12 +366,12 @@ class _Series:
         self.found: dict[tuple[str, str, str], dict[int, float]] = {}
         self.entry, self.connection = entry, connection
         of = {row: one.id for one in (*self.nights, entry) for row in one.rows}
-        ids = list(of)
+        seconds, told = (self._passed(one).where(item_runs.c.entry_id.in_(list(of))) for one in (False, True))
         self.classes = classes = dict[str, str]()
-        for row in connection.execute(self._items(ids)):
+        for row in connection.execute(seconds):
             if of[row.entry_id] == entry.id:
                 classes[row.item] = row.machine_class or row.machine
-        for query in (self._items(ids), self._figures(ids)):
+        for query in (seconds, told):
             for row in connection.execute(query):
                 if classes.get(row.item) == (row.machine_class or row.machine):
                     self.found.setdefault((row.item, row.part, row.name), {})[of[row.entry_id]] = real(row.value)
@@ -389,79 +386,56 @@ class _Series:
         ]
 
     def drift_is_news(self, name: tuple[str, str, str]) -> bool:
-        """Tell whether a drift of a number of the entry was not told in an earlier night; this reads all its values."""
+        """Tell whether no earlier night reported a number's drift; this reads all its values."""
         item, part, figure = name
-        rows = of_entry(item_runs.c.entry_id, self.entry)
-        query: sa.Select[Any] = (
-            sa.select(machines.c.name, machines.c.machine_class)
-            .select_from(item_runs)
+        of_commands = bool(part) or figure != SECONDS
+        query = (
+            self._passed(of_commands)
             .join(entries, entries.c.id == item_runs.c.entry_id)
-            .join(machines, machines.c.id == item_runs.c.machine_id)
-            .where(item_runs.c.item_id == text_number(item), item_runs.c.outcome == code_of(Outcome.PASS))
+            .where(item_runs.c.item_id == text_number(item))
             .where(entries.c.kind == self.entry.kind, entries.c.title == self.entry.title)
-            .where(sa.or_(entries.c.began < self.entry.began, rows))
+            .where(sa.or_(entries.c.began < self.entry.began, of_entry(item_runs.c.entry_id, self.entry)))
             .order_by(entries.c.began, entries.c.id)
         )
-        if part or figure != SECONDS:
-            query = (
-                query.add_columns(figures.c.value)
-                .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
-                .join(figures, figures.c.command_run_id == command_runs.c.id)
-                .where(command_runs.c.command_id == text_number(part), figures.c.name_id == text_number(figure))
-                .where(command_runs.c.outcome == code_of(Outcome.PASS))
+        if of_commands:
+            query = query.where(
+                command_runs.c.command_id == text_number(part), figures.c.name_id == text_number(figure)
             )
-        else:
-            query = query.add_columns(item_runs.c.seconds)
-        found = self.connection.execute(query)
-        values = [real(value) for host, known, value in found if (known or host) == self.classes[item]]
+        rows = self.connection.execute(query)
+        values = [real(row.value) for row in rows if (row.machine_class or row.machine) == self.classes[item]]
         return is_news(values, kind_of(figure))
 
-    def _items(self, ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
-        return self._of_passes(
-            sa.select(
-                item_runs.c.entry_id,
-                texts.c.text.label("item"),
-                sa.literal("").label("part"),
-                sa.literal(SECONDS).label("name"),
-                item_runs.c.seconds.label("value"),
-                machines.c.machine_class,
-                machines.c.name.label("machine"),
-            ).select_from(item_runs),
-            ids,
-        )
-
-    def _figures(self, ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
+    @staticmethod
+    def _passed(of_commands: bool) -> sa.Select[Any]:
+        """Return a query for the seconds of items that passed, or for the figures of their commands that did."""
         parts, names = texts.alias(), texts.alias()
         query = (
             sa.select(
                 item_runs.c.entry_id,
                 texts.c.text.label("item"),
-                parts.c.text.label("part"),
-                names.c.text.label("name"),
-                figures.c.value,
                 machines.c.machine_class,
                 machines.c.name.label("machine"),
             )
             .select_from(item_runs)
+            .join(texts, texts.c.id == item_runs.c.item_id)
+            .join(machines, machines.c.id == item_runs.c.machine_id)
+            .where(item_runs.c.outcome == code_of(Outcome.PASS))
+        )
+        if not of_commands:
+            own = (sa.literal("").label("part"), sa.literal(SECONDS).label("name"), item_runs.c.seconds.label("value"))
+            return query.add_columns(*own)
+        return (
+            query.add_columns(parts.c.text.label("part"), names.c.text.label("name"), figures.c.value)
             .join(command_runs, command_runs.c.item_run_id == item_runs.c.id)
             .join(figures, figures.c.command_run_id == command_runs.c.id)
             .join(parts, parts.c.id == command_runs.c.command_id)
             .join(names, names.c.id == figures.c.name_id)
             .where(command_runs.c.outcome == code_of(Outcome.PASS))
         )
-        return self._of_passes(query, ids)
-
-    @staticmethod
-    def _of_passes(query: sa.Select[tuple[object, ...]], ids: Sequence[int]) -> sa.Select[tuple[object, ...]]:
-        return (
-            query.join(texts, texts.c.id == item_runs.c.item_id)
-            .join(machines, machines.c.id == item_runs.c.machine_id)
-            .where(item_runs.c.entry_id.in_(ids), item_runs.c.outcome == code_of(Outcome.PASS))
-        )
 
 
 def _shifts(series: _Series, *, drifts_again: bool) -> tuple[list[Shift], bool]:
-    """Return what moved, and whether plain rules judged some of it; drifts that were told before only if asked for."""
+    """Return what moved, and whether plain rules judged any of it; ``drifts_again`` keeps drifts reported before."""
     found, plainly = [], False
     for (item, part, name), earlier, value in series.each():
         plainly |= bool(earlier) and len(earlier) < ENOUGH
@@ -534,15 +508,6 @@ class MovedFigure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """Something of the environment that is another now; "" where one side does not say."""
-
-    name: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Two entries side by side.
 
@@ -581,12 +546,19 @@ def compare(connection: Connection, before: Entry, after: Entry) -> Comparison:
     was, now = items_of(connection, before), items_of(connection, after)
     both = [item for item in now if item in was]
     judged = _Verdicts(connection, [(was[item], now[item]) for item in both], (before, after))
-    commands = _paired(commands_of(connection, before), commands_of(connection, after))
+    # What entries say of themselves, and what the reports of items in both say.
+    old, new = (
+        merge_facts(items[item].environment for item in both) | dict(entry.environment)
+        for entry, items in ((before, was), (after, now))
+    )
+    if before.where != after.where:
+        old["machine"], new["machine"] = before.where, after.where
+    commands = list(_paired(commands_of(connection, before), commands_of(connection, after)))
     return Comparison(
         before=before,
         after=after,
         common=len(both),
-        environment=environment_changes(before, after, was, now),
+        environment=changed_facts(old, new),
         flips=tuple(
             Flip(item=item, part="", before=was[item].outcome, after=now[item].outcome, reason=now[item].reason)
             for item in both
@@ -595,9 +567,9 @@ def compare(connection: Connection, before: Entry, after: Entry) -> Comparison:
         new=() if before.missing else tuple(item for item in now if item not in was),
         gone=() if after.missing else tuple(item for item in was if item not in now),
         command_flips=tuple(
-            Flip(item=new.item, part=new.id, before=old.outcome, after=new.outcome, reason=new.reason)
-            for old, new in commands
-            if old.outcome is not new.outcome
+            Flip(item=item, part=ran.id, before=earlier.outcome, after=ran.outcome, reason=ran.reason)
+            for item, earlier, ran in commands
+            if earlier.outcome is not ran.outcome
         ),
         verdict_flips=tuple(judged.flips),
         new_verdicts=judged.new,
@@ -607,44 +579,28 @@ def compare(connection: Connection, before: Entry, after: Entry) -> Comparison:
     )
 
 
-def environment_changes(
-    before: Entry, after: Entry, was: Mapping[str, ItemRun], now: Mapping[str, ItemRun]
-) -> tuple[Fact, ...]:
-    """Return the facts that differ: what entries say of themselves, and what the reports of items in both say."""
-    both = [item for item in now if item in was]
-    old, new = dict(before.environment), dict(after.environment)
-    for name, values in merge_facts(was[item].environment for item in both).items():
-        old.setdefault(name, values)
-    for name, values in merge_facts(now[item].environment for item in both).items():
-        new.setdefault(name, values)
-    if before.where != after.where:
-        old["machine"], new["machine"] = before.where, after.where
-    names = [*new, *(name for name in old if name not in new)]
-    return tuple(
-        Fact(name=name, before=old.get(name, ""), after=new.get(name, ""))
-        for name in names
-        if old.get(name, "") != new.get(name, "")
-    )
+_Commands = Mapping[str, Sequence[CommandFacts]]
+_Pair = tuple[str, CommandFacts, CommandFacts]
 
 
-def _paired(before: list[CommandRun], after: list[CommandRun]) -> list[tuple[CommandRun, CommandRun]]:
-    was = {(one.item, one.id): one for one in before}
-    return [(was[one.item, one.id], one) for one in after if (one.item, one.id) in was]
+def _paired(before: _Commands, after: _Commands) -> Iterator[_Pair]:
+    """Yield the commands that both sides have, each with its item."""
+    for item, ran in after.items():
+        was = {one.id: one for one in before.get(item, ())}
+        yield from ((item, was[one.id], one) for one in ran if one.id in was)
 
 
-def _moved(
-    was: Mapping[str, ItemRun], now: Mapping[str, ItemRun], commands: list[tuple[CommandRun, CommandRun]]
-) -> list[MovedFigure]:
+def _moved(was: Mapping[str, ItemFacts], now: Mapping[str, ItemFacts], commands: Sequence[_Pair]) -> list[MovedFigure]:
     found = [
         MovedFigure(item=item, part="", name=SECONDS, before=was[item].seconds, after=now[item].seconds)
         for item in now
         if item in was and was[item].outcome is now[item].outcome is Outcome.PASS
     ]
-    for old, new in commands:
+    for item, old, new in commands:
         if old.outcome is new.outcome is Outcome.PASS:
             numbers = [(SECONDS, old.seconds, new.seconds)]
             numbers += [(name, old.figures[name], new.figures[name]) for name in new.figures if name in old.figures]
-            found += [MovedFigure(item=new.item, part=new.id, name=name, before=a, after=b) for name, a, b in numbers]
+            found += [MovedFigure(item=item, part=new.id, name=name, before=a, after=b) for name, a, b in numbers]
     return [one for one in found if kind_of(one.name).moved_plainly(one.before, one.after)]
 
 
@@ -657,7 +613,7 @@ class _Verdicts:
     """The verdicts of items in both entries: counted in one walk over both sides, then read where they differ."""
 
     def __init__(
-        self, connection: Connection, pairs: list[tuple[ItemRun, ItemRun]], entries: tuple[Entry, Entry]
+        self, connection: Connection, pairs: list[tuple[ItemFacts, ItemFacts]], entries: tuple[Entry, Entry]
     ) -> None:
         self.connection = connection
         self.flips: list[Flip] = []
@@ -691,7 +647,7 @@ class _Verdicts:
         )
         return {(was, now): (matched, told) for was, now, matched, told in self.connection.execute(query)}
 
-    def _read(self, old: ItemRun, new: ItemRun) -> None:
+    def _read(self, old: ItemFacts, new: ItemFacts) -> None:
         was, now, reasons = self.was, self.now, texts.alias()
         query = (
             sa.select(texts.c.text, reasons.c.text, was.c.outcome, now.c.outcome, was.c.max_abs, now.c.max_abs)

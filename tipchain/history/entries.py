@@ -1,11 +1,12 @@
-"""Reading the history: which nights and runs it has, and what is in one."""
+"""Queries of the history: its nights and runs, and the items, commands, verdicts and causes of one."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -15,16 +16,20 @@ from tipchain.errors import Outcome, UsageError, suggestion
 from tipchain.history import schema
 from tipchain.history.schema import (
     OUTCOMES,
+    STATISTICS,
     CauseFacts,
+    CommandFacts,
+    Entry,
+    ItemFacts,
+    VerdictFacts,
     command_runs,
     entries,
     environments,
     item_runs,
     machines,
-    parse_part,
     texts,
 )
-from tipchain.nightly.items import TOGETHER_S, ShardPart, disagreement, gather, merge_facts, missing
+from tipchain.nightly.items import TOGETHER_S, ShardPart, gather, merge_facts
 
 # Which nights and runs are in the history; the shares of a night are one entry.
 
@@ -41,59 +46,6 @@ UNSHOWN = ("id", "key", "began", "rank")
 AT_MOST = 20
 """Entries that a name may begin, of which the user is told."""
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A night or a run that is in the history; see `tipchain.history.schema.EntryFacts`.
-
-    Attributes:
-        id: its row; of a night that was run in shares, that of the first.
-        counts: how many items ended how.
-        part: which share of a night it is; None for all else, and for the shares of a night put together.
-        shares: of a night that was run in shares, what it is put together from, in their order.
-    """
-
-    id: int
-    kind: str
-    name: str
-    title: str
-    began: float
-    started: str
-    seconds: float
-    finished: bool
-    commit: str
-    root: str
-    machine: str
-    machine_class: str
-    environment: Mapping[str, str]
-    counts: Mapping[Outcome, int] = field(default_factory=dict)
-    part: ShardPart | None = None
-    shares: tuple[Entry, ...] = ()
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """The rows of its shares, or its own."""
-        return tuple(one.id for one in self.shares) or (self.id,)
-
-    @property
-    def missing(self) -> str:
-        """Which shares of a night are not in the history, as ``2/3, 3/3``; "" for none."""
-        return missing(self._parts)
-
-    @property
-    def wrong(self) -> str:
-        """Why a night's shares are not those of one plan, so that items may have run in none or twice; "" if they are."""
-        return disagreement(self._parts)
-
-    @property
-    def _parts(self) -> list[ShardPart]:
-        return [one.part for one in self.shares if one.part]
-
-    @property
-    def where(self) -> str:
-        """What makes times comparable: the machine's class, or its name where the class is not known."""
-        return self.machine_class or self.machine
 
 
 def list_entries(
@@ -153,7 +105,7 @@ def _latest(connection: Connection, query: sa.Select[object], limit: int | None)
 
 
 def _entries() -> sa.Select[Any]:
-    return rows_of(entries).add_columns(entries.c.id, entries.c.began)
+    return rows_of(entries).add_columns(entries.c.id, entries.c.key, entries.c.began)
 
 
 def rows_of(table: sa.Table) -> sa.Select[Any]:
@@ -206,10 +158,7 @@ def together(found: Iterable[Entry]) -> list[Entry]:
 
 def _whole(shares: list[Entry]) -> Entry:
     first = min(shares, key=lambda one: (one.began, one.id))
-    counts: dict[Outcome, int] = {}
-    for one in shares:
-        for outcome, count in one.counts.items():
-            counts[outcome] = counts.get(outcome, 0) + count
+    counts = sum((Counter(one.counts) for one in shares), Counter[Outcome]())
     whole = replace(
         first,
         seconds=max(max(one.began + one.seconds for one in shares) - first.began, 0.0),
@@ -224,7 +173,7 @@ def _whole(shares: list[Entry]) -> Entry:
 
 
 def _all(values: Iterable[str]) -> str:
-    """Return what shares say, each value once."""
+    """Join the values of shares, each once."""
     return ", ".join(sorted({one for one in values if one}))
 
 
@@ -269,55 +218,8 @@ def _with_shares(connection: Connection, entry: Entry) -> Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemRun:
-    """How an item ended in an entry; see `tipchain.history.schema.ItemFacts`.
-
-    Attributes:
-        row: its row.
-        verdict_count: how many verdicts it has.
-    """
-
-    row: int
-    id: str
-    outcome: Outcome
-    reason: str
-    exit_code: int | None
-    signal: int
-    started: str
-    seconds: float
-    peak_memory_mb: float
-    attempt: int
-    machine: str
-    machine_class: str
-    executor: str
-    log: str
-    report: str
-    chain: str
-    verdict_count: int
-    environment: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandRun:
-    """How a command of an item ended; see `tipchain.history.schema.CommandFacts`."""
-
-    item: str
-    id: str
-    step: str
-    argv: tuple[str, ...]
-    outcome: Outcome
-    reason: str
-    exit_code: int | None
-    signal: str
-    seconds: float
-    peak_memory_mb: float
-    log: str
-    figures: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CauseRun(CauseFacts):
-    """A cause that an item had in an entry.
+    """A cause that is in the history, with where it was found.
 
     Attributes:
         entry: the entry's name.
@@ -330,15 +232,17 @@ class CauseRun(CauseFacts):
     item: str
 
 
-def items_of(connection: Connection, entry: Entry) -> dict[str, ItemRun]:
-    """Return how the items of an entry ended, by id."""
+def items_of(connection: Connection, entry: Entry) -> dict[str, ItemFacts]:
+    """Return how the items of an entry ended, by id, without their commands, verdicts, artifacts and causes."""
     query = rows_of(item_runs).add_columns(item_runs.c.id.label("row"))
     query = query.where(of_entry(item_runs.c.entry_id, entry)).order_by(item_runs.c.id)
-    return {row.item: _made(ItemRun, row, id=row.item) for row in connection.execute(query)}
+    return {row.item: _made(ItemFacts, row, id=row.item) for row in connection.execute(query)}
 
 
-def commands_of(connection: Connection, entry: Entry, items: Sequence[str] | None = None) -> list[CommandRun]:
-    """Return how the commands of an entry's items ended, of all items or of those named."""
+def commands_of(
+    connection: Connection, entry: Entry, items: Sequence[str] | None = None
+) -> dict[str, list[CommandFacts]]:
+    """Return how the commands of an entry's items ended, by item, of all items or of those named."""
     query = rows_of(command_runs).add_columns(command_runs.c.id.label("row"))
     query = query.where(of_entry(item_runs.c.entry_id, entry)).order_by(command_runs.c.item_run_id, command_runs.c.id)
     if items is not None:
@@ -347,24 +251,30 @@ def commands_of(connection: Connection, entry: Entry, items: Sequence[str] | Non
     figures: dict[int, dict[str, float]] = {}
     for row in connection.execute(told.where(of_entry(item_runs.c.entry_id, entry))):
         figures.setdefault(row.row, {})[row.figure] = real(row.value)
-    return [
-        _made(CommandRun, row, id=row.command, figures=figures.get(row.row, {})) for row in connection.execute(query)
-    ]
+    found: dict[str, list[CommandFacts]] = {}
+    for row in connection.execute(query):
+        command = _made(CommandFacts, row, id=row.command, figures=figures.get(row.row, {}))
+        found.setdefault(row.item, []).append(command)
+    return found
 
 
-def verdicts_of(connection: Connection, item: ItemRun, *, passed: bool = False) -> list[tuple[Outcome, str, str]]:
-    """Return outcome, subject and reason of an item's verdicts other than PASS, or of all."""
+def verdicts_of(connection: Connection, item: ItemFacts, *, passed: bool = False) -> list[VerdictFacts]:
+    """Return an item's verdicts other than PASS, or all."""
     query = rows_of(schema.verdicts).where(schema.verdicts.c.item_run_id == item.row).order_by("subject")
     query = query if passed else query.where(schema.verdicts.c.outcome != schema.code_of(Outcome.PASS))
-    return [(OUTCOMES[row.outcome], row.subject, row.reason) for row in connection.execute(query)]
+    return [_made(VerdictFacts, row) for row in connection.execute(query)]
 
 
-def causes_of(connection: Connection, entry: Entry) -> dict[str, list[CauseRun]]:
+def causes_of(connection: Connection, entry: Entry) -> dict[str, list[CauseFacts]]:
     """Return the causes of an entry's failures by item, the one that comes first first."""
-    found: dict[str, list[CauseRun]] = {}
-    query = _causes().where(of_entry(item_runs.c.entry_id, entry)).order_by(item_runs.c.id, schema.causes.c.rank)
+    found: dict[str, list[CauseFacts]] = {}
+    query = (
+        rows_of(schema.causes)
+        .where(of_entry(item_runs.c.entry_id, entry))
+        .order_by(item_runs.c.id, schema.causes.c.rank)
+    )
     for row in connection.execute(query):
-        found.setdefault(row.item, []).append(_made(CauseRun, row))
+        found.setdefault(row.item, []).append(_made(CauseFacts, row))
     return found
 
 
@@ -389,20 +299,17 @@ def find_causes(
         title: only those of this manifest, or report's title.
         limit: how many at most.
     """
-    query = _causes().order_by(schema.entries.c.began.desc(), item_runs.c.id, schema.causes.c.rank).limit(limit)
+    query = rows_of(schema.causes).add_columns(entries.c.commit_id.label("commit"))
+    query = query.order_by(entries.c.began.desc(), item_runs.c.id, schema.causes.c.rank).limit(limit)
     named = {column.name: column for column in query.selected_columns}
     if code:
         query = query.where(named["code"] == code)
     if title:
-        query = query.where(schema.entries.c.title == title)
+        query = query.where(entries.c.title == title)
     for name, part in (("layer", layer), ("file", file), ("item", item)):
         if part:
             query = query.where(named[name].contains(part, autoescape=True))
     return [_made(CauseRun, row) for row in connection.execute(query)]
-
-
-def _causes() -> sa.Select[Any]:
-    return rows_of(schema.causes).add_columns(entries.c.commit_id.label("commit"))
 
 
 def real(value: float | None) -> float:
@@ -414,12 +321,12 @@ _FROM_COLUMNS: Mapping[str, Callable[[Any], Any]] = {
     "outcome": OUTCOMES.__getitem__,
     "environment": json.loads,
     "argv": lambda text: tuple(json.loads(text)),
-    "part": parse_part,
-    "explained": real,
+    "part": lambda text: ShardPart(**json.loads(text)) if text else None,
+    **dict.fromkeys(("explained", *STATISTICS), real),
 }
 
 
 def _made(kind: type[_T], row: Row[Any], **own: object) -> _T:
-    """Return the value whose fields are called as a row's columns are; ``own`` are fields that no column has."""
+    """Return a dataclass from a row, by names; ``own`` are fields without a column."""
     read = {name: _FROM_COLUMNS.get(name, lambda value: value)(value) for name, value in row._mapping.items()}  # noqa: SLF001 (SQLAlchemy's public name)
     return kind(**{one.name: read[one.name] for one in fields(kind) if one.name in read}, **own)  # type: ignore[arg-type]  # a dataclass

@@ -1,4 +1,4 @@
-"""From a night's folder, or a report, to facts, and on to the database, now or when it is reached."""
+"""Reads nights and reports into the history, or into an outbox while its database cannot be reached."""
 
 from __future__ import annotations
 
@@ -10,35 +10,29 @@ import socket
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, TypeVar
 
 from tipchain.core.files import atomic_write, replacing
-from tipchain.core.json_text import Json, JsonObject, parse_as
+from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, taken
 from tipchain.core.language import say
 from tipchain.core.machine import core_count
 from tipchain.errors import HistoryError, InputError, RecordError, worst
-from tipchain.history.schema import (
-    STATISTICS,
-    CauseFacts,
-    CommandFacts,
-    EntryFacts,
-    ItemFacts,
-    Machine,
-    VerdictFacts,
-    facts_json,
-    taken,
-)
-from tipchain.history.store import FOLDER, Added, History, HistoryPlace, make_folder, place_of
+from tipchain.history.schema import STATISTICS, CauseFacts, CommandFacts, Entry, ItemFacts, VerdictFacts
+from tipchain.history.store import FILE, FOLDER, History, HistoryPlace, make_folder, place_of
 from tipchain.nightly import nights, origin
-from tipchain.nightly.nights import FINISHED, holder, nights_below
+from tipchain.nightly.nights import FINISHED, Night, holder, nights_below
+from tipchain.nightly.timeline import latest_results
 from tipchain.report.model import RunReport, load_report, report_json
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +41,12 @@ class IngestSource:
 
     Attributes:
         entry: the night, or the report.
-        night: the night's folder; None for a report.
-        chains: the kind of chain of each item, by its id; "" for what is none.
+        night: the night as its folder has it; None for a report.
         report: the report; None for a night.
-        machine: where the items of a report ran.
     """
 
-    entry: EntryFacts
-    night: Path | None = None
-    chains: Mapping[str, str] = field(default_factory=dict)
+    entry: Entry
+    night: Night | None = None
     report: RunReport | None = None
 
     def items(self) -> Iterator[ItemFacts]:
@@ -63,18 +54,18 @@ class IngestSource:
         if self.report is not None:
             yield _item_of_report(self.report, self.entry)
         if self.night is not None:
-            for item_id, chain in self.chains.items():
-                record = nights.read_record(self.night, item_id, self.entry.key)
-                if record is not None:
-                    yield replace(_item_of_record(self.night, record, self.entry.machine), chain=chain)
+            chains = {item.id: item.chain for item in self.night.plan.items}
+            for record in self.night.records():
+                yield _item_of_record(self.night.folder, record, self.entry, chains[record.id])
 
 
-def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
+def read_source(path: Path, machine: str = "") -> IngestSource:
     """Return what is in ``path``: a night's folder, a report's file, or the folder of a run.
 
     Args:
         path: the file or folder.
-        machine: where a report's run took place; if None what the report says, and this machine if it does not.
+        machine: name of the host where a report's run took place; if empty what the report says, and this machine if it
+            does not.
 
     Raises:
         RecordError: there is neither a night nor a report, or it cannot be read.
@@ -88,10 +79,10 @@ def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
     text = json.dumps(report_json(report), sort_keys=True)
     key = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
     run = Path(report.run).name
-    facts = nights.flat_facts(report.where)
+    facts = flat_facts(report.where)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
-    said = Machine(name=name, machine_class=_class_of(facts)) if name else None
-    entry = EntryFacts(
+    host, its_class = (machine, "") if machine else (name, _class_of(facts)) if name else this_machine()
+    entry = Entry(
         key=key,
         kind="run",
         name=f"{run}-{key[:4]}" if run else key[:12],
@@ -101,17 +92,18 @@ def read_source(path: Path, machine: Machine | None = None) -> IngestSource:
         seconds=report.seconds,
         finished=not report.interrupted,
         commit=commit,
-        machine=machine or said or this_machine(),
+        machine=host,
+        machine_class=its_class,
         environment={**facts, **report.versions},
     )
     return IngestSource(entry=entry, report=report)
 
 
-def this_machine() -> Machine:
-    """Return the machine that this process runs on, of the class that its nights are of."""
+def this_machine() -> tuple[str, str]:
+    """Return the name of the machine that this process runs on, and the class that its nights are of."""
     gpus, _ = origin.gpu_names()
     facts = {"processor": origin.processor(), "cores": str(core_count()), "gpus": ", ".join(gpus)}
-    return Machine(name=socket.gethostname(), machine_class=_class_of(facts))
+    return socket.gethostname(), _class_of(facts)
 
 
 def read_night(folder: Path) -> IngestSource:
@@ -121,10 +113,14 @@ def read_night(folder: Path) -> IngestSource:
         RecordError: its ``night.json`` cannot be read, or is none.
     """
     night = nights.read_night(folder)
-    finished = _finished(folder, night.token)
-    facts = nights.flat_facts(night.environment)
+    finished: JsonObject = {}
+    with suppress(OSError, ValueError):  # what a night that came to its end says about itself
+        found = nights.read_document(folder / FINISHED)
+        parse_as(float, found.get("seconds") or 0.0)
+        finished = found if found.get("token") == night.token else {}
+    facts = flat_facts(night.environment)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
-    entry = EntryFacts(
+    entry = Entry(
         key=night.token,
         kind="night",
         name=folder.resolve().name,
@@ -135,26 +131,17 @@ def read_night(folder: Path) -> IngestSource:
         finished=bool(finished),
         commit=commit,
         root=night.plan.root,
-        machine=Machine(name=name, machine_class=_class_of(facts)),
+        machine=name,
+        machine_class=_class_of(facts),
         environment=facts,
         part=night.part,
     )
-    return IngestSource(entry=entry, night=folder, chains={item.id: item.chain for item in night.plan.items})
+    return IngestSource(entry=entry, night=night)
 
 
 def _class_of(facts: Mapping[str, str]) -> str:
-    """Return what of a machine makes times comparable, of what a night says about it."""
+    """Return the class of a machine: processor, cores and GPUs."""
     return ", ".join(f"{name} {facts[name]}" for name in ("processor", "cores", "gpus") if facts.get(name))
-
-
-def _finished(folder: Path, token: str) -> JsonObject:
-    """Return what a night that came to its end says about itself; nothing for others."""
-    try:
-        found = nights.read_document(folder / nights.FINISHED)
-        parse_as(float, found.get("seconds") or 0.0)
-    except (OSError, ValueError):
-        return {}
-    return found if found.get("token") == token else {}
 
 
 def _epoch(started: str, file: Path) -> float:
@@ -171,8 +158,8 @@ def _epoch(started: str, file: Path) -> float:
         ) from error
 
 
-def _item_of_record(night: Path, record: nights.ItemRecord, coordinator: Machine) -> ItemFacts:
-    """Return an item's record with what its report says; one that cannot be read is told in the reason."""
+def _item_of_record(night: Path, record: nights.ItemRecord, entry: Entry, chain: str) -> ItemFacts:
+    """Return an item from its record and its report; the reason says if the report cannot be read."""
     reason, report = record.reason, None
     if record.report:
         try:
@@ -180,14 +167,13 @@ def _item_of_record(night: Path, record: nights.ItemRecord, coordinator: Machine
         except InputError as error:
             trouble = f"its report cannot be read: {error.message}"
             reason = f"{reason}; {trouble}" if reason else trouble
-    own = not record.machine or record.machine == coordinator.name
-    machine = coordinator if own else Machine(name=record.machine, machine_class=coordinator.machine_class)
+    host, its_class = record.machine or entry.machine, entry.machine_class
     found = {"environment": report.versions, **_parts(report)} if report else {}
-    return taken(ItemFacts, record, reason=reason, machine=machine, **found)
+    return taken(ItemFacts, record, reason=reason, machine=host, machine_class=its_class, chain=chain, **found)
 
 
 def _parts(report: RunReport) -> dict[str, Json]:
-    """Return the commands, verdicts and causes that a report tells; causes that verdicts fail because of come first."""
+    """Return a report's commands, verdicts and causes; causes that explain verdicts come first."""
     commands, subjects = _Unique(), _Unique()
     return {
         "commands": tuple(
@@ -210,9 +196,10 @@ def _parts(report: RunReport) -> dict[str, Json]:
     }
 
 
-def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
+def _item_of_report(report: RunReport, entry: Entry) -> ItemFacts:
     return ItemFacts(
         id=entry.title,
+        attempt=1,
         outcome=worst(report.outcomes),
         reason="" if not report.interrupted else "interrupted",
         exit_code=int(report.exit_code),
@@ -220,6 +207,7 @@ def _item_of_report(report: RunReport, entry: EntryFacts) -> ItemFacts:
         seconds=report.seconds,
         peak_memory_mb=max((result.peak_memory_mb for result in report.results), default=0.0),
         machine=entry.machine,
+        machine_class=entry.machine_class,
         report=report.run,
         chain=report.chain,
         environment=report.versions,
@@ -249,7 +237,7 @@ def _real(value: float | None) -> float:
 
 
 class _Unique:
-    """Names that stand twice in a report get ``#2`` behind them: the history has one row for each."""
+    """Adds ``#2`` to a name that a report has twice: the history has one row for each."""
 
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
@@ -268,6 +256,8 @@ HANDED = "history.json"
 """In a night's folder: a history has the night, or it waits in an outbox. Nothing else rests on it."""
 LOOKED_AT = 10
 """How many of the latest nights are looked at; those before one that was handed on are not."""
+BESIDE = 5
+"""Nights among which the last comparable one is looked for where no history has it."""
 
 
 def note_handed(night: Path, database: str) -> None:
@@ -309,24 +299,9 @@ def missed_nights(nights: Path, but: Path | None = None) -> list[Path]:
 # A file stands for itself: the night's folder or the report may be gone by the time it is sent. It is removed once all
 # of it is in the database; being killed before that only means that it is sent again, which adds nothing twice.
 
-FORMAT = 1
+FORMAT = 2
+"""What is written. Files of format 1 are read too: a machine was an object there."""
 SUFFIX = ".jsonl.gz"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """What sending came to.
-
-    Attributes:
-        added: what is in the database now, and was waiting.
-        waiting: how many files still wait.
-        problem: why; "" if none does.
-    """
-
-    added: tuple[Added, ...] = ()
-    waiting: int = 0
-    problem: str = ""
-    unreadable: tuple[Path, ...] = field(default_factory=tuple)
 
 
 def keep(place: HistoryPlace, source: IngestSource) -> Path:
@@ -340,9 +315,9 @@ def keep(place: HistoryPlace, source: IngestSource) -> Path:
     digest = hashlib.sha256(entry.key.encode()).hexdigest()[:12]
     path = place.outbox / f"{max(int(entry.began), 0):012d}-{digest}{SUFFIX}"
     with replacing(path) as file, gzip.GzipFile(fileobj=file, mode="wb", mtime=0) as packed:
-        packed.write(json.dumps({"format": FORMAT, "entry": facts_json(entry)}).encode() + b"\n")
+        packed.write(json.dumps({"format": FORMAT, "entry": as_json(entry)}).encode() + b"\n")
         for item in source.items():
-            packed.write(json.dumps(facts_json(item)).encode() + b"\n")
+            packed.write(json.dumps(as_json(item)).encode() + b"\n")
         packed.write(b"end\n")
     return path
 
@@ -350,84 +325,6 @@ def keep(place: HistoryPlace, source: IngestSource) -> Path:
 def waiting(place: HistoryPlace) -> list[Path]:
     """Return the files that wait for a database, the oldest night first."""
     return sorted(place.outbox.glob(f"[!.]*{SUFFIX}"))
-
-
-def send(history: History) -> Sent:
-    """Add all that waits for this database; stop at the first that it does not take.
-
-    What another process is sending is left to that. A file that cannot be read stays, and is named.
-    """
-    from filelock import FileLock, Timeout
-
-    place = history.place
-    files = waiting(place)
-    if not files:
-        return Sent()
-    try:
-        with FileLock(place.outbox / ".lock", timeout=0):
-            added: list[Added] = []
-            unreadable: list[Path] = []
-            for number, path in enumerate(files):
-                try:
-                    added.append(history.add(read_entry(path), read_items(path)))
-                except RecordError:
-                    unreadable.append(path)
-                    continue
-                except HistoryError as error:
-                    left = len(files) - number + len(unreadable)
-                    return Sent(added=tuple(added), waiting=left, problem=str(error), unreadable=tuple(unreadable))
-                with suppress(FileNotFoundError):
-                    path.unlink()
-            problem = f"{unreadable[0]}: cannot be read" if unreadable else ""
-            return Sent(added=tuple(added), waiting=len(unreadable), problem=problem, unreadable=tuple(unreadable))
-    except (Timeout, OSError):
-        return Sent(waiting=len(waiting(place)), problem="another process is sending them")
-
-
-def read_entry(path: Path) -> EntryFacts:
-    """Return the entry of a file that waits.
-
-    Raises:
-        RecordError: it cannot be read, or not to its end.
-    """
-    lines = list(_lines(path, last=1))
-    try:
-        head = json.loads(lines[0])
-        entry = parse_as(EntryFacts, head["entry"], "entry", finite=False)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise RecordError(f"is not from an outbox: {type(error).__name__} {error}", file=path) from error
-    if head["format"] != FORMAT:
-        raise RecordError("has another format", file=path, found=repr(head["format"]), expected=FORMAT)
-    return entry
-
-
-def read_items(path: Path) -> Iterator[ItemFacts]:
-    """Yield the items of a file that waits.
-
-    Raises:
-        RecordError: it cannot be read, or not to its end.
-    """
-    for number, line in enumerate(_lines(path)):
-        if number == 0:
-            continue
-        try:
-            yield parse_as(ItemFacts, json.loads(line), "item", finite=False)
-        except (ValueError, KeyError, TypeError) as error:
-            raise RecordError(
-                f"is not from an outbox: {type(error).__name__} {error}", file=path, line=number + 1
-            ) from error
-
-
-def _lines(path: Path, last: int | None = None) -> Iterator[str]:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file):
-                if line == "end\n" or number == last:
-                    return
-                yield line
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise RecordError(f"cannot be read: {error}", file=path, expected="a file of the outbox") from error
-    raise RecordError("does not go to its end", file=path, expected="a file of the outbox")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -447,6 +344,92 @@ class Kept:
     message: str = ""
     waiting: int = 0
     kept: Path | None = None
+
+
+def send(history: History) -> Kept:
+    """Add all that waits for this database; stop at the first that it does not take.
+
+    What another process is sending is left to that. A file that cannot be read stays, and is named.
+    """
+    from filelock import FileLock, Timeout
+
+    place, new, problem = history.place, 0, ""
+    lines: list[str] = []
+    files = waiting(place)
+    if not files:
+        return Kept(sent=True)
+    try:
+        with FileLock(place.outbox / ".lock", timeout=0):
+            for path in files:
+                try:
+                    added = history.add(read_entry(path), read_items(path))
+                except RecordError:
+                    problem = problem or f"{path}: cannot be read"
+                    continue
+                except HistoryError as error:
+                    problem = str(error)
+                    break
+                new += added.new
+                lines.append(f"history: {added.name}, which waited, is in {place} now")
+                with suppress(FileNotFoundError):
+                    path.unlink()
+    except (Timeout, OSError):
+        problem = "another process is sending them"
+    left = len(waiting(place))
+    lines += [f"history: {left} in {place.outbox} still wait: {problem}"] if left and problem else []
+    return Kept(sent=not left, new=new, message="\n".join(lines), waiting=left)
+
+
+def read_entry(path: Path) -> Entry:
+    """Return the entry of a file that waits.
+
+    Raises:
+        RecordError: it cannot be read, or not to its end.
+    """
+    lines = list(_lines(path, last=1))
+    try:
+        head = json.loads(lines[0])
+        entry = _parse(Entry, head["entry"], "entry")
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise RecordError(f"is not from an outbox: {type(error).__name__} {error}", file=path) from error
+    if head["format"] not in (1, FORMAT):
+        raise RecordError("has another format", file=path, found=repr(head["format"]), expected=FORMAT)
+    return entry
+
+
+def read_items(path: Path) -> Iterator[ItemFacts]:
+    """Yield the items of a file that waits.
+
+    Raises:
+        RecordError: it cannot be read, or not to its end.
+    """
+    for number, line in enumerate(_lines(path)):
+        if number == 0:
+            continue
+        try:
+            yield _parse(ItemFacts, json.loads(line), "item")
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecordError(
+                f"is not from an outbox: {type(error).__name__} {error}", file=path, line=number + 1
+            ) from error
+
+
+def _parse(kind: type[_T], found: JsonObject, where: str) -> _T:
+    if isinstance(machine := found["machine"], dict):  # of format 1
+        found = {**found, "machine": machine["name"], "machine_class": machine["machine_class"]}
+    return parse_as(kind, found, where, finite=False)
+
+
+def _lines(path: Path, last: int | None = None) -> Iterator[str]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file):
+                if line == "end\n" or number == last:
+                    return
+                yield line
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise RecordError(f"cannot be read: {error}", file=path, expected="a file of the outbox") from error
+    raise RecordError("does not go to its end", file=path, expected="a file of the outbox")
 
 
 class HistorySink:
@@ -473,26 +456,20 @@ class HistorySink:
             print(say(self.kept.message), file=sys.stderr)
 
 
-def keep_results(path: Path, *, root: Path, database: str | None = None) -> Kept:
-    """Add a night's folder, or a report, to the history, and what waited from before.
+def keep_source(source: IngestSource, *, root: Path, database: str | None = None) -> Kept:
+    """Add a night or a report to the history, and what waited from before.
 
     Trouble with the history is never raised: results that the database does not take go to the outbox, and are sent
     at the next call. May be called several times for a night, as with one that goes on.
 
     Args:
-        path: a night's folder, a report, or a run's folder.
+        source: a night or a report.
         root: the project's folder.
         database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the project's own.
 
     Raises:
         UsageError: the database's URL cannot be understood.
-        RecordError: there is neither a night nor a report.
     """
-    return keep_source(read_source(path), root=root, database=database)
-
-
-def keep_source(source: IngestSource, *, root: Path, database: str | None = None) -> Kept:
-    """As `keep_results`, of what has been read already."""
     place = place_of(root, database)
     try:
         history = _open(place, root)
@@ -506,7 +483,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
             _note(source, place)
             end = f"  kept in {file}, sent at the next call"
         except OSError as trouble:
-            where = source.night or source.entry.name
+            where = source.night.folder if source.night else source.entry.name
             end = (
                 f"  nor could the results be kept in {place.outbox}: {trouble.strerror or trouble}\n"
                 f"  hint: they are in {where}; tipchain history add sends them later"
@@ -514,12 +491,11 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
         message = f"history: {reason}\n{end}"
         return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)
     _note(source, place)
-    waited = _send(history)
-    return Kept(sent=True, new=added.new, message=waited.message, waiting=waited.waiting)
+    return replace(send(history), sent=True, new=added.new)
 
 
 def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but: Path | None = None) -> list[str]:
-    """Hand on the finished nights of a manifest that no history was given; return what is to be told, a text each.
+    """Add the finished nights of a manifest that no history was given; return a message for each.
 
     That costs next to nothing where there is none: it looks at the latest nights, back to the last that was handed on.
 
@@ -543,7 +519,7 @@ def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but
         except RecordError as error:
             told.append(f"history: a finished night cannot be handed on: {error}")
             continue
-        if _has(place, root, source.entry.key):
+        if _having(place, root, source.entry.key):
             note_handed(folder, str(place))
             continue
         kept = keep_source(source, root=root, database=database)
@@ -551,12 +527,40 @@ def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but
     return told
 
 
-def _has(place: HistoryPlace, root: Path, key: str) -> bool:
-    """Tell whether the history has a night to its end; False where it cannot be asked."""
+def _having(place: HistoryPlace, root: Path, key: str) -> History | None:
+    """Return the history if it has a night to its end; None if not, or where it cannot be asked."""
     try:
-        return _open(place, root).has(key)
+        history = _open(place, root)
+        return history if history.has(key) else None
     except (HistoryError, OSError):
-        return False
+        return None
+
+
+@contextmanager
+def history_with(results: nights.Results, database: str | None = None) -> Iterator[History]:
+    """Yield a history that has a night: the project's own, else a temporary one of this night and those beside it.
+
+    Args:
+        results: of the night.
+        database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the project's own.
+
+    Raises:
+        UsageError: the database's URL cannot be understood.
+    """
+    root = Path(results.plan.root)
+    place = place_of(root, database)
+    there = place.file is None or place.file.is_file()
+    if history := _having(place, root, results.night.token) if there else None:
+        yield history
+        return
+    with TemporaryDirectory(prefix="tipchain-") as scratch:
+        history = History(place_of(root, f"{scratch}/{FILE}"))
+        folders = [one for one in nights_below(results.folder.parent)[::-1] if one.name <= results.night.name]
+        for one in latest_results(folders, BESIDE, []):
+            if one.finished or one.folder == results.folder:
+                source = read_night(one.folder)
+                history.add(source.entry, source.items())
+        yield history
 
 
 def send_waiting(*, root: Path, database: str | None = None) -> Kept:
@@ -570,7 +574,7 @@ def send_waiting(*, root: Path, database: str | None = None) -> Kept:
     if not count:
         return Kept(sent=True)
     try:
-        return _send(_open(place, root))
+        return send(_open(place, root))
     except (HistoryError, OSError) as error:
         return Kept(sent=False, message=f"history: {error}\n  {count} wait in {place.outbox}", waiting=count)
 
@@ -581,15 +585,6 @@ def _open(place: HistoryPlace, root: Path) -> History:
     return History(place)
 
 
-def _send(history: History) -> Kept:
-    place, sent = history.place, send(history)
-    lines = [f"history: {one.name}, which waited, is in {place} now" for one in sent.added]
-    lines += [f"history: {sent.waiting} in {place.outbox} still wait: {sent.problem}"] if sent.waiting else []
-    return Kept(
-        sent=not sent.waiting, new=sum(one.new for one in sent.added), message="\n".join(lines), waiting=sent.waiting
-    )
-
-
 def _note(source: IngestSource, place: HistoryPlace) -> None:
     if source.night is not None and source.entry.finished:
-        note_handed(source.night, str(place))
+        note_handed(source.night.folder, str(place))

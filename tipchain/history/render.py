@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from math import isfinite
 from typing import Any, TextIO
@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from tipchain.chain.plan import number_json
 from tipchain.core import language
-from tipchain.core.json_text import Json
+from tipchain.core.json_text import Json, as_json
 from tipchain.core.language import aligned, columns, padded, say
 from tipchain.core.quantities import Scalar
 from tipchain.errors import Outcome
@@ -31,10 +31,13 @@ from tipchain.history.compare import (
     is_time,
     kind_of,
 )
-from tipchain.history.entries import CauseRun, CommandRun, Entry, ItemRun, rows_of
+from tipchain.history.entries import CauseRun, rows_of
 from tipchain.history.schema import (
     OUTCOMES,
     STATISTICS,
+    CauseFacts,
+    Entry,
+    ItemFacts,
     artifacts,
     causes,
     command_runs,
@@ -81,7 +84,7 @@ def list_text(entries: Sequence[Entry]) -> str:
     return "\n".join(lines)
 
 
-def show_text(entry: Entry, items: Iterable[ItemRun], causes: Mapping[str, Sequence[CauseRun]]) -> str:
+def show_text(entry: Entry, items: Iterable[ItemFacts]) -> str:
     """Return an entry with its environment and items, and why these failed."""
     lines = head_lines(entry)
     lines += [f"  {name}: {value}" for name, value in sorted(entry.environment.items())]
@@ -90,14 +93,12 @@ def show_text(entry: Entry, items: Iterable[ItemRun], causes: Mapping[str, Seque
     for one in items:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.verdict_count or '':>8}  {one.id}")
         lines += [cut(f"{'':27}{one.reason}")] if one.reason else []
-        lines += [
-            cut(f"{'':27}{line}", 2 * WIDTH) for cause in causes.get(one.id, ())[:1] for line in cause_lines(cause)
-        ]
+        lines += [cut(f"{'':27}{line}", 2 * WIDTH) for cause in one.causes[:1] for line in cause_lines(cause)]
     return "\n".join(lines)
 
 
 def head_lines(entry: Entry) -> list[str]:
-    """Return what an entry says of itself."""
+    """Return the facts of an entry, a line each."""
     machine = " ".join(filter(None, [entry.machine, f"({entry.machine_class})" if entry.machine_class else ""]))
     facts = {
         entry.kind: f"{entry.name} ({entry.title})",
@@ -113,7 +114,7 @@ def head_lines(entry: Entry) -> list[str]:
 
 
 def share_lines(*entries: Entry) -> list[str]:
-    """Return what is to be known of the shares of nights: which are missing, and whether they were cut differently."""
+    """Return which shares of nights are missing or were cut differently, a line each."""
     return [
         f"{one.name}: {text}"
         for one in entries
@@ -122,7 +123,7 @@ def share_lines(*entries: Entry) -> list[str]:
     ]
 
 
-def cause_lines(cause: CauseRun) -> list[str]:
+def cause_lines(cause: CauseFacts) -> list[str]:
     """Return a cause, and below it what to change and where."""
     place = f" ({cause.file}:{cause.line})" if cause.file else ""
     return [f"cause: {cause.message}{place}", *([f"fix: {cause.fix}"] if cause.fix else [])]
@@ -140,24 +141,19 @@ def causes_text(causes: Sequence[CauseRun]) -> str:
     return "\n".join(lines) or say("no cause is in the history that fits")
 
 
-def item_text(
-    item: ItemRun,
-    commands: Iterable[CommandRun],
-    verdicts: Iterable[tuple[Outcome, str, str]],
-    causes: Sequence[CauseRun] = (),
-) -> str:
-    """Return an item with its causes, its commands, and its verdicts other than PASS."""
+def item_text(item: ItemFacts) -> str:
+    """Return an item with its causes, its commands, and its verdicts."""
     lines = [say(f"{item.outcome.value} {item.id}, {item.seconds:.1f} s, attempt {item.attempt}")]
     lines += [say("  kind of chain: ") + item.chain] if item.chain else []
     lines += [say(f"  {item.reason}")] if item.reason else []
-    lines += [cut(f"  {line}", 3 * WIDTH) for cause in causes for line in cause_lines(cause)]
+    lines += [cut(f"  {line}", 3 * WIDTH) for cause in item.causes for line in cause_lines(cause)]
     lines += [say(f"  {name}: ") + value for name, value in (("log", item.log), ("report", item.report)) if value]
-    for one in commands:
+    for one in item.commands:
         lines.append(f"{one.outcome.value:<7}  {one.seconds:8.1f}  {one.id}")
         figures = " ".join(f"{name}={number_text(value)}" for name, value in one.figures.items())
         lines += [cut(f"{'':19}{text}", 2 * WIDTH) for text in (one.reason, figures) if text]
     lines += [say(f"{item.verdict_count} verdicts")] if item.verdict_count else []
-    lines += [cut(f"{outcome.value:<7}  {subject}: {reason}", 3 * WIDTH) for outcome, subject, reason in verdicts]
+    lines += [cut(f"{one.outcome.value:<7}  {one.subject}: {one.reason}", 3 * WIDTH) for one in item.verdicts]
     return "\n".join(lines)
 
 
@@ -172,7 +168,7 @@ def compare_text(found: Comparison) -> str:
     ]
     lines = [say(one) for one in heads]
     sections = {
-        "environment": environment_lines(found),
+        "environment": [str(one) for one in found.environment],
         "items that flipped": [flip_line(one) for one in found.flips],
         "new items": list(found.new),
         "gone items": list(found.gone),
@@ -208,16 +204,8 @@ def flip_line(one: Flip) -> str:
 def moved_line(one: MovedFigure) -> str:
     """Return a number that moved as ``item command loss: 0.5 -> 0.6 (+20 %)``."""
     what = " ".join(filter(None, [one.item, one.part, one.name]))
-    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{_percent(one.relative)}"
-
-
-def _percent(relative: float) -> str:
-    return f" ({100 * relative:+.3g} %)" if isfinite(relative) else ""
-
-
-def environment_lines(found: Comparison) -> list[str]:
-    """Return the facts that differ, one a line."""
-    return [f"{one.name} {one.before or 'none'} -> {one.after or 'none'}" for one in found.environment]
+    percent = f" ({100 * one.relative:+.3g} %)" if isfinite(one.relative) else ""
+    return f"{what}: {number_text(one.before)} -> {number_text(one.after)}{percent}"
 
 
 def changes_text(found: Changes) -> str:
@@ -242,7 +230,7 @@ def changes_text(found: Changes) -> str:
     notes = [*shares, *([rules] if found.plainly else [])]
     sections = [
         _commit_lines(found),
-        [f"environment: {line}" for line in environment_lines(comparison)],
+        [f"environment: {fact}" for fact in comparison.environment],
         _verdict_lines(found),
         [shift_line(one) for one in found.shifts],
     ]
@@ -311,9 +299,7 @@ def _verdict_lines(changes: Changes) -> list[str]:
 
 def explanation_lines(one: Explanation) -> list[str]:
     """Return why an item newly fails, a line each: the cause, what to change, the commits that may have done it."""
-    suspects = [f"suspect: {commit}" for commit in one.suspects]
-    suspects += ["suspect: changes that are not committed"] if one.uncommitted else []
-    return [f"  {line}" for line in (*cause_lines(one.cause), *suspects)]
+    return [f"  {line}" for line in (*cause_lines(one.cause), *(f"suspect: {text}" for text in one.suspects))]
 
 
 def _rank(flip: Flip) -> int:
@@ -337,19 +323,15 @@ def _names(names: Sequence[str]) -> str:
 
 def shift_line(one: Shift) -> str:
     """Return a number that moved beyond its noise, and how that is known."""
-    what, moved = " ".join(filter(None, [one.item, one.part, one.name])), one.motion
-    relative = (moved.after - moved.before) / abs(moved.before) if moved.before else float("inf")
-    line = f"{what}: {number_text(moved.before)} -> {number_text(moved.after)}{_percent(relative)}"
-    if moved.how == "drift":
-        return f"{kind_of(one.name).kind.value} drifts over {moved.nights + 1} nights  {line}"
-    return f"{kind_of(one.name).kind.value}  {line}"
+    kind, line = kind_of(one.name).kind.value, moved_line(one.moved)
+    drifts = one.motion.how == "drift"
+    return f"{kind} drifts over {one.motion.nights + 1} nights  {line}" if drifts else f"{kind}  {line}"
 
 
 def entry_json(entry: Entry) -> dict[str, object]:
     """Return an entry; of a night that was run in shares, with these."""
-    counts = {outcome.value: count for outcome, count in entry.counts.items()}
-    document: dict[str, Json] = _json_value(asdict(replace(entry, shares=()))) | {"counts": counts}
-    del document["id"], document["part"]
+    document: dict[str, Json] = to_json(replace(entry, shares=()))
+    del document["id"], document["key"], document["part"]
     document["shares"] = [
         {"share": str(one.part), "name": one.name, "machine": one.machine, "finished": one.finished}
         for one in entry.shares
@@ -357,59 +339,31 @@ def entry_json(entry: Entry) -> dict[str, object]:
     return document | {"missing": entry.missing, "wrong": entry.wrong}
 
 
-def item_json(item: ItemRun) -> dict[str, object]:
-    """Return an item."""
-    document: dict[str, Json] = _json_value(asdict(item))
-    del document["row"]
+def item_json(item: ItemFacts) -> dict[str, object]:
+    """Return an item with its commands and causes."""
+    document: dict[str, Json] = to_json(item)
+    del document["row"], document["verdicts"], document["artifacts"]
     return document
-
-
-def runs_json(runs: Iterable[CommandRun | CauseRun]) -> list[dict[str, object]]:
-    """Return commands, or causes."""
-    return [_json_value(asdict(one)) for one in runs]
 
 
 def comparison_json(found: Comparison) -> dict[str, object]:
     """Return a comparison."""
-    rest = {
-        name: _json_value([asdict(one) for one in getattr(found, name)])
-        for name in ("environment", "flips", "command_flips", "verdict_flips", "moved", "grew")
-    }
-    return {
-        "before": entry_json(found.before),
-        "after": entry_json(found.after),
-        "common": found.common,
-        "new": list(found.new),
-        "gone": list(found.gone),
-        "new_verdicts": dict(found.new_verdicts),
-        "gone_verdicts": dict(found.gone_verdicts),
-        **rest,
-    }
+    return {**to_json(found), "before": entry_json(found.before), "after": entry_json(found.after)}
 
 
 def changes_json(found: Changes) -> dict[str, object]:
     """Return what changed."""
     return {
+        **to_json(found),
         "entry": entry_json(found.entry),
-        "comparison": None if found.comparison is None else comparison_json(found.comparison),
+        "comparison": found.comparison and comparison_json(found.comparison),
         "nothing": found.nothing,
-        "shifts": _json_value([asdict(one) for one in found.shifts]),
-        "commits": _json_value(asdict(found.commits)),
-        "explanations": _json_value([asdict(one) for one in found.explanations]),
-        "nights": found.nights,
-        "plainly": found.plainly,
     }
 
 
-def _json_value(value: object) -> Json:
-    """Return a value with all in it that JSON has no form for replaced."""
-    if isinstance(value, dict):
-        return {name.value if isinstance(name, Outcome) else name: _json_value(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_json_value(one) for one in value]
-    if isinstance(value, Outcome):
-        return value.value
-    return number_json(value) if isinstance(value, float) else value
+def to_json(value: object) -> Json:
+    """Return a value of the history as JSON values; NaN and infinities by name."""
+    return as_json(value, number_json)
 
 
 # The history as CSV or JSON lines, row by row.

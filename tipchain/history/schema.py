@@ -1,41 +1,28 @@
-"""What the history keeps of nights and reports, and the tables, as SQLAlchemy knows them, that it is rows of."""
+"""What the history keeps of nights and reports, and its tables."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from tipchain.core.json_text import Json
+from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome
-from tipchain.nightly.items import ShardPart
+from tipchain.nightly.items import ShardPart, disagreement, missing
+from tipchain.nightly.nights import ItemRecord
 
 Kind = Literal["night", "run"]
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """Where something ran.
-
-    Attributes:
-        name: the host's.
-        machine_class: what makes times comparable: processor, cores, GPUs; "" where it is not known.
-    """
-
-    name: str = ""
-    machine_class: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryFacts:
-    """A night, or a single report.
+class Entry:
+    """A night, or a single report: what goes into the history, and what is there.
 
     Attributes:
         key: what it is told from all others by; adding the same key again adds nothing.
@@ -48,9 +35,13 @@ class EntryFacts:
         finished: whether it came to its end: neither interrupted nor still going on.
         commit: the git commit, with ``-dirty`` for local changes; "" where it is not known.
         root: the project's folder.
-        machine: where the coordinator ran.
+        machine: name of the host where the coordinator ran.
+        machine_class: what makes times comparable: processor, cores, GPUs; "" where it is not known.
         environment: by name: versions, devices, settings.
-        part: which share of a night it is; None for all else.
+        part: which share of a night it is; None for all else, and for the shares of a night put together.
+        id: its row in the history; of a night that was run in shares, that of the first.
+        counts: how many items ended how there.
+        shares: of a night that was run in shares, what it is put together from, in their order.
     """
 
     key: str
@@ -63,9 +54,37 @@ class EntryFacts:
     finished: bool = True
     commit: str = ""
     root: str = ""
-    machine: Machine = field(default_factory=Machine)
+    machine: str = ""
+    machine_class: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     part: ShardPart | None = None
+    id: int = 0
+    counts: Mapping[Outcome, int] = field(default_factory=dict)
+    shares: tuple[Entry, ...] = ()
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The rows of its shares, or its own."""
+        return tuple(one.id for one in self.shares) or (self.id,)
+
+    @property
+    def missing(self) -> str:
+        """Which shares of a night are not in the history, as ``2/3, 3/3``; "" for none."""
+        return missing(self._parts)
+
+    @property
+    def wrong(self) -> str:
+        """Why a night's shares are not those of one plan, so that items may have run in none or twice; "" if they are."""
+        return disagreement(self._parts)
+
+    @property
+    def _parts(self) -> list[ShardPart]:
+        return [one.part for one in self.shares if one.part]
+
+    @property
+    def where(self) -> str:
+        """What makes times comparable: the machine's class, or its name where the class is not known."""
+        return self.machine_class or self.machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,49 +158,28 @@ class CauseFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemFacts:
-    """How an item ended; see `tipchain.nightly.nights.ItemRecord`.
+class ItemFacts(ItemRecord):
+    """How an item ended, with what its report tells: what goes into the history, and what is there.
 
     Attributes:
+        machine_class: what makes times comparable: processor, cores, GPUs; "" where it is not known.
         chain: the kind of chain (`tipchain.chain.kinds`); "" for what is none, or where nobody said so.
         environment: the versions that its report names.
+        commands: of a chain.
+        verdicts: of an alignment.
         causes: why it failed, the one that comes first first.
+        row: its row in the history; commands, verdicts, artifacts and causes are read from there apart from it.
+        verdict_count: how many verdicts the history has of it.
     """
 
-    id: str
-    outcome: Outcome
-    attempt: int = 1
-    reason: str = ""
-    exit_code: int | None = None
-    signal: int = 0
-    started: str = ""
-    seconds: float = 0.0
-    peak_memory_mb: float = 0.0
-    machine: Machine = field(default_factory=Machine)
-    executor: str = ""
-    log: str = ""
-    report: str = ""
+    machine_class: str = ""
     chain: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     commands: tuple[CommandFacts, ...] = ()
     verdicts: tuple[VerdictFacts, ...] = ()
-    artifacts: Mapping[str, str] = field(default_factory=dict)
     causes: tuple[CauseFacts, ...] = ()
-
-
-def taken(kind: type[_T], source: object, **own: object) -> _T:
-    """Return facts with what a value has under the fields' names, and ``own`` for other fields."""
-    names = [one.name for one in fields(kind) if one.name not in own and hasattr(source, one.name)]  # type: ignore[arg-type]  # a dataclass
-    return kind(**{name: getattr(source, name) for name in names}, **own)
-
-
-def facts_json(facts: EntryFacts | ItemFacts) -> dict[str, object]:
-    """Return facts as values for JSON (with Python's ``NaN`` and ``Infinity``)."""
-
-    def plain(pairs: list[tuple[str, object]]) -> dict[str, Json]:
-        return {name: value.value if isinstance(value, Outcome) else value for name, value in pairs}
-
-    return asdict(facts, dict_factory=plain)
+    row: int = 0
+    verdict_count: int = 0
 
 
 # The history's tables, as SQLAlchemy knows them.
@@ -190,6 +188,7 @@ HEAD = "0004"
 """The revision of the tables below."""
 OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP)
 """An outcome's number is its place here."""
+STATISTICS = ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
 
 metadata = sa.MetaData()
 BIG = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts up INTEGER keys only
@@ -329,10 +328,7 @@ verdicts = sa.Table(
     _link("tensors_id", "texts.id"),
     sa.Column("finite", sa.Boolean(), nullable=False),
     sa.Column("size", BIG, nullable=False),
-    *(
-        _number(name, nullable=True)
-        for name in ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
-    ),
+    *(_number(name, nullable=True) for name in STATISTICS),
     sqlite_with_rowid=False,
 )
 causes = sa.Table(
@@ -357,13 +353,10 @@ causes = sa.Table(
 # From facts to rows of tables.
 
 Row = dict[str, Any]
-STATISTICS = ("mean_abs", "max_abs", "min_abs", "max_rel", "needed_atol", "rtol", "expected_max_abs")
-CAUSE_TEXTS = ("code", "layer", "message", "fix", "file")
-"""What of a cause is text, as `tipchain.history.schema.CauseFacts` calls it."""
 
 
 def storable(text: str) -> str:
-    """Return ``text`` without what databases refuse: NUL, and halves of characters."""
+    """Return ``text`` with NUL and surrogates replaced, which databases refuse."""
     return text.replace("\0", "\ufffd").encode(errors="backslashreplace").decode()
 
 
@@ -377,20 +370,20 @@ def number(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def machine_row(machine: Machine) -> Row:
-    """Return the row of a machine."""
-    name, machine_class = storable(machine.name), storable(machine.machine_class)
-    return {"id": _machine_number(machine), "name": name, "machine_class": machine_class}
+def machine_row(facts: Entry | ItemFacts) -> Row:
+    """Return the row of the machine that something ran on."""
+    name, machine_class = storable(facts.machine), storable(facts.machine_class)
+    return {"id": number_of(f"{name}\n{machine_class}"), "name": name, "machine_class": machine_class}
 
 
-def environment_row(facts: Mapping[str, str]) -> Row:
-    """Return the row of an environment."""
-    text = _environment_text(facts)
+def environment_row(facts: Entry | ItemFacts) -> Row:
+    """Return the row of the environment that something ran in."""
+    text = json.dumps(dict(facts.environment), sort_keys=True)
     return {"id": number_of(text), "facts": text}
 
 
 def _row(table: sa.Table, facts: object, **own: object) -> Row:
-    """Return the row that facts are in a table: each column holds what is called as it, a text column its number.
+    """Return facts as a row of a table; a text is stored by its number.
 
     Args:
         table: the table.
@@ -419,22 +412,14 @@ def _conversions(table: sa.Table) -> tuple[tuple[str, str, Callable[[Any], Any]]
     return tuple((column.name, column.name.removesuffix("_id"), stored(column)) for column in columns)
 
 
-def _where(facts: EntryFacts | ItemFacts) -> Row:
-    return {
-        "machine_id": _machine_number(facts.machine),
-        "environment_id": number_of(_environment_text(facts.environment)),
-    }
+def _where(facts: Entry | ItemFacts) -> Row:
+    return {"machine_id": machine_row(facts)["id"], "environment_id": environment_row(facts)["id"]}
 
 
-def entry_row(entry: EntryFacts) -> Row:
+def entry_row(entry: Entry) -> Row:
     """Return the row of an entry, not finished yet: its items come first."""
-    part = storable(json.dumps(asdict(entry.part), sort_keys=True)) if entry.part else ""
+    part = storable(json.dumps(as_json(entry.part), sort_keys=True)) if entry.part else ""
     return _row(entries, entry, finished=False, commit_id=storable(entry.commit), part=part, **_where(entry))
-
-
-def parse_part(text: str) -> ShardPart | None:
-    """Return which share of a night an entry's row says it is."""
-    return ShardPart(**json.loads(text)) if text else None
 
 
 def item_row(entry: int, item: ItemFacts) -> Row:
@@ -443,12 +428,20 @@ def item_row(entry: int, item: ItemFacts) -> Row:
     return _row(item_runs, item, **own, **_where(item))
 
 
-def command_rows(item_run: int, item: ItemFacts) -> list[Row]:
-    """Return the rows of an item's commands."""
-    return [
-        _row(command_runs, command, item_run_id=item_run, command_id=text_number(command.id))
-        for command in item.commands
-    ]
+def rows_below(item_run: int, item: ItemFacts) -> dict[sa.Table, list[Row]]:
+    """Return the rows of an item's verdicts, artifacts, causes and commands, in the order in which the tables have them."""
+    judged = [_row(verdicts, one, item_run_id=item_run) for one in item.verdicts]
+    return {
+        verdicts: sorted(judged, key=lambda row: int(row["subject_id"])),
+        artifacts: [
+            {"item_run_id": item_run, "path_id": text_number(path), "sha256": sha256[:64]}
+            for path, sha256 in item.artifacts.items()
+        ],
+        causes: [_row(causes, one, item_run_id=item_run, rank=rank) for rank, one in enumerate(item.causes)],
+        command_runs: [
+            _row(command_runs, one, item_run_id=item_run, command_id=text_number(one.id)) for one in item.commands
+        ],
+    }
 
 
 def figure_rows(runs: Mapping[int, int], item: ItemFacts) -> list[Row]:
@@ -460,45 +453,13 @@ def figure_rows(runs: Mapping[int, int], item: ItemFacts) -> list[Row]:
     ]
 
 
-def artifact_rows(item_run: int, item: ItemFacts) -> list[Row]:
-    """Return the rows of an item's artifacts."""
-    return [
-        {"item_run_id": item_run, "path_id": text_number(path), "sha256": sha256[:64]}
-        for path, sha256 in item.artifacts.items()
-    ]
-
-
-def verdict_rows(item_run: int, item: ItemFacts) -> list[Row]:
-    """Return the rows of an item's verdicts, in the order in which the table has them."""
-    found = [_row(verdicts, one, item_run_id=item_run) for one in item.verdicts]
-    return sorted(found, key=lambda row: int(row["subject_id"]))
-
-
-def cause_rows(item_run: int, item: ItemFacts) -> list[Row]:
-    """Return the rows of an item's causes."""
-    return [_row(causes, one, item_run_id=item_run, rank=rank) for rank, one in enumerate(item.causes)]
-
-
 def texts_of(item: ItemFacts) -> dict[int, Row]:
     """Return the rows of all texts of an item, by number."""
-    texts = {storable(text) for text in _texts(item)}
-    return {number_of(text): {"id": number_of(text), "text": text} for text in texts}
-
-
-def _texts(item: ItemFacts) -> Iterator[str]:
-    yield from (item.id, item.reason)
+    found = {item.id, item.reason, *item.artifacts}
     for command in item.commands:
-        yield from (command.id, command.reason, *command.figures)
+        found |= {command.id, command.reason, *command.figures}
     for verdict in item.verdicts:
-        yield from (verdict.subject, verdict.reason, verdict.tensors)
-    yield from item.artifacts
+        found |= {verdict.subject, verdict.reason, verdict.tensors}
     for cause in item.causes:
-        yield from (getattr(cause, name) for name in CAUSE_TEXTS)
-
-
-def _machine_number(machine: Machine) -> int:
-    return number_of(f"{storable(machine.name)}\n{storable(machine.machine_class)}")
-
-
-def _environment_text(facts: Mapping[str, str]) -> str:
-    return json.dumps(dict(facts), sort_keys=True)
+        found |= {cause.code, cause.layer, cause.message, cause.fix, cause.file}
+    return {number_of(text): {"id": number_of(text), "text": text} for text in map(storable, found)}

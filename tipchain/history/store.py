@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool
 from tipchain.core.files import replacing_path
 from tipchain.errors import HistoryError, UsageError, first_line
 from tipchain.history import VARIABLE, schema
-from tipchain.history.schema import EntryFacts, ItemFacts
+from tipchain.history.schema import Entry, ItemFacts
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -363,7 +363,7 @@ class History:
             query = sa.select(table.c.id).where(table.c.key == key, table.c.finished)
             return connection.execute(query).first() is not None
 
-    def add(self, entry: EntryFacts, items: Iterable[ItemFacts]) -> Added:
+    def add(self, entry: Entry, items: Iterable[ItemFacts]) -> Added:
         """Add a night or a report; what is there already is left as it is.
 
         Raises:
@@ -390,10 +390,10 @@ class History:
                 )
         return Added(name=entry.name, new=new, known=known)
 
-    def _entry(self, connection: Connection, entry: EntryFacts) -> int:
+    def _entry(self, connection: Connection, entry: Entry) -> int:
         """Return the number of the entry, which is added if need be."""
-        self._insert(connection, schema.machines, [schema.machine_row(entry.machine)])
-        self._insert(connection, schema.environments, [schema.environment_row(entry.environment)])
+        self._insert(connection, schema.machines, [schema.machine_row(entry)])
+        self._insert(connection, schema.environments, [schema.environment_row(entry)])
         self._insert(connection, schema.entries, [schema.entry_row(entry)])
         key = sa.select(schema.entries.c.id).where(schema.entries.c.key == entry.key)
         return int(connection.execute(key).scalar_one())
@@ -404,8 +404,8 @@ class History:
         own = sa.select(table.c.id).where(table.c.entry_id == entry, table.c.item_id == schema.text_number(item.id))
         if connection.execute(own).first() is not None:
             return None
-        self._insert(connection, schema.machines, [schema.machine_row(item.machine)])
-        self._insert(connection, schema.environments, [schema.environment_row(item.environment)])
+        self._insert(connection, schema.machines, [schema.machine_row(item)])
+        self._insert(connection, schema.environments, [schema.environment_row(item)])
         texts = schema.texts_of(item)
         # In the order of their numbers: two writers that wait for each other's texts would wait for ever.
         wanted = [texts[one] for one in sorted(texts) if one not in self._written]
@@ -413,10 +413,8 @@ class History:
         if not self._insert(connection, table, [schema.item_row(entry, item)]):
             return None
         number = int(connection.execute(own).scalar_one())
-        self._insert(connection, schema.verdicts, schema.verdict_rows(number, item))
-        self._insert(connection, schema.artifacts, schema.artifact_rows(number, item))
-        self._insert(connection, schema.causes, schema.cause_rows(number, item))
-        self._insert(connection, schema.command_runs, schema.command_rows(number, item))
+        for part, rows in schema.rows_below(number, item).items():
+            self._insert(connection, part, rows)
         if any(command.figures for command in item.commands):
             runs = schema.command_runs
             found = connection.execute(sa.select(runs.c.command_id, runs.c.id).where(runs.c.item_run_id == number))

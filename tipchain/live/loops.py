@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tipchain.errors import Outcome, UsageError
-from tipchain.explain.causes.optimizer_builders import any_precision, slots_of
+from tipchain.explain.causes.optimizer_builders import slots_of
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
@@ -145,7 +145,7 @@ class Loop:
             drawn[number] = draws
         stack.enter_context(self.side.randomness(draws))
         stack.enter_context(self.side.recording(gradient=True))
-        stack.enter_context(any_precision(self.side.framework.paddle) if self.number else nullcontext())  # type: ignore[union-attr]
+        stack.enter_context(self.side.framework.any_precision())
         return stack
 
     def _gather(self, value: object, name: str, found: dict[str, dict[str, Array]], seen: set[int], depth: int) -> None:

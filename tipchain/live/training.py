@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from tipchain.core.machine import collect, keep_memory
 from tipchain.errors import Outcome, WeightsError
-from tipchain.explain.causes.optimizer_builders import Clips, any_precision, clipping
+from tipchain.explain.causes.optimizer_builders import Clips, clipping
 from tipchain.explain.causes.schedules import stepper
 from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, relative, rms
@@ -248,8 +248,7 @@ def _train(
                 side.backward(value)
             if clip is not None:
                 clip()
-            paddles = any_precision(side.framework.paddle) if number else nullcontext()  # type: ignore[union-attr]
-            with _rates_times(optimizer, rate), paddles:
+            with _rates_times(optimizer, rate), side.framework.any_precision():
                 optimizer.step()
             side.clear_gradients(model)
             advance(step + 1)

@@ -7,13 +7,13 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from tipchain.chain.run import on_signals
 from tipchain.core.files import atomic_write
-from tipchain.core.json_text import parse_as, read_json
+from tipchain.core.json_text import as_json, parse_as, read_json
 from tipchain.core.progress import Estimate
 from tipchain.core.quantities import duration
 from tipchain.errors import ExitCode, Outcome, exit_code
@@ -23,6 +23,7 @@ from tipchain.nightly.judge import drop_dumps, judge
 from tipchain.nightly.nights import (
     FINISHED,
     RUNNING,
+    UNREADABLE,
     DamagedRecord,
     ItemRecord,
     Night,
@@ -30,6 +31,7 @@ from tipchain.nightly.nights import (
     write_document,
     write_record,
 )
+from tipchain.report.terminal import counts_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +78,8 @@ class NightState:
         return ", ".join(filter(None, parts))
 
 
-def counts_text(counts: Mapping[Outcome, int]) -> str:
-    """Return ``3 passed, 1 failed``; what there is none of is left out."""
-    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: "errors", Outcome.SKIP: "skipped"}
-    said = [f"{counts[one]} {word}" for one, word in words.items() if counts.get(one)]
-    return ", ".join(said).replace("1 errors", "1 error") if counts.get(Outcome.ERROR) == 1 else ", ".join(said)
-
-
 class Pending:
-    """The seconds of all items that have not begun, kept up as they begin: thousands are not added up each time."""
+    """Keeps the sum of the seconds of all items that have not begun, without adding up thousands each time."""
 
     def __init__(self, estimate: Estimate, items: Sequence[Item]) -> None:
         self._estimate = estimate
@@ -117,35 +112,18 @@ class Pending:
 
 def state_json(state: NightState) -> dict[str, object]:
     """Return a state as JSON values."""
-    return {
-        "total": state.total,
-        "ended": state.ended,
-        "counts": {one.name: state.counts.get(one, 0) for one in Outcome},
-        "running": [{"id": one.id, "seconds": round(one.seconds, 1), "line": one.line} for one in state.running],
-        "left_s": None if state.left_s is None else round(state.left_s, 1),
-        "seconds": None if state.seconds is None else round(state.seconds, 1),
-        "waiting": state.waiting,
-    }
+    counts = {one: state.counts.get(one, 0) for one in Outcome}
+    return {**as_json(replace(state, counts=counts), lambda value: round(value, 1)), "ended": state.ended}
 
 
 def read_state(night: Night) -> NightState:
-    """Return what the latest coordinator of a night wrote down last of what it did; an empty one if there is nothing."""
+    """Return the state that the latest coordinator of a night wrote last; an empty one without any."""
     try:
         data = read_json(night.folder / RUNNING)
-        return NightState(
-            total=len(night.plan.items),
-            counts={Outcome[name]: parse_as(int, count) for name, count in data["counts"].items()},
-            running=tuple(parse_as(RunningItem, one) for one in data["running"]),
-            left_s=_seconds(data["left_s"]),
-            seconds=_seconds(data["seconds"]),
-            waiting=parse_as(str, data["waiting"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        told = {name: one for name, one in data.items() if name != "ended"}
+        return parse_as(NightState, {**told, "total": len(night.plan.items)})
+    except UNREADABLE:
         return NightState(total=len(night.plan.items))
-
-
-def _seconds(value: object) -> float | None:
-    return None if value is None else parse_as(float, value)
 
 
 # Runs the items of a night, writes down how each ended, and goes on where an earlier coordinator was stopped.
@@ -320,7 +298,7 @@ class Coordinator:
         return self.interrupted or bool(self.problem)
 
     def _queue(self, item: Item) -> _Queue:
-        """Return where an item waits: what waits for a GPU, say, keeps nobody waiting who needs none."""
+        """Return the queue of an item; each kind of room has its own."""
         return self._queues.setdefault(kind_of_room(item.needs), _Queue())
 
     def _waiting(self) -> bool:
@@ -374,11 +352,8 @@ class Coordinator:
         return reason
 
     def _settle(self, item: Item, outcome: Outcome, reason: str) -> None:
-        record = ItemRecord(
-            id=item.id, token=self.night.token, attempt=0, outcome=outcome, reason=reason, executor=self.executor.name
-        )
         self._pending.begun(item)
-        self._record(record)
+        self._record(ItemRecord(id=item.id, attempt=0, outcome=outcome, reason=reason, executor=self.executor.name))
 
     def _take(self, ended: Ended) -> None:
         """Judge an item that ended and write it down, unless it shall run again."""
@@ -396,7 +371,7 @@ class Coordinator:
         if ended.failure and (trouble := self._unwritable()):
             self._halt(trouble)  # it failed for want of room: it has not ended
             return
-        record = judge(work, ended, self.night.folder, self.night.token, self.executor.name)
+        record = judge(work, ended, self.night.folder, self.executor.name)
         self._record(record)
         if record.outcome is Outcome.PASS and not self.keep_dumps:
             drop_dumps(work.folder)  # what they were is in the record: their hashes
@@ -404,7 +379,7 @@ class Coordinator:
     def _record(self, record: ItemRecord) -> None:
         try:
             item_folder(self.night.folder, record.id).mkdir(parents=True, exist_ok=True)
-            write_record(self.night.folder, record)
+            write_record(self.night.folder, record, self.night.token)
         except OSError as error:
             self._unwritten.append(record)
             self._halt(error)

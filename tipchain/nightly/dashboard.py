@@ -17,7 +17,7 @@ from tipchain.core.language import clean, say, template
 from tipchain.core.quantities import duration
 from tipchain.errors import BAD, Outcome, worst
 from tipchain.nightly.items import Item
-from tipchain.nightly.origin import commits_of_file
+from tipchain.nightly.origin import suspects
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
 from tipchain.report.page import Markup, Scale, asset, banner, element, linear, many, markup, outcome, page, prose
 
@@ -38,7 +38,8 @@ def cut(text: str, length: int) -> str:
 
 def when(column: Column) -> str:
     """Return when a night began, as people write it."""
-    return f"{column.when:%Y-%m-%d %H:%M}" if column.when else column.results.night.name
+    night = column.results.night
+    return f"{night.began:%Y-%m-%d %H:%M}" if night.began else night.name
 
 
 def why(cell: Cell) -> str:
@@ -121,7 +122,7 @@ def _runs(row: TimelineRow, columns: Sequence[Column]) -> Markup:
 
 
 def _turns(bad: Sequence[tuple[Column, Cell]]) -> list[tuple[Column, Cell]]:
-    """Return the runs whose reason is another than the next's: the first of each kind says enough of the others."""
+    """Return the first run of each row of runs with the same outcome and reason."""
     found: list[tuple[Column, Cell]] = []
     for one in bad:
         if not found or (one[1].record.outcome, one[1].record.reason) != (
@@ -287,7 +288,7 @@ def _skipped(rows: Sequence[KindRow]) -> Markup | None:
 
 
 def chain_name(source: str) -> str:
-    """Return what the chain of a parameter file is called: files of other kinds are called so, too."""
+    """Return the name of the chain that a parameter file belongs to, the same for files of all kinds."""
     path = PurePosixPath(source)
     found = CHAIN.match(path.stem)
     return (found[1] or path.parent.name) if found else path.stem
@@ -378,7 +379,7 @@ def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
 def _urgency(line: Timeline) -> int:
     """Return 0 for the nights of which the latest failed, 1 for one that goes on or was left, 2 for the rest."""
     column = line.columns[-1]
-    return 0 if _bad(line) or column.wrong else 1 if not column.results.finished else 2
+    return 0 if _bad(line) or column.results.wrong else 1 if not column.results.finished else 2
 
 
 class _Line:
@@ -430,12 +431,12 @@ def _whole(timelines: Sequence[Timeline]) -> bool:
 
 
 def _wrong(timelines: Sequence[Timeline]) -> bool:
-    return any(line.columns[-1].wrong for line in timelines)
+    return any(line.columns[-1].results.wrong for line in timelines)
 
 
 def _bad(line: Timeline) -> int:
-    counts = line.columns[-1].counts
-    return sum(counts.get(one, 0) for one in BAD)
+    counts = line.columns[-1].results.counts
+    return sum(counts[one] for one in BAD)
 
 
 def _headline(lines: Sequence[_Line]) -> Markup:
@@ -450,7 +451,8 @@ def _headline(lines: Sequence[_Line]) -> Markup:
 def _latest(one: _Line) -> Markup:
     """Return what the latest night came to: what has begun to fail, what still fails, what else changed."""
     line, column = one.line, one.line.columns[-1]
-    parts = [_came_to(line), _list(element("li", text) for text in (*column.wrong, *column.notes))]
+    said = (*column.results.wrong, *column.results.notes)
+    parts = [_came_to(line), _list(element("li", text) for text in said)]
     bad = [row for row in one.rows if row.bad and row.cells[-1]]
     fresh = [row for row in bad if row.changed]
     others = [row for row in one.rows if row.changed and row not in fresh]
@@ -474,12 +476,14 @@ def _latest(one: _Line) -> Markup:
 
 def _came_to(line: Timeline) -> Markup:
     column, bad = line.columns[-1], _bad(line)
-    total, finished = many(sum(column.counts.values()), "item"), column.results.finished
-    word = f"{bad} of {total} did not pass" if bad else f"{column.counts.get(Outcome.PASS, 0)} of {total} passed"
-    failed = bool(bad or column.wrong)
-    head, kind = ("FAIL", "fail") if failed else ("PASS", "pass") if finished else ("NOT FINISHED", "error")
-    commit = column.results.facts.get("commit", "")
-    state = "" if finished else ", so far: the night is not finished"
+    results = column.results
+    counts = results.counts
+    total = many(sum(counts.values()), "item")
+    word = f"{bad} of {total} did not pass" if bad else f"{counts[Outcome.PASS]} of {total} passed"
+    failed = bool(bad or results.wrong)
+    head, kind = ("FAIL", "fail") if failed else ("PASS", "pass") if results.finished else ("NOT FINISHED", "error")
+    commit = results.facts.get("commit", "")
+    state = "" if results.finished else ", so far: the night is not finished"
     return element(
         "p",
         element("strong", head, class_=f"outcome {kind}"),
@@ -515,13 +519,13 @@ def _entries(one: _Line, rows: Sequence[TimelineRow], *, suspects: bool = False)
 
 
 def _suspects(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
-    """Return from which commit to which an item began to fail, and those that changed the file of the line at fault."""
+    """Return from which commit to which an item began to fail, and what may have changed the line at fault."""
     ran = [columns[at].results for at, cell in enumerate(row.cells) if cell]
     before, after = (one.facts.get("commit", "") for one in (*ran[:1], *ran[-2:])[-2:])
     if before == after:
         return None
     place = row.latest.causes[0].place if row.latest and row.latest.causes else None
-    found = commits_of_file(Path(ran[-1].plan.root), before, after, place.file) if place else ()
+    found = suspects(Path(ran[-1].plan.root), before, after, place.file if place else "")
     told = [
         f"commits {before or 'unknown'}..{after or 'unknown'}",
         *(f"suspect: {cut(text, REASON)}" for text in found),
@@ -606,7 +610,7 @@ def _manifest(one: _Line, most: int, numbers: _Numbers) -> Iterator[Markup]:
 
 def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
     place, line = one.place, one.line
-    days = Counter(column.when.date() for column in line.columns if column.when)
+    days = Counter(began.date() for column in line.columns if (began := column.results.night.began))
     heads = [
         element(
             "th",
@@ -631,15 +635,16 @@ def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
 
 def _day(column: Column, days: Mapping[date, int]) -> Markup:
     """Return a night's day, with the time where another night began on it, too."""
-    if column.when is None:
+    began = column.results.night.began
+    if began is None:
         return markup("?")
-    words = [f"{column.when:%b}", f"{column.when:%d}"] + [f"{column.when:%H:%M}"] * (days[column.when.date()] > 1)
+    words = [f"{began:%b}", f"{began:%d}"] + [f"{began:%H:%M}"] * (days[began.date()] > 1)
     return markup(word if not number else [element("br"), word] for number, word in enumerate(words))
 
 
 def _title_of(column: Column) -> str:
     commit = column.results.facts.get("commit", "")
-    lines = [when(column), f"commit {commit}" if commit else "", *column.environment]
+    lines = [when(column), f"commit {commit}" if commit else "", *map(str, column.environment)]
     return "\n".join(filter(None, lines))
 
 
@@ -682,10 +687,15 @@ def _nights(place: int, line: Timeline) -> Markup:
         results = column.results
         name = element("a", when(column), href=f"{column.href}/")
         left = " not finished" if not results.finished else ""
-        said = [element("div", text, class_="note") for text in (*column.wrong, *column.notes)]
-        counts = [str(column.counts.get(one, 0) or "") for one in Outcome]
-        facts = [element("div", text) for text in column.environment]
-        cells = [results.facts.get("commit", ""), *counts, duration(results.seconds), markup(facts)]
+        said = [element("div", text, class_="note") for text in (*results.wrong, *results.notes)]
+        ended = results.counts
+        facts = [element("div", str(fact)) for fact in column.environment]
+        cells = [
+            results.facts.get("commit", ""),
+            *(str(ended[one] or "") for one in Outcome),
+            duration(results.seconds),
+            markup(facts),
+        ]
         rows.append(
             element(
                 "tr",
@@ -700,7 +710,7 @@ def _nights(place: int, line: Timeline) -> Markup:
 
 
 class _Numbers:
-    """What the script knows of each cell, in the grid's order: null where nothing ran; texts by their number.
+    """Collects the cells for the page's script, in the grid's order: null where nothing ran; texts by their number.
 
     The seconds alone stand for a run that passed and left its log and report where the first run did.
     """

@@ -25,8 +25,10 @@ from tipchain.chain.gpus import Gpus, Leases, lease_folder
 from tipchain.chain.process import GRACE_S, Ending, Stop, call
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+from tipchain.core.json_text import taken
 from tipchain.core.machine import usable_cores
 from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item, filled
+from tipchain.nightly.nights import AttemptRecord
 from tipchain.nightly.origin import VISIBLE, memory_mb, resident_mb, usable_gpus
 
 # What an item has for itself: temporary files, ports, devices, environment.
@@ -190,50 +192,28 @@ class Work:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         self.folder.mkdir()
 
-    def argv(self, folder: Path | None = None, python: str = "") -> tuple[str, ...]:
-        """Return the words of the call, for an attempt's ``folder`` and ``python`` on the machine that runs it."""
-        folder = folder or self.folder
-        paths = {
-            REPORT: str(folder / self.report.name),
-            LOG: str(folder / self.log.name),
-            FOLDER: str(folder),
-            PYTHON: python or sys.executable,
-        }
+    def argv(self, python: str = sys.executable) -> tuple[str, ...]:
+        """Return the words of the call, with the interpreter that runs tipchain in it."""
+        paths = {REPORT: str(self.report), LOG: str(self.log), FOLDER: str(self.folder), PYTHON: python}
         return filled(self.item.argv, paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(AttemptRecord):
     """How an item's process ended. The report and the log are in the attempt's folder by then.
 
     Attributes:
-        id: the item's id.
-        attempt: which.
-        exit_code: None where a signal ended it or it did not start.
-        signal: number of the signal that ended it, 0 for none.
-        seconds: by a monotonic clock, without waiting.
-        started: ISO 8601 with offset.
-        peak_memory_mb: MiB, 0 where it is not known.
         timed_out: whether it was ended for its time, with its whole process group.
         interrupted: whether it was ended because the night was.
         lost: the machine it ran on is gone, so that it may be run again; "" or what is known.
         failure: why it could not be started; "" otherwise.
-        machine: the host's name.
         artifacts: SHA-256 of what the item left (`tipchain.nightly.judge`), where that is not on this machine; None: it is.
     """
 
-    id: str
-    attempt: int
-    exit_code: int | None = None
-    signal: int = 0
-    seconds: float = 0.0
-    started: str = ""
-    peak_memory_mb: float = 0.0
     timed_out: bool = False
     interrupted: bool = False
     lost: str = ""
     failure: str = ""
-    machine: str = ""
     artifacts: Mapping[str, str] | None = None
 
 
@@ -286,7 +266,6 @@ def run_attempt(
     *,
     watch: Callable[[str], None],
     stop: Stop,
-    python: str = "",
     begun: Callable[[int], None] | None = None,
     grace_s: Sequence[float] = GRACE_S,
 ) -> Ended:
@@ -297,7 +276,6 @@ def run_attempt(
         environment: returns the process's whole environment.
         watch: called with the last line of output, often.
         stop: ends it when asked.
-        python: the interpreter; this process's if empty.
         begun: called with the process's number once it has started.
         grace_s: seconds that it is left after each of the three signals that end it.
     """
@@ -305,7 +283,7 @@ def run_attempt(
     clock, since = _offset(), time.time()
     try:
         ending = call(
-            work.argv(python=python),
+            work.argv(),
             cwd=work.root / work.item.cwd,
             env=environment(),
             log=work.log,
@@ -318,16 +296,13 @@ def run_attempt(
     except Exception as error:  # noqa: BLE001 - what goes wrong with one item ends no night
         ending = Ending(failure=f"{type(error).__name__}: {error}")
     jumped = abs(_offset() - clock) > CLOCK_JUMP_S
-    return Ended(
+    return taken(
+        Ended,
+        ending,
         id=work.item.id,
         attempt=work.attempt,
-        exit_code=ending.exit_code,
-        signal=ending.signal,
         seconds=round(ending.seconds, 3),
         started=started,
-        peak_memory_mb=ending.peak_memory_mb,
-        timed_out=ending.timed_out,
-        interrupted=ending.interrupted,
         failure=_failure(ending) or ("" if jumped else _stale(work, since)),
         machine=socket.gethostname(),
     )

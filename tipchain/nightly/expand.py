@@ -1,4 +1,4 @@
-"""From a manifest to the items of a night, and what of the disk that depends on."""
+"""Expands a manifest into the items of a night, and reads what that needs from the disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tipchain.chain.kinds import TRAIN_INFER, tell_kind
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE
@@ -34,7 +34,7 @@ LENIENT = "--lenient"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReadParams:
-    """A parameter file that was read: its text, what was parsed of it and the suite; or what is wrong."""
+    """A parameter file with its suite, or why it cannot be read."""
 
     text: str = ""
     file: ParamFile | None = None
@@ -64,7 +64,8 @@ class DiskProject:
         """
         found: dict[str, None] = {}
         for pattern, line in entry.files:
-            matching = [one for one in self._matching(pattern, line) if not _excluded(one, entry.exclude)]
+            matching = self._matching(pattern, line)
+            matching = [one for one in matching if not any(fnmatchcase(one, left_out) for left_out in entry.exclude)]
             if not matching:
                 raise ManifestError(
                     "names no file",
@@ -117,7 +118,7 @@ class DiskProject:
         if read.file is None:
             return ""
         try:
-            return tell_kind(read.file, mode, _option(entry, "--chain")).kind.name
+            return tell_kind(read.file, mode, _chain_option(entry)).kind.name
         except TipchainError:
             return ""
 
@@ -158,7 +159,7 @@ class DiskProject:
             load_plan(
                 root / file,
                 mode,
-                chain=_option(entry, "--chain"),
+                chain=_chain_option(entry),
                 suite=entry.suite or None,
                 lenient=LENIENT in entry.options,
                 options=Options(root=str(root)),
@@ -199,17 +200,13 @@ class DiskProject:
         return f"{file}: the case has no stage {', '.join(absent)}" if absent else ""
 
 
-def _option(entry: ManifestEntry, name: str) -> str | None:
-    """Return the value of an option of an entry's chains, None where it is not given."""
-    return next((after for word, after in pairwise([*entry.options, ""]) if word == name), None)
-
-
-def _excluded(file: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(file, pattern) for pattern in patterns)
+def _chain_option(entry: ManifestEntry) -> str | None:
+    """Return the kind that an entry names with ``--chain``, None where it names none."""
+    return next((after for word, after in pairwise([*entry.options, ""]) if word == "--chain"), None)
 
 
 def one_line(error: TipchainError) -> str:
-    """Return an error's message in one line: what was found and expected stands behind it."""
+    """Return an error's message in one line, with what was found and expected."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return "; ".join(lines) if isinstance(error, InputError) else " ".join(lines)
 
@@ -217,26 +214,6 @@ def one_line(error: TipchainError) -> str:
 OUTPUT = f"{FOLDER}/work"
 PAGE = f"{FOLDER}/report.html"
 """Where an item's own output goes: two items of one chain never write to one folder."""
-
-
-class Project(Protocol):
-    """What of the disk a plan depends on."""
-
-    def files(self, entry: ManifestEntry) -> Sequence[str]:
-        """Return the files that an entry names, below the root, sorted.
-
-        Raises:
-            ManifestError: a glob names none.
-        """
-
-    def problem(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
-        """Return what is wrong with a parameter file or case in a mode; "" for nothing."""
-
-    def chain(self, entry: ManifestEntry, file: str, mode: Mode) -> str:
-        """Return the kind of chain of a parameter file in a mode; "" for one that cannot be read."""
-
-    def lacking(self, data: DataFolder) -> str:
-        """Return what is missing of full data, with the path that was wanted; "" for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +224,7 @@ class Settled:
     reason: str = ""
 
 
-def expand(manifest: NightManifest, project: Project, *, require_data: bool = False) -> NightPlan:
+def expand(manifest: NightManifest, project: DiskProject, *, require_data: bool = False) -> NightPlan:
     """Return the items of a manifest, in its order.
 
     Args:
@@ -311,7 +288,9 @@ def _twice(
 class _Maker:
     """Makes the items of one entry."""
 
-    def __init__(self, entry: ManifestEntry, manifest: NightManifest, project: Project, *, require_data: bool) -> None:
+    def __init__(
+        self, entry: ManifestEntry, manifest: NightManifest, project: DiskProject, *, require_data: bool
+    ) -> None:
         self.entry, self.manifest, self.project = entry, manifest, project
         self.require_data = require_data
 

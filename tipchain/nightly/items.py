@@ -21,7 +21,7 @@ and the interpreter that tipchain runs in there."""
 
 
 def filled(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return words with values in the places of such texts."""
+    """Return words in which such texts are replaced by values."""
     found = list(words)
     for name, value in values.items():
         found = [word.replace(name, value) for word in found]
@@ -50,7 +50,7 @@ class Needs:
 
 
 def kind_of_room(needs: Needs) -> tuple[str, ...]:
-    """Return the names of what is rare of what an item needs: who needs others need not wait behind it."""
+    """Return the names of the rare resources that an item needs; items that need others do not queue behind it."""
     return (*(["GPU"] if needs.gpus else []), *(name for name, _ in needs.resources))
 
 
@@ -173,7 +173,7 @@ class SharePlan(NightPlan):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardPart:
-    """Which share of which whole night a night ran.
+    """The share of a whole night that a night ran.
 
     Attributes:
         share: from 1.
@@ -209,7 +209,7 @@ class ShardPart:
 
 @dataclass(slots=True)
 class Group(Generic[T]):
-    """What is one night.
+    """The nights that count as one.
 
     Attributes:
         ones: the shares in their order, or a night that is none.
@@ -221,41 +221,15 @@ class Group(Generic[T]):
 
 
 def night_id(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the id of the whole night that this process runs a share of, as the environment says; "" if it does not."""
+    """Return the id that the environment gives to all shares of a night; "" without one."""
     for name in (VARIABLE, *CI_VARIABLES):
         if value := environ.get(name, "").strip():
             return value if name == VARIABLE else f"{name}={value}"
     return ""
 
 
-def part_of(plan: NightPlan, options: Mapping[str, object], commit: str) -> ShardPart | None:
-    """Return which share a night is; None for one that ran all that was chosen.
-
-    Args:
-        plan: the night's.
-        options: the night's.
-        commit: the project's, as the night's environment says.
-    """
-    share, _, of = str(options.get("shard") or "").partition("/")
-    if not (share.isdecimal() and of.isdecimal()):
-        return None
-    chosen = {name: options[name] for name in ("select", "last_failed") if options.get(name)}
-    cut = plan.cut if isinstance(plan, SharePlan) else None
-    return ShardPart(
-        share=int(share),
-        of=int(of),
-        title=plan.name,
-        manifest=plan.sha256,
-        commit=commit,
-        choice=json.dumps(chosen, sort_keys=True) if chosen else "",
-        night=str(options.get(NIGHT_ID) or ""),
-        cut=cut.digest if cut else "",
-        total=len(cut.ids) if cut else 0,
-    )
-
-
 def gather(ones: Iterable[T], part: Callable[[T], ShardPart | None], began: Callable[[T], float]) -> list[Group[T]]:
-    """Return which nights are one, in the order in which they began.
+    """Group nights that are shares of one, in the order in which they began.
 
     Args:
         ones: nights.
@@ -301,7 +275,7 @@ def missing(parts: Sequence[ShardPart]) -> str:
 
 
 def merge_facts(facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return environments as one: where they differ, all values."""
+    """Merge environments; where they differ, all values are listed."""
     found: dict[str, set[str]] = {}
     for one in facts:
         for name, value in one.items():
@@ -377,7 +351,8 @@ def select(plan: NightPlan, patterns: Sequence[str]) -> NightPlan:
     refused = [pattern.removeprefix(NOT) for pattern in patterns if pattern.startswith(NOT)]
     for pattern in (*chosen, *refused):
         if not any(matches(item, pattern) for item in plan.items):
-            raise UsageError(_matches_nothing(plan, pattern))
+            ids = [item.id for item in plan.items]
+            raise UsageError(f"--only {pattern}: matches none of the {len(ids)} items{suggestion(pattern, ids[:2000])}")
     items = [
         item
         for item in plan.items
@@ -395,11 +370,6 @@ def matches(item: Item, pattern: str) -> bool:
     values = item.tags if name == "tag" else (getattr(item, name),)
     glob = rest.replace("[", "[[]")
     return any(fnmatchcase(value, glob) for value in values)
-
-
-def _matches_nothing(plan: NightPlan, pattern: str) -> str:
-    ids = [item.id for item in plan.items]
-    return f"--only {pattern}: matches none of the {len(ids)} items{suggestion(pattern, ids[:2000])}"
 
 
 def only(plan: NightPlan, ids: Collection[str]) -> NightPlan:

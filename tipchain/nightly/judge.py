@@ -15,7 +15,7 @@ from tipchain.chain.execute import killed_by, signal_within
 from tipchain.chain.plan import parse_result
 from tipchain.chain.process import last_lines
 from tipchain.core.files import sha256_of
-from tipchain.core.json_text import Json, JsonObject, read_json
+from tipchain.core.json_text import Json, JsonObject, read_json, taken
 from tipchain.core.language import clean
 from tipchain.core.quantities import duration
 from tipchain.errors import ExitCode, Outcome
@@ -90,7 +90,7 @@ def log_end(log: Path, size: int) -> bytes:
         return file.read(size)
 
 
-def log_tail(log: Path, lines: int = LINES) -> list[str]:
+def log_tail(log: Path) -> list[str]:
     """Return the last lines of ``log`` without control characters; none if it cannot be read."""
     try:
         data = log_end(log, BYTES + 1)
@@ -101,7 +101,7 @@ def log_tail(log: Path, lines: int = LINES) -> list[str]:
         del found[0]  # cut in the middle
     while found and not found[-1]:
         del found[-1]
-    return found[-lines:]
+    return found[-LINES:]
 
 
 # What is large of what items leave: weights, tensors, exported models; all but texts.
@@ -125,7 +125,7 @@ TAIL_BYTES = 8192
 _BAD = (Outcome.ERROR.value, Outcome.FAIL.value)
 
 
-def judge(work: Work, ended: Ended, night: Path, token: str, executor: str) -> ItemRecord:
+def judge(work: Work, ended: Ended, night: Path, executor: str) -> ItemRecord:
     """Return the record of an item that ended.
 
     Exit code and report must say the same: an exit code of 0 without a whole report, where one was asked for, is an
@@ -135,7 +135,6 @@ def judge(work: Work, ended: Ended, night: Path, token: str, executor: str) -> I
         work: what ran.
         ended: how its process ended.
         night: the night's folder.
-        token: the night's.
         executor: the executor's name.
     """
     report, problem = read_report(work) if work.wants_report else ({}, "")
@@ -143,18 +142,12 @@ def judge(work: Work, ended: Ended, night: Path, token: str, executor: str) -> I
     artifacts: Mapping[str, str] = {}
     if outcome is Outcome.PASS:
         artifacts = files_left(report, work) if ended.artifacts is None else ended.artifacts
-    return ItemRecord(
-        id=ended.id,
-        token=token,
-        attempt=ended.attempt,
+    return taken(
+        ItemRecord,
+        ended,
         outcome=outcome,
         reason=textwrap.shorten(" ".join(reason.split()), REASON_LETTERS, placeholder=" ..."),
-        exit_code=ended.exit_code,
-        signal=ended.signal,
-        started=ended.started,
         seconds=max(ended.seconds, 0.0),
-        peak_memory_mb=ended.peak_memory_mb,
-        machine=ended.machine,
         executor=executor,
         log=_below(work.log, night),
         report=_below(work.report, night),
@@ -185,7 +178,7 @@ def _outcome(work: Work, ended: Ended, report: Mapping[str, object], problem: st
 
 
 def _contradiction(work: Work, code: int | None, report: Mapping[str, object], problem: str) -> str:
-    """Return where an exit code and the report do not say the same; "" if they do."""
+    """Return how an exit code contradicts the report; "" if it does not."""
     if problem and code in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.NOTHING_CHECKED):
         return f"exit {code}, but {problem}{_said(work)}"
     if report and report["exit_code"] != code:
@@ -194,7 +187,7 @@ def _contradiction(work: Work, code: int | None, report: Mapping[str, object], p
 
 
 def _trouble(work: Work, ended: Ended) -> str:
-    """Return what kept an item from coming to an exit code of its own, "" for nothing."""
+    """Return why an item has no exit code of its own; "" if it has one."""
     if ended.failure or ended.lost:
         return ended.failure or f"lost: {ended.lost}"
     if ended.timed_out:
@@ -220,7 +213,7 @@ def _parts(report: JsonObject) -> list[dict[str, Json]]:
 
 
 def _first(report: JsonObject, outcomes: tuple[str, ...]) -> str:
-    """Return what the first part of a report with the first of some outcomes that there is says."""
+    """Return the reason of the first part of a report that has one of ``outcomes``, tried in their order."""
     for outcome in outcomes:
         for one in _parts(report):
             if one["outcome"] == outcome:

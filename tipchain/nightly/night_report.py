@@ -16,7 +16,7 @@ from tipchain.core.language import aligned, clean, columns, in_rows, say, use_co
 from tipchain.core.progress import Screen, cut, elapsed
 from tipchain.core.quantities import duration
 from tipchain.errors import BAD, ExitCode, Outcome
-from tipchain.nightly.coordinator import NightResult, NightState, counts_text
+from tipchain.nightly.coordinator import NightResult, NightState
 from tipchain.nightly.executor import Work
 from tipchain.nightly.items import Item, NightPlan
 from tipchain.nightly.judge import log_tail
@@ -33,7 +33,8 @@ from tipchain.report.ci import (
     place_in_checkout,
     workflow_command,
 )
-from tipchain.report.terminal import MEANINGS, broken, mark
+from tipchain.report.page import many
+from tipchain.report.terminal import MEANINGS, broken, counts_text, mark
 
 # Plans, states and summaries of nights as text for 80 columns.
 
@@ -64,18 +65,13 @@ def plan_lines(plan: NightPlan, seconds: Mapping[str, float], width: int = 80) -
     # What a plan comes to, in one line.
     kinds = Counter[str](item.kind for item in plan.items)
     words = {"chain": "chain", "align": "alignment", "command": "command"}
-    parts = [counted(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
+    parts = [many(kinds[kind], word) for kind, word in words.items() if kinds[kind]]
     settled = Counter(item.settled for item in plan.items if item.reason)
-    text = counted(len(plan.items), "item") + (f": {', '.join(parts)}" if parts else "")
+    text = many(len(plan.items), "item") + (f": {', '.join(parts)}" if parts else "")
     if settled:
         text += f"; {sum(settled.values())} of them do not run here ({counts_text(settled)})"
     known = [seconds[item.id] for item in plan.items if item.id in seconds and not item.reason]
     yield say(text + (f"; {len(known)} of them took {duration(sum(known))} lately" if known else ""))
-
-
-def counted(count: int, word: str) -> str:
-    """Return a number with a word behind it, in the plural where it is one."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def state_lines(night: Night, state: NightState, holder: str, width: int = 80) -> Iterator[str]:
@@ -104,7 +100,7 @@ def summary_lines(
 ) -> Iterator[str]:
     """Yield what came of a night: what failed and why, what was slow, what was left out, the counts, the exit ``code``."""
     told = list(records)
-    bad = [record for record in told if record.outcome in (Outcome.FAIL, Outcome.ERROR)]
+    bad = [record for record in told if record.outcome in BAD]
     if bad:
         yield ""
     for record in bad[:SHOWN]:
@@ -318,10 +314,7 @@ def _headline(results: Results, counts: Counter[Outcome]) -> str:
 
 
 def _origin(results: Results) -> str:
-    counts = Counter(one.outcome for one in results.records.values())
-    errors = "error" if counts[Outcome.ERROR] == 1 else "errors"
-    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: errors, Outcome.SKIP: "skipped"}
-    told = ", ".join(f"{counts[outcome]} {word}" for outcome, word in words.items())
+    told = counts_text(Counter(one.outcome for one in results.records.values())) or "nothing ended"
     facts = results.facts
     commit = f", commit {markdown(facts['commit'])}" if facts.get("commit") else ""
     night = f"items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
@@ -421,7 +414,7 @@ def night_junit(results: Results) -> str:
 
 
 def _detail(results: Results, item: Item, record: ItemRecord) -> str:
-    if record.outcome in (Outcome.PASS, Outcome.SKIP):
+    if record.outcome not in BAD:
         return ""
     folder = Path(os.path.relpath(item_folder(results.folder, item.id))) / f"attempt-{record.attempt}"
     work = Work(item=item, attempt=record.attempt, folder=folder, root=Path(results.plan.root))

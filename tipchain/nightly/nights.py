@@ -9,20 +9,20 @@ import re
 import secrets
 import socket
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from math import isfinite
 from pathlib import Path, PurePosixPath
 
 from tipchain.core.files import atomic_write, is_locked, take_lock
-from tipchain.core.json_text import Json, JsonObject, parse_as, read_json
+from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
 from tipchain.core.language import clean
-from tipchain.errors import Outcome, OutputError, RecordError, UsageError
+from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis, read_diagnosis
-from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id, part_of
+from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
 #
@@ -48,22 +48,38 @@ NIGHT, ENDED, FINISHED, LOCK, ITEMS = "night.json", "ended.json", "finished.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ItemRecord:
-    """How an item ended in a night.
+class AttemptRecord:
+    """How an attempt at an item went, as the machine knows that ran it.
 
     Attributes:
         id: the item's id.
-        token: the night's, drawn when it began.
         attempt: which attempt this was, from 1; 0 if nothing was run.
+        exit_code: None where a signal ended it or nothing ran.
+        signal: number of the signal that ended it, 0 for none.
+        started: ISO 8601 with offset, by the machine's clock; for people only.
+        seconds: by a monotonic clock, without waiting.
+        peak_memory_mb: MiB; 0 where it is not known.
+        machine: the host's name.
+    """
+
+    id: str
+    attempt: int
+    exit_code: int | None = None
+    signal: int = 0
+    started: str = ""
+    seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemRecord(AttemptRecord):
+    """How an item ended in a night.
+
+    Attributes:
         outcome: PASS, FAIL, ERROR or SKIP.
         reason: one line that can be shown and stored anywhere; "" for a PASS. What a terminal, XML or a database would
             choke on is taken out, whoever wrote it.
-        exit_code: None where a signal ended it or nothing ran.
-        signal: the signal that ended it, 0 for none.
-        started: ISO 8601 with offset, by the machine's clock; for people only.
-        seconds: by a monotonic clock.
-        peak_memory_mb: MiB; 0 where it is not known.
-        machine: the host's name.
         executor: ``local`` or ``ray``.
         log: the log's path below the night's folder; "" without one.
         report: the JSON report's, likewise.
@@ -71,17 +87,8 @@ class ItemRecord:
             name of the chain's run in it, so that it is the same in every night.
     """
 
-    id: str
-    token: str
-    attempt: int
     outcome: Outcome
     reason: str = ""
-    exit_code: int | None = None
-    signal: int = 0
-    started: str = ""
-    seconds: float = 0.0
-    peak_memory_mb: float = 0.0
-    machine: str = ""
     executor: str = ""
     log: str = ""
     report: str = ""
@@ -97,7 +104,7 @@ class ItemRecord:
 
 
 class DamagedRecord(ItemRecord):
-    """Stands for a record that is there and cannot be read: an ERROR, until the item has run again."""
+    """An ERROR in place of a record that cannot be read; the item runs again on ``resume``."""
 
     __slots__ = ()
 
@@ -114,17 +121,16 @@ def item_folder(night: Path, item_id: str) -> Path:
     return night / ITEMS / slug_of(item_id)
 
 
-def write_record(night: Path, record: ItemRecord) -> None:
+def write_record(night: Path, record: ItemRecord, token: str) -> None:
     """Write an item's record, whole or not at all. A link or folder that an item made in its place is moved aside.
 
     Raises:
         OSError: the disk is full or the folder cannot be written to.
     """
-    document = {**asdict(record), "outcome": record.outcome.name}
     path = item_folder(night, record.id) / ENDED
     if path.is_symlink() or path.is_dir():
         path.rename(path.with_name(f"not-{secrets.token_hex(4)}-{ENDED}"))
-    write_document(path, document)
+    write_document(path, {**as_json(record), "token": token})
 
 
 def write_document(path: Path, document: Mapping[str, object]) -> None:
@@ -165,19 +171,19 @@ def read_record(night: Path, item_id: str, token: str) -> ItemRecord | None:
     """
     path = item_folder(night, item_id) / ENDED
     try:
-        record = _record(read_document(path))
+        document = read_document(path)
+        owner, record = document.pop("token", None), _record(document)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
         return DamagedRecord(
             id=item_id,
-            token=token,
             attempt=0,
             outcome=Outcome.ERROR,
             reason=f"how it ended cannot be told: its record {path.relative_to(night)} is damaged: {why}",
         )
-    return record if record.id == item_id and record.token == token else None
+    return record if (record.id, owner) == (item_id, token) else None
 
 
 def _record(document: Mapping[str, object]) -> ItemRecord:
@@ -187,7 +193,7 @@ def _record(document: Mapping[str, object]) -> ItemRecord:
         ValueError: it is none.
     """
     record = parse_as(ItemRecord, document)
-    if record.attempt < 0 or record.seconds < 0 or record.peak_memory_mb < 0:
+    if min(record.attempt, record.seconds, record.peak_memory_mb) < 0:
         raise ValueError("a number in it is less than 0")
     for name, path in (("log", PurePosixPath(record.log)), ("report", PurePosixPath(record.report))):
         if path.is_absolute() or ".." in path.parts:
@@ -197,20 +203,12 @@ def _record(document: Mapping[str, object]) -> ItemRecord:
 
 def plan_json(plan: NightPlan) -> dict[str, object]:
     """Return ``plan`` as JSON values."""
-    cut = {"cut": {"ids": plan.cut.ids, "shares": plan.cut.shares}} if isinstance(plan, SharePlan) else {}
-    return {
-        **cut,
-        "name": plan.name,
-        "root": plan.root,
-        "manifest": plan.manifest,
-        "sha256": plan.sha256,
-        "items": [item_json(item) for item in plan.items],
-    }
+    return {**as_json(replace(plan, items=())), "items": [item_json(item) for item in plan.items]}
 
 
 def item_json(item: Item) -> dict[str, object]:
     """Return ``item`` as JSON values."""
-    found = {**asdict(item), "tags": list(item.tags), "argv": list(item.argv), "settled": item.settled.name}
+    found: dict[str, Json] = as_json(item)
     found["needs"]["resources"] = dict(item.needs.resources)
     if not item.chain:
         del found["chain"]
@@ -238,6 +236,9 @@ def _needs(data: object) -> dict[str, Json]:
         raise TypeError("what an item needs is no object with names")
     return {**data, "resources": sorted(map(list, resources.items()))}
 
+
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What reading a document raises that is not what was written."""
 
 # Folders of nights: made, found, held by one coordinator at a time, read.
 
@@ -293,15 +294,34 @@ class Night:
         return max(numbers)
 
     @property
+    def began(self) -> datetime | None:
+        """When it began; None where that cannot be told."""
+        return began(self.started, self.name)
+
+    @property
     def epoch(self) -> float:
         """When it began, in seconds since 1970; 0 where that cannot be told."""
-        found = began(self.started, self.name)
-        return found.timestamp() if found else 0.0
+        return self.began.timestamp() if self.began else 0.0
 
     @property
     def part(self) -> ShardPart | None:
         """Which share of a whole night this is; None for one that ran all that was chosen."""
-        return part_of(self.plan, self.options, str(self.environment.get("commit") or ""))
+        share, _, of = str(self.options.get("shard") or "").partition("/")
+        if not (share.isdecimal() and of.isdecimal()):
+            return None
+        chosen = {name: self.options[name] for name in ("select", "last_failed") if self.options.get(name)}
+        cut = self.plan.cut if isinstance(self.plan, SharePlan) else None
+        return ShardPart(
+            share=int(share),
+            of=int(of),
+            title=self.plan.name,
+            manifest=self.plan.sha256,
+            commit=str(self.environment.get("commit") or ""),
+            choice=json.dumps(chosen, sort_keys=True) if chosen else "",
+            night=str(self.options.get(NIGHT_ID) or ""),
+            cut=cut.digest if cut else "",
+            total=len(cut.ids) if cut else 0,
+        )
 
     @property
     def finished(self) -> bool:
@@ -341,12 +361,14 @@ def begin_night(
     except OSError as error:
         raise UsageError(f"cannot make a night's folder below {nights}: {error.strerror}") from error
     lock = hold(folder)
+    # A share has an id in common with the others of its night, if the environment has one.
+    shared = {NIGHT_ID: found} if options.get("shard") and (found := night_id()) else {}
     night = Night(
         folder=folder,
         token=secrets.token_hex(8),
         started=now.isoformat(timespec="milliseconds"),
         plan=plan,
-        options={**_whole_night(options), **options},
+        options={**shared, **options},
         environment=dict(environment),
     )
     document = {
@@ -362,12 +384,6 @@ def begin_night(
         lock.release()
         raise OutputError(f"{folder / NIGHT}: cannot be written: {error.strerror}") from error
     return night, lock
-
-
-def _whole_night(options: Mapping[str, object]) -> dict[str, str]:
-    """Return the id that a share has in common with the others of its night, if the environment has one."""
-    found = night_id() if options.get("shard") else ""
-    return {NIGHT_ID: found} if found else {}
 
 
 def _new_folder(nights: Path) -> tuple[Path, datetime]:
@@ -483,32 +499,25 @@ LOOKED_AT = 7
 """How many finished nights tell the seconds of an item."""
 FAILED_LOOKED_AT = 30
 """How many nights tell how an item last ended."""
-_BAD = frozenset((Outcome.FAIL.name, Outcome.ERROR.name))
-_TELLING = frozenset((Outcome.PASS.name, Outcome.FAIL.name))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastRun:
-    """How an item ended in an earlier night: its outcome's name and its seconds."""
+def finished_items(path: Path) -> Mapping[str, tuple[Outcome, float]] | None:
+    """Return how the items of a finished night ended and what seconds they took; None if it has not, or cannot be read.
 
-    outcome: str
-    seconds: float
-
-
-def finished_items(folder: Path) -> Mapping[str, PastRun] | None:
-    """Return how the items of a finished night ended; None if it has not, or it cannot be read."""
-    return _read_finished(folder / FINISHED)
-
-
-def _read_finished(file: Path) -> Mapping[str, PastRun] | None:
+    Args:
+        path: the night's folder, or a copy of its ``finished.json``.
+    """
     try:
-        data = read_document(file)
-        return {
-            name: PastRun(outcome=parse_as(str, outcome), seconds=parse_as(float, seconds))
-            for name, (outcome, seconds) in data["items"].items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        items = read_document(path / FINISHED if path.is_dir() else path)["items"].items()
+        return {name: (Outcome[outcome], parse_as(float, seconds)) for name, (outcome, seconds) in items}
+    except UNREADABLE:
         return None
+
+
+def _seconds_of(items: Mapping[str, tuple[Outcome, float]]) -> dict[str, float]:
+    """Return the seconds of items that came to an end of their own."""
+    telling = (Outcome.PASS, Outcome.FAIL)
+    return {name: seconds for name, (outcome, seconds) in items.items() if outcome in telling and seconds > 0}
 
 
 def usual_seconds(nights: Path, limit: int = LOOKED_AT) -> dict[str, float]:
@@ -522,10 +531,9 @@ def usual_seconds(nights: Path, limit: int = LOOKED_AT) -> dict[str, float]:
         items = finished_items(folder) if told < limit else None
         if items is not None:
             told += 1
-            for name, ran in items.items():
-                if ran.outcome in _TELLING and ran.seconds > 0:
-                    found[name].append(ran.seconds)
-    return {name: statistics.median(seconds) for name, seconds in found.items()}
+            for name, seconds in _seconds_of(items).items():
+                found[name].append(seconds)
+    return {name: statistics.median(several) for name, several in found.items()}
 
 
 def balance_seconds(path: Path) -> dict[str, float]:
@@ -537,12 +545,12 @@ def balance_seconds(path: Path) -> dict[str, float]:
     Raises:
         UsageError: there is none, or it cannot be read.
     """
-    items = _read_finished(path / FINISHED if path.is_dir() else path)
+    items = finished_items(path)
     if items is None:
         raise UsageError(
             f"--balance-by {path}: cannot be read\n  expected: a finished night's folder, or its {FINISHED}"
         )
-    return {name: ran.seconds for name, ran in items.items() if ran.outcome in _TELLING and ran.seconds > 0}
+    return _seconds_of(items)
 
 
 def last_failed(nights: Path, limit: int = FAILED_LOOKED_AT) -> frozenset[str]:
@@ -560,32 +568,23 @@ def last_failed(nights: Path, limit: int = FAILED_LOOKED_AT) -> frozenset[str]:
     folders = nights_below(nights)
     if not folders:
         raise UsageError(f"--last-failed: no night of this manifest is below {nights}")
-    latest: dict[str, str] = {}
+    latest: dict[str, Outcome] = {}
     for folder in folders[:limit]:
-        for name, outcome in _outcomes(folder):
-            if outcome != Outcome.SKIP.name:
+        items = finished_items(folder)
+        try:
+            ended = items or {one.id: (one.outcome, one.seconds) for one in read_night(folder).records()}
+        except RecordError as error:
+            raise UsageError(f"--last-failed: {error}") from error
+        for name, (outcome, _) in ended.items():
+            if outcome is not Outcome.SKIP:
                 latest.setdefault(name, outcome)
-    return frozenset(name for name, outcome in latest.items() if outcome in _BAD)
-
-
-def _outcomes(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the items of a night that have ended, with their outcomes' names."""
-    items = finished_items(folder)
-    if items is not None:
-        yield from ((name, ran.outcome) for name, ran in items.items())
-        return
-    try:
-        night = read_night(folder)
-    except RecordError as error:
-        raise UsageError(f"--last-failed: {error}") from error
-    yield from ((record.id, record.outcome.name) for record in night.records())
+    return frozenset(name for name, outcome in latest.items() if outcome in BAD)
 
 
 # What an item's JSON report tells beside how it ended: numbers that are worth a curve over nights, and why it failed.
 
 LARGEST = 32 * 2**20
 """Bytes of a report that is read; a larger one would take longer than its curves are worth."""
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 _LOSSES = ("loss",)
 _SPEEDS = ("avg_ips", "ips", "qps")
 _NEVER = ("batch_size", "data_num", "lr", "gpu_util")
@@ -676,12 +675,35 @@ class Results:
     Attributes:
         night: the night.
         records: of the items that ended, by id, in the plan's order.
-        finished: whether the night ran to its end.
+        finished: whether the night ran to its end; one in shares, once none is missing and each has.
+        shares: of a night that was run in shares, those that are there, in their order.
+        notes: what is to be known of the shares, a line each.
+        wrong: what must not be: shares that were cut differently, items that are in none, a line each.
     """
 
     night: Night
     records: Mapping[str, ItemRecord]
     finished: bool
+    shares: tuple[Results, ...] = ()
+    notes: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Results, ...]:
+        """Its shares, or the night itself: each lies in a folder of its own."""
+        return self.shares or (self,)
+
+    def part_with(self, item: Item) -> Results:
+        """Return the share that ran an item; the first if none did."""
+        found = [one for one in self.parts if item.id in one.records]
+        planned = [one for one in self.parts if any(other.id == item.id for other in one.plan.items)]
+        return (found or planned or self.parts)[-1]
+
+    @property
+    def counts(self) -> Counter[Outcome]:
+        """How many items ended how; what has not ended in a share that goes on is left out."""
+        ended = (one.outcomes if one.finished else [of.outcome for of in one.records.values()] for one in self.parts)
+        return Counter(outcome for outcomes in ended for outcome in outcomes)
 
     @property
     def plan(self) -> NightPlan:
@@ -695,9 +717,7 @@ class Results:
 
     def of(self, item: Item) -> ItemRecord:
         """Return how an item ended; an ERROR that says so if it has no record."""
-        return self.records.get(item.id) or ItemRecord(
-            id=item.id, token=self.night.token, attempt=0, outcome=Outcome.ERROR, reason=MISSING
-        )
+        return self.records.get(item.id) or ItemRecord(id=item.id, attempt=0, outcome=Outcome.ERROR, reason=MISSING)
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -728,7 +748,7 @@ def read_results(folder: Path) -> Results:
 
 def cause_of(results: Results, record: ItemRecord) -> Diagnosis | None:
     """Return the first cause that the report of a failed item tells; None where it tells none."""
-    if record.outcome not in (Outcome.FAIL, Outcome.ERROR) or not record.report:
+    if record.outcome not in BAD or not record.report:
         return None
     return next(iter(read_causes(results.folder / record.report)), None)
 
@@ -751,15 +771,3 @@ def _nights_in(folder: Path, depth: int) -> Iterator[Path]:
         for one in folder.iterdir():
             if one.is_dir() and not one.is_symlink() and not one.name.startswith("."):
                 yield from _nights_in(one, depth - 1)
-
-
-def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:
-    """Return nested facts as texts by name: ``versions.torch``; a list is one text, separated by commas."""
-    found: dict[str, str] = {}
-    for key, value in facts.items():
-        if isinstance(value, Mapping):
-            found |= flat_facts(value, f"{above}{key}.")
-        else:
-            listed = isinstance(value, (list, tuple))
-            found[f"{above}{key}"] = ", ".join(map(str, value)) if listed else "" if value is None else str(value)
-    return found

@@ -42,14 +42,13 @@ class Commits:
     backwards: bool = False
 
 
-def commits_between(root: Path, before: str, after: str, most: int = 5) -> Commits:
-    """Return what was committed between two runs.
+def commits_between(root: Path, before: str, after: str) -> Commits:
+    """Return what was committed between two runs, with at most five first lines.
 
     Args:
         root: a folder of the repository.
         before: the earlier run's commit, as ``git describe --always --dirty`` writes it.
         after: the later run's.
-        most: how many first lines to return.
     """
     if before == after or not (before or after):
         return Commits()
@@ -65,24 +64,27 @@ def commits_between(root: Path, before: str, after: str, most: int = 5) -> Commi
         count, first, last, backwards = other, last, first, other != "0"
     if not count:
         return Commits(span=span)
-    lines = git(root, "log", f"--max-count={most}", "--format=%h %s", f"{first}..{last}")
+    lines = git(root, "log", "--max-count=5", "--format=%h %s", f"{first}..{last}")
     return Commits(span=span, count=int(count), subjects=tuple(lines.splitlines()), backwards=backwards)
 
 
-def commits_of_file(root: Path, before: str, after: str, file: str, most: int = 3) -> tuple[str, ...]:
-    """Return which of the commits between two runs changed a file, the latest first: short hash and first line.
+def suspects(root: Path, before: str, after: str, file: str) -> tuple[str, ...]:
+    """Return what may have made a file's line fail: the commits between two runs that changed it, and local changes.
 
     Args:
         root: a folder of the repository, that ``file`` is relative to.
-        before: the earlier run's commit, as ``git describe --always --dirty`` writes it.
+        before: the earlier run's commit, as ``git describe --always --dirty`` writes it; "" if there is none.
         after: the later run's.
-        file: the file's path.
-        most: how many at most.
+        file: the file's path; "" if it is not known.
+
+    Returns:
+        Of at most three commits, the latest first, short hash and first line; then words for what was not committed.
     """
     first, last = _hash(before), _hash(after)
-    if not first or not last or first == last or not file:
-        return ()
-    return tuple(git(root, "log", f"--max-count={most}", "--format=%h %s", f"{first}..{last}", "--", file).splitlines())
+    found = ""
+    if first and last and first != last and file:
+        found = git(root, "log", "--max-count=3", "--format=%h %s", f"{first}..{last}", "--", file)
+    return (*found.splitlines(), *(["changes that are not committed"] if after.endswith(DIRTY) else []))
 
 
 def _hash(described: str) -> str:
@@ -156,6 +158,27 @@ def usable_gpus() -> Gpus:
     if not allowed:
         return Gpus(trouble=f"no usable GPU here ({VISIBLE} is {visible})")
     return Gpus(numbers=tuple(dict.fromkeys(allowed)), names=gpus.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """Something of the environment that is another now; "" where one side does not say."""
+
+    name: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.before or 'none'} -> {self.after or 'none'}"
+
+
+def changed_facts(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Fact, ...]:
+    """Return what differs between two environments but the commit."""
+    return tuple(
+        Fact(name=name, before=before.get(name, ""), after=after.get(name, ""))
+        for name in {**after, **before}
+        if name != "commit" and before.get(name, "") != after.get(name, "")
+    )
 
 
 VARIABLES = ("PYTHONPATH", "PYTHONHASHSEED", "LD_LIBRARY_PATH", "LD_PRELOAD", "TIPCHAIN_PYTHON", "NVIDIA_TF32_OVERRIDE")

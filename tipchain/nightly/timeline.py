@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -14,115 +13,47 @@ from urllib.parse import quote
 
 from tipchain.errors import BAD, Outcome, RecordError
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import (
-    Group,
-    Item,
-    ShardPart,
-    SharePlan,
-    disagreement,
-    gather,
-    lost_items,
-    merge_facts,
-    missing,
-    named,
-)
-from tipchain.nightly.nights import (
-    ITEMS,
-    ItemRecord,
-    Results,
-    began,
-    find_nights,
-    read_causes,
-    read_figures,
-    read_results,
-    slug_of,
-)
+from tipchain.nightly.items import Group, Item, SharePlan, disagreement, gather, lost_items, merge_facts, missing, named
+from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_causes, read_figures, read_results, slug_of
+from tipchain.nightly.origin import DIRTY, Fact, changed_facts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeNight:
-    """A night: one that ran all, or the shares of one.
-
-    Attributes:
-        parts: its shares in their order, or the night itself.
-        results: of all of them; finished once no share is missing and each has.
-        notes: what is to be known of the shares, a line each.
-        wrong: what must not be: shares that were cut differently, items that are in none, a line each.
-    """
-
-    parts: tuple[Results, ...]
-    results: Results
-    notes: tuple[str, ...] = ()
-    wrong: tuple[str, ...] = ()
-
-    def part_with(self, item: Item) -> Results:
-        """Return the share that ran an item; the first if none did."""
-        found = [one for one in self.parts if item.id in one.records]
-        planned = [one for one in self.parts if any(other.id == item.id for other in one.plan.items)]
-        return (found or planned or list(self.parts))[-1]
-
-    @property
-    def outcomes(self) -> list[Outcome]:
-        """How the items ended; what has not ended in a share that goes on is left out."""
-        return [
-            outcome
-            for one in self.parts
-            for outcome in (one.outcomes if one.finished else [record.outcome for record in one.records.values()])
-        ]
-
-
-def wholes_of(nights: Iterable[Results]) -> list[WholeNight]:
+def wholes_of(nights: Iterable[Results]) -> list[Results]:
     """Return nights, shares put together, in the order in which they began."""
-    groups = gather(nights, lambda one: one.night.part, lambda one: one.night.epoch)
-    return [_whole(group) for group in groups]
+    return [_whole(group) for group in gather(nights, lambda one: one.night.part, lambda one: one.night.epoch)]
 
 
-def _whole(group: Group[Results]) -> WholeNight:
-    ones = group.ones
+def _whole(group: Group[Results]) -> Results:
+    """Return a night's shares as one night, in the plan's order."""
+    ones, first = group.ones, group.ones[0]
     parts = [part for one in ones if (part := one.night.part)]
     if not parts:
-        return WholeNight(parts=tuple(ones), results=ones[0])
-    absent = missing(parts)
+        return first
+    absent, differ = missing(parts), disagreement(parts)
     notes = [f"shares that are not here: {absent}"] if absent else []
     notes += [f"{one.night.part}: ran again, so {one.night.name} does not count" for one in group.replaced]
     commits = dict.fromkeys(part.commit for part in parts)
     notes += [f"shares ran different commits: {', '.join(one or 'none' for one in commits)}"] * (len(commits) > 1)
-    return WholeNight(
-        parts=tuple(ones),
-        results=_merged(ones, whole=not absent),
-        notes=tuple(notes),
-        wrong=tuple(_wrong(ones, parts, whole=not absent)),
-    )
-
-
-def _wrong(ones: Sequence[Results], parts: Sequence[ShardPart], *, whole: bool) -> list[str]:
-    differ = disagreement(parts)
     lost, twice = lost_items([one.plan for one in ones])
-    found = [differ] if differ else []
-    if lost and whole:
-        found.append(f"{len(lost)} items of the plan are in no share: {named(lost)}")
-    if twice:
-        found.append(f"{len(twice)} items are in several shares: {named(twice)}")
-    return found
-
-
-def _merged(ones: Sequence[Results], *, whole: bool) -> Results:
-    """Return shares as one night's results, in the plan's order; where they are, only `Whole.parts` know."""
-    first = ones[0]
-    items: dict[str, Item] = {item.id: item for one in ones for item in one.plan.items}
+    wrong = [differ] if differ else []
+    wrong += [f"{len(lost)} items of the plan are in no share: {named(lost)}"] if lost and not absent else []
+    wrong += [f"{len(twice)} items are in several shares: {named(twice)}"] if twice else []
+    items = {item.id: item for one in ones for item in one.plan.items}
     order = [name for one in ones if isinstance(one.plan, SharePlan) for name in one.plan.cut.ids]
     ids = [name for name in dict.fromkeys([*order, *items]) if name in items]
-    records: dict[str, ItemRecord] = {name: record for one in ones for name, record in one.records.items()}
-    night = replace(
-        first.night,
-        started=min(ones, key=lambda one: one.night.epoch).night.started,
-        plan=replace(first.plan, items=tuple(items[name] for name in ids)),
-        environment=merge_facts(one.facts for one in ones),
-    )
+    records = {name: record for one in ones for name, record in one.records.items()}
     return Results(
-        night=night,
+        night=replace(
+            first.night,
+            started=min(ones, key=lambda one: one.night.epoch).night.started,
+            plan=replace(first.plan, items=tuple(items[name] for name in ids)),
+            environment=merge_facts(one.facts for one in ones),
+        ),
         records={name: records[name] for name in ids if name in records},
-        finished=whole and all(one.finished for one in ones),
+        finished=not absent and all(one.finished for one in ones),
+        shares=tuple(ones),
+        notes=tuple(notes),
+        wrong=tuple(wrong),
     )
 
 
@@ -132,8 +63,6 @@ PAGES = ("report.html", "index.html")
 """Names of pages that an item may leave in its folder; the first that is there is its report."""
 PARTS = frozenset({"select", "last_failed", "shard"})
 """Options by which a night runs a part of its manifest."""
-LOOKED_AT = 5
-"""Nights among which the one before is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,21 +90,13 @@ class Column:
 
     Attributes:
         results: what came of it, of all its shares.
-        when: when it began; None if that is not known.
         href: URL of its folder, or its first share's, relative to the page.
-        counts: how many items ended how.
-        environment: what differs from the night before, a line each; () in the first.
-        notes: what is to be known of its shares, a line each; () if it ran in none.
-        wrong: what is wrong with its shares, a line each.
+        environment: what differs from the night before; () in the first.
     """
 
     results: Results
-    when: datetime | None
     href: str
-    counts: Mapping[Outcome, int]
-    environment: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    wrong: tuple[str, ...] = ()
+    environment: tuple[Fact, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,14 +181,14 @@ def read_timelines(folders: Sequence[Path], nights: int, page: Path) -> tuple[li
     found: dict[str, list[Results]] = defaultdict(list)
     problems: list[str] = []
     for group in groups.values():
-        for results in _latest(group, nights, problems):
+        for results in latest_results(group, nights, problems):
             found[results.plan.name].append(results)
     lines = [_timeline(name, wholes_of(ones)[-nights:], page) for name, ones in sorted(found.items())]
     return lines, problems
 
 
-def _latest(group: Sequence[Path], nights: int, problems: list[str]) -> Iterator[Results]:
-    """Yield the latest nights of a folder, each with all its shares; those that cannot be read become problems."""
+def latest_results(group: Sequence[Path], nights: int, problems: list[str]) -> Iterator[Results]:
+    """Yield the latest nights among folders, each with all its shares; those that cannot be read become problems."""
     left = Fraction(nights)
     sharing = False
     for folder in reversed(group):
@@ -285,15 +206,13 @@ def _latest(group: Sequence[Path], nights: int, problems: list[str]) -> Iterator
         left -= Fraction(1, part.of if part else 1)
 
 
-def _timeline(name: str, nights: Sequence[WholeNight], page: Path) -> Timeline:
-    items: dict[str, Item] = {}
-    for whole in nights:
-        items.update((one.id, one) for one in whole.results.plan.items)
-    latest = nights[-1].results
+def _timeline(name: str, nights: Sequence[Results], page: Path) -> Timeline:
+    items = {one.id: one for whole in nights for one in whole.plan.items}
+    latest = nights[-1]
     # Of a night that was run in shares, what no share has is gone once all are there.
     chosen = latest.night.options.keys() & PARTS - ({"shard"} if latest.night.part else set())
     in_part = bool(chosen) or not latest.finished
-    planned = [{one.id for one in whole.results.plan.items} for whole in nights]
+    planned = [{one.id for one in whole.plan.items} for whole in nights]
     rows = []
     for item in items.values():
         slug = slug_of(item.id)
@@ -303,11 +222,19 @@ def _timeline(name: str, nights: Sequence[WholeNight], page: Path) -> Timeline:
         rows.append(
             TimelineRow(item=item, slug=slug, cells=tuple(cells), in_part=in_part, flips=_flips(item, cells, nights))
         )
-    return Timeline(name=name, columns=tuple(_columns(nights, page)), rows=tuple(rows))
+    columns = [
+        Column(
+            results=whole,
+            href=quote(os.path.relpath(whole.parts[0].folder.resolve(), page.resolve())),
+            environment=changed_facts(before.facts, whole.facts) if before else (),
+        )
+        for before, whole in zip((None, *nights[:-1]), nights, strict=True)
+    ]
+    return Timeline(name=name, columns=tuple(columns), rows=tuple(rows))
 
 
-def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[WholeNight]) -> tuple[int, ...]:
-    """Return the columns in which an item ended otherwise though nothing that is known of had changed."""
+def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[Results]) -> tuple[int, ...]:
+    """Return the columns in which an item ended otherwise without a known change."""
     ran = [
         (place, cell.record.outcome, nights[place].part_with(item))
         for place, cell in enumerate(cells)
@@ -316,23 +243,20 @@ def _flips(item: Item, cells: Sequence[Cell | None], nights: Sequence[WholeNight
     return tuple(
         place
         for (_, was, before), (place, now, after) in pairwise(ran)
-        if was is not now and _same_call(item.id, before, after) and _same_facts(before.facts, after.facts)
+        if was is not now and _same(item.id, before, after)
     )
 
 
-def _same_call(name: str, before: Results, after: Results) -> bool:
+def _same(name: str, before: Results, after: Results) -> bool:
+    """Tell whether call, commit and environment of an item are the same; local changes count as different."""
     was, now = ([one for one in results.plan.items if one.id == name] for results in (before, after))
-    return bool(now) and was == now
+    first, last = (results.facts.get("commit", "") for results in (before, after))
+    if not now or was != now or not first or first != last or first.endswith(DIRTY):
+        return False
+    return not changed_facts(before.facts, after.facts)
 
 
-def _same_facts(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Tell whether two environments and commits are the same; of a commit with local changes nobody knows."""
-    commits = before.get("commit", ""), after.get("commit", "")
-    known = commits[0] and commits[0] == commits[1] and not commits[0].endswith("-dirty")
-    return bool(known) and not differences(before, after)
-
-
-def _cell(whole: WholeNight, item: Item, slug: str) -> Cell | None:
+def _cell(whole: Results, item: Item, slug: str) -> Cell | None:
     results = whole.part_with(item)
     if not results.finished and item.id not in results.records:
         return None  # it goes on, or was left
@@ -353,46 +277,3 @@ def _cell(whole: WholeNight, item: Item, slug: str) -> Cell | None:
         figures=figures,
         causes=read_causes(results.folder / record.report) if record.report and record.outcome in BAD else (),
     )
-
-
-def _columns(nights: Iterable[WholeNight], page: Path) -> Iterable[Column]:
-    before: dict[str, str] | None = None
-    for whole in nights:
-        results = whole.results
-        facts = results.facts
-        yield Column(
-            results=results,
-            when=began(results.night.started, results.night.name),
-            href=quote(os.path.relpath(whole.parts[0].folder.resolve(), page.resolve())),
-            counts=Counter(whole.outcomes),
-            environment=() if before is None else tuple(differences(before, facts)),
-            notes=whole.notes,
-            wrong=whole.wrong,
-        )
-        before = facts
-
-
-def changes_since_before(results: Results) -> list[str]:
-    """Return what changed since the night before of the same manifest: environment first; none if there is none.
-
-    Of nights that were run in shares, all shares that lie beside this one count.
-    """
-    folders = [one for one in find_nights(results.folder.parent) if one.name <= results.night.name]
-    problems: list[str] = []
-    nights = wholes_of(one for one in _latest(folders, LOOKED_AT, problems) if one.plan.name == results.plan.name)
-    this = next(one for one in nights if any(part.folder == results.folder for part in one.parts))
-    for before in reversed(nights[: nights.index(this)]):
-        if all(part.finished for part in before.parts):
-            line = _timeline(results.plan.name, (before, this), results.folder.parent)
-            return [
-                f"since {before.results.night.name}:",
-                *(f"environment: {fact}" for fact in line.columns[-1].environment),
-                *(f"{row.changed}  {row.item.id}" for row in line.rows if row.changed),
-            ]
-    return []
-
-
-def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return what differs between two environments but the commit, a line each."""
-    names = [name for name in {**before, **after} if name != "commit" and before.get(name) != after.get(name)]
-    return [f"{name}: {before.get(name) or 'none'} -> {after.get(name) or 'none'}" for name in names]

@@ -262,8 +262,11 @@ class AlignRequest:
 
     @property
     def report_name(self) -> str:
-        """What its report is called, without an ending; alignments of one stage each may share a folder."""
-        return "alignment" if len(self.stages) != 1 else f"alignment_{self.stages[0]}"
+        """What its report is called, without an ending; alignments of other stages of the case may share its folder."""
+        if len(self.stages) > 1 and self.stages == choose_stages(self.case, self.mode, ()):
+            return "alignment"
+        more = f"+{len(self.stages) - 1}" if len(self.stages) > 1 else ""
+        return f"alignment_{self.stages[0]}{more}"
 
 
 def out_folder(out: Path | None, case: Case, mode: Mode) -> Path:
@@ -341,7 +344,7 @@ def _stage_seconds(out: Path) -> dict[str, float]:
 
 
 def keep_report(report: RunReport, request: AlignRequest) -> None:
-    """Write a run's report into its folder; alignments of one stage each may share a folder."""
+    """Write a run's report into its folder."""
     atomic_write(request.folder / f"{request.report_name}.json", dump_report(report))
 
 

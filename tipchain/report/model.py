@@ -107,8 +107,11 @@ def _causes(document: JsonObject) -> list[Diagnosis]:
 
 
 def diagnose_chain(run: Path) -> Diagnosed:
-    """Return what the reports of a chain's alignments tell, which lie in the run's folder; unreadable ones tell nothing."""
-    diagnoses: list[Diagnosis] = []
+    """Return what the reports of a chain's alignments tell, which lie in the run's folder; unreadable ones tell nothing.
+
+    A cause that several of them found is told once, with all checks that follow from it.
+    """
+    found: list[Diagnosis] = []
     reasons: list[str] = []
     for file in sorted(run.glob(f"{LATEST}/alignment*.json")):
         try:
@@ -116,10 +119,15 @@ def diagnose_chain(run: Path) -> Diagnosed:
         except RecordError as error:
             reasons.append(str(error))
             continue
-        diagnoses += report.diagnoses
+        found += report.diagnoses
         reasons += [report.undiagnosed] if report.undiagnosed else []
-    diagnoses.sort(key=lambda one: _number(one.stage))
-    return Diagnosed(diagnoses=tuple(diagnoses), undiagnosed="; ".join(dict.fromkeys(reasons)))
+    causes: dict[object, Diagnosis] = {}
+    for one in sorted(found, key=lambda one: _number(one.stage)):
+        key = (one.code, one.port_path, one.message, one.fix, one.place)
+        known = causes.setdefault(key, one)
+        if known is not one:
+            causes[key] = replace(known, explains=tuple(dict.fromkeys((*known.explains, *one.explains))))
+    return Diagnosed(diagnoses=tuple(causes.values()), undiagnosed="; ".join(dict.fromkeys(reasons)))
 
 
 def rediagnose(folder: Path, verdicts: Sequence[Verdict]) -> Diagnosed:

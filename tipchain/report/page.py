@@ -15,6 +15,7 @@ from math import ceil, floor, inf, isfinite, isnan, log10
 from tipchain.core.language import clean, language, say
 from tipchain.errors import Outcome
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
+from tipchain.report.model import UNKNOWN
 
 Part = str | Iterable[str | Iterable[str] | None] | None
 """What goes into an element: see `markup`."""
@@ -26,7 +27,7 @@ SAID = {"aria-label", "placeholder", "title"}
 
 
 class Markup(str):
-    """HTML that is safe to put into a document as it is."""
+    """HTML that needs no escaping."""
 
     __slots__ = ()
 
@@ -175,7 +176,7 @@ Section = tuple[str, str, Markup]
 
 
 def banner(tone: str, word: str, words: str, *inside: Markup | None) -> Markup:
-    """Return what everybody wants to know: the verdict, and below it where, why and what to change.
+    """Return the head of a page: the verdict, and below it where, why and what to change.
 
     Args:
         tone: ``pass``, ``fail``, or ``unknown`` where nothing is known to be wrong, nor to be right.
@@ -214,7 +215,7 @@ def outcome(ended: Outcome) -> Markup:
 
 
 def notes(told: Iterable[str]) -> Markup:
-    """Return what is to be known beside the verdict, such as what was left out."""
+    """Return notes as a list, such as what was left out."""
     return element("ul", [element("li", prose(one)) for one in told], class_="notes")
 
 
@@ -246,7 +247,7 @@ def _copy(text: str, label: str) -> Markup:
 
 
 def origin(command: str, facts: Mapping[str, str]) -> Markup:
-    """Return how to see it all again, and what it rests on: versions, machine, commit."""
+    """Return the command that repeats a run, and its versions, machine and commit."""
     call = (
         [element("pre", element("code", command), tabindex="0"), element("p", _copy(command, "copy the command"))]
         if command
@@ -256,8 +257,6 @@ def origin(command: str, facts: Mapping[str, str]) -> Markup:
     return markup(call, element("dl", listed, class_="versions") if listed else None)
 
 
-UNKNOWN = "unknown"
-"""The code of a diagnosis that knows no cause."""
 APPLIED = re.compile(
     r"apply `(?:F\.)?(?P<function>relu|gelu|silu|swish|sigmoid|tanh|softplus|hardswish|hardsigmoid|relu6|mish|elu|selu)` "
     r"(?:to what `(?P<before>\w+)` is given|after `(?P<after>\w+)`)"

@@ -1,10 +1,11 @@
-"""RunReports as text: all of one for 80 columns, and its ending, in at most 30 lines: what came out, why, how to go on."""
+"""Renders a run's report as text: whole, or its ending in at most 30 lines."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -62,6 +63,13 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
 def mark(outcome: Outcome, color: bool) -> str:
     """Return an outcome as a cell of a table."""
     return paint(f"{outcome.value:<7}", outcome, color)
+
+
+def counts_text(counts: Mapping[Outcome, int]) -> str:
+    """Return ``3 passed, 1 failed``; what there is none of is left out."""
+    errors = "error" if counts.get(Outcome.ERROR) == 1 else "errors"
+    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: errors, Outcome.SKIP: "skipped"}
+    return ", ".join(f"{counts[one]} {word}" for one, word in words.items() if counts.get(one))
 
 
 def paint(text: str, outcome: Outcome, color: bool) -> str:
@@ -189,14 +197,8 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
     head = wrapped(say(text), width, HEAD_LINES)
     table = _table(_rows(report), color, width)
     # How many checks ended how, and what all of it took.
-    outcomes = report.outcomes
-    words = {Outcome.PASS: "passed", Outcome.FAIL: "failed", Outcome.ERROR: "errors", Outcome.SKIP: "skipped"}
-    counts = [f"{outcomes.count(one)} {word}" for one, word in words.items() if one in outcomes]
-    told = ", ".join(counts).replace("1 errors", "1 error") if outcomes.count(Outcome.ERROR) == 1 else ", ".join(counts)
-    foot = [
-        say(f"{told or 'no checks'} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"),
-        *_foot(report, width),
-    ]
+    told = counts_text(Counter(report.outcomes)) or "no checks"
+    foot = [say(f"{told} in {report.seconds:.1f} s, exit code {int(report.exit_code)}"), *_foot(report, width)]
     # What explains the verdict may take what the rest leaves, blank lines counted.
     room = LINES - _height([*head, *table, *foot], width) - 1 - bool(table)
     details = [*_causes(report, width), *_failed_command(report, width)]
@@ -211,7 +213,7 @@ def render_ending(report: RunReport, *, color: bool = False, width: int = WIDTH)
 
 
 def _headline(report: RunReport) -> tuple[Outcome, str]:
-    """Return what came out, as an outcome and a sentence."""
+    """Return the verdict as an outcome and a sentence."""
     outcome, text = _of_chain(report) if report.results else _of_alignment(report)
     if not report.interrupted:
         return outcome, text
@@ -422,12 +424,12 @@ def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
         shares = [one.share for one in ones if one.share is not None]
         close = "" if not any(shares) else f", {percent(max(shares))} of what is allowed"
         text = checks + (", equal" if len(shares) == len(ones) and not max(shares) else close)
-        text += f", {skipped} skipped: {_flat(_first_skip(ones))}" if skipped else ""
+        text += (
+            f", {skipped} skipped: {_flat(next(one.reason for one in ones if one.outcome is Outcome.SKIP))}"
+            if skipped
+            else ""
+        )
     return Row(outcome=outcome, name=clean(name), text=text)
-
-
-def _first_skip(ones: Sequence[Verdict]) -> str:
-    return next(one.reason for one in ones if one.outcome is Outcome.SKIP)
 
 
 def _why(stage: str, bad: Sequence[Verdict], report: RunReport) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.plan import Result
 from tipchain.core.files import atomic_write
+from tipchain.core.json_text import flat_facts
 from tipchain.core.language import say, terminal_width, use_color
 from tipchain.core.quantities import Scalar
 from tipchain.errors import BAD, ExitCode, Outcome, UsageError, worst
@@ -223,11 +224,8 @@ def _origin(report: RunReport, command: str) -> Markup:
         "started": report.started,
         "seconds": f"{report.seconds:.1f}",
     }
-    facts |= {
-        name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-        for name, value in report.where.items()
-    }
-    return origin(command, {name: value for name, value in {**facts, **report.versions}.items() if value})
+    facts |= {**flat_facts(report.where), **report.versions}
+    return origin(command, {name: value for name, value in facts.items() if value})
 
 
 # Write a report to where the user wants it, and its curves for viewers.
@@ -252,14 +250,11 @@ def curves_of(report: RunReport, folder: Path) -> Iterator[Scalar]:
         for side in (info.reference, "paddle"):
             for place in (folder, folder / LATEST):
                 yield from _of_dump(place / f"{info.prefix}_{side}.npy", stage)
-                yield from _of_tensors(place / f"{info.prefix}_{_tensor_side(stage, side)}.safetensors", stage)
+                other = "torch" if side != "paddle" and not info.solo else side
+                yield from _of_tensors(place / f"{info.prefix}_{other}.safetensors", stage)
     for step, result in enumerate(report.results):
         for name, value in result.figures.items():
             yield Scalar(run="chain", tag=f"{result.command.id}/{name}", step=step, value=value)
-
-
-def _tensor_side(stage: str, side: str) -> str:
-    return "torch" if side != "paddle" and not INFO[stage].solo else side
 
 
 def _of_dump(file: Path, stage: str) -> Iterator[Scalar]:

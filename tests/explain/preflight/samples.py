@@ -181,13 +181,7 @@ def _pools():
         for name in ("MaxPool", "AvgPool"):
             yield (f"t.{name}{axes}d(3, 2, ceil_mode=True)", f"p.{name}{axes}D(3, 2)", "ceil-mode", "True", "False")
         yield f"t.MaxPool{axes}d(3, 2, dilation=2)", f"p.MaxPool{axes}D(3, 2)", "dilation", "2", "1"
-        yield (
-            f"t.AvgPool{axes}d(3, 2, 1)",
-            f"p.AvgPool{axes}D(3, 2, 1)",
-            "count-include-pad",
-            "True",
-            "exclusive=True",
-        )
+        yield (f"t.AvgPool{axes}d(3, 2, 1)", f"p.AvgPool{axes}D(3, 2, 1)", "exclusive", "True", "exclusive=True")
         for name in ("AdaptiveAvgPool", "AdaptiveMaxPool"):
             yield f"t.{name}{axes}d(1)", f"p.{name}{axes}D(2)", "output-size", "1", "2"
         yield f"t.ZeroPad{axes}d(1)", f"p.Pad{axes}D(2)", "padding", "1", "2"
@@ -225,15 +219,15 @@ CHANGED = (
     *_norms(),
     ("t.Conv2d(4, 4, 3, padding=1, dilation=2)", "p.Conv2D(4, 4, 3, padding='SAME', dilation=2)", "dilation", "2", "2"),
     ("t.Conv2d(4, 4, 3, 2, 1)", "p.Conv2D(4, 4, 3, 2, 'SAME')", "padding", "1", "SAME"),
-    ("t.AvgPool2d(3, 2, 1, divisor_override=5)", "p.AvgPool2D(3, 2, 1, divisor_override=5)", "count-include-pad", "", "True"),
+    ("t.AvgPool2d(3, 2, 1, divisor_override=5)", "p.AvgPool2D(3, 2, 1, divisor_override=5)", "exclusive", "", "True"),
     ("t.Upsample((4, 4))", "p.Upsample([6, 6])", "output-size", "4", "6"),
     ("t.Upsample(scale_factor=2)", "p.Upsample(scale_factor=3)", "scale-factor", "2", "3"),
-    ("t.Upsample(scale_factor=2, mode='bicubic')", "p.Upsample(scale_factor=2, mode='nearest')", "mode", "bicubic", "nearest"),
+    ("t.Upsample(scale_factor=2, mode='bicubic')", "p.Upsample(scale_factor=2, mode='nearest')", "interpolation-mode", "bicubic", "nearest"),
     ("t.Upsample(scale_factor=2, mode='bilinear')", "p.UpsamplingBilinear2D(scale_factor=2)", "align-corners", "False", "True"),
     ("t.Upsample(scale_factor=2, mode='bilinear')", "p.Upsample(scale_factor=2, mode='bilinear', align_mode=1)",
      "align-mode", "0", "1"),
-    ("t.PixelShuffle(2)", "p.PixelShuffle(3)", "factor", "2", "3"),
-    ("t.PixelUnshuffle(2)", "p.PixelUnshuffle(3)", "factor", "2", "3"),
+    ("t.PixelShuffle(2)", "p.PixelShuffle(3)", "upscale-factor", "2", "3"),
+    ("t.PixelUnshuffle(2)", "p.PixelUnshuffle(3)", "downscale-factor", "2", "3"),
     ("t.ChannelShuffle(2)", "p.ChannelShuffle(3)", "groups", "2", "3"),
     *((f"t.{name}({first}{ours})", f"p.{name}({first}{theirs})", code, one, other)
       for name, first in (("Unfold", ""), ("Fold", "(4, 4), "))
@@ -257,7 +251,7 @@ CHANGED = (
     ("t.LayerNorm((2, 4))", "p.LayerNorm([4])", "normalized-shape", "(2, 4)", "[4]"),
     ("t.LayerNorm(4)", "p.LayerNorm(4, weight_attr=False, bias_attr=False)", "affine", "True", "False"),
     ("t.LayerNorm(4)", "p.LayerNorm(4, bias_attr=False)", "bias", "True", "False"),
-    ("t.GroupNorm(2, 4)", "p.GroupNorm(4, 4)", "groups", "2", "4"),
+    ("t.GroupNorm(2, 4)", "p.GroupNorm(4, 4)", "num-groups", "2", "4"),
     ("t.GroupNorm(2, 4)", "p.GroupNorm(2, 4, epsilon=1e-3)", "epsilon", "1e-05", "0.001"),
     ("t.GroupNorm(2, 4, affine=False)", "p.GroupNorm(2, 4)", "affine", "False", "None"),
     ("t.GroupNorm(2, 4)", "p.GroupNorm(2, 4, bias_attr=False)", "bias", "True", "False"),
@@ -270,7 +264,7 @@ CHANGED = (
       for one, other, code, first, second in (
           (", 2", "", "layers", "2", "1"),
           (", bidirectional=True", "", "direction", "True", "forward"),
-          (", 2, dropout=0.1", ", 2", "dropout", "0.1", "0.0"),
+          (", 2, dropout=0.1", ", 2", "dropout-p", "0.1", "0.0"),
           ("", ", bias_hh_attr=False", "bias", "True", "bias_ih_attr=None, bias_hh_attr=False"),
       )),
     ("t.LSTM(3, 4)", "p.RNN(p.LSTMCell(3, 4), is_reverse=True)", "direction", "False", "backward"),
@@ -279,8 +273,8 @@ CHANGED = (
     ("t.RNNCell(3, 4)", "p.SimpleRNNCell(3, 4, 'relu')", "activation", "tanh", "relu"),
     *((f"t.{ours}(3, 4, bias=False)", f"p.{theirs}(3, 4)", "bias", "False", "bias_ih_attr=None, bias_hh_attr=None")
       for ours, theirs in (("LSTMCell", "LSTMCell"), ("GRUCell", "GRUCell"), ("RNNCell", "SimpleRNNCell"))),
-    ("t.MultiheadAttention(8, 2)", "p.MultiHeadAttention(8, 4)", "heads", "2", "4"),
-    ("t.MultiheadAttention(8, 2, 0.1)", "p.MultiHeadAttention(8, 2)", "dropout", "0.1", "0.0"),
+    ("t.MultiheadAttention(8, 2)", "p.MultiHeadAttention(8, 4)", "num-heads", "2", "4"),
+    ("t.MultiheadAttention(8, 2, 0.1)", "p.MultiHeadAttention(8, 2)", "dropout-p", "0.1", "0.0"),
     ("t.MultiheadAttention(8, 2, kdim=4)", "p.MultiHeadAttention(8, 2)", "key-size", "4", "8"),
     ("t.MultiheadAttention(8, 2, vdim=4)", "p.MultiHeadAttention(8, 2)", "value-size", "4", "8"),
     ("t.MultiheadAttention(8, 2)", "p.MultiHeadAttention(8, 2, bias_attr=False)", "bias", "True", "False"),
@@ -298,8 +292,8 @@ CHANGED = (
     ("t.CELU(0.5)", "p.CELU()", "alpha", "0.5", "1.0"),
     ("t.SELU()", "p.SELU(scale=1.1)", "scale", "1.0507", "1.1"),
     ("t.SELU()", "p.SELU(alpha=1.7)", "alpha", "1.6732", "1.7"),
-    ("t.Hardtanh()", "p.Hardtanh(min=-2.0)", "minimum", "-1.0", "-2.0"),
-    ("t.Hardtanh()", "p.Hardtanh(max=2.0)", "maximum", "1.0", "2.0"),
+    ("t.Hardtanh()", "p.Hardtanh(min=-2.0)", "bounds", "-1.0", "-2.0"),
+    ("t.Hardtanh()", "p.Hardtanh(max=2.0)", "bounds", "1.0", "2.0"),
     ("t.Hardshrink()", "p.Hardshrink(0.1)", "threshold", "0.5", "0.1"),
     ("t.Softshrink()", "p.Softshrink(0.1)", "threshold", "0.5", "0.1"),
     ("t.Threshold(0.5, 0.0)", "p.ThresholdedReLU(1.0)", "threshold", "0.5", "1.0"),
@@ -309,15 +303,15 @@ CHANGED = (
     ("t.RReLU(0.1)", "p.RReLU()", "lower", "0.1", "0.125"),
     ("t.RReLU(upper=0.5)", "p.RReLU()", "upper", "0.5", "0.33"),
     ("t.PReLU(4)", "p.PReLU()", "slopes", "4", "1"),
-    ("t.Softmax(-2)", "p.Softmax()", "axis", "-2", "-1"),
-    ("t.LogSoftmax(1)", "p.LogSoftmax(2)", "axis", "1", "2"),
+    ("t.Softmax(-2)", "p.Softmax()", "softmax-axis", "-2", "-1"),
+    ("t.LogSoftmax(1)", "p.LogSoftmax(2)", "softmax-axis", "1", "2"),
     ("t.GLU(1)", "p.GLU(2)", "axis", "1", "2"),
-    ("t.Dropout(0.5)", "p.Dropout(0.4)", "dropout", "0.5", "0.4"),
+    ("t.Dropout(0.5)", "p.Dropout(0.4)", "dropout-p", "0.5", "0.4"),
     ("t.Dropout()", "p.Dropout(mode='downscale_in_infer')", "dropout-mode", "upscale_in_train", "downscale_in_infer"),
-    ("t.Dropout()", "p.Dropout2D()", "dropped", "elements", "channels"),
-    ("t.Dropout()", "p.Dropout(axis=1)", "dropped", "elements", "1"),
-    ("t.AlphaDropout(0.1)", "p.AlphaDropout()", "dropout", "0.1", "0.5"),
-    ("t.FeatureAlphaDropout(0.1)", "p.FeatureAlphaDropout()", "dropout", "0.1", "0.5"),
+    ("t.Dropout()", "p.Dropout2D()", "dropout-axis", "elements", "channels"),
+    ("t.Dropout()", "p.Dropout(axis=1)", "dropout-axis", "elements", "1"),
+    ("t.AlphaDropout(0.1)", "p.AlphaDropout()", "dropout-p", "0.1", "0.5"),
+    ("t.FeatureAlphaDropout(0.1)", "p.FeatureAlphaDropout()", "dropout-p", "0.1", "0.5"),
     ("t.Flatten()", "p.Flatten(2)", "start-axis", "1", "2"),
     ("t.Flatten()", "p.Flatten(1, -2)", "stop-axis", "-1", "-2"),
     ("t.Unflatten(1, (2, 2))", "p.Unflatten(2, [2, 2])", "axis", "1", "2"),

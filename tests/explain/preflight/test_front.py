@@ -127,7 +127,7 @@ def build_blocks(live, **faults):
 FAULTS = (
     ({}, []),
     ({"epsilon": 1e-3}, [("epsilon", "1")]),
-    ({"momentum": 0.01, "dropout": 0.5}, [("dropout", "3"), ("momentum", "4.1")]),
+    ({"momentum": 0.01, "dropout": 0.5}, [("dropout-p", "3"), ("momentum", "4.1")]),
     ({"activation": "LeakyReLU(0.2)"}, [("negative-slope", "2")]),
     ({"activation": "ReLU()"}, [("layer-type", "2")]),
     ({"pool": "MaxPool2D(2)"}, [("layer-type", "5")]),
@@ -223,8 +223,8 @@ def test_classes_of_ones_own_are_paired_by_what_they_hold(live):
     theirs = paddle.LayerDict({"blocks": build(paddle.Layer, paddle.Linear, drop_prob=0.3, heads=4)})
     found = live.check(*live.equal(ours, theirs))
     assert [(one.code, one.reference_path, one.port_path, one.harmless) for one in found] == [
-        ("dropout", "stage", "blocks", False),
-        ("heads", "stage", "blocks", True),
+        ("dropout-p", "stage", "blocks", False),
+        ("num-heads", "stage", "blocks", True),
     ]
 
 
@@ -236,7 +236,7 @@ def test_transformer_layers_are_paired_by_the_attention_they_hold(live):
             "normalize_before=True), 2)})",
         )
     )
-    wanted = ("norm-order", ""), ("dropout", ".dropout1"), ("dropout", ".dropout2")
+    wanted = ("norm-order", ""), ("dropout-p", ".dropout1"), ("dropout-p", ".dropout2")
     assert grave(live.check(ours, theirs)) == [
         (code, f"enc.layers.{number}{leaf}") for number in (0, 1) for code, leaf in wanted
     ]

@@ -89,10 +89,10 @@ def test_an_identity_in_place_of_a_dropout(live, reference, port, code):
     [
         # where only the shapes of the inputs tell
         ("t.Softmax(1)", "p.Softmax()", (2, 3), (2, 3), None),
-        ("t.Softmax(1)", "p.Softmax()", (2, 3, 4), (2, 3, 4), "axis"),
+        ("t.Softmax(1)", "p.Softmax()", (2, 3, 4), (2, 3, 4), "softmax-axis"),
         ("t.Softmax(1)", "p.Softmax()", (2, 3, 4, 5), (2, 4, 5, 3), None),
         ("t.Softmax(None)", "p.Softmax()", (2, 3), (2, 3), None),
-        ("t.Softmax(None)", "p.Softmax()", (2, 3, 4), (2, 3, 4), "axis"),
+        ("t.Softmax(None)", "p.Softmax()", (2, 3, 4), (2, 3, 4), "softmax-axis"),
         ("t.Flatten()", "p.Flatten(1, 3)", (2, 3, 4, 5), (2, 3, 4, 5), None),
         ("t.Flatten()", "p.Flatten(1, 2)", (2, 3, 4, 5), (2, 3, 4, 5), "stop-axis"),
         ("t.Conv2d(4, 4, 3, 2, 1)", "p.Conv2D(4, 4, 3, 2, 'SAME')", (1, 4, 7, 7), (1, 4, 7, 7), None),
@@ -131,8 +131,8 @@ def test_the_layers_in_a_transformers_layer_are_compared_too(live):
         "p.TransformerDecoderLayer(8, 2, 16, dropout=0.2, attn_dropout=0.0, layer_norm_eps=1e-6)",
     )
     assert [(one.code, one.reference_path, one.port_path) for one in found] == [
-        ("dropout", "ours.self_attn", "theirs.self_attn"),
-        ("dropout", "ours.multihead_attn", "theirs.cross_attn"),
+        ("dropout-p", "ours.self_attn", "theirs.self_attn"),
+        ("dropout-p", "ours.multihead_attn", "theirs.cross_attn"),
         *(("epsilon", f"ours.norm{number}", f"theirs.norm{number}") for number in (1, 2, 3)),
     ]
 
@@ -158,11 +158,11 @@ def test_a_subclass_with_a_forward_of_its_own_may_do_what_its_arguments_do_not_s
     ("ours", "theirs", "expected"),
     [
         ({"drop_prob": 0.1}, {"drop_prob": 0.1}, []),
-        ({"drop_prob": 0.1}, {"drop_prob": 0.2}, [("dropout", False)]),
-        ({"p": 0.1}, {"dropout_rate": 0.2}, [("dropout", False)]),
-        ({"p": 3.0}, {"p": 2.0}, [("dropout", True)]),  # a norm's, say
+        ({"drop_prob": 0.1}, {"drop_prob": 0.2}, [("dropout-p", False)]),
+        ({"p": 0.1}, {"dropout_rate": 0.2}, [("dropout-p", False)]),
+        ({"p": 3.0}, {"p": 2.0}, [("dropout-p", True)]),  # a norm's, say
         ({"eps": 1e-6}, {"_epsilon": 1e-5}, [("epsilon", True)]),
-        ({"n_head": 2}, {"num_heads": 4}, [("heads", True)]),
+        ({"n_head": 2}, {"num_heads": 4}, [("num-heads", True)]),
         ({"reduction": "mean"}, {"reduction": "Mean"}, []),
         ({"stages": [1, 2]}, {"stages": (1, 3)}, [("stages", True)]),
         ({"momentum": 0.1}, {"momentum": 0.9}, []),

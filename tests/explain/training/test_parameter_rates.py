@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from tipchain.errors import Outcome
@@ -34,9 +32,6 @@ def test_lr_ratio_is_part_of_each_parameters_rate(pieces, kits, ratio, outcome):
 
 
 def test_lr_ratio_is_part_of_the_rates_of_the_lr_stage(pieces, kits):
-    from tipchain.frameworks.paddle_ import parameter_rates
-
-    trainer = SimpleNamespace(optimizer=adamw(kits, pieces.port, 2.0))
-    rates = parameter_rates(trainer, pieces.port, {})()
+    rates = pieces.sides.port.framework.updates(pieces.port, adamw(kits, pieces.port, 2.0), {}).rates()
     assert rates["3.weight"] == pytest.approx(2e-3)
     assert rates["0.weight"] == pytest.approx(1e-3)

@@ -46,8 +46,8 @@ def test_both_sides_keep_the_same_elements_of_large_parameters_only(pieces, kits
     assert not cut.whole
     assert whole.elements == sum(one.numel() for one in large[0].parameters())
     for name in cut.names:
-        full, kept = (one.sides[0].values(name) for one in (whole, cut))
-        assert np.array_equal(kept, cut.sides[1].values(name)), name
+        full, kept = (one.sides[0].value(name) for one in (whole, cut))
+        assert np.array_equal(kept, cut.sides[1].value(name)), name
         assert min(MOST // 8, full.size) <= kept.size <= MOST, name
         assert np.isin(kept, full).all(), name
         assert kept.ndim == full.ndim

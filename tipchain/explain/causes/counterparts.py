@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from tipchain.explain.causes.functions import (
-    ACTIVATIONS,
+    ACTIVE,
     ARGUMENTS,
     MOST_EPSILON,
     called,
@@ -82,7 +82,7 @@ GROUPS: tuple[tuple[str, frozenset[str]], ...] = tuple(
         ),
         ("shift", "roll pad".split()),
         ("repeat-order", "tile repeat_interleave".split()),
-        ("other-activation", ACTIVATIONS),
+        ("other-activation", ACTIVE),
         ("concat-order", "concat stack split chunk unbind flip".split()),
         ("pooling", "mean max min sum median var std norm logsumexp avg_pool2d max_pool2d".split()),
         ("interpolation-mode", "interpolate grid_sample affine_grid".split()),
@@ -539,7 +539,7 @@ def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
 def _function_code(ours: str, theirs: str) -> str:
     if {ours, theirs} == {"add", "subtract"}:
         return "sign"
-    if {ours, theirs} <= ACTIVATIONS:
+    if {ours, theirs} <= ACTIVE:
         return "other-activation"
     pools = ("mean", "sum", "max", "min", "pool", "median", "logsumexp")
     if any(word in ours for word in pools) and any(word in theirs for word in pools):
@@ -722,7 +722,7 @@ def _missing_step(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterato
         else "sign"
         if step.name == "neg"
         else "missing-activation"
-        if step.name in ACTIVATIONS
+        if step.name in ACTIVE
         else "missing-residual"
         if step.name == "add" and len(step.given) == 2
         else _one_sided(next((code for code, known in GROUPS if step.name in known), ""), "missing")

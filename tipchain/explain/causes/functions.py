@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -13,175 +13,34 @@ from tipchain.explain.causes.hypotheses import Hypothesis, attributes
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then, with_argument
 from tipchain.explain.causes.program import argument as argument_of
+from tipchain.explain.locate.matching import ACTIVATIONS
+from tipchain.explain.preflight.kinds import ALPHAS, AXES, EPSILONS, GROUPS, RATES, SLOPES, named_kind
+from tipchain.explain.preflight.table import FLAGS, MODES, PAD_MODES, UNTOLD, Trait, same
 from tipchain.framework_types import Function, Model, Nested, Options, Tensor
 
 # Constructor arguments of Paddle's layers as causes: set to the reference's values first, then to usual ones.
 
 
-EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-4, 1e-8, 1e-2, 1e-7, 1e-10, 0.0)
-"""Epsilons that are tried where neither side tells one, likeliest first: the defaults of both frameworks' norms, of
-TensorFlow's (1e-3), BERT's (1e-12) and the powers of ten between."""
-
-
-RATES = (0.0, 0.1, 0.2, 0.5, 0.3, 0.25, 0.4, 0.6, 0.7, 0.8, 0.05, 0.15, 0.9)
-"""Dropout rates that are tried where neither side tells one: those of papers, in steps of 0.05 and 0.1; 0: none."""
-MODES = ("nearest", "bilinear", "bicubic", "linear", "trilinear", "area")
-PAD_MODES = ("constant", "reflect", "replicate", "circular")
-
-
-@dataclass(frozen=True, slots=True)
-class Knob:
-    """An argument of a layer's constructor.
-
-    Attributes:
-        argument: what Paddle's constructor calls it; its layer keeps it under this name, or with an underscore before it.
-        torch: where torch's module keeps it, where that is called otherwise.
-        usual: values that are common.
-        code: the cause's slug, where it is not the argument's name.
-        kept: where Paddle's layer keeps it, where that is called otherwise.
-        read: turns torch's value into Paddle's.
-    """
-
-    argument: str
-    torch: str = ""
-    usual: Sequence[object] = ()
-    code: str = ""
-    kept: str = ""
-    read: Callable[[Model], object] | None = None
-
-    @property
-    def slug(self) -> str:
-        """The cause's slug."""
-        return self.code or self.argument.replace("_", "-")
-
-    def attribute(self, layer: object) -> str | None:
-        """Return where a Paddle layer keeps it, None if it does not."""
-        names = (self.kept,) if self.kept else (f"_{self.argument}", self.argument)
-        return next((name for name in names if hasattr(layer, name)), None)
-
-
-_FLAGS = (True, False)
-SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.02, 0.15, 0.0)
-"""Slopes of leaky ReLUs that are tried where neither side tells one: the default 0.01, DarkNet's 0.1, GANs' 0.2 and 0.02, RReLU's; 0: none."""
-KNOBS: tuple[tuple[tuple[str, ...], tuple[Knob, ...]], ...] = (
-    (
-        ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "SyncBatchNorm"),
-        (Knob("epsilon", "eps", EPSILONS),),
-    ),
-    (("GroupNorm",), (Knob("num_groups", usual=(1, 2, 4, 8, 16, 32)),)),
-    (("LeakyReLU",), (Knob("negative_slope", usual=SLOPES),)),
-    (("ELU", "CELU", "SELU"), (Knob("alpha", usual=(1.0, 0.1, 0.2, 0.5, 2.0)),)),
-    (("GELU",), (Knob("approximate", usual=_FLAGS, code="gelu-form", read=lambda value: value == "tanh"),)),
-    (
-        ("Hardtanh",),
-        (
-            Knob("min", "min_val", (-1.0, 0.0, -2.0), "bounds", kept="_min"),
-            Knob("max", "max_val", (1.0, 6.0, 2.0), "bounds", kept="_max"),
-        ),
-    ),
-    (("Softplus",), (Knob("beta", usual=(1, 2, 0.5)), Knob("threshold", usual=(20, 10)))),
-    (("Hardshrink", "Softshrink", "ThresholdedReLU"), (Knob("threshold", "lambd", (0.5, 1.0, 0.1)),)),
-    (("Softmax", "LogSoftmax"), (Knob("axis", "dim", (-1, 1, 0, 2, 3), "softmax-axis"),)),
-    (("GLU",), (Knob("axis", "dim", (-1, 1, 2)),)),
-    (
-        ("MaxPool", "AvgPool", "LPPool"),
-        (
-            Knob("ceil_mode", usual=_FLAGS),
-            Knob("exclusive", "count_include_pad", _FLAGS, read=operator.not_),
-            Knob("padding", usual=(0, 1, 2, 3)),
-            Knob("stride", usual=(1, 2, 3, 4)),
-            Knob("kernel_size", usual=(2, 3, 4, 5), kept="ksize"),
-            Knob("kernel_size", usual=(2, 3, 4, 5)),
-            Knob("divisor_override", code="divisor", kept="divisor"),
-        ),
-    ),
-    (("LPPool",), (Knob("norm_type", usual=(2, 1, 3, 4)),)),
-    (("AdaptiveAvgPool", "AdaptiveMaxPool"), (Knob("output_size"),)),
-    (
-        ("Upsample",),
-        (
-            Knob("align_corners", usual=_FLAGS, read=bool),
-            Knob("mode", usual=MODES, code="interpolation-mode"),
-            Knob("align_mode", usual=(0, 1)),
-            Knob("size", code="output-size"),
-            Knob("scale_factor"),
-        ),
-    ),
-    (
-        ("Dropout", "AlphaDropout"),
-        (
-            Knob("p", usual=RATES, code="dropout-p"),
-            Knob(
-                "mode",
-                "p",
-                ("upscale_in_train", "downscale_in_infer"),
-                "dropout-mode",
-                read=lambda _: "upscale_in_train",
-            ),
-            Knob("axis", usual=(None, [0, 1]), code="dropout-axis"),
-        ),
-    ),
-    (
-        ("Pad", "ConstantPad", "ReflectionPad", "ReplicationPad", "ZeroPad", "CircularPad"),
-        (
-            Knob("mode", usual=PAD_MODES, code="padding-mode"),
-            Knob("value", usual=(0.0, 1.0, -1.0), code="padding-value"),
-            Knob("padding", read=list),
-        ),
-    ),
-    (
-        ("LSTM", "GRU", "SimpleRNN"),
-        (Knob("time_major", "batch_first", _FLAGS, read=operator.not_), Knob("dropout", usual=RATES, code="dropout-p")),
-    ),
-    (("PixelShuffle", "PixelUnshuffle"), (Knob("upscale_factor", usual=(2, 3, 4)),)),
-    (("ChannelShuffle",), (Knob("groups", usual=(2, 3, 4)),)),
-    (
-        ("Flatten",),
-        (
-            Knob("start_axis", "start_dim", (0, 1, 2), "flatten-axes"),
-            Knob("stop_axis", "end_dim", (-1, -2), "flatten-axes"),
-        ),
-    ),
-    (("Embedding",), (Knob("padding_idx", usual=(-1, 0), read=lambda value: -1 if value is None else value),)),
-    (
-        ("LocalResponseNorm",),
-        (
-            Knob("size", usual=(2, 3, 5)),
-            Knob("alpha", usual=(1e-4, 1e-3, 1e-5)),
-            Knob("beta", usual=(0.75, 0.5)),
-            Knob("k", usual=(1.0, 2.0)),
-        ),
-    ),
-    (
-        ("TransformerEncoderLayer", "TransformerDecoderLayer"),
-        (Knob("normalize_before", "norm_first", _FLAGS, "norm-order"),),
-    ),
-    (("MultiHeadAttention",), (Knob("num_heads", usual=(1, 2, 4, 8)),)),
-)
-
-
 def by_arguments(layer: object, reference: object, path: str) -> Iterator[Hypothesis]:
     """Yield a layer with each constructor argument changed, the reference's value first; then its mode."""
-    kind = kind_of(layer)
-    for names, knobs in KNOBS:
-        if any(kind == name or kind[:-2] == name for name in names):
-            for knob in knobs:
-                yield from _values(layer, reference, path, knob)
-    if "Norm" in kind or "Dropout" in kind:
+    kind, name = named_kind(layer), kind_of(layer)
+    traits = () if kind is None or name.startswith("Conv") else kind.properties
+    chosen = sorted((len(one.usual), number) for number, one in enumerate(traits) if one.usual is not None)
+    for _, number in chosen:  # what has few values explains less by chance
+        yield from _values(layer, reference, path, traits[number])
+    if "Norm" in name or "Dropout" in name:
         yield from _modes(layer, reference, path)
 
 
-def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[Hypothesis]:
-    attribute, torch = knob.attribute(layer), knob.torch or knob.argument
+def _values(layer: Model, reference: object, path: str, trait: Trait) -> Iterator[Hypothesis]:
+    attribute = next((name for name in trait.attributes[1] if hasattr(layer, name)), None)
     if attribute is None:
         return
-    present = getattr(layer, attribute)
-    told: list[object] = []
-    if hasattr(reference, torch):
-        given = getattr(reference, torch)
-        told.append(given if knob.read is None else knob.read(given))
-    for number, value in enumerate([*told, *knob.usual]):
-        if same_setting(value, present) or any(same_setting(value, one) for one in [*told, *knob.usual][:number]):
+    present, argument = getattr(layer, attribute), trait.arguments[1]
+    told = list(_reference_values(layer, reference, trait))
+    values = [*told, *(trait.usual or ())]
+    for number, value in enumerate(values):
+        if any(same_setting(value, one) for one in (present, *values[:number])):
             continue
         changes = {attribute: value}
         if attribute == "num_heads":
@@ -190,12 +49,20 @@ def _values(layer: Model, reference: object, path: str, knob: Knob) -> Iterator[
             changes["head_dim"] = layer.embed_dim // value
         confirmed = number < len(told)
         yield Hypothesis(
-            code=knob.slug,
-            message=f"its `{knob.argument}` is {present!r}, the reference's {'' if confirmed else 'behaves like '}{value!r}",
-            fix=f"pass `{knob.argument}={value!r}` to `{path}`",
+            code=trait.code,
+            message=f"its `{argument}` is {present!r}, the reference's {'' if confirmed else 'behaves like '}{value!r}",
+            fix=f"pass `{argument}={value!r}` to `{path}`",
             confirmed=confirmed,
             within=partial(attributes, layer, **changes),
         )
+
+
+def _reference_values(layer: object, reference: object, trait: Trait) -> Iterator[object]:
+    """Yield the reference's setting as Paddle writes it, where it is told and another one than the port's."""
+    with suppress(AttributeError, TypeError, ValueError):  # a user's own class, or another kind of layer
+        ours, theirs = (read(one, None) for read, one in zip(trait.readers, (reference, layer), strict=True))
+        if UNTOLD not in (ours, theirs) and not same(ours, theirs, trait.slack):
+            yield trait.write(ours)
 
 
 def same_setting(one: object, other: object) -> bool:
@@ -387,20 +254,8 @@ def kind_of(layer: object) -> str:
     return type(layer).__name__
 
 
-ACTIVATIONS = frozenset(
-    """
-    relu relu6 leaky_relu elu celu selu gelu silu swish hardswish hardsigmoid sigmoid tanh softplus mish softmax
-    log_softmax hardtanh softsign log_sigmoid tanhshrink hardshrink softshrink thresholded_relu prelu rrelu
-""".split()
-)
-LAYER_ACTIVATIONS = frozenset(
-    """
-    ReLU ReLU6 LeakyReLU ELU CELU SELU GELU Silu Swish Hardswish Hardsigmoid Sigmoid Tanh Softplus Mish Softmax
-    LogSoftmax Hardtanh Softsign LogSigmoid Tanhshrink Hardshrink Softshrink ThresholdedReLU PReLU RReLU
-""".split()
-)
-
-
+ACTIVE = frozenset((*ACTIVATIONS, *ACTIVATIONS.values()))
+"""Names of activations, as layers and as functions."""
 RARE: Mapping[str, frozenset[str]] = {
     "normalize": frozenset({"normalize", "norm", "vector_norm", "linalg_vector_norm"}),
     "exp": frozenset({"exp"}),
@@ -451,7 +306,7 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     """Yield a call followed by an activation, or with another one in its place, or without it."""
     paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
-    is_one = kind in (LAYER_ACTIVATIONS if op.name == LAYER else ACTIVATIONS)
+    is_one = kind in ACTIVE
     where = place_of(op, piece)
     built = {type(one).__name__.lower() for _, one in piece.sides.reference.layers(piece.reference)}
     if is_one:
@@ -530,8 +385,6 @@ def place_of(op: Op, piece: Piece) -> str:
 
 MOST_EPSILON = max(EPSILONS)
 """Largest number that is added to be taken for an epsilon: the largest of ``EPSILONS``."""
-_AXES = (-1, 1, 0, 2, 3)
-"""Axes that are tried, likeliest first: the last one, the channels', the others of a tensor with four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -557,27 +410,27 @@ _POOL_PLACES = (
     Argument(code="kernel-size", name="kernel_size", place=1, usual=(2, 3, 4, 5)),
 )
 _AVERAGE = (
-    Argument(code="exclusive", name="exclusive", place=5, usual=_FLAGS),
-    Argument(code="ceil-mode", name="ceil_mode", place=4, usual=_FLAGS),
+    Argument(code="exclusive", name="exclusive", place=5, usual=FLAGS),
+    Argument(code="ceil-mode", name="ceil_mode", place=4, usual=FLAGS),
     *_POOL_PLACES,
 )
-_MAX = (Argument(code="ceil-mode", name="ceil_mode", place=5, usual=_FLAGS), *_POOL_PLACES)
-_REDUCED = (Argument(code="axis", name="axis", place=1, usual=(*_AXES, [2, 3], [-2, -1], [1, 2])),)
+_MAX = (Argument(code="ceil-mode", name="ceil_mode", place=5, usual=FLAGS), *_POOL_PLACES)
+_REDUCED = (Argument(code="axis", name="axis", place=1, usual=(*AXES, [2, 3], [-2, -1], [1, 2])),)
 _RESIZE = (
-    Argument(code="align-corners", name="align_corners", place=4, usual=_FLAGS),
+    Argument(code="align-corners", name="align_corners", place=4, usual=FLAGS),
     Argument(code="interpolation-mode", name="mode", place=3, usual=MODES),
     Argument(code="align-mode", name="align_mode", place=5, usual=(0, 1)),
 )
 ARGUMENTS: Mapping[str, Sequence[Argument]] = {
-    "softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=_AXES),),
-    "log_softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=_AXES),),
-    "gelu": (Argument(code="gelu-form", name="approximate", place=1, usual=_FLAGS),),
+    "softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=AXES),),
+    "log_softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=AXES),),
+    "gelu": (Argument(code="gelu-form", name="approximate", place=1, usual=FLAGS),),
     "leaky_relu": (Argument(code="negative-slope", name="negative_slope", place=1, usual=SLOPES),),
-    "elu": (Argument(code="alpha", name="alpha", place=1, usual=(1.0, 0.1, 0.2, 0.5, 2.0)),),
-    "celu": (Argument(code="alpha", name="alpha", place=1, usual=(1.0, 0.1, 0.2, 0.5, 2.0)),),
+    "elu": (Argument(code="alpha", name="alpha", place=1, usual=ALPHAS),),
+    "celu": (Argument(code="alpha", name="alpha", place=1, usual=ALPHAS),),
     "softplus": (Argument(code="beta", name="beta", place=1, usual=(1, 2, 0.5)),),
     "hardsigmoid": (Argument(code="slope", name="slope", place=1, usual=(1 / 6, 0.2)),),
-    "glu": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
+    "glu": (Argument(code="axis", name="axis", place=1, usual=AXES),),
     "avg_pool1d": _AVERAGE,
     "avg_pool2d": _AVERAGE,
     "avg_pool3d": _AVERAGE,
@@ -591,37 +444,37 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
         Argument(code="padding-value", name="value", place=3, usual=(0.0, 1.0, -1.0)),
     ),
     "smooth_l1_loss": (
-        Argument(code="huber", name="is_huber", place=4, usual=_FLAGS),
+        Argument(code="huber", name="is_huber", place=4, usual=FLAGS),
         Argument(code="beta", name="delta", place=3, usual=(1.0,)),
     ),
     "dropout": (
         Argument(code="dropout-p", name="p", place=1, usual=RATES),
         Argument(code="dropout-mode", name="mode", place=4, usual=("upscale_in_train", "downscale_in_infer")),
-        Argument(code="dropout-in-eval", name="training", place=3, usual=_FLAGS),
+        Argument(code="dropout-in-eval", name="training", place=3, usual=FLAGS),
     ),
     "dropout2d": (Argument(code="dropout-p", name="p", place=1, usual=RATES),),
     "layer_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
     "batch_norm": (
         Argument(code="epsilon", name="epsilon", place=7, usual=EPSILONS),
-        Argument(code="batch-norm-mode", name="training", place=5, usual=_FLAGS),
+        Argument(code="batch-norm-mode", name="training", place=5, usual=FLAGS),
     ),
     "group_norm": (
         Argument(code="epsilon", name="epsilon", place=2, usual=EPSILONS),
-        Argument(code="num-groups", name="num_groups", place=1, usual=(1, 2, 4, 8, 16, 32)),
+        Argument(code="num-groups", name="num_groups", place=1, usual=GROUPS),
     ),
     "instance_norm": (Argument(code="epsilon", name="eps", place=7, usual=EPSILONS),),
     "rms_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
     "normalize": (
         Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
-        Argument(code="axis", name="axis", place=2, usual=_AXES),
+        Argument(code="axis", name="axis", place=2, usual=AXES),
         Argument(code="epsilon", name="epsilon", place=3, usual=EPSILONS),
     ),
     "norm": (
         Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
-        Argument(code="axis", name="axis", place=2, usual=_AXES),
+        Argument(code="axis", name="axis", place=2, usual=AXES),
     ),
     "scaled_dot_product_attention": (
-        Argument(code="causal-mask", name="is_causal", place=5, usual=_FLAGS),
+        Argument(code="causal-mask", name="is_causal", place=5, usual=FLAGS),
         Argument(code="mask", name="attn_mask", place=3, usual=(None,)),
         Argument(code="dropout-p", name="dropout_p", place=4, usual=RATES),
     ),
@@ -631,22 +484,22 @@ ARGUMENTS: Mapping[str, Sequence[Argument]] = {
     "min": _REDUCED,
     "logsumexp": _REDUCED,
     "prod": _REDUCED,
-    "cumsum": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
-    "concat": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
-    "stack": (Argument(code="axis", name="axis", place=1, usual=_AXES),),
-    "split": (Argument(code="axis", name="axis", place=2, usual=_AXES),),
-    "chunk": (Argument(code="axis", name="axis", place=2, usual=_AXES),),
+    "cumsum": (Argument(code="axis", name="axis", place=1, usual=AXES),),
+    "concat": (Argument(code="axis", name="axis", place=1, usual=AXES),),
+    "stack": (Argument(code="axis", name="axis", place=1, usual=AXES),),
+    "split": (Argument(code="axis", name="axis", place=2, usual=AXES),),
+    "chunk": (Argument(code="axis", name="axis", place=2, usual=AXES),),
     "std": (
-        Argument(code="unbiased-variance", name="unbiased", place=2, usual=_FLAGS),
-        Argument(code="axis", name="axis", place=1, usual=_AXES),
+        Argument(code="unbiased-variance", name="unbiased", place=2, usual=FLAGS),
+        Argument(code="axis", name="axis", place=1, usual=AXES),
     ),
     "var": (
-        Argument(code="unbiased-variance", name="unbiased", place=2, usual=_FLAGS),
-        Argument(code="axis", name="axis", place=1, usual=_AXES),
+        Argument(code="unbiased-variance", name="unbiased", place=2, usual=FLAGS),
+        Argument(code="axis", name="axis", place=1, usual=AXES),
     ),
     "matmul": (
-        Argument(code="transposed-operand", name="transpose_y", place=3, usual=_FLAGS),
-        Argument(code="transposed-operand", name="transpose_x", place=2, usual=_FLAGS),
+        Argument(code="transposed-operand", name="transpose_y", place=3, usual=FLAGS),
+        Argument(code="transposed-operand", name="transpose_x", place=2, usual=FLAGS),
     ),
     "roll": (Argument(code="shift", name="shifts", place=1, usual=(1, -1, 2, -2)),),
     "pixel_shuffle": (Argument(code="upscale-factor", name="upscale_factor", place=1, usual=(2, 3, 4)),),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
@@ -15,11 +15,13 @@ import numpy.typing as npt
 
 from tipchain.errors import UsageError, WeightsError
 from tipchain.explain.locate.matching import pair_layers
-from tipchain.framework_types import Array, Model, Optimizer, Schedule, Tensor
-from tipchain.frameworks.base import rate_factor
+from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
+from tipchain.frameworks.base import Updates
 from tipchain.frameworks.live_models import LiveSide, Sides, name_alike
+from tipchain.frameworks.paddle_ import PaddleUpdates, held_parameters
+from tipchain.frameworks.torch_ import TorchUpdates
 from tipchain.weights.matching import match_models
-from tipchain.weights.sides import TensorSlot, assemble, divide, paddle_layers, torch_view
+from tipchain.weights.sides import TensorSlot, paddle_layers, torch_view
 
 # Calling a user's builder of an optimizer or a schedule, whatever it asks for.
 
@@ -181,153 +183,6 @@ def _place(tensor: Tensor, paddle: ModuleType) -> object:
     return paddle.CUDAPlace(place.gpu_device_id()) if place.is_gpu_place() else paddle.CPUPlace()
 
 
-class TorchTrained:
-    """A torch optimizer over a copy of a module; ``clip`` is called before each update, as a training loop does."""
-
-    def __init__(
-        self, side: LiveSide, model: Model, optimizer: Optimizer, clip: Callable[[], object] | None = None
-    ) -> None:
-        self.side, self.optimizer, self.clip = side, optimizer, clip
-        self.parameters = dict(model.named_parameters())
-        self.first = [group["lr"] for group in optimizer.param_groups]
-
-    def values(self, name: str) -> Array:
-        """Return a copy of a parameter."""
-        return self.side.array(self.parameters[name])
-
-    def add_gradient(self, name: str, gradient: Array) -> None:
-        """Add to a parameter's gradient, as backward does; a frozen parameter gets none."""
-        one = self.parameters[name]
-        if one.requires_grad:
-            given = self.side.tensor(gradient, gradient=False).to(one.dtype)
-            one.grad = given if one.grad is None else one.grad + given
-
-    def step(self) -> None:
-        """Update, then clear the gradients, as a training loop does."""
-        if self.clip is not None:
-            self.clip()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-
-    def rates(self) -> dict[str, float]:
-        """Return the rate of each parameter: its group's."""
-        known = {id(one): float(group["lr"]) for group in self.optimizer.param_groups for one in group["params"]}
-        return {name: known[id(one)] for name, one in self.parameters.items() if id(one) in known}
-
-    def multiply_rate(self, factor: float) -> None:
-        """Set each group's rate to ``factor`` times its first."""
-        for group, rate in zip(self.optimizer.param_groups, self.first, strict=True):
-            group["lr"] = rate * factor
-
-    def tensor(self, name: str) -> Tensor:
-        """Return a parameter."""
-        return self.parameters[name]
-
-
-class PaddleTrained:
-    """A Paddle optimizer over a copy of a layer; ``clip`` is called before each update, as a training loop does."""
-
-    def __init__(
-        self,
-        side: LiveSide,
-        optimizer: Optimizer,
-        slots: Mapping[str, TensorSlot],
-        clip: Callable[[], object] | None = None,
-    ) -> None:
-        self.side, self.optimizer, self.slots, self.clip = side, optimizer, slots, clip
-        self.first = float(optimizer.get_lr())
-        self._share = 1.0
-        self._schedule: Schedule = None
-
-    def values(self, name: str) -> Array:
-        """Return a copy of a parameter, in torch's layout."""
-        slot = self.slots[name]
-        return assemble([self.side.array(part.tensor) for part in slot.parts], slot)
-
-    def assign(self, name: str, value: Array) -> None:
-        """Set a parameter."""
-        slot = self.slots[name]
-        for part, array in zip(slot.parts, divide(value, slot), strict=True):
-            part.tensor.set_value(array.astype(str(part.tensor.dtype).rpartition(".")[2]))
-
-    def add_gradient(self, name: str, gradient: Array) -> None:
-        """Add to a parameter's gradient."""
-        slot = self.slots[name]
-        for part, array in zip(slot.parts, divide(gradient, slot), strict=True):
-            one = part.tensor
-            if not one.stop_gradient:
-                given = self.side.tensor(array, gradient=False).astype(one.dtype)
-                one.grad = given if one.grad is None else one.grad + given
-
-    def step(self) -> None:
-        """Update, then clear the gradients."""
-        if self.clip is not None:
-            self.clip()
-        with any_precision(self.side.framework.paddle):  # type: ignore[union-attr]
-            self.optimizer.step()
-        self.optimizer.clear_grad()
-
-    def rates(self) -> dict[str, float]:
-        """Return the rate of each parameter: the optimizer's times its own factor."""
-        rate = float(self.optimizer.get_lr())
-        held = {id(one) for one in held_parameters(self.optimizer)}
-        return {name: rate * self.factor(name) for name, slot in self.slots.items() if id(slot.parts[0].tensor) in held}
-
-    def factor(self, name: str) -> float:
-        """Return the factor of the learning rate that a parameter has."""
-        return rate_factor(self.optimizer, self.tensor(name))
-
-    def hold_rate(self, rate: float) -> None:
-        """Replace the schedule by one that stays at a rate."""
-        lr: ModuleType = self.side.framework.paddle.optimizer.lr  # type: ignore[union-attr]
-        self._schedule = lr.LambdaDecay(rate, lambda _: self._share)
-        self.optimizer.set_lr_scheduler(self._schedule)
-
-    def multiply_rate(self, factor: float) -> None:
-        """Set the rate to ``factor`` times the first."""
-        if self._schedule is None:
-            self.optimizer.set_lr(self.first * factor)
-        else:
-            self._share = factor
-            self._schedule.step()
-
-    def tensor(self, name: str) -> Tensor:
-        """Return the first part of a parameter."""
-        return self.slots[name].parts[0].tensor
-
-
-TrainedParameters = TorchTrained | PaddleTrained
-"""One side's parameters, by torch's names and in torch's layout, and what updates them."""
-
-
-@contextmanager
-def any_precision(paddle: ModuleType) -> Iterator[None]:
-    """Let Paddle's clipping by norm take float64, which its kernel on a CPU does not."""
-    clip = paddle.nn.clip
-    usual = clip.clip_by_norm
-
-    def clip_by_norm(x: Tensor, max_norm: float, name: str | None = None) -> object:
-        if x.dtype == paddle.float32:
-            return usual(x, max_norm, name)
-        norm = paddle.linalg.norm(x)
-        return x * (max_norm / paddle.maximum(norm, paddle.full_like(norm, max_norm)))
-
-    clip.clip_by_norm = clip_by_norm
-    try:
-        yield
-    finally:
-        clip.clip_by_norm = usual
-
-
-def held_parameters(optimizer: object) -> list[object]:
-    """Return the tensors that a Paddle optimizer updates."""
-    found: list[Tensor] = []
-    groups = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None)
-    for one in groups or ():
-        found += one["params"] if isinstance(one, dict) else [one]
-    return found
-
-
 RATE = 0.01
 """The learning rate that builders are given which ask for one."""
 Clips = tuple[Builder | None, Builder | None]
@@ -346,7 +201,7 @@ class Opened:
         whole: no parameter was cut down.
     """
 
-    sides: tuple[TrainedParameters, TrainedParameters]
+    sides: tuple[Updates, Updates]
     names: tuple[str, ...]
     left_out: tuple[str, ...]
     rate_given: str = ""
@@ -419,18 +274,18 @@ def open_both(
                 "with those of a copy, so `lambda parameters: Adam(parameters)` and not `lambda _: Adam(model.parameters())`"
             )
     bound = [clipping(clip, *pair) for clip, pair in zip(clips, ((reference, ours), (port, theirs)), strict=True)]
-    one = TorchTrained(sides.reference, reference, ours, bound[0])
+    one = TorchUpdates(sides.reference.framework, dict(reference.named_parameters()), ours, bound[0])  # type: ignore[arg-type]
     given = ""
     if schedule is not None:
         theirs.set_lr_scheduler(schedule)
         # What the schedules start from is theirs to be compared; here both sides have one rate.
         given = "the schedules are compared by themselves"
     kept = slots if whole else shrink(one.parameters, ours, slots, sides.port.framework.paddle)  # type: ignore[union-attr]
-    other = PaddleTrained(sides.port, theirs, kept, bound[1])
+    other = PaddleUpdates(sides.port.framework, kept, theirs, bound[1])  # type: ignore[arg-type]
     if given:
         _same_rate(one, other)
     for name in slots:
-        other.assign(name, one.values(name))
+        other.assign(name, one.value(name))
     return Opened(
         sides=(one, other),
         names=tuple(slots),
@@ -543,7 +398,7 @@ def _scheduled(optimizer: object) -> bool:
     return not isinstance(getattr(optimizer, "_learning_rate", 0.0), float)
 
 
-def _same_rate(one: TorchTrained, other: PaddleTrained) -> None:
+def _same_rate(one: TorchUpdates, other: PaddleUpdates) -> None:
     """Let the port start from the reference's learning rates; factors of parameters stay its own."""
     ours = one.rates()
     factors = {name: other.factor(name) for name in other.rates() if name in ours}

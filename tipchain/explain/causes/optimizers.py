@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import Outcome, TipchainError
-from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, TrainedParameters, open_both
+from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
 from tipchain.explain.causes.update_formulas import (
     KNOBS,
     Course,
@@ -31,6 +31,7 @@ from tipchain.explain.preflight.optimizers import (
     torch_treatments,
 )
 from tipchain.framework_types import Array, Options, Setting, Tensor
+from tipchain.frameworks.base import Updates
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
@@ -43,7 +44,7 @@ FIELDS = {"rho": "beta2", "initial-accumulator": "initial", "rate-decay": "rate_
 CLIP_KINDS = {"ClipGradByValue": "value", "ClipGradByNorm": "norm", "ClipGradByGlobalNorm": "global"}
 
 
-def torch_formula(trained: TrainedParameters, name: str) -> Formula | None:
+def torch_formula(trained: Updates, name: str) -> Formula | None:
     """Return what torch's optimizer says that it does to a parameter; None for one of an unknown kind."""
     frozen = not trained.tensor(name).requires_grad
     return _formula(
@@ -51,7 +52,7 @@ def torch_formula(trained: TrainedParameters, name: str) -> Formula | None:
     )
 
 
-def paddle_formula(trained: TrainedParameters, name: str) -> Formula | None:
+def paddle_formula(trained: Updates, name: str) -> Formula | None:
     """Return what Paddle's optimizer says that it does to a parameter; None for one of an unknown kind."""
     optimizer, tensor = trained.optimizer, trained.tensor(name)
     kind = paddle_name(optimizer)
@@ -93,7 +94,7 @@ def _formula(
     )
 
 
-def groups_of(trained: TrainedParameters, names: Iterable[str]) -> dict[str, int]:
+def groups_of(trained: Updates, names: Iterable[str]) -> dict[str, int]:
     """Return the number of each parameter's group in Paddle's optimizer, 0 without groups."""
     groups = [one for one in getattr(trained.optimizer, "_param_groups", None) or () if isinstance(one, dict)]
     numbers = {id(one): number for number, group in enumerate(groups) for one in group["params"]}
@@ -284,9 +285,7 @@ class _Told:
     form: str
 
 
-def causes(
-    courses: Sequence[Course], failing: set[str], sides: tuple[TrainedParameters, TrainedParameters]
-) -> tuple[Diagnosis, ...]:
+def causes(courses: Sequence[Course], failing: set[str], sides: tuple[Updates, Updates]) -> tuple[Diagnosis, ...]:
     """Return what explains the parameters that are updated differently, the cause of most of them first."""
     found: dict[str, KnobCause] = {}
     known: list[Options] = []
@@ -323,7 +322,7 @@ def _spread(courses: Sequence[Course]) -> list[Course]:
     return [courses[round(at)] for at in np.linspace(0, len(courses) - 1, LOOKED_AT)]
 
 
-def _reference(course: Course, side: TrainedParameters, known: Sequence[Formula]) -> Formula | None:
+def _reference(course: Course, side: Updates, known: Sequence[Formula]) -> Formula | None:
     said = torch_formula(side, course.name)
     starts = [said] if said is not None else [*dict.fromkeys(known), *STARTS]
     return identify(course, course.reference, starts)
@@ -368,7 +367,7 @@ def _diagnosis(
     found: Mapping[str, KnobCause],
     courses: Sequence[Course],
     failing: set[str],
-    sides: tuple[TrainedParameters, TrainedParameters],
+    sides: tuple[Updates, Updates],
 ) -> Diagnosis:
     by_name = {course.name: course for course in courses}
     alone = _explained(told, names, found, by_name)
@@ -430,7 +429,7 @@ def _where(
     found: Mapping[str, KnobCause],
     courses: Sequence[Course],
     failing: set[str],
-    sides: tuple[TrainedParameters, TrainedParameters],
+    sides: tuple[Updates, Updates],
 ) -> str:
     """Say which parameters a knob is about, where it is not all."""
     rest = [course.name for course in courses if course.name not in failing]
@@ -586,7 +585,7 @@ def _run(
 ) -> tuple[dict[str, _Watched], list[float]]:
     """Step both sides with equal gradients, and keep how far their updates are apart."""
     norms: list[float] = []
-    values = {name: opened.sides[0].values(name) for name in opened.names}
+    values = {name: opened.sides[0].value(name) for name in opened.names}
     watched = {}
     for name, value in values.items():
         chosen = slice(None, None, max(1, value.size // KEPT))
@@ -604,7 +603,7 @@ def _run(
                 side.add_gradient(name, given)
         norms.append(total**0.5)
         for side in opened.sides:
-            side.multiply_rate(SHARES[step % len(SHARES)])
+            side.set_rate(SHARES[step % len(SHARES)])
             side.step()
         for name, kept in watched.items():
             _compare(name, kept, step, opened.sides, before, double=double)
@@ -636,14 +635,14 @@ def _compare(
     name: str,
     kept: _Watched,
     step: int,
-    sides: tuple[TrainedParameters, TrainedParameters],
+    sides: tuple[Updates, Updates],
     before: Sequence[dict[str, Array]],
     *,
     double: bool,
 ) -> None:
     updates = []
     for number, side in enumerate(sides):
-        value = side.values(name)
+        value = side.value(name)
         updates.append(value - before[number][name])
         before[number][name] = value
         kept.updates[number].append(updates[-1].reshape(-1)[kept.chosen].copy())

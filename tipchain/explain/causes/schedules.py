@@ -14,19 +14,12 @@ import numpy.typing as npt
 
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
-from tipchain.explain.causes.optimizer_builders import (
-    Builder,
-    PaddleTrained,
-    TorchTrained,
-    TrainedParameters,
-    build_both,
-    build_torch_schedule,
-    copied,
-    slots_of,
-)
+from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.framework_types import Array, Options, Schedule
+from tipchain.frameworks.base import Updates
 from tipchain.frameworks.live_models import Sides
+from tipchain.frameworks.paddle_ import PaddleUpdates
 from tipchain.numbers.tolerance import (
     CONSTANT,
     EXPLAINED,
@@ -768,7 +761,8 @@ def check_schedulers(
         schedule = build_torch_schedule(schedulers[0], optimizer)
         if paddles is not None:
             other.set_lr_scheduler(paddles)
-        ours, theirs = TorchTrained(sides.reference, models[0], optimizer), PaddleTrained(sides.port, other, slots)
+        ours = sides.reference.framework.updates(models[0], optimizer, {})
+        theirs = PaddleUpdates(sides.port.framework, slots, other)  # type: ignore[arg-type]
         fresh = copy.deepcopy(paddles)
         count = steps or _count((schedule, paddles), iterations)
         curves = _walk(ours, schedule, count), _walk(theirs, paddles, count)
@@ -816,11 +810,11 @@ def _length(schedule: object) -> tuple[int, bool]:
     return 0, False
 
 
-def _walk(trained: TrainedParameters, schedule: object, count: int) -> _Curves:
+def _walk(trained: Updates, schedule: object, count: int) -> _Curves:
     """Step a schedule and keep every parameter's rate; what raises later than the first step ends the curve."""
     advance = stepper(schedule)
     rows: list[dict[str, float]] = [trained.rates()]
-    momentum, stopped = [_momentum(trained)], ""
+    momentum, stopped = [trained.momentum()], ""
     with suppress(TypeError):  # an optimizer that asks for a closure
         trained.step()  # torch warns of schedules that step before their optimizer
     for step in range(1, count):
@@ -830,7 +824,7 @@ def _walk(trained: TrainedParameters, schedule: object, count: int) -> _Curves:
             stopped = one_line(error)
             break
         rows.append(trained.rates())
-        momentum.append(_momentum(trained))
+        momentum.append(trained.momentum())
     rates = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     return _Curves(rates=rates, momentum=np.array(momentum), steps=len(rows), stopped=stopped)
 
@@ -843,13 +837,6 @@ def stepper(schedule: Schedule) -> Callable[[int], object]:
     if "metrics" in asked and asked["metrics"].default is inspect.Parameter.empty:
         return lambda step: schedule.step(max(1.0 - 0.05 * step, 0.5))
     return lambda _: schedule.step()
-
-
-def _momentum(trained: TrainedParameters) -> float:
-    """Return the first momentum or beta1 of a torch optimizer; no schedule of Paddle's moves it."""
-    groups = getattr(trained.optimizer, "param_groups", None)
-    group = groups[0] if isinstance(groups, list) and groups else {}
-    return float(group.get("momentum", group.get("betas", (0.0,))[0]))
 
 
 def _pairs(one: _Curves, other: _Curves, count: int) -> Iterator[tuple[str, Array, Array]]:

@@ -260,17 +260,22 @@ Close = Callable[[TracedValue, TracedValue], bool]
 """Tells whether two values are the same up to rounding, whatever the order of their axes."""
 Folds = Callable[["CallPair", int, Call], bool]
 """Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
+ACTIVATIONS: Mapping[str, str] = dict(
+    one.split(":")
+    for one in """
+        ReLU:relu ReLU6:relu6 LeakyReLU:leaky_relu ELU:elu CELU:celu SELU:selu GELU:gelu SiLU:silu Silu:silu Swish:swish
+        Hardswish:hardswish Hardsigmoid:hardsigmoid Sigmoid:sigmoid Tanh:tanh Softplus:softplus Mish:mish Softmax:softmax
+        LogSoftmax:log_softmax Hardtanh:hardtanh Softsign:softsign LogSigmoid:log_sigmoid Tanhshrink:tanhshrink
+        Hardshrink:hardshrink Softshrink:softshrink Threshold:threshold ThresholdedReLU:thresholded_relu PReLU:prelu
+        RReLU:rrelu GLU:glu
+    """.split()
+)
+"""Both frameworks' functions of one tensor, by the classes of layers that compute them."""
 _SIZES = ("1d", "2d", "3d")
 _FAMILY = {
     f"{kind}{ending}": family
     for family, kinds, endings in (
-        (
-            "activation",
-            "relu relu6 leakyrelu elu celu selu gelu silu swish hardswish sigmoid hardsigmoid tanh hardtanh mish "
-            "softplus softsign logsigmoid softmax logsoftmax tanhshrink hardshrink softshrink rrelu threshold glu "
-            "thresholdedrelu".split(),
-            ("",),
-        ),
+        ("activation", map(str.lower, ACTIVATIONS), ("",)),
         ("pool", "maxpool avgpool adaptiveavgpool adaptivemaxpool lppool fractionalmaxpool".split(), _SIZES),
         ("dropout", "alphadropout featurealphadropout identity".split(), ("",)),
         ("dropout", ("dropout",), ("", *_SIZES)),

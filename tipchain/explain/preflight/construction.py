@@ -106,14 +106,14 @@ def _defaults(torch: ModuleType, paddle: ModuleType) -> Iterator[Finding]:
 
 SYNONYMS = {
     "epsilon": ("eps", "epsilon", "variance_epsilon", "norm_eps", "layer_norm_eps"),
-    "dropout": tuple(
+    "dropout-p": tuple(
         """
             p prob drop_prob drop dropout dropout_p dropout_prob drop_rate dropout_rate drop_path
             drop_path_prob drop_path_rate
         """.split()
     ),
     "negative-slope": ("negative_slope", "slope", "leaky_slope"),
-    "heads": ("num_heads", "nhead", "n_heads", "n_head", "heads"),
+    "num-heads": ("num_heads", "nhead", "n_heads", "n_head", "heads"),
 }
 """Names under which classes of different authors keep the same; a class must have one of them only."""
 CONVENTIONS = ("momentum", "axis", "dim", "format", "dtype", "name", "device", "version", "scale", "path", "inplace")
@@ -131,7 +131,7 @@ def compare_own(pair: PairedLayers) -> Iterator[Finding]:
         if same(_folded(ours[one]), _folded(theirs[other])):
             continue
         values = f"{one}={ours[one]!r}", f"{other}={theirs[other]!r}"
-        random = code == "dropout" and _same_class(pair) and _rates(ours[one], theirs[other])
+        random = code == "dropout-p" and _same_class(pair) and _rates(ours[one], theirs[other])
         yield Finding(
             code=code,
             kind="argument",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from tipchain.explain.locate.matching import ACTIVATIONS
 from tipchain.explain.preflight.table import (
+    FLAGS,
     SPACE_KINDS,
     UNTOLD,
     LayerKind,
@@ -62,7 +64,18 @@ def _paddle_statistics(layer: object, _shape: Shape | None) -> str:
     return USUAL if told is None else BATCH
 
 
-EPSILON = Trait("epsilon", "eps", "epsilon")
+EPSILONS = (1e-5, 1e-3, 1e-6, 1e-12, 1e-4, 1e-8, 1e-2, 1e-7, 1e-10, 0.0)
+"""Epsilons that are tried where neither side tells one, likeliest first: the defaults of both frameworks' norms, of
+TensorFlow's (1e-3), BERT's (1e-12) and the powers of ten between."""
+RATES = (0.0, 0.1, 0.2, 0.5, 0.3, 0.25, 0.4, 0.6, 0.7, 0.8, 0.05, 0.15, 0.9)
+"""Dropout rates that are tried where neither side tells one: those of papers, in steps of 0.05 and 0.1; 0: none."""
+SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.02, 0.15, 0.0)
+"""Slopes of leaky ReLUs that are tried where neither side tells one: the default 0.01, DarkNet's 0.1, GANs' 0.2 and 0.02, RReLU's; 0: none."""
+ALPHAS = (1.0, 0.1, 0.2, 0.5, 2.0)
+GROUPS = (1, 2, 4, 8, 16, 32)
+AXES = (-1, 1, 0, 2, 3)
+"""Axes that are tried, likeliest first: the last one, the channels', the others of a tensor with four."""
+EPSILON = Trait("epsilon", "eps", "epsilon", usual=EPSILONS)
 
 
 def _padding_index(layer: Model, _shape: Shape | None) -> object:
@@ -93,7 +106,7 @@ VALUE_KINDS = (
     kind(
         "Embedding",
         "",
-        Trait("padding-idx", "padding_idx", read=_padding_index),
+        Trait("padding-idx", "padding_idx", read=_padding_index, usual=(-1, 0)),
         Trait(
             "padding-row",
             "output at padding_idx",
@@ -159,9 +172,14 @@ VALUE_KINDS = (
         Trait("normalized-shape", "normalized_shape", write=list),
         *affine_properties("elementwise_affine"),
     ),
-    kind("GroupNorm", "", EPSILON, Trait("groups", "num_groups"), *affine_properties()),
+    kind("GroupNorm", "", EPSILON, Trait("num-groups", "num_groups", usual=GROUPS), *affine_properties()),
     kind(
-        "LocalResponseNorm", "", Trait("size", "size"), Trait("alpha", "alpha"), Trait("beta", "beta"), Trait("k", "k")
+        "LocalResponseNorm",
+        "",
+        Trait("size", "size", usual=(2, 3, 5)),
+        Trait("alpha", "alpha", usual=(1e-4, 1e-3, 1e-5)),
+        Trait("beta", "beta", usual=(0.75, 0.5)),
+        Trait("k", "k", usual=(1.0, 2.0)),
     ),
 )
 """Their kinds."""
@@ -177,11 +195,11 @@ SELU = (1.0507009873554805, 1.6732632423543772)
 """Scale and alpha, which torch does not let one choose (Klambauer et al. 2017)."""
 
 
-def _axis(code: str, torch: str, paddle: str) -> Trait:
+def _axis(code: str, torch: str, paddle: str, usual: Sequence[int] | None = None) -> Trait:
     def read(layer: object, shape: Shape | None) -> Setting:
         return axis_of(held(layer, torch, f"_{paddle}", paddle), shape)
 
-    return Trait(code, torch, paddle, read=read, axis=True)
+    return Trait(code, torch, paddle, read=read, axis=True, usual=usual)
 
 
 def _approximation(layer: Model, _shape: Shape | None) -> str:
@@ -226,60 +244,70 @@ def _slopes(layer: Model, _shape: Shape | None) -> int:
 def _dropout(name: str, *paddle: str, torch: tuple[str, ...] = ()) -> LayerKind:
     own = (
         Trait(
-            "dropped",
+            "dropout-axis",
             "class",
             "axis",
             read=_dropped,
             write=lambda what: None if what == "elements" else [0, 1],
             visible=False,
+            usual=(None, [0, 1]),
         ),
-        Trait("dropout-mode", "mode", read=lambda layer, _: str(getattr(layer, "mode", "upscale_in_train"))),
+        Trait(
+            "dropout-mode",
+            "mode",
+            read=lambda layer, _: str(getattr(layer, "mode", "upscale_in_train")),
+            usual=("upscale_in_train", "downscale_in_infer"),
+        ),
     )
-    return kind(
-        name, paddle or (name,), Trait("dropout", "p", visible=False), *(own if name == "Dropout" else ()), torch=torch
-    )
+    rate = Trait("dropout-p", "p", visible=False, usual=RATES)
+    return kind(name, paddle or (name,), rate, *(own if name == "Dropout" else ()), torch=torch)
 
 
+SOFTMAX_AXIS = Trait("softmax-axis", "dim", "axis", read=_softmax_axis, axis=True, usual=AXES)
 PLAIN = "ReLU Sigmoid Hardsigmoid Hardswish Tanh Mish Softsign LogSigmoid Tanhshrink Identity".split()
 """Kinds that nothing can be chosen about; both call them so."""
 FUNCTION_KINDS = (
     *map(kind, PLAIN),
     kind("SiLU", ("Silu", "Swish", "SiLU")),
-    kind("GELU", "", Trait("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh")),
-    kind("LeakyReLU", "", Trait("negative-slope", "negative_slope")),
-    kind("ELU", "", Trait("alpha", "alpha")),
-    kind("CELU", "", Trait("alpha", "alpha")),
+    kind(
+        "GELU", "", Trait("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh", usual=FLAGS)
+    ),
+    kind("LeakyReLU", "", Trait("negative-slope", "negative_slope", usual=SLOPES)),
+    kind("ELU", "", Trait("alpha", "alpha", usual=ALPHAS)),
+    kind("CELU", "", Trait("alpha", "alpha", usual=ALPHAS)),
     kind(
         "SELU",
         "",
         Trait("scale", "scale", read=lambda layer, _: plain(getattr(layer, "_scale", SELU[0]))),
-        Trait("alpha", "alpha", read=lambda layer, _: plain(getattr(layer, "_alpha", SELU[1]))),
+        Trait("alpha", "alpha", read=lambda layer, _: plain(getattr(layer, "_alpha", SELU[1])), usual=ALPHAS),
     ),
     kind(
         "Hardtanh",
         ("Hardtanh", "ReLU6"),
-        Trait("minimum", "min_val", "min", read=lambda layer, _: _limits(layer, 0)),
-        Trait("maximum", "max_val", "max", read=lambda layer, _: _limits(layer, 1)),
+        Trait("bounds", "min_val", "min", read=lambda layer, _: _limits(layer, 0), usual=(-1.0, 0.0, -2.0)),
+        Trait("bounds", "max_val", "max", read=lambda layer, _: _limits(layer, 1), usual=(1.0, 6.0, 2.0)),
         torch=("Hardtanh", "ReLU6"),
     ),
-    kind("Hardshrink", "", Trait("threshold", "lambd", "threshold")),
-    kind("Softshrink", "", Trait("threshold", "lambd", "threshold")),
-    kind("Threshold", "ThresholdedReLU", Trait("threshold", "threshold"), Trait("value", "value")),
-    kind("Softplus", "", Trait("beta", "beta"), Trait("threshold", "threshold")),
+    kind("Hardshrink", "", Trait("threshold", "lambd", "threshold", usual=(0.5, 1.0, 0.1))),
+    kind("Softshrink", "", Trait("threshold", "lambd", "threshold", usual=(0.5, 1.0, 0.1))),
+    kind(
+        "Threshold", "ThresholdedReLU", Trait("threshold", "threshold", usual=(0.5, 1.0, 0.1)), Trait("value", "value")
+    ),
+    kind("Softplus", "", Trait("beta", "beta", usual=(1, 2, 0.5)), Trait("threshold", "threshold", usual=(20, 10))),
     kind("RReLU", "", Trait("lower", "lower"), Trait("upper", "upper")),
     kind("PReLU", "", Trait("slopes", "num_parameters", read=_slopes)),
-    kind(
-        "Softmax",
-        ("Softmax", "Softmax2D"),
-        Trait("axis", "dim", "axis", read=_softmax_axis, axis=True),
-        torch=("Softmax", "Softmax2d"),
-    ),
-    kind("LogSoftmax", "", Trait("axis", "dim", "axis", read=_softmax_axis, axis=True)),
-    kind("GLU", "", _axis("axis", "dim", "axis")),
+    kind("Softmax", ("Softmax", "Softmax2D"), SOFTMAX_AXIS, torch=("Softmax", "Softmax2d")),
+    kind("LogSoftmax", "", SOFTMAX_AXIS),
+    kind("GLU", "", _axis("axis", "dim", "axis", (-1, 1, 2))),
     _dropout("Dropout", "Dropout", "Dropout2D", "Dropout3D", torch=("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
     _dropout("AlphaDropout"),
     _dropout("FeatureAlphaDropout"),
-    kind("Flatten", "", _axis("start-axis", "start_dim", "start_axis"), _axis("stop-axis", "end_dim", "stop_axis")),
+    kind(
+        "Flatten",
+        "",
+        _axis("start-axis", "start_dim", "start_axis", (0, 1, 2)),
+        _axis("stop-axis", "end_dim", "stop_axis", (-1, -2)),
+    ),
     kind(
         "Unflatten",
         "",
@@ -309,7 +337,6 @@ FUNCTION_KINDS = (
 # Sources: ``torch/nn/modules/{rnn,activation,transformer}.py``; ``paddle/nn/layer/{rnn,transformer}.py`` of Paddle 3.3.
 
 
-ACTIVATIONS = ("relu", "gelu", "silu", "swish", "elu", "selu", "tanh", "sigmoid", "mish", "leaky_relu", "relu6")
 INNER = {
     "TransformerEncoderLayer": ("self_attn", "linear1", "linear2", "norm1", "norm2", "dropout", "dropout1", "dropout2"),
     "TransformerDecoderLayer": tuple(
@@ -378,6 +405,7 @@ TIME_ORDER = Trait(
     read=lambda layer, _: not layer.batch_first,
     read_paddle=lambda layer, _: bool(getattr(layer, "time_major", False)),
     write=lambda first: first,
+    usual=FLAGS,
 )
 
 
@@ -398,10 +426,11 @@ def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
             write=lambda way: "bidirect" if way == "bidirectional" else way,
         ),
         Trait(
-            "dropout",
+            "dropout-p",
             "dropout",
             read=lambda layer, _: plain(layer.dropout) if getattr(layer, "num_layers", 1) > 1 else 0.0,
             visible=False,
+            usual=RATES,
         ),
         TIME_ORDER,
         BIASES,
@@ -428,7 +457,7 @@ def _attention_bias(layer: Model, _shape: Shape | None) -> bool:
 def _transformer_activation(layer: Model, _shape: Shape | None) -> object:
     given = layer.activation
     name = str(getattr(given, "__name__", type(given).__name__)).lower().lstrip("_")
-    return name if name in ACTIVATIONS else UNTOLD
+    return name if name in ACTIVATIONS.values() else UNTOLD
 
 
 SEQUENCE_KINDS = (
@@ -438,8 +467,8 @@ SEQUENCE_KINDS = (
     kind(
         "MultiheadAttention",
         "MultiHeadAttention",
-        Trait("heads", "num_heads"),
-        Trait("dropout", "dropout", visible=False),
+        Trait("num-heads", "num_heads", usual=(1, 2, 4, 8)),
+        Trait("dropout-p", "dropout", visible=False),
         Trait("key-size", "kdim"),
         Trait("value-size", "vdim"),
         Trait("bias", "bias", "bias_attr", read=_attention_bias, write=write_presence),
@@ -461,7 +490,7 @@ SEQUENCE_KINDS = (
         kind(
             name,
             "",
-            Trait("norm-order", "norm_first", "normalize_before"),
+            Trait("norm-order", "norm_first", "normalize_before", usual=FLAGS),
             Trait("activation", "activation", read=_transformer_activation),
         )
         for name in ("TransformerEncoderLayer", "TransformerDecoderLayer")
@@ -472,14 +501,8 @@ SEQUENCE_KINDS = (
 
 KINDS = (*SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
-_BY_NAME = {one.name: one for one in KINDS}
+_BY_NAME = {one.name: one for one in (*KINDS, kind("RMSNorm", "", EPSILON))}
 _OWN_MODULES = ("torch.nn.", "paddle.nn.")
-_ACTIVATIONS = frozenset(
-    """
-    ReLU Sigmoid Hardsigmoid Hardswish Tanh Mish Softsign LogSigmoid Tanhshrink SiLU GELU LeakyReLU ELU CELU
-    SELU Hardtanh Hardshrink Softshrink Threshold Softplus Softmax LogSoftmax GLU PReLU RReLU
-""".split()
-)
 DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
 
@@ -495,10 +518,16 @@ def kind_of(layer: object, side: Literal[0, 1]) -> LayerKind | None:
     return None
 
 
+def named_kind(layer: object) -> LayerKind | None:
+    """Return the kind of a Paddle layer; of a user's own class that of the layer it is called after: ``LayerNorm2d``."""
+    name = type(layer).__name__
+    return kind_of(layer, 1) or _BY_CLASS[1].get(name) or _BY_NAME.get(name) or _BY_NAME.get(name[:-2])
+
+
 def is_activation(layer: object, side: Literal[0, 1]) -> bool:
     """Tell whether a layer of a framework's own is an activation."""
     kind = kind_of(layer, side)
-    return kind is not None and kind.name in _ACTIVATIONS
+    return kind is not None and kind.name in ACTIVATIONS
 
 
 def runs_as_built(layer: Model, side: Literal[0, 1]) -> bool:
@@ -516,7 +545,7 @@ def _own_class(layer: Model, side: Literal[0, 1]) -> type[Model] | None:
 def never_alike(one: LayerKind, other: LayerKind) -> bool:
     """Tell whether layers of two kinds are no substitutes for each other, whatever they are made with."""
     names = {one.name, other.name}
-    families = (_ACTIVATIONS, DROPOUTS, _RECURRENT)
+    families = (ACTIVATIONS.keys(), DROPOUTS, _RECURRENT)
     if any(names <= family for family in families):
         return True
     pools = {name.removeprefix("Adaptive") for name in names}

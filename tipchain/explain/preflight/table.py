@@ -33,6 +33,7 @@ class PairedLayers(NamedTuple):
     shapes: tuple[Shape, Shape] | None = None
 
 
+FLAGS = (True, False)
 Reader = Callable[[Model, Shape | None], Setting]
 """Gives a layer's setting as torch means it, for an input of a shape (None: not known), or `UNTOLD`."""
 
@@ -60,6 +61,8 @@ class Trait:
         hint: what else there is to do where the arguments look alike.
         lacking: what to do where Paddle has no such argument.
         measured: whether it matters depends on the inputs, so that it is told and fails nothing by itself.
+        usual: values of Paddle's layer that are common, likeliest first, which are tried where an error has no other cause; None: a
+            layer that is made cannot be given another.
     """
 
     code: str
@@ -77,6 +80,7 @@ class Trait:
     hint: str = ""
     lacking: str = ""
     measured: bool = False
+    usual: Sequence[object] | None = None
 
     @cached_property
     def arguments(self) -> tuple[str, str]:
@@ -310,6 +314,8 @@ def write_presence(present: object) -> object:
 
 
 LINEAR_MODES = ("linear", "bilinear", "trilinear")
+MODES = ("nearest", "bilinear", "bicubic", "linear", "trilinear", "area")
+PAD_MODES = ("constant", "reflect", "replicate", "circular")
 
 
 def _sizes(axes: int, *names: str) -> Reader:
@@ -391,14 +397,23 @@ def _pools(axes: int) -> Iterator[LayerKind]:
             kept=("", "ksize"),
             read=_sizes(axes, "ksize", "kernel_size"),
             write=write_sizes,
+            usual=(2, 3, 4, 5),
         ),
-        Trait("stride", "stride", read=_pool_stride, write=write_sizes),
+        Trait("stride", "stride", read=_pool_stride, write=write_sizes, usual=(1, 2, 3, 4)),
     )
     padded = (
         *size,
-        Trait("padding", "padding", read=_torch_pool_pads, read_paddle=_paddle_pool_pads, write=write_pads, sized=True),
+        Trait(
+            "padding",
+            "padding",
+            read=_torch_pool_pads,
+            read_paddle=_paddle_pool_pads,
+            write=write_pads,
+            sized=True,
+            usual=(0, 1, 2, 3),
+        ),
     )
-    ceil = Trait("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode))
+    ceil = Trait("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode), usual=FLAGS)
     yield kind(
         f"MaxPool{axes}d",
         f"MaxPool{axes}D",
@@ -414,12 +429,13 @@ def _pools(axes: int) -> Iterator[LayerKind]:
     )
     count: tuple[Trait, ...] = (
         Trait(
-            "count-include-pad",
+            "exclusive",
             "count_include_pad",
             "exclusive",
             read=_torch_counts,
             read_paddle=_paddle_counts,
             write=lambda value: not value,
+            usual=FLAGS,
         ),
     )
     if axes > 1:
@@ -429,11 +445,13 @@ def _pools(axes: int) -> Iterator[LayerKind]:
                 "divisor_override",
                 kept=("", "divisor"),
                 read=lambda layer, _: held(layer, "divisor_override", "divisor") or None,
+                usual=(),
             ),
         )
     yield kind(f"AvgPool{axes}d", f"AvgPool{axes}D", *padded, ceil, *count)
     if axes < 3:
-        yield kind(f"LPPool{axes}d", f"LPPool{axes}D", *size, ceil, Trait("norm-type", "norm_type"))
+        norm = Trait("norm-type", "norm_type", usual=(2, 1, 3, 4))
+        yield kind(f"LPPool{axes}d", f"LPPool{axes}D", *size, ceil, norm)
     yield kind(f"MaxUnpool{axes}d", f"MaxUnPool{axes}D", *padded)
     for name in ("Avg", "Max"):
         output = Trait(
@@ -441,6 +459,7 @@ def _pools(axes: int) -> Iterator[LayerKind]:
             "output_size",
             read=_adaptive_size(axes),
             write=lambda sizes: sizes if None in sizes else write_sizes(sizes),
+            usual=(),
         )
         yield kind(f"Adaptive{name}Pool{axes}d", f"Adaptive{name}Pool{axes}D", output)
 
@@ -508,9 +527,10 @@ def _paddings(axes: int) -> LayerKind:
             read=lambda layer, _: plain(layer.padding),
             read_paddle=lambda layer, _: ntuple(layer.padding, 2 * axes),
             write=list,
+            usual=(),
         ),
-        Trait("padding-mode", "mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode),  # noqa: SLF001
-        Trait("padding-value", "value", read=_pad_value),
+        Trait("padding-mode", "mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode, usual=PAD_MODES),  # noqa: SLF001
+        Trait("padding-value", "value", read=_pad_value, usual=(0.0, 1.0, -1.0)),
         torch=torch,
     )
 
@@ -531,13 +551,23 @@ def _upsample() -> LayerKind:
     return kind(
         "Upsample",
         ("Upsample", "UpsamplingNearest2D", "UpsamplingBilinear2D"),
-        Trait("output-size", "size", read=_target, write=lambda size: list(size) if isinstance(size, tuple) else size),
-        Trait("scale-factor", "scale_factor", read=_scale, write=write_sizes),
-        Trait("mode", "mode", read=lambda layer, _: _mode(layer)),
-        Trait("align-corners", "align_corners", read=lambda layer, _: _corners(layer)),
+        Trait("align-corners", "align_corners", read=lambda layer, _: _corners(layer), usual=FLAGS),
+        Trait("interpolation-mode", "mode", read=lambda layer, _: _mode(layer), usual=MODES),
         Trait(
-            "align-mode", "align_mode", read=lambda _layer, _shape: 0, read_paddle=lambda layer, _: _align_mode(layer)
+            "align-mode",
+            "align_mode",
+            read=lambda _layer, _shape: 0,
+            read_paddle=lambda layer, _: _align_mode(layer),
+            usual=(0, 1),
         ),
+        Trait(
+            "output-size",
+            "size",
+            read=_target,
+            write=lambda size: list(size) if isinstance(size, tuple) else size,
+            usual=(),
+        ),
+        Trait("scale-factor", "scale_factor", read=_scale, write=write_sizes, usual=()),
         torch=names,
     )
 
@@ -614,8 +644,8 @@ SPACE_KINDS = (
     *(_paddings(axes) for axes in (1, 2, 3)),
     _upsample(),
     *_folds(),
-    kind("PixelShuffle", "", Trait("factor", "upscale_factor")),
-    kind("PixelUnshuffle", "", Trait("factor", "downscale_factor")),
-    kind("ChannelShuffle", "", Trait("groups", "groups")),
+    kind("PixelShuffle", "", Trait("upscale-factor", "upscale_factor", usual=(2, 3, 4))),
+    kind("PixelUnshuffle", "", Trait("downscale-factor", "downscale_factor", usual=(2, 3, 4))),
+    kind("ChannelShuffle", "", Trait("groups", "groups", usual=(2, 3, 4))),
 )
 """Their kinds."""

@@ -10,7 +10,6 @@ import numpy as np
 from tipchain.errors import Outcome
 from tipchain.explain.causes.schedules import schedule_causes
 from tipchain.framework_types import Array
-from tipchain.frameworks.base import updates_module
 from tipchain.numbers.compare import largest
 from tipchain.numbers.tolerance import SAME_DOUBLE, Tolerance
 from tipchain.numbers.verdicts import Verdict, compare
@@ -30,16 +29,15 @@ def record(bench: Bench) -> Recording:
     case, model = bench.case, build_subject(bench)
     rate = case.train.learning_rate if case.lr.learning_rate is None else case.lr.learning_rate
     trainer = bench.trainer(model, rate)
-    module = updates_module(bench.framework)
-    rates = module.parameter_rates(trainer, model, names(bench))
+    updates = bench.framework.updates(model, trainer.optimizer, names(bench))
     curve: list[float] = []
     momenta: list[float] = []
     own: dict[str, list[float]] = {}
     for number in range(case.lr.steps):
         curve.append(trainer.learning_rate())
-        for name, value in rates().items():
+        for name, value in updates.rates().items():
             own.setdefault(name, []).append(value)
-        momenta.append(module.momentum(trainer))
+        momenta.append(updates.momentum())
         if number + 1 < case.lr.steps:
             trainer.step()
             trainer.step_schedule()

@@ -13,7 +13,7 @@ import numpy as np
 
 from tipchain.errors import CaseError, Outcome
 from tipchain.framework_types import Array, Options
-from tipchain.frameworks.base import Updates, updates_module
+from tipchain.frameworks.base import Updates, make_optimizer
 from tipchain.numbers.compare import common_factor, largest
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.settings import MODEL
@@ -34,7 +34,7 @@ def build_subject(bench: Bench) -> object:
     """Return what the optimizer is built over: the small model of layers, or the case's own."""
     if bench.case.updates.parameters == MODEL:
         return bench.framework.build(bench.builder("model"), bench.case.model_args)
-    return bench.framework.build(updates_module(bench.framework).build_layers, {})
+    return bench.framework.build(bench.framework.build_layers, {})
 
 
 def names(bench: Bench) -> Mapping[str, str]:
@@ -57,9 +57,10 @@ def open_variant(bench: Bench, model: object, prefix: str, args: Mapping[str, ob
     case = bench.case
     if case.updates.parameters == MODEL:
         gc.collect()  # optimizers stand in cycles; the one before may hold several times the model
-    module = updates_module(bench.framework)
     try:
-        return module.open_updates(bench.framework, model, bench.builder("optimizer"), rate, args, names(bench))
+        return bench.framework.updates(
+            model, make_optimizer(bench.builder("optimizer"), model, rate, args), names(bench)
+        )
     except CaseError as error:
         key = error.key or "optimizer"
         if prefix:
@@ -76,6 +77,14 @@ def open_variant(bench: Bench, model: object, prefix: str, args: Mapping[str, ob
             expected=error.expected,
             hint="; ".join(hints) or None,
         ) from error
+
+
+def update(updates: Updates, start: Mapping[str, Array], gradients: Mapping[str, Array]) -> None:
+    """Update the parameters once with these gradients, from these values."""
+    for name, value in start.items():
+        updates.assign(name, value)
+        updates.add_gradient(name, gradients[name])
+    updates.step()
 
 
 def draw(shapes: Mapping[str, tuple[int, ...]], seed: int, number: int) -> dict[str, Array]:
@@ -125,10 +134,9 @@ def record(bench: Bench) -> Recording:
         shapes = updates.shapes()
         zeros = {name: np.zeros(shape, dtype=np.float32) for name, shape in shapes.items()}
         for number, (size, rate) in enumerate(sizes):
-            updates.assign(zeros)
             updates.set_rate(rate)
-            updates.step(multiplied(draw(shapes, settings.seed, number), size))
-            arrays |= {f"{prefix}{name}_{number}": sample(value) for name, value in updates.values()}
+            update(updates, zeros, multiplied(draw(shapes, settings.seed, number), size))
+            arrays |= {f"{prefix}{name}_{number}": sample(updates.value(name)) for name in shapes}
     return Recording(arrays=arrays, details={"sizes": [size for size, _ in sizes]})
 
 

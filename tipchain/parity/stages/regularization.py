@@ -17,7 +17,7 @@ from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict
 from tipchain.parity.stages.bench import Bench, Recording
 from tipchain.parity.stages.judging import Dumps, Judged, Rules, details
-from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, variants
+from tipchain.parity.stages.optimizer import build_subject, draw, multiplied, open_variant, sample, update, variants
 
 GRADIENTS = (0.0, 1e-4, 1e-2, 1.0)
 """Sizes of the gradients. Without any, decay alone moves the parameters; optimizers that divide by the gradient's size
@@ -59,12 +59,11 @@ def _record_movements(
     """Return how far each parameter moves from ``start`` in each update: shape ``[updates, elements]``."""
     moved: dict[str, list[Array]] = {name: [] for name in start}
     for one in gradients:
-        updates.assign(start)
-        updates.step(multiplied(one, size))
-        for name, value in updates.values():
+        update(updates, start, multiplied(one, size))
+        for name, rows in moved.items():
             # The difference of two float32 is exact in float64.
-            difference = sample(value).astype(np.float64) - sample(start[name])
-            moved[name].append(difference.reshape(-1))
+            difference = sample(updates.value(name)).astype(np.float64) - sample(start[name])
+            rows.append(difference.reshape(-1))
     return {name: np.stack(rows) for name, rows in moved.items()}
 
 
