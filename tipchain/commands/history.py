@@ -127,17 +127,16 @@ def night_sink(args: argparse.Namespace) -> Callable[[Path], None]:
     """Return who is given a night's folder in the end."""
 
     def sink(folder: Path) -> None:
-        from tipchain.history.ingest import HistorySink
+        from tipchain.history.ingest import keep_night
 
-        args.history_sink = HistorySink(args.database)
-        args.history_sink(folder)
+        args.kept = keep_night(folder, args.database)
 
     return sink
 
 
 def with_history(args: argparse.Namespace, code: ExitCode) -> ExitCode:
     """Return a night's exit code: 1 instead of 0 where the history is required and does not have the night."""
-    kept = getattr(getattr(args, "history_sink", None), "kept", None)
+    kept = getattr(args, "kept", None)
     missing = args.require_history and (kept is None or not kept.sent)
     return ExitCode.FAILED if missing and code == ExitCode.PASSED else code
 
