@@ -287,18 +287,15 @@ def diff(args: argparse.Namespace) -> int:
 
 
 def _night_diff(args: argparse.Namespace) -> int:
+    from tipchain.history.ingest import hand_on_missed
     from tipchain.nightly.manifest import load_manifest
-    from tipchain.nightly.nights import NIGHTS
 
     manifest = load_manifest(args.manifest)
     args.name, args.root = manifest.name, args.root or manifest.root
     # Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all.
-    nights = manifest.root / NIGHTS / manifest.name
-    from tipchain.history.ingest import hand_on_missed
-
     root, place = _place(args)
     if place.file is None or place.file.exists():
-        for told in hand_on_missed(nights, root=root, database=args.database):
+        for told in hand_on_missed(manifest.nights, root=root, database=args.database):
             print(say(told), file=sys.stderr)
     return diff(args)
 

@@ -362,15 +362,15 @@ def send(history: History) -> Kept:
         with FileLock(place.outbox / ".lock", timeout=0):
             for path in files:
                 try:
-                    added = history.add(read_entry(path), read_items(path))
+                    entry = read_entry(path)
+                    new += history.add(entry, read_items(path))
                 except RecordError:
                     problem = problem or f"{path}: cannot be read"
                     continue
                 except HistoryError as error:
                     problem = str(error)
                     break
-                new += added.new
-                lines.append(f"history: {added.name}, which waited, is in {place} now")
+                lines.append(f"history: {entry.name}, which waited, is in {place} now")
                 with suppress(FileNotFoundError):
                     path.unlink()
     except (Timeout, OSError):
@@ -465,7 +465,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
     place = place_of(root, database)
     try:
         history = _open(place, root)
-        added = history.add(source.entry, source.items())
+        new = history.add(source.entry, source.items())
     except (HistoryError, OSError) as error:
         # Put a night or a report into the outbox, or say why that fails, too.
         reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
@@ -483,7 +483,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
         message = f"history: {reason}\n{end}"
         return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)
     _note(source, place)
-    return replace(send(history), sent=True, new=added.new)
+    return replace(send(history), sent=True, new=new)
 
 
 def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but: Path | None = None) -> list[str]:
