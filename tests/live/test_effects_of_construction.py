@@ -57,9 +57,9 @@ def owns(ours, theirs):
     [
         ((torch.nn.ReLU6(), paddle.nn.ReLU()), SMALL, [("layer-type", "elsewhere")], "an input of large values"),
         ((torch.nn.Hardtanh(-9, 9), paddle.nn.Hardtanh(-8, 8)), SMALL,
-         [("minimum", "elsewhere"), ("maximum", "elsewhere")], "an input of large values"),
+         [("bounds", "elsewhere"), ("bounds", "elsewhere")], "an input of large values"),
         ((torch.nn.LeakyReLU(0.1), paddle.nn.LeakyReLU(0.2)), SMALL, [("negative-slope", "here")], ""),
-        ((torch.nn.Dropout(0.1), paddle.nn.Dropout(0.2)), SMALL, [("dropout", "elsewhere")], "a run in train mode"),
+        ((torch.nn.Dropout(0.1), paddle.nn.Dropout(0.2)), SMALL, [("dropout-p", "elsewhere")], "a run in train mode"),
         ((torch.nn.MaxPool2d(2), paddle.nn.MaxPool2D(2, ceil_mode=True)), IMAGES, [("ceil-mode", "elsewhere")],
          "an input of another size"),
         (owns({"eps": 0.1, "most": 9.0}, {"eps": 0.1, "most": 8.0}), SMALL, [("most", "elsewhere")], "an input of large values"),

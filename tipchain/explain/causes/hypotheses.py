@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from math import inf, isfinite, sqrt
+from math import isfinite
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tipchain.core.progress import Pace
 from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import Act, Op
 from tipchain.explain.findings import Diagnosis
-from tipchain.explain.locate.differences import arrange, relative, rms
+from tipchain.explain.locate.differences import arrange, name_number, relative, rms
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
@@ -246,41 +246,6 @@ def attributes(layer: object, **values: object) -> Iterator[None]:
     finally:
         for name, value in held.items():
             setattr(layer, name, value)
-
-
-def known_numbers(sizes: Sequence[int]) -> dict[float, str]:
-    """Return factors that models multiply by, with their names; ``sizes`` are those of the tensors' axes."""
-    found = {
-        2.0: "2",
-        0.5: "1/2",
-        -1.0: "-1",
-        4.0: "4",
-        0.25: "1/4",
-        255.0: "255",
-        1 / 255: "1/255",
-        10.0: "10",
-        0.1: "0.1",
-        sqrt(2): "sqrt(2)",
-        sqrt(0.5): "1/sqrt(2)",
-    }
-    for size in sorted(set(sizes)):
-        if size > 1:
-            for value, told in (
-                (size**-0.5, f"1/sqrt({size})"),
-                (size**0.5, f"sqrt({size})"),
-                (1.0 / size, f"1/{size}"),
-                (float(size), str(size)),
-            ):
-                found.setdefault(value, told)
-    return found
-
-
-def name_number(value: float, sizes: Sequence[int]) -> str:
-    """Return a number as a model's code would write it: ``1/sqrt(64)``."""
-    for known, told in known_numbers(sizes).items():
-        if abs(value - known) <= SAME_SINGLE * abs(known):
-            return told
-    return f"{value:.6g}" if value != inf else "inf"
 
 
 FORMATS = ((8.0, "bfloat16"), (11.0, "float16 or TF32"))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.explain.causes.functions import ACTIVE, called, place_of
-from tipchain.explain.causes.hypotheses import Hypothesis, known_numbers, name_number
+from tipchain.explain.causes.hypotheses import Hypothesis
 from tipchain.explain.causes.piece import OUTPUT, Piece, first_tensor, is_mask, is_tensor, paddle_of
 from tipchain.explain.causes.program import (
     LAYER,
@@ -33,7 +33,7 @@ from tipchain.explain.causes.program import (
     with_tensors,
 )
 from tipchain.explain.causes.program import in_order as reordered
-from tipchain.explain.locate.differences import Sketch, relative
+from tipchain.explain.locate.differences import Sketch, known_numbers, name_number, relative
 from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.numbers.tolerance import SAME_DOUBLE

@@ -13,10 +13,10 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding
-from tipchain.explain.locate.differences import equal, rms, side_by_side
+from tipchain.explain.locate.differences import distance, equal, name_number, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of
 from tipchain.framework_types import Array, Model, Tensor
-from tipchain.numbers.tolerance import REMAINDER, ROUGH, SAME_SINGLE
+from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_SINGLE, TINY
 from tipchain.weights.files import array_of, view_of
 from tipchain.weights.matching import match_models, matchable_layers
 from tipchain.weights.sides import OWN_KIND, LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
@@ -230,188 +230,203 @@ def is_floating(slot: TensorSlot) -> bool:
     return slot.dtype in ("float16", "bfloat16", "float32", "float64")
 
 
-# How the values of a parameter differ from those it should have.
+# How the values of a parameter differ from those it should have: by their order, their scale, their place, or otherwise.
 
 
 GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
 """The gates of recurrent layers, in the order in which both frameworks stack their weights."""
 ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """Relative difference up to which values are the same, by the coarser dtype: of 16-bit ones, their spacing."""
+STATISTICS = ("running_mean", "running_var")
+FEW = 16
+"""Wrong elements that are told one by one."""
+LOAD = "load `{name}` of `{path}` from the reference's weights"
+OWN_VALUES = frozenset(("wrong-weight", "wrong-bias", "missing-bias"))
+"""Codes of values that are the reference's neither in another order nor scaled, and no other tensor's."""
+Told = tuple[str, str, str]
+"""A slug, what is wrong with a tensor, and what to do; ``{name}`` and ``{path}`` stand for the tensor and for the port's layer."""
+Elsewhere = Callable[[], tuple[str, str] | None]
+"""Returns a slug and the name of another tensor of the reference's that holds what this one holds; None if none does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParameterDifference:
-    """A difference of values.
-
-    Attributes:
-        code: its slug.
-        text: what the port's values are, as the end of a sentence.
-        fix: what to do.
-    """
-
-    code: str
-    text: str
-    fix: str
-
-
-Names = Callable[[], Mapping[Print, Sequence[str]]]
-
-
-def difference(
-    expected: Array, actual: Array, *, kind: str, leaf: str, dtypes: tuple[str, str], others: Names, own: str
-) -> ParameterDifference | None:
-    """Say how values differ; None where they are the same up to their precision.
+def describe_values(
+    expected: Array, actual: Array, *, leaf: str, kind: str, names: tuple[str, str], elsewhere: Elsewhere
+) -> Told:
+    """Return what is wrong with a tensor whose values differ.
 
     Args:
-        expected: torch's.
+        expected: the reference's.
         actual: the port's, in torch's layout; of one shape.
-        kind: the layer's.
-        leaf: torch's name of the tensor in the layer.
-        dtypes: of both.
-        others: returns names of torch's tensors by `print_of` their values; asked only when a value differs.
-        own: torch's name of this one.
+        leaf: torch's name of the tensor in its layer.
+        kind: the type of the reference's layer.
+        names: the reference's and the port's name of the tensor.
+        elsewhere: tells whose values they are.
     """
-    if _equal(expected, actual, max(ROUNDED.get(dtype, 0.0) for dtype in dtypes)):
-        return None
-    if leaf.startswith("running_"):
-        return ParameterDifference(
-            code="running-statistics",
-            text=f"other statistics: {_measure(expected, actual)}",
-            fix="copy torch's running_mean and running_var with the weights",
-        )
-    found = _arranged(expected, actual, kind)
-    return (
-        found
-        or _elsewhere(expected, actual, others, own)
-        or _rescaled(expected, actual)
-        or ParameterDifference(
-            code="values",
-            text=f"other values: {_measure(expected, actual)}",
-            fix="copy it: `tipchain.copy_weights(reference, port)`",
-        )
-    )
+    ours, theirs = (one if one.dtype.kind in "fc" else one.astype(np.float64) for one in (expected, actual))
+    found = _variance(ours, theirs) if leaf == "running_var" else None
+    found = found or _arranged(ours, theirs, leaf, kind, names) or _scaled(ours, theirs)
+    if found is not None:
+        return found
+    other = elsewhere()
+    if other is not None:
+        fix = f"load `{names[0]}` of the reference into `{{path}}`, not `{other[1]}`"
+        return other[0], f"is the reference's `{other[1]}`", fix
+    statistics = "running-statistics" if leaf in STATISTICS else ""
+    if is_constant(theirs):
+        code = statistics or ("missing-bias" if "bias" in leaf and not theirs.any() else "wrong-weight")
+        value = theirs.flat[0]
+        if is_constant(ours):
+            return code, f"is {value:g} throughout, the reference's {ours.flat[0]:g}", LOAD
+        return code, f"is {value:g} throughout, the reference's is not", LOAD
+    limit, most, wrong = CONSTANT * _largest(ours), max(FEW, theirs.size // 100), 0
+    for both in side_by_side(ours, theirs):
+        wrong += int(np.count_nonzero(~_near(*both, limit)))
+        if wrong > most:
+            break
+    if 0 < wrong <= most and wrong < theirs.size:
+        places = map(tuple, np.argwhere(~_near(ours, theirs, limit))[:3])
+        shown = ", ".join(f"[{', '.join(map(str, at))}] {theirs[at]:.6g} for {ours[at]:.6g}" for at in places)
+        return statistics or "wrong-weight", f"has {wrong} wrong of {theirs.size} values: {shown}", LOAD
+    apart = distance(ours, theirs) / max(rms(ours), TINY)
+    for dtype, bits in (("float16", 11), ("bfloat16", 8)) if apart <= ROUNDED["bfloat16"] else ():
+        if np.allclose(_rounded(ours, bits), theirs, rtol=0, atol=NOISE + 2.0**-26 * _largest(ours)):
+            return "lower-precision", f"was rounded to {dtype}", LOAD
+    code = statistics or ("wrong-bias" if leaf == "bias" else "wrong-weight")
+    return code, f"holds other values (relative {apart:.3g})", LOAD
 
 
-def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
-    if equal(expected, actual):
-        return True
-    if expected.dtype.kind not in "fc" or actual.dtype.kind not in "fc":
-        return False
-    return _close(expected, actual, rtol=tolerance, atol=tolerance * ROUGH * _size(expected))
+def _near(one: Array, other: Array, atol: float, rtol: float = SAME_SINGLE) -> Array:
+    return np.asarray(np.isclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
 
 
-def _close(expected: Array, actual: Array, *, factor: float = 1.0, rtol: float, atol: float) -> bool:
-    """Tell what `numpy.allclose` does of ``factor`` times what is expected, up to the first elements that are not."""
-    return all(
-        np.allclose(theirs, factor * ours, rtol=rtol, atol=atol, equal_nan=True)
-        for ours, theirs in side_by_side(expected, actual)
-    )
-
-
-def _size(array: Array) -> float:
-    found = rms(array)
+def _largest(array: Array) -> float:
+    found = float(np.abs(array).max(initial=0.0))
     return found if np.isfinite(found) else 0.0
 
 
-def _measure(expected: Array, actual: Array) -> str:
-    odd, furthest = 0, np.nan
-    with np.errstate(invalid="ignore", over="ignore"):
-        for ours, theirs in side_by_side(expected, actual):
-            apart = np.abs(theirs - ours)
-            odd, furthest = odd + int(np.count_nonzero(apart)), np.fmax(furthest, np.fmax.reduce(apart))
-    return f"{odd} of {expected.size} differ, by up to {furthest:.3g}"
-
-
-def _arranged(expected: Array, actual: Array, kind: str) -> ParameterDifference | None:
-    """Say that the same numbers stand in another order."""
-    sizes = _size(expected), _size(actual)  # cheaper than prints, and told by them are most that differ
-    if abs(sizes[0] - sizes[1]) > SAME_SINGLE * sizes[0] or print_of(np.asarray(expected, np.float64)) != print_of(
-        np.asarray(actual, np.float64)
-    ):
-        return None
-    for axes in permutations(range(expected.ndim)):
-        if tuple(expected.shape[axis] for axis in axes) == actual.shape and np.array_equal(
-            expected.transpose(axes), actual
-        ):
-            how = "transposed" if expected.ndim == 2 else f"with its axes in the order {list(axes)}"
-            return ParameterDifference(
-                code="transposed-weight", text=f"torch's {how}", fix="transpose it back when it is copied"
-            )
-    blocks = _blocks(expected, actual, kind)
-    if blocks is not None:
-        return blocks
-    for axis in range(expected.ndim):
-        if np.array_equal(_sorted(expected, axis), _sorted(actual, axis)):
-            return ParameterDifference(
-                code="permuted-weight",
-                text=f"torch's with axis {axis} in another order",
-                fix="keep the order of torch's elements when it is copied",
-            )
-    flipped = tuple(range(2, expected.ndim))
-    if flipped and np.array_equal(np.flip(expected, flipped), actual):
-        return ParameterDifference(
-            code="flipped-weight", text="torch's with its kernel mirrored", fix="do not mirror the kernel"
-        )
-    return ParameterDifference(
-        code="permuted-weight", text="torch's numbers in another order", fix="keep torch's order when it is copied"
+def same_values(one: Array, other: Array, factor: float = 1.0, shift: float = 0.0) -> bool:
+    """Tell whether an array is another one times a factor and plus a number, up to float32's rounding of its largest value."""
+    limit = SAME_SINGLE * max(_largest(one) * abs(factor), abs(shift))
+    return one.shape == other.shape and all(
+        bool(np.abs(theirs - (factor * ours + shift)).max() <= limit) for ours, theirs in side_by_side(one, other)
     )
 
 
-def _sorted(array: Array, axis: int) -> Array:
-    """Return the slices along an axis in an order of their own."""
-    rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
-    return rows[np.lexsort(rows.T[::-1][: min(8, rows.shape[1])])]
+def _rounded(array: Array, bits: int) -> Array:
+    mantissa, exponent = np.frexp(array)
+    return np.ldexp(np.round(mantissa * 2.0**bits) / 2.0**bits, exponent)
 
 
-def _blocks(expected: Array, actual: Array, kind: str) -> ParameterDifference | None:
-    """Say that the blocks stacked along the first axis (gates, projections) stand in another order."""
-    gates = GATES.get(kind)
-    for count in (len(gates),) if gates else (3, 2, 4):
-        if not expected.ndim or expected.shape[0] % count:
-            continue
-        ours, theirs = (np.split(array, count) for array in (expected, actual))
-        order = [next((i for i, one in enumerate(ours) if np.array_equal(one, other)), None) for other in theirs]
-        if None in order or sorted(filter(lambda one: one is not None, order)) != list(range(count)):  # type: ignore[type-var]
-            continue
-        names = gates or ("qkv" if count == 3 else "0123"[:count])
-        there = "".join(names[one] for one in order if one is not None)
-        code = "gate-order" if gates else "swapped-projections"
-        return ParameterDifference(
-            code=code,
-            text=f"torch's with its blocks in the order {', '.join(there)} instead of {', '.join(names)}",
-            fix=f"stack them in the order {', '.join(names)}",
-        )
+def _variance(ours: Array, theirs: Array) -> Told | None:
+    """Tell a running variance that holds something else of it, or has another divisor."""
+    with np.errstate(all="ignore"):
+        for power, told in ((0.5, "the standard deviation"), (-1.0, "the inverse"), (-0.5, "the inverse root")):
+            if same_values(ours**power, theirs):
+                fix = "load the variance into `_variance` of `{path}`"
+                return "running-statistics", f"holds {told} of the variance", fix
+    ratio = float(np.median(theirs / np.where(ours == 0, 1, ours)))
+    if not ratio > 0 or not same_values(ours, theirs, ratio):
+        return None
+    count = ratio / (ratio - 1) if ratio > 1 else 1 / (1 - ratio)  # n/(n-1), or (n-1)/n
+    biased = abs(count - round(count)) < ROUGH * count and round(count) > 3
+    told = f"is {ratio:.6g} times the reference's" + (
+        f": biased for unbiased, of {round(count)} values" if biased else ""
+    )
+    fix = "load the reference's running variance into `_variance` of `{path}`"
+    return "biased-variance" if biased else "running-statistics", told, fix
+
+
+def _arranged(ours: Array, theirs: Array, leaf: str, kind: str, names: tuple[str, str]) -> Told | None:
+    """Tell that the same numbers stand in another order: gates or projections, axes, backwards, shifted, or any."""
+    if not ours.ndim or abs(rms(ours) - rms(theirs)) > SAME_SINGLE * _largest(ours):  # cheaper than sorting
+        return None
+    if not same_values(np.sort(ours, axis=None), np.sort(theirs, axis=None)):
+        return None
+    found = _stacked(ours, theirs, leaf, kind, names)
+    if found is not None:
+        return found
+    found = _turned(ours, theirs)
+    if found is not None:
+        return found
+    for axis, size in enumerate(ours.shape):
+        for step in (one for shift in range(1, min(size, 9)) for one in (shift, -shift)):
+            if same_values(np.roll(ours, step, axis), theirs):
+                fix = f"load `{{name}}` of `{{path}}` from index 0 of axis {axis}"
+                return "permuted-weight", f"is shifted by {step} along axis {axis}", fix
+    axis = next((one for one in range(ours.ndim) if _slices_alike(ours, theirs, one)), -1)
+    where = axis >= 0 and ours.ndim > 1
+    told = "has the reference's values in another order" + (f" along axis {axis}" if where else "")
+    return "permuted-weight", told, "load `{name}` of `{path}` in the reference's order"
+
+
+def _turned(ours: Array, theirs: Array) -> Told | None:
+    """Tell axes in another order, and those along which a tensor runs backwards."""
+    for axes in list(permutations(range(ours.ndim)))[1:]:
+        turned = ours.transpose(axes)
+        if same_values(turned, theirs) or same_values(turned.reshape(theirs.shape), theirs):
+            matrix, reshaped = ours.ndim == 2, not turned.shape == theirs.shape == ours.shape
+            how = "transposed" if matrix else f"the reference's with its axes in the order {list(axes)}"
+            how += ", reshaped instead of transposed" if reshaped else ""
+            if matrix:
+                return "transposed-weight", f"is {how}", "transpose the weight of `{path}`: `weight.T`"
+            return "permuted-weight", f"is {how}", f"give `{{path}}` the weight without `transpose({list(axes)})`"
+    for chosen in range(1, 2**ours.ndim):
+        turn = tuple(axis for axis in range(ours.ndim) if chosen >> axis & 1)
+        if same_values(np.flip(ours, turn), theirs):
+            fix = f"flip `{{name}}` of `{{path}}` along axes {list(turn)}"
+            if turn == (1,) and ours.shape[1] == 3 and ours.ndim == 4:
+                return "channel-order", "has its input channels in the opposite order (RGB, BGR)", fix
+            return "flipped-weight", f"runs backwards along axes {list(turn)}", fix
     return None
 
 
-def _elsewhere(expected: Array, actual: Array, others: Names, own: str) -> ParameterDifference | None:
-    """Say that the values are those of another tensor."""
-    print_ = print_of(actual.astype(expected.dtype, copy=False))
-    names = [name for name in others().get(print_, ()) if name != own] if any(print_[1:]) else []
-    if len(names) != 1:
-        return None
-    return ParameterDifference(
-        code="other-layer-weight", text=f"those of torch's {names[0]}", fix=f"copy torch's {own} to it, not {names[0]}"
-    )
+def _slices_alike(ours: Array, theirs: Array, axis: int) -> bool:
+    """Tell whether two arrays have the same slices along an axis, in whatever order."""
+    both = (np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1) for one in (ours, theirs))
+    sorted_rows = [rows[np.lexsort(rows.T[::-1][: min(8, rows.shape[1])])] for rows in both]
+    return same_values(sorted_rows[0], sorted_rows[1])
 
 
-def _rescaled(expected: Array, actual: Array) -> ParameterDifference | None:
-    """Say that the values are torch's times one number."""
-    if expected.size < 4:
+def _stacked(ours: Array, theirs: Array, leaf: str, kind: str, names: tuple[str, str]) -> Told | None:
+    """Tell gates, or query, key and value, in another order along the first axis."""
+    gates, rows = GATES.get(kind, ""), ours.shape[0]
+    projections = "in_proj" in leaf or (not gates and (kind == "Linear" or "qkv" in "".join(names).lower()))
+    letters = "qkv" if projections else gates
+    if not letters or rows % len(letters) or (projections and rows == len(letters)):
         return None
-    squares, product, others = 0.0, 0.0, 0.0
+    parts = np.split(ours, len(letters))
+    for order in list(permutations(range(len(letters))))[1:]:
+        if same_values(np.concatenate([parts[number] for number in order]), theirs):
+            told = "".join(letters[number] for number in order)
+            fix = f"load the blocks of `{{name}}` of `{{path}}` in the order {letters}; they are in the order {told}"
+            code = "swapped-qkv" if projections else "gate-order"
+            return code, f"has its blocks in the order {told}, the reference's are {letters}", fix
+    for chosen in range(1, 2 ** len(letters)) if parts[0].ndim == 2 and parts[0].shape[0] == parts[0].shape[1] else ():
+        turned = [part.T if chosen >> number & 1 else part for number, part in enumerate(parts)]
+        if same_values(np.concatenate(turned), theirs):
+            which = ", ".join(letter for number, letter in enumerate(letters) if chosen >> number & 1)
+            return "transposed-weight", f"is transposed for {which}", "transpose the weight: `weight.T`"
+    return None
+
+
+def _scaled(ours: Array, theirs: Array) -> Told | None:
+    """Tell a multiple of what it should be, or that plus one number."""
+    squares = product = apart = 0.0
     with np.errstate(invalid="ignore", over="ignore"):
-        for ours, theirs in side_by_side(expected, actual):
-            squares += float(ours @ ours)
-            product += float(ours @ theirs)
-            others += float(theirs @ theirs)
-    factor = product / squares if squares and np.isfinite(squares + others) else 0.0
-    least = SAME_SINGLE * sqrt(others / expected.size) if factor else 0.0
-    if not factor or abs(factor - 1) < ROUGH or not _close(expected, actual, factor=factor, rtol=REMAINDER, atol=least):
+        for one, other in side_by_side(ours, theirs):
+            squares, product = squares + float(one @ one), product + float(one @ other)
+            apart += float((other - one).sum())
+    if ours.size < 2 or not squares or not theirs.any() or not np.isfinite(squares + product):
         return None
-    return ParameterDifference(
-        code="scaled-weight", text=f"torch's times {factor:.6g}", fix=f"do not multiply it by {factor:.6g}"
-    )
+    factor, shift = product / squares, apart / ours.size
+    if factor and same_values(ours, theirs, factor):
+        told = name_number(factor, ours.shape)
+        code = "sign" if abs(factor + 1) < SAME_SINGLE else "scaled-weight"
+        return code, f"is {told} times the reference's", f"divide `{{name}}` of `{{path}}` by {told}, or load it again"
+    if not is_constant(ours) and same_values(ours, theirs, shift=shift):
+        fix = f"subtract {shift:.6g} from `{{name}}` of `{{path}}`"
+        return "shifted-values", f"is the reference's plus {shift:.6g}", fix
+    return None
 
 
 MANY, MOST = 5, 0.8
@@ -419,9 +434,8 @@ MANY, MOST = 5, 0.8
 one kind of layer would be taken for it."""
 SIGMAS = 6
 """Standard deviations within which the correlation of independent values lies: beyond once in 5e8."""
-VALUES = "values"
 NOT_COPIED = "weights-not-copied"
-UNCLEAR = frozenset(("permuted-weight", VALUES))
+UNCLEAR = OWN_VALUES | {"permuted-weight"}
 """What may be said better of one tensor among several."""
 NEUTRAL = {"bias": 0.0, "weight": 1.0}
 """What a parameter is that does nothing, by its torch name in the layer."""
@@ -449,10 +463,10 @@ def check_parameters(tensors: Tensors) -> list[Finding]:
         else:
             one = _values(tensors, pair, pair.ours, pair.theirs, others)
             found += [] if one is None else [one]
-    if any(one.code == VALUES for one in found):
+    if any(one.code in OWN_VALUES for one in found):
         strange = two_initializations(tensors)
         if strange is not None and strange.compared >= MANY:
-            found = [strange.finding, *(one for one in found if one.code != VALUES)]
+            found = [strange.finding, *(one for one in found if one.code not in OWN_VALUES)]
     return [*found, *_frozen(tensors), *_unmatched(tensors)]
 
 
@@ -504,7 +518,7 @@ def two_initializations(tensors: Tensors) -> Strange | None:
     for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
         expected = tensors.array(ours)
         one = _values(tensors, pair, ours, theirs, others)
-        if one is not None and one.code == VALUES:
+        if one is not None and one.code in OWN_VALUES:
             related = _are_related(expected, port_array(theirs))
             differing += related is False
             copied += related is True
@@ -550,6 +564,9 @@ def is_constant(array: Array) -> bool:
 
 def _elements(slot: TensorSlot) -> int:
     return int(np.prod(slot.shape))
+
+
+Names = Callable[[], Mapping[Print, Sequence[str]]]
 
 
 def _prints(tensors: Tensors) -> Names:
@@ -688,54 +705,54 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
     expected, actual = tensors.array(ours), port_array(theirs)
     if expected.shape != actual.shape:
         actual = _like_rows(expected, actual)
-    told = difference(
-        expected,
-        actual,
-        kind=pair.kind,
-        leaf=pair.leaf,
-        dtypes=(ours.dtype, theirs.dtype),
-        others=others,
-        own=ours.name,
-    )
-    if told is None:
+    if _equal(expected, actual, max(ROUNDED.get(one.dtype, 0.0) for one in (ours, theirs))):
         return None
-    if len(theirs.parts) > 1 and told.code in UNCLEAR:
-        told = _of_part(pair, expected, actual, theirs) or told
+
+    def elsewhere() -> tuple[str, str] | None:
+        print_ = print_of(actual.astype(expected.dtype, copy=False))
+        held = [name for name in others().get(print_, ()) if name != ours.name] if any(print_[1:]) else []
+        return ("weight-of-another-layer", held[0]) if len(held) == 1 else None
+
+    names = ours.name, port_name(theirs)
+    code, what, fix = describe_values(
+        expected, actual, leaf=pair.leaf, kind=pair.kind, names=names, elsewhere=elsewhere
+    )
+    if len(theirs.parts) > 1 and code in UNCLEAR:
+        code, what, fix = _of_part(pair, expected, actual, theirs) or (code, what, fix)
+    path = pair.layers.port
+    name = " + ".join(one.removeprefix(f"{path}.") for one in names[1].split(" + "))
     counts = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
     return _parameter_finding(
         pair,
-        told.code,
-        ours.name,
-        port_name(theirs),
-        f"{port_name(theirs)} holds {told.text}",
-        f"`{port_name(theirs)}`: {told.fix}",
+        code,
+        *names,
+        f"{f'`{path}`' if path else 'the model itself'}: its `{name}` {what}",
+        fix.format(name=name, path=path or "the model"),
         effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
     )
 
 
-def _of_part(pair: TensorPair, expected: Array, actual: Array, theirs: TensorSlot) -> ParameterDifference | None:
+def _equal(expected: Array, actual: Array, tolerance: float) -> bool:
+    if equal(expected, actual):
+        return True
+    if expected.dtype.kind not in "fc" or actual.dtype.kind not in "fc":
+        return False
+    size = rms(expected)
+    atol = tolerance * ROUGH * (size if np.isfinite(size) else 0.0)
+    return all(_near(other, one, atol, tolerance).all() for one, other in side_by_side(expected, actual))
+
+
+def _of_part(pair: TensorPair, expected: Array, actual: Array, theirs: TensorSlot) -> Told | None:
     """Say how the one tensor is wrong among those in which the port divides a tensor of torch's."""
     ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
-    found = [
-        (
-            part,
-            difference(
-                ours,
-                other,
-                kind=pair.kind,
-                leaf=pair.leaf,
-                dtypes=(theirs.dtype, theirs.dtype),
-                others=dict,
-                own=part.names[0],
-            ),
-        )
-        for part, ours, other in zip(theirs.parts, np.split(expected, ends), np.split(actual, ends), strict=True)
-    ]
-    wrong = [(part, one) for part, one in found if one is not None]
+    both = zip(theirs.parts, np.split(expected, ends), np.split(actual, ends), strict=True)
+    wrong = [one for one in both if not _equal(one[1], one[2], ROUNDED.get(theirs.dtype, 0.0))]
     if len(wrong) != 1:
         return None
-    part, one = wrong[0]
-    return replace(one, text=f"{one.text}, in {part.names[0]}")
+    part, ours, other = wrong[0]
+    names = part.names[0], part.names[0]
+    code, what, fix = describe_values(ours, other, leaf=pair.leaf, kind=pair.kind, names=names, elsewhere=lambda: None)
+    return code, f"{what}, in {part.names[0]}", fix
 
 
 def _like_rows(expected: Array, actual: Array) -> Array:
