@@ -362,15 +362,15 @@ def send(history: History) -> Kept:
         with FileLock(place.outbox / ".lock", timeout=0):
             for path in files:
                 try:
-                    added = history.add(read_entry(path), read_items(path))
+                    entry = read_entry(path)
+                    new += history.add(entry, read_items(path))
                 except RecordError:
                     problem = problem or f"{path}: cannot be read"
                     continue
                 except HistoryError as error:
                     problem = str(error)
                     break
-                new += added.new
-                lines.append(f"history: {added.name}, which waited, is in {place} now")
+                lines.append(f"history: {entry.name}, which waited, is in {place} now")
                 with suppress(FileNotFoundError):
                     path.unlink()
     except (Timeout, OSError):
@@ -432,28 +432,20 @@ def _lines(path: Path, last: int | None = None) -> Iterator[str]:
     raise RecordError("does not go to its end", file=path, expected="a file of the outbox")
 
 
-class HistorySink:
-    """Adds each night that it is given to the history, and says on standard error what there is to be said.
+def keep_night(folder: Path, database: str | None = None) -> Kept:
+    """Add a night to the history, before it those that a kill kept from being added; print what there is to be said.
 
     Args:
+        folder: the night's.
         database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the night's project's own.
-
-    Attributes:
-        kept: where the results of the last night are; None before the first.
     """
-
-    def __init__(self, database: str | None = None) -> None:
-        self.database = database
-        self.kept: Kept | None = None
-
-    def __call__(self, folder: Path) -> None:
-        """Add the night in ``folder``, or put it into the outbox; before it those that a kill kept from being added."""
-        source = read_source(folder)
-        for told in hand_on_missed(folder.parent, but=folder, root=Path(source.entry.root), database=self.database):
-            print(say(told), file=sys.stderr)
-        self.kept = keep_source(source, root=Path(source.entry.root), database=self.database)
-        if self.kept.message:
-            print(say(self.kept.message), file=sys.stderr)
+    source = read_source(folder)
+    root = Path(source.entry.root)
+    told = hand_on_missed(folder.parent, but=folder, root=root, database=database)
+    kept = keep_source(source, root=root, database=database)
+    for message in (*told, *filter(None, [kept.message])):
+        print(say(message), file=sys.stderr)
+    return kept
 
 
 def keep_source(source: IngestSource, *, root: Path, database: str | None = None) -> Kept:
@@ -473,7 +465,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
     place = place_of(root, database)
     try:
         history = _open(place, root)
-        added = history.add(source.entry, source.items())
+        new = history.add(source.entry, source.items())
     except (HistoryError, OSError) as error:
         # Put a night or a report into the outbox, or say why that fails, too.
         reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
@@ -491,7 +483,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
         message = f"history: {reason}\n{end}"
         return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)
     _note(source, place)
-    return replace(send(history), sent=True, new=added.new)
+    return replace(send(history), sent=True, new=new)
 
 
 def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but: Path | None = None) -> list[str]:

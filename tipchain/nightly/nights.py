@@ -341,11 +341,6 @@ def began(started: str, name: str = "") -> datetime | None:
         return None
 
 
-def nights_folder(plan: NightPlan, out: Path | None = None) -> Path:
-    """Return the folder that a manifest's nights go into: ``out``, or its own below the root."""
-    return out or Path(plan.root) / NIGHTS / plan.name
-
-
 def begin_night(
     plan: NightPlan, nights: Path, *, options: Mapping[str, object], environment: Mapping[str, object]
 ) -> tuple[Night, NightLock]:
