@@ -248,6 +248,33 @@ def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs,
         assert report.first_divergence.direction == "construction"
 
 
+def crossed(base, linear):
+    """Return a net with a layer that looks at its input's memory in another order; the input is used again after it."""
+
+    class Across(base):
+        def forward(self, x):
+            return x.transpose(1, 0) if base is torch.nn.Module else x.transpose([1, 0])
+
+    class Net(base):
+        def __init__(self):
+            super().__init__()
+            self.first, self.across, self.last = linear(3, 8), Across(), linear(8, 3)
+
+        def forward(self, x):
+            x = self.first(x)
+            return self.last(self.across(x).sum(1) + x)
+
+    return Net()
+
+
+def test_what_shares_the_memory_of_its_input_leaves_it_as_it_is():
+    reference, port = crossed(torch.nn.Module, torch.nn.Linear).eval(), crossed(paddle.nn.Layer, paddle.nn.Linear)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, {"args": SMALL})
+    assert report.passed, str(report)
+
+
 def twice(base, linear, *, own):
     """Return a net that uses a layer twice, the second time by its weight alone if ``own``."""
 

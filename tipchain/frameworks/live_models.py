@@ -238,10 +238,10 @@ class TorchSide(FrameworkSide):
         """Let a parameter require a gradient, or not."""
         parameter.requires_grad = gradient
 
-    def assign(self, parameter: Tensor, values: Array) -> None:
-        """Give a parameter other values of its shape."""
+    def assign(self, tensor: Tensor, values: Array) -> None:
+        """Give a tensor other values of its shape, where it lies."""
         with self.torch.no_grad():
-            parameter.copy_(self.framework.tensor(values))
+            tensor.copy_(self.framework.tensor(values))
 
     def scale(self, parameter: Tensor, factor: float) -> None:
         """Multiply a parameter, where it lies."""
@@ -417,9 +417,12 @@ class PaddleSide(FrameworkSide):
         """Let a parameter hand gradients on, or stop them."""
         parameter.stop_gradient = not gradient
 
-    def assign(self, parameter: Tensor, values: Array) -> None:
-        """Give a parameter other values of its shape."""
-        parameter.set_value(self.framework.tensor(values).astype(parameter.dtype))
+    def assign(self, tensor: Tensor, values: Array) -> None:
+        """Give a tensor other values of its shape, where it lies."""
+        narrow = tensor.dtype == self.paddle.bfloat16  # which numpy lacks
+        dtype = np.float32 if narrow else str(tensor.dtype).rpartition(".")[2]
+        values = np.asarray(values, dtype=dtype, order="C")
+        tensor.set_value(self.framework.tensor(values).astype(tensor.dtype) if narrow else values)
 
     def scale(self, parameter: Tensor, factor: float) -> None:
         """Multiply a parameter, where it lies."""
