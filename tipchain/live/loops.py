@@ -19,7 +19,7 @@ from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Schedule, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
-from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
+from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, allowed_apart, shake, state_of
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.weights.sides import TensorSlot, assemble
 
@@ -412,7 +412,7 @@ def _tensors_apart(
         for name in _common(ours[what], theirs[other]):
             one, two = ours[what][name], theirs[other][name]
             drift = distance(one, moved[what][name]) if name in moved.get(what, {}) else 0.0
-            allowed = FACTOR * (drift + CONSTANT * steps[name]) + SAME_DOUBLE * (rms(one) + scale)
+            allowed = allowed_apart(one, drift, steps[name], scale)
             apart = distance(one, two)
             if not apart <= allowed:
                 found.append(Apart(what=what, name=name, times=apart / max(allowed, TINY), expected=one, actual=two))

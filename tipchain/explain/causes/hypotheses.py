@@ -235,19 +235,6 @@ def explained(before: float, after: float) -> float:
     return max(0.0, 1 - after / before) if isfinite(after) and before else 0.0
 
 
-@contextmanager
-def attributes(layer: object, **values: object) -> Iterator[None]:
-    """Set attributes of a layer for a while."""
-    held = {name: getattr(layer, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(layer, name, value)
-        yield
-    finally:
-        for name, value in held.items():
-            setattr(layer, name, value)
-
-
 FORMATS = ((8.0, "bfloat16"), (11.0, "float16 or TF32"))
 """Significant bits, the implicit one counted, and the format that has them (IEEE 754; NVIDIA A100 whitepaper)."""
 

@@ -43,7 +43,7 @@ from tipchain.explain.causes.steps import (
 from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
 from tipchain.explain.causes.walk import Walk, acts_of
 from tipchain.explain.findings import Diagnosis, Finding
-from tipchain.explain.locate.between_layers import enlarge
+from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
@@ -305,10 +305,7 @@ def _consumer(located: Located, pair: CallPair, store: Store, verdict: LayerVerd
 
 
 def _inside(trace: Trace, call: Call, around: Call) -> bool:
-    parent = call.parent
-    while parent is not None and parent != around.number:
-        parent = trace.calls[parent].parent
-    return parent is not None and (call.path.startswith(f"{around.path}.") or not around.path)
+    return holds(trace, around, call) and (call.path.startswith(f"{around.path}.") or not around.path)
 
 
 def _within(call: Call, around: Call) -> str:

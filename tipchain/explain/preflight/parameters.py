@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import distance, equal, name_number, rms, side_by_side
-from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of
+from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_SINGLE, TINY
 from tipchain.weights.files import array_of, view_of
@@ -834,8 +834,7 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
 def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print:
     """Return one print of all numbers of some layers: it does not depend on how they are divided into tensors."""
     prints = [print_of(port_array(slot) if side else tensors.array(slot)) for layer in layers for slot in layer.slots]
-    told = [one for one in prints if any(one[1:])]
-    return (sum(one[0] for one in told), sum(one[1] for one in told) % 2**64, sum(one[2] for one in told) % 2**64)
+    return sum_of(one for one in prints if any(one[1:]))
 
 
 # Weights that are one tensor in one model and several equal ones in the other: they are trained apart.
