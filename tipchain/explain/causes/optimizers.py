@@ -373,7 +373,9 @@ def _diagnosis(
     alone = _explained(told, names, found, by_name)
     together = min(found[name].explained for name in names)
     where = _where(names, found, courses, failing, sides)
-    evidence = f"the {_formula_name(found[names[0]].reference)} formula of the reference reproduces its updates; "
+    own = found[names[0]].reference
+    decoupled = own.algorithm == "adam" and own.form == "decoupled" and own.decay
+    evidence = f"the {'AdamW' if decoupled else own.algorithm} formula of the reference reproduces its updates; "
     if together - alone > ROUGH:
         evidence += (
             f"with this setting alone {alone:.1%} of the difference is gone, with all that differ {together:.2%}, "
@@ -439,12 +441,6 @@ def _where(
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     vectors = all(len(sides[0].tensor(name).shape) <= 1 for name in names)
     return f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({shown})"
-
-
-def _formula_name(formula: Formula) -> str:
-    return (
-        "AdamW" if formula.algorithm == "adam" and formula.form == "decoupled" and formula.decay else formula.algorithm
-    )
 
 
 def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:

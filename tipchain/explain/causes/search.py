@@ -49,7 +49,7 @@ from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
 from tipchain.weights.files import view_of
@@ -565,7 +565,11 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
         forward = Walk(piece, ops, 0.0)
         forward.run()
         yield straight_through(piece, forward)
-    states = _state(models[0]), {name: view_of(one) for name, one in models[1].state_dict().items()}
+    floats = ((name, one) for name, one in models[0].state_dict().items() if one.is_floating_point())
+    states = (
+        {name: one.detach().numpy() for name, one in floats},
+        {name: view_of(one) for name, one in models[1].state_dict().items()},
+    )
     yield by_tensors(piece, *states)
     yield by_unsaved(piece, states)
     layers = [op for op in ops if op.name == LAYER]
@@ -670,10 +674,6 @@ def _of_layer(op: Op, piece: Piece, reference: object) -> Iterator[Hypothesis]:
     paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, paddle, path)):
         yield replace(one, place=op.path)
-
-
-def _state(model: Model) -> Mapping[str, Array]:
-    return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
 
 
 def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 
@@ -596,26 +597,14 @@ def _containers(
         if len(ours) == len(theirs):
             pairs += [CallPair(reference=one, port=other) for one, other in zip(ours, theirs, strict=True)]
             continue
-        for same in (_same_path, _same_type, _any):
+        for same in (attrgetter("path"), attrgetter("type"), lambda _: None):
             for one in list(ours):
-                other = next((call for call in theirs if same(one, call)), None)
+                other = next((call for call in theirs if same(one) == same(call)), None)
                 if other is not None:
                     ours.remove(one)
                     theirs.remove(other)
                     pairs.append(CallPair(reference=one, port=other))
     return pairs
-
-
-def _same_path(one: Call, other: Call) -> bool:
-    return one.path == other.path
-
-
-def _same_type(one: Call, other: Call) -> bool:
-    return one.type == other.type
-
-
-def _any(_one: Call, _other: Call) -> bool:
-    return True
 
 
 def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dict[frozenset[int], list[Call]]:
