@@ -21,7 +21,7 @@ from tipchain.explain.causes.update_formulas import (
     identify,
     simulate,
 )
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, listed
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     UpdateTreatment,
@@ -39,8 +39,6 @@ from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 # What an optimizer says about itself, as a formula for each parameter.
 
 
-FIELDS = {"rho": "beta2", "initial-accumulator": "initial", "rate-decay": "rate_decay", "rescale": "scale"}
-"""Fields of a formula by the code of a setting, where it is called otherwise."""
 CLIP_KINDS = {"ClipGradByValue": "value", "ClipGradByNorm": "norm", "ClipGradByGlobalNorm": "global"}
 
 
@@ -83,7 +81,8 @@ def _formula(
     if said is None or frozen:
         return Formula(algorithm=algorithm, frozen=True)
     form, decay = said.decay[0] if said.decay else ("l2", 0.0)
-    knobs = {FIELDS.get(code, code): value for code, value in said.settings.items()}
+    names = {code: name for name, code in CODES.items()} | {"rho": "beta2"}
+    knobs = {names.get(code, code): value for code, value in said.settings.items()}
     known = {one.name for one in fields(Formula)}
     return Formula(
         algorithm=algorithm,
@@ -438,9 +437,8 @@ def _where(
     others = [name for name in found if name not in names]
     if not rest and not others:
         return ""
-    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     vectors = all(len(sides[0].tensor(name).shape) <= 1 for name in names)
-    return f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({shown})"
+    return f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({listed(names, 4)})"
 
 
 def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:

@@ -28,6 +28,7 @@ from tipchain.explain.causes.program import (
     floats_of,
     numpy_of,
 )
+from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative, rms
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
@@ -403,7 +404,7 @@ class Piece:
     @property
     def shown(self) -> str:
         """The port's path as messages have it."""
-        return f"`{self.paths[1]}`" if self.paths[1] else "the model itself"
+        return shown_path(self.paths[1])
 
     @contextmanager
     def open(self) -> Iterator[Piece]:

@@ -42,7 +42,7 @@ from tipchain.explain.causes.steps import (
 )
 from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
 from tipchain.explain.causes.walk import Walk, acts_of
-from tipchain.explain.findings import Diagnosis, Finding
+from tipchain.explain.findings import Diagnosis, Finding, shown_path
 from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
@@ -384,7 +384,7 @@ def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagn
     idle = any(hands_on(one) and not one.children for one in calls)
     if not idle or not (path.startswith(f"{cause.port_path}.") or not cause.port_path):
         return cause
-    shown = f"`{cause.port_path}`" if cause.port_path else "the model itself"
+    shown = shown_path(cause.port_path)
     return replace(cause, port_path=path, message=cause.message.replace(f"{shown}:", f"`{path}`:", 1))
 
 
@@ -506,7 +506,7 @@ def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -
 def unsearched(verdict: LayerVerdict) -> Diagnosis:
     """Return what is said of a fault whose causes there was no time to try."""
     left = _unknown(verdict, verdict.reason, None)
-    shown = f"`{verdict.port_path}`" if verdict.port_path else "the model itself"
+    shown = shown_path(verdict.port_path)
     return replace(left, message=f"{shown}: cause not searched: out of time")
 
 
@@ -689,7 +689,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     return Diagnosis(
         code=one.code,
         port_path=place,
-        message=BLANK.sub("", f"{f'`{place}`' if place else 'the model itself'}: {one.message}"),
+        message=BLANK.sub("", f"{shown_path(place)}: {one.message}"),
         evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
         explained=min(trial.explained, 1.0),
         fix=BLANK.sub("", _fix(one, piece)),
@@ -727,7 +727,7 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
 
 def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagnosis:
     path = verdict.port_path
-    shown = f"`{path}`" if path else "the model itself"
+    shown = shown_path(path)
     share = None if share is None or not np.isfinite(share) else share
     if verdict.nan:
         return Diagnosis(

@@ -12,7 +12,7 @@ from math import sqrt
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.findings import Effect, Finding, listed, shown_path
 from tipchain.explain.locate.differences import distance, equal, name_number, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
 from tipchain.framework_types import Array, Model, Tensor
@@ -726,7 +726,7 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
         pair,
         code,
         *names,
-        f"{f'`{path}`' if path else 'the model itself'}: its `{name}` {what}",
+        f"{shown_path(path)}: its `{name}` {what}",
         fix.format(name=name, path=path or "the model"),
         effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
     )
@@ -812,7 +812,7 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
         if not trained:
             continue
         names = [layer.path or "the model itself" for layer in trained]
-        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        shown = listed(names, 6)
         told = _total(tensors, layers, side) == _total(tensors, tensors.unmatched[1 - side], 1 - side)
         where = "torch's model", "the port"
         there = (
