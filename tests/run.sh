@@ -23,26 +23,35 @@ check_shell() {
   ((${#files[@]})) && shellcheck -x "${files[@]}"
 }
 
-main() {
-  local status=0 python
-  cd "$ROOT"
-  bash prepare.sh "$PARAMS" lite_train_lite_infer --dev
-  python="${TIPCHAIN_PYTHON:-$ROOT/.venv/bin/python}"
-  PATH="$(dirname "$python"):$PATH"
+# Runs all stages but the tests, and fails if one of them does.
+check_sources() {
+  # Once, and not by each of the tests' processes, where Python is told to keep no bytecode.
+  stage "compile" "$python" -m compileall -q tipchain
   stage "ruff check" ruff check
   stage "ruff format" ruff format --check
   stage "mypy" mypy
   stage "shellcheck" check_shell
-  # Once, and not by each of the tests' processes, where Python is told to keep no bytecode.
-  stage "compile" "$python" -m compileall -q tipchain
   ((${#failed[@]} == 0)) || printf '== failed before the tests: %s\n' "${failed[*]}"
+  return "$((${#failed[@]} > 0))"
+}
+
+main() {
+  local status=0 checked=0 python checks
+  cd "$ROOT"
+  bash prepare.sh --env-only --dev
+  python="${TIPCHAIN_PYTHON:-$ROOT/.venv/bin/python}"
+  PATH="$(dirname "$python"):$PATH"
+  # The data and the weights keep one core busy, the linters another; what these say is shown when both have ended.
+  exec {checks}< <(check_sources 2>&1)
+  bash prepare.sh "$PARAMS" lite_train_lite_infer --dev
+  cat <&"$checks"
+  wait $! || checked=1
   printf '== pytest\n'
   # Two files at a time (tests/conftest.py says which belong together), one core for each: frameworks whose threads wait
   # for one another on the cores of other processes compute up to five times as long.
   export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
   "$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" || status=$?
-  ((status != 0 || ${#failed[@]} == 0)) || status=1
-  exit "$status"
+  exit "$((status > checked ? status : checked))"
 }
 
 main "$@"

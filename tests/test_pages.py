@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from page_blocks import ROOT, blocks_of, follow
+from page_blocks import ROOT, blocks_of, follow, run_line
 
 from tipchain.cli import COMMANDS, parser_of
 
@@ -69,10 +68,7 @@ def test_a_call_that_could_not_be_made_would_be_noticed(tmp_path):
 def test_the_python_of_a_page_runs(page, tmp_path):
     blocks = [block.text for block in blocks_of(page) if block.language == "python" and not block.title]
     (tmp_path / "page.py").write_text(SAMPLES.read_text() + "\n\n" + "\n\n".join(blocks))
-    done = subprocess.run(
-        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_line("python page.py", tmp_path)
 
 
 @pytest.mark.frameworks

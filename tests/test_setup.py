@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,8 +17,11 @@ import pytest
 from tipchain.modes import CHAIN_MODES
 
 PROJECT = Path(__file__).resolve().parents[1]
+ENVIRONMENT = PROJECT / "tools/environment.sh"
 PARAMS = "test_tipc/configs/demo/train_infer_python.txt"
 LITE = "lite_train_lite_infer"
+PIPS = 5
+"""Calls of pip: pip itself, what it would fetch for torch, the frameworks beside the others, what the frameworks need."""
 CPU = json.dumps({"install": [{"metadata": {"name": "torch", "version": "2.13.0", "requires_dist": ["filelock"]}}]})
 CUDA = CPU.replace("filelock", "nvidia-cublas==13")
 
@@ -39,7 +43,9 @@ if [[ $1 == -m && $2 == pip ]]; then
   [[ $* != *--dry-run* ]] || { cat "$STUB_FOLDER/report"; exit; }
   [[ -z ${STUB_KILL:-} || $* != *--build-constraint* ]] || kill -9 0
   sleep "${STUB_SLEEP:-0}"
-  exit "${STUB_EXIT:-0}"
+  [[ -z ${STUB_HANGS:-} || $* == *"--upgrade pip" ]] || sleep 600
+  [[ -z ${STUB_FAILS:-} || $* != *"$STUB_FAILS"* ]]
+  exit
 fi
 PYTHONPATH="$STUB_FOLDER/../project" exec REAL "$@"
 """
@@ -130,12 +136,16 @@ def ready(project):
 def test_the_environment_is_made_under_the_constraints(project, option):
     done = project.prepare(PARAMS, LITE, "--env-only", *filter(None, [option]))
     assert done.returncode == 0, done.stderr
-    venv, pip, dry, install = project.calls()
+    venv, pip, dry, *beside, last = project.calls()
     assert venv == "venv"
     assert pip.endswith("-c constraints.txt --upgrade pip")
     assert "--dry-run --no-deps" in dry
-    assert "-c constraints.txt --build-constraint constraints.txt -e .[cpu,cases,onnx]" in install
-    assert install.endswith("--group dev") == bool(option)
+    (frameworks,) = (call for call in beside if call.endswith("--no-deps torch paddlepaddle"))
+    (others,) = set(beside) - {frameworks}
+    assert "-c constraints.txt" in frameworks
+    assert "-c constraints.txt --no-warn-conflicts --build-constraint constraints.txt -e .[cases,onnx]" in others
+    assert others.endswith("--group dev") == bool(option)
+    assert last.endswith("-c constraints.txt torch paddlepaddle"), "what the frameworks need"
     assert "CUDA" not in done.stderr
     assert not (project.root / "test_tipc/data").exists()
 
@@ -157,7 +167,7 @@ def test_packages_are_compiled_at_once_only_where_no_bytecode_is_kept(ready, no_
 
 def test_the_environment_needs_no_parameter_file(project):
     assert project.prepare("--env-only").returncode == 0
-    assert len(project.calls()) == 4
+    assert len(project.calls()) == 1 + PIPS
 
 
 def test_help_is_no_error(project):
@@ -180,21 +190,21 @@ def test_a_changed_lock_installs_again_into_the_same_environment(ready, name):
         file.write("# changed\n")
     assert ready.prepare(PARAMS, LITE, "--env-only").returncode == 0
     assert "venv" not in ready.calls()
-    assert len(ready.calls()) == 3
+    assert len(ready.calls()) == PIPS
     ready.log.unlink()
     ready.prepare(PARAMS, LITE, "--env-only")
     assert ready.calls() == []
 
 
 def test_the_development_tools_are_added_once_and_kept(ready):
-    for count, options in ((3, ["--dev"]), (0, ["--dev"]), (0, [])):
+    for count, options in ((PIPS, ["--dev"]), (0, ["--dev"]), (0, [])):
         assert ready.prepare(PARAMS, LITE, "--env-only", *options).returncode == 0
         assert len(ready.calls()) == count
         ready.log.unlink(missing_ok=True)
     with (ready.root / "constraints.txt").open("a") as file:
         file.write("# changed\n")
     ready.prepare(PARAMS, LITE, "--env-only")
-    assert ready.calls()[-1].endswith("--group dev")
+    assert any(call.endswith("--group dev") for call in ready.calls())
 
 
 def test_force_makes_the_environment_anew_only_where_the_environment_was_asked_for(ready):
@@ -232,6 +242,23 @@ def test_ctrl_c_ends_with_130(project):
     assert project.state.read_text() == "started"
 
 
+def test_the_frameworks_do_not_go_on_without_the_set_up(project):
+    process = project.start("--env-only", STUB_HANGS="1")
+    while not any("--no-deps torch paddlepaddle" in call for call in project.calls()):
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    with process:
+        process.communicate(timeout=60)  # until nobody has its output open
+    assert process.returncode == 130
+
+
+def test_the_frameworks_are_those_of_the_extra():
+    text = (PROJECT / "pyproject.toml").read_text()
+    extra = re.search(r"^cpu = \[(.*)\]$", text, flags=re.MULTILINE)[1]
+    (line,) = (line for line in ENVIRONMENT.read_text().splitlines() if line.startswith("FRAMEWORKS=("))
+    assert set(re.findall(r'"(\w+)', extra)) == set(re.findall(r"\((.*)\)", line)[0].split())
+
+
 def test_an_update_that_was_killed_is_done_again_from_the_start(ready):
     (ready.root / "constraints.txt").write_text("")
     assert ready.prepare(PARAMS, LITE, "--env-only", STUB_KILL="1").returncode == -signal.SIGKILL
@@ -249,7 +276,7 @@ def test_an_environment_that_lost_its_python_is_made_again(ready):
 def test_a_moved_project_installs_again(ready):
     ready.root = ready.root.rename(ready.root.with_name("moved"))
     assert ready.prepare(PARAMS, LITE, "--env-only").returncode == 0
-    assert len(ready.calls()) == 3
+    assert len(ready.calls()) == PIPS
 
 
 def test_an_environment_of_the_users_own_is_completed_not_replaced(project):
@@ -269,8 +296,9 @@ def test_a_folder_that_is_no_environment_stays(project):
     assert (project.venv / "mine").is_dir()
 
 
-def test_a_failing_pip_is_exit_2_and_not_taken_for_complete(project):
-    done = project.prepare(PARAMS, LITE, "--env-only", STUB_EXIT="1")
+@pytest.mark.parametrize("call", ["", "--upgrade pip", "--no-deps torch", "-e .", "constraints.txt torch paddlepaddle"])
+def test_a_failing_pip_is_exit_2_and_not_taken_for_complete(project, call):
+    done = project.prepare(PARAMS, LITE, "--env-only", STUB_FAILS=call or "install")
     assert done.returncode == 2
     assert "the set-up failed in: pip install" in done.stderr
     assert project.state.read_text() == "started"
@@ -286,7 +314,7 @@ def test_two_set_ups_at_once_make_one_environment(project):
     assert (first.returncode, second.returncode) == (0, 0)
     assert "waiting for another set-up" in results[1][1]
     assert project.calls().count("venv") == 1
-    assert len(project.calls()) == 4
+    assert len(project.calls()) == 1 + PIPS
 
 
 def test_cuda_is_announced_before_it_is_fetched(project):
@@ -411,14 +439,15 @@ def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failin
     more = {"TIPCHAIN_PYTHON": str(project.stubs / "python"), "STUB_FAILING": failing}
     done = project.prepare("-k", "some words", script=".ci/run", cwd=project.root.parent, **more)
     assert done.returncode == code, done.stderr
+    prepared = "python -m tipchain prepare test_tipc/configs/alexnet/train_infer_python.txt lite_train_lite_infer"
     calls = [call for call in project.calls() if not call.startswith("python -c")]
-    params = "test_tipc/configs/alexnet/train_infer_python.txt"
-    assert calls[0] == f"python -m tipchain prepare {params} {LITE}"
-    assert calls[1:4] == ["ruff check", "ruff format --check", "mypy "]
+    calls.remove(prepared)  # at any time
+    assert calls[:4] == ["python -m compileall -q tipchain", "ruff check", "ruff format --check", "mypy "]
     assert calls[4].startswith("shellcheck -x .ci/run prepare.sh test_tipc/prepare.sh tests/run.sh tools/")
-    assert calls[5] == "python -m compileall -q tipchain"
-    assert calls[6] == "python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -k some words"
-    assert done.stdout.splitlines()[-1] == calls[6]
+    assert calls[5:] == ["python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -k some words"]
+    assert done.stdout.splitlines()[-1] == calls[5]
+    assert done.stdout.index(prepared) < done.stdout.index("== pytest")
+    assert set(calls) <= set(done.stdout.splitlines())
     if failing.startswith("mypy"):
         assert "== failed before the tests: mypy" in done.stdout
 
@@ -437,8 +466,6 @@ def test_scripts_stop_at_errors_and_can_be_run(name):
 
 
 def test_the_lock_covers_what_the_project_asks_for():
-    import re
-
     locked = {re.split("==", line)[0] for line in lock_lines()}
     text = (PROJECT / "pyproject.toml").read_text()
     tables = re.findall(r"^(?:requires|dependencies|cpu|cases|dev) = \[(.*?)\]", text, flags=re.DOTALL | re.MULTILINE)

@@ -70,10 +70,10 @@ def test_a_line_break_in_a_chinese_sentence_is_no_blank():
 
 
 def test_every_made_page_is_in_chinese_too(site):
-    pages = reference_pages.chinese_pages()
-    assert set(pages) == set(reference_pages.pages())
+    english_pages, pages = reference_pages.pages(), reference_pages.chinese_pages()
+    assert set(pages) == set(english_pages)
     for path, text in pages.items():
-        english = reference_pages.pages()[path]
+        english = english_pages[path]
         heads = [re.findall("^#+ ", one, re.MULTILINE) for one in (english, text)]
         assert heads[0] == heads[1], path
         code = [re.findall("^```.*?^```$", one, re.MULTILINE | re.DOTALL) for one in (english, text)]
@@ -126,7 +126,7 @@ def test_every_key_of_a_yaml_file_has_a_meaning(kind):
 
 
 def test_the_keys_are_those_that_the_reader_asks_for():
-    page = reference_pages.pages()["reference/case.md"]
+    page = reference_pages.MAKERS["reference/case.md"]()
     assert "| `iterations` | a whole number >= 2 | `5` | the number of updates in each mode. |" in page
     assert "| `id` | a text | **required** |" in page
     assert "| `data` | `lite` or `whole` |  | the data of training and evaluation." in page

@@ -8,6 +8,7 @@ set -euo pipefail
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 VENV="$ROOT/.venv"
 STATE="$VENV/.tipchain-set-up" # "started", then "<fingerprint> plain" or "<fingerprint> dev"
+FRAMEWORKS=(torch paddlepaddle) # the extra `cpu`
 
 # Prints a progress line.
 say() { printf 'prepare: %s\n' "$*" >&2; }
@@ -81,7 +82,7 @@ make_environment() {
   pip_install --upgrade pip
   warn_about_cuda
   say "installing the packages"
-  pip_install --build-constraint constraints.txt -e '.[cpu,cases,onnx]' "${group[@]}"
+  install_packages "${group[@]}"
   compile_packages
   write_state "$(fingerprint) $( ((${#group[@]})) && printf dev || printf plain)"
   say "environment ready"
@@ -108,6 +109,20 @@ make_empty_environment() {
 write_state() {
   { printf '%s' "$1" >"$STATE.new" && mv -- "$STATE.new" "$STATE"; } ||
     die "$STATE cannot be written" "is the disk full?"
+}
+
+# Installs the packages. The frameworks are half of all that is unpacked, so that two of pip share it: nothing of the
+# rest needs a framework, and what those need comes last. Arguments: those for the development tools.
+install_packages() {
+  set -m # a process group of its own, which can be ended whole
+  pip_install --progress-bar off --no-deps "${FRAMEWORKS[@]}" &
+  set +m
+  # shellcheck disable=SC2064  # the process that it is now
+  trap "kill -- -$! 2>/dev/null || :" EXIT
+  pip_install --no-warn-conflicts --build-constraint constraints.txt -e '.[cases,onnx]' "$@"
+  wait $! || exit 2
+  trap - EXIT
+  pip_install "${FRAMEWORKS[@]}"
 }
 
 # Compiles all packages where Python is told to keep no bytecode, so that not every process compiles them anew, while the

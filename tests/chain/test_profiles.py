@@ -258,7 +258,7 @@ def test_a_layout_without_what_every_chain_needs(tmp_path):
 def test_every_key_is_in_the_docs(tmp_path, where):
     message = refusal(tmp_path, BASE + where.format("nonsense: 1") + "\n")
     known = message.partition("expected: ")[2].splitlines()[0].split(", ")
-    text = DOCS.read_text(encoding="utf-8") + reference_pages.pages()["reference/profile.md"]
+    text = DOCS.read_text(encoding="utf-8") + reference_pages.MAKERS["reference/profile.md"]()
     assert len(known) > 2
     assert [key for key in known if not re.search(rf"[`{{ ]{key}[`:,}}]", text)] == []
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tipchain.cli import COMMANDS, FORMER, GROUPS, main, parser_of
+from tipchain.commands import doctor
 from tipchain.commands.options import leaves, seconds, seconds_or_none
+from tipchain.core.machine import _absent
 
 SEVERAL = {
     "--device": "a chain's is its file's own if none is named",
@@ -90,9 +92,15 @@ def test_former_spellings_are_not_in_the_help(capsys):
     assert "--stages" not in shown
 
 
-@pytest.mark.parametrize("words", [["--json"], ["--json", "--color", "never"]])
-def test_json_alone_is_standard_output_with_a_note(words, tmp_path, monkeypatch, capsys):
+@pytest.fixture
+def without_frameworks(tmp_path, monkeypatch):
+    """An empty folder, and a doctor that starts no framework."""
+    monkeypatch.setattr(doctor, "check_framework", lambda name: _absent(name, "", ""))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--json", "--color", "never"]])
+def test_json_alone_is_standard_output_with_a_note(words, without_frameworks, capsys):
     main(["doctor", *words])
     told = capsys.readouterr()
     assert "findings" in json.loads(told.out)
@@ -108,8 +116,7 @@ def test_json_does_not_take_the_next_argument_for_its_file(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("words", [["--json", "found.json"], ["--json=found.json"]])
-def test_json_to_a_file_leaves_the_text(words, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_json_to_a_file_leaves_the_text(words, without_frameworks, capsys):
     main(["doctor", *words])
     told = capsys.readouterr()
     assert told.out.startswith("tipchain ")

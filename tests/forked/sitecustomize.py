@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 VARIABLE = "TIPCHAIN_FORKED"
 """The folder of the sockets, each called as the frameworks that whoever listens there has imported."""
 KINDS = ("torch", "paddle", "torch,paddle")
-PROGRAMS = {"tipchain.parity.weights": KINDS[2], "tipchain.live.worker": KINDS[2]}
-"""The frameworks of a module; those of a recorder and of a tool stand in their arguments."""
+PROGRAMS = {
+    "tipchain.parity.weights": KINDS[2],
+    "tipchain.parity.stages.inference": KINDS[1],
+    "tipchain.live.worker": KINDS[2],
+    "page.py": KINDS[2],
+}
+"""The frameworks of a module, and of a page's Python; those of a recorder and of a tool stand in their arguments."""
 HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -27,9 +32,9 @@ def kind_of(words: list[str]) -> str:
     """Return the frameworks that a command of Python's imports, or nothing for one that is run as it is."""
     if words[:2] == ["-m", "tipchain.parity.recorder"]:
         return words[2].rpartition("recorder_")[2].removesuffix(".json")
-    if words[:1] == ["-m"]:
-        return PROGRAMS.get(words[1], "")
-    return KINDS[1] if words and words[0].startswith("tools/") else ""
+    if words and words[0].startswith("tools/"):
+        return KINDS[1]
+    return PROGRAMS.get((words[1:] if words[:1] == ["-m"] else words or [""])[0], "")
 
 
 def become_shadow(words: list[str], kind: str) -> None:

@@ -11,7 +11,7 @@ from history_samples import FAIL, PASS, night_folder
 from tipchain.cli import main
 from tipchain.history import ingest
 from tipchain.history.entries import list_entries
-from tipchain.history.ingest import HANDED, LOOKED_AT, HistorySink, hand_on_missed, missed_nights, note_handed
+from tipchain.history.ingest import HANDED, LOOKED_AT, hand_on_missed, keep_night, missed_nights, note_handed
 from tipchain.history.store import History, place_of
 from tipchain.nightly.nights import hold
 
@@ -41,16 +41,16 @@ def names(project) -> list[str]:
 
 def test_the_next_night_hands_on_what_was_missed_once(project, capsys):
     missed, last = make(project, FAIL), make(project)
-    HistorySink()(last)
+    keep_night(last)
     assert names(project) == [missed.name, last.name]
     assert f"{missed.name}, which had finished before, is in" in capsys.readouterr().err
     assert json.loads((missed / HANDED).read_text()) == {"database": str(place_of(project))}
-    HistorySink()(last)
+    keep_night(last)
     assert capsys.readouterr().err == ""
 
 
 def test_diff_hands_on_what_was_missed(project, capsys):
-    HistorySink()(make(project))
+    keep_night(make(project))
     missed = make(project, FAIL)
     assert main(["nightly", "diff", "suite.yaml"]) == 0
     told = capsys.readouterr()
@@ -95,7 +95,7 @@ def test_what_goes_on_or_has_not_finished_is_left_alone(project):
 
 def test_what_the_history_has_already_is_not_read_again(project, monkeypatch):
     folder = make(project)
-    HistorySink()(folder)
+    keep_night(folder)
     (folder / HANDED).unlink()
     monkeypatch.setattr(ingest, "keep_source", None)
     assert hand_on_missed(folder.parent, root=project) == []

@@ -58,7 +58,7 @@ def test_all_of_a_report_goes_in(history, tmp_path):
     file = tmp_path / "report.json"
     file.write_text(json.dumps(report()))
     source = read_source(file, "box")
-    assert history.add(source.entry, source.items()).new == 1
+    assert history.add(source.entry, source.items()) == 1
     with history.reading() as connection:
         entry = find_entry(connection, "20260101-000000-abcde")
         (only,) = items_of(connection, entry).values()
@@ -107,7 +107,7 @@ def test_a_report_says_where_it_was_made_and_of_which_commit(history, tmp_path):
 def test_all_of_a_night_goes_in(history, tmp_path):
     folder = night_folder(tmp_path, {"a[lite;cpu]": PASS, "b[lite;cpu]": ERROR})
     source = read_source(folder)
-    assert history.add(source.entry, source.items()).new == 2
+    assert history.add(source.entry, source.items()) == 2
     with history.reading() as connection:
         (entry,) = list_entries(connection)
         items = items_of(connection, entry)
@@ -131,7 +131,7 @@ def test_adding_twice_adds_nothing(history, tmp_path, what):
     history.add(source.entry, source.items())
     before = rows(history)
     again = history_in(tmp_path).add(source.entry, source.items())
-    assert (again.new, rows(history)) == (0, before)
+    assert (again, rows(history)) == (0, before)
 
 
 def test_a_night_that_goes_on_is_completed(history, tmp_path):
@@ -146,7 +146,7 @@ def test_a_night_that_goes_on_is_completed(history, tmp_path):
     assert not read_source(folder).entry.finished
     finish(folder, source.entry.key)
     source = read_source(folder)
-    assert history.add(source.entry, source.items()).new == 1
+    assert history.add(source.entry, source.items()) == 1
     with history.reading() as connection:
         (entry,) = list_entries(connection)
     assert (entry.finished, entry.counts) == (True, {PASS: 1, FAIL: 1})
@@ -219,7 +219,7 @@ def test_a_writer_that_was_killed_left_whole_items(history, tmp_path):
         (entry,) = list_entries(connection)
     assert (entry.finished, entry.counts) == (False, {PASS: 1})
     added = history.add(night(0), [judged("a", {"x": PASS}), judged("b", {"x": PASS})])
-    assert (added.known, added.new, rows(history)["verdicts"]) == (1, 1, 2)
+    assert (added, rows(history)["verdicts"]) == (1, 2)
 
 
 def test_keys_of_other_tables_are_watched(history):

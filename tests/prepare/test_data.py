@@ -302,7 +302,7 @@ def test_an_unknown_kind(tmp_path):
 
 
 def test_without_scikit_learn_it_says_how_to_get_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(DataError, match=r"scikit-learn(.|\n)*tipchain\[cases\]"):
         prepare_data(tmp_path, "lite")
     assert neighbours(folder_of(tmp_path)) == []

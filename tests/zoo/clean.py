@@ -112,10 +112,10 @@ VISION: Mapping[str, Callable[[], Pair]] = {
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """Return scikit-learn's digits as float32 images of shape (1797, 1, 8, 8) in 0 to 1, and their labels."""
-    from sklearn.datasets import load_digits
+    from tipchain.prepare.data import load_scans
 
-    data = load_digits()
-    return (data.images[:, None] / 16).astype(np.float32), data.target.astype(np.int64)
+    images, labels = load_scans()
+    return (images[:, None] / 16).astype(np.float32), np.array(labels)
 
 
 def _trained(

@@ -127,17 +127,16 @@ def night_sink(args: argparse.Namespace) -> Callable[[Path], None]:
     """Return who is given a night's folder in the end."""
 
     def sink(folder: Path) -> None:
-        from tipchain.history.ingest import HistorySink
+        from tipchain.history.ingest import keep_night
 
-        args.history_sink = HistorySink(args.database)
-        args.history_sink(folder)
+        args.kept = keep_night(folder, args.database)
 
     return sink
 
 
 def with_history(args: argparse.Namespace, code: ExitCode) -> ExitCode:
     """Return a night's exit code: 1 instead of 0 where the history is required and does not have the night."""
-    kept = getattr(getattr(args, "history_sink", None), "kept", None)
+    kept = getattr(args, "kept", None)
     missing = args.require_history and (kept is None or not kept.sent)
     return ExitCode.FAILED if missing and code == ExitCode.PASSED else code
 
@@ -288,18 +287,15 @@ def diff(args: argparse.Namespace) -> int:
 
 
 def _night_diff(args: argparse.Namespace) -> int:
+    from tipchain.history.ingest import hand_on_missed
     from tipchain.nightly.manifest import load_manifest
-    from tipchain.nightly.nights import NIGHTS
 
     manifest = load_manifest(args.manifest)
     args.name, args.root = manifest.name, args.root or manifest.root
     # Add the finished nights of a manifest that a killed coordinator did not add, if there is a history at all.
-    nights = manifest.root / NIGHTS / manifest.name
-    from tipchain.history.ingest import hand_on_missed
-
     root, place = _place(args)
     if place.file is None or place.file.exists():
-        for told in hand_on_missed(nights, root=root, database=args.database):
+        for told in hand_on_missed(manifest.nights, root=root, database=args.database):
             print(say(told), file=sys.stderr)
     return diff(args)
 

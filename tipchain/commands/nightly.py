@@ -350,12 +350,12 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     from tipchain.nightly.expand import DiskProject, expand
     from tipchain.nightly.items import only, parse_shard, select, share
     from tipchain.nightly.manifest import load_manifest
-    from tipchain.nightly.nights import balance_seconds, last_failed, nights_folder
+    from tipchain.nightly.nights import balance_seconds, last_failed
 
     shard = parse_shard(args.shard) if args.shard else None
     manifest = load_manifest(args.manifest)
     plan = expand(manifest, DiskProject(manifest), require_data=args.require_data)
-    nights = nights_folder(plan, args.out).absolute()
+    nights = (args.out or manifest.nights).absolute()
     plan = select(plan, args.select)
     if args.last_failed:
         from tipchain.report.page import many
@@ -465,11 +465,11 @@ def _go_on(
 def _night(args: argparse.Namespace) -> Night:
     """Return the night that is meant, and say if the manifest is not what it was when that began."""
     from tipchain.nightly.manifest import load_manifest
-    from tipchain.nightly.nights import NIGHTS, latest_night
+    from tipchain.nightly.nights import latest_night
 
     try:
         manifest = load_manifest(args.manifest)
-        sha256, nights = manifest.sha256, manifest.root / NIGHTS / manifest.name
+        sha256, nights = manifest.sha256, manifest.nights
     except ManifestError:
         if args.out is None or not args.manifest.is_file():
             raise

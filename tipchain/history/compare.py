@@ -604,11 +604,6 @@ def _moved(was: Mapping[str, ItemFacts], now: Mapping[str, ItemFacts], commands:
     return [one for one in found if kind_of(one.name).moved_plainly(one.before, one.after)]
 
 
-def is_time(moved: MovedFigure) -> bool:
-    """Tell whether a number is a time, a speed or memory, rather than a metric."""
-    return kind_of(moved.name).kind is not FigureKind.METRIC
-
-
 class _Verdicts:
     """The verdicts of items in both entries: counted in one walk over both sides, then read where they differ."""
 

@@ -73,7 +73,7 @@ def read_source(path: Path, machine: str = "") -> IngestSource:
     if path.name == nights.NIGHT:
         path = path.parent
     if (path / nights.NIGHT).is_file():
-        return read_night(path)
+        return night_source(nights.read_night(path))
     # The report is an entry of its own.
     report = load_report(path)
     text = json.dumps(report_json(report), sort_keys=True)
@@ -106,16 +106,11 @@ def this_machine() -> tuple[str, str]:
     return socket.gethostname(), _class_of(facts)
 
 
-def read_night(folder: Path) -> IngestSource:
-    """Return the night in ``folder``, with the items that have ended so far.
-
-    Raises:
-        RecordError: its ``night.json`` cannot be read, or is none.
-    """
-    night = nights.read_night(folder)
+def night_source(night: Night) -> IngestSource:
+    """Return a night as a source, with the items that have ended so far."""
     finished: JsonObject = {}
     with suppress(OSError, ValueError):  # what a night that came to its end says about itself
-        found = nights.read_document(folder / FINISHED)
+        found = nights.read_document(night.folder / FINISHED)
         parse_as(float, found.get("seconds") or 0.0)
         finished = found if found.get("token") == night.token else {}
     facts = flat_facts(night.environment)
@@ -123,9 +118,9 @@ def read_night(folder: Path) -> IngestSource:
     entry = Entry(
         key=night.token,
         kind="night",
-        name=folder.resolve().name,
+        name=night.folder.resolve().name,
         title=night.plan.name,
-        began=_epoch(night.started, folder / nights.NIGHT),
+        began=night.epoch,
         started=night.started,
         seconds=max(float(finished.get("seconds") or 0.0), 0.0),
         finished=bool(finished),
@@ -362,15 +357,15 @@ def send(history: History) -> Kept:
         with FileLock(place.outbox / ".lock", timeout=0):
             for path in files:
                 try:
-                    added = history.add(read_entry(path), read_items(path))
+                    entry = read_entry(path)
+                    new += history.add(entry, read_items(path))
                 except RecordError:
                     problem = problem or f"{path}: cannot be read"
                     continue
                 except HistoryError as error:
                     problem = str(error)
                     break
-                new += added.new
-                lines.append(f"history: {added.name}, which waited, is in {place} now")
+                lines.append(f"history: {entry.name}, which waited, is in {place} now")
                 with suppress(FileNotFoundError):
                     path.unlink()
     except (Timeout, OSError):
@@ -432,28 +427,20 @@ def _lines(path: Path, last: int | None = None) -> Iterator[str]:
     raise RecordError("does not go to its end", file=path, expected="a file of the outbox")
 
 
-class HistorySink:
-    """Adds each night that it is given to the history, and says on standard error what there is to be said.
+def keep_night(folder: Path, database: str | None = None) -> Kept:
+    """Add a night to the history, before it those that a kill kept from being added; print what there is to be said.
 
     Args:
+        folder: the night's.
         database: a URL or a file; None for what TIPCHAIN_DATABASE says, or else the night's project's own.
-
-    Attributes:
-        kept: where the results of the last night are; None before the first.
     """
-
-    def __init__(self, database: str | None = None) -> None:
-        self.database = database
-        self.kept: Kept | None = None
-
-    def __call__(self, folder: Path) -> None:
-        """Add the night in ``folder``, or put it into the outbox; before it those that a kill kept from being added."""
-        source = read_source(folder)
-        for told in hand_on_missed(folder.parent, but=folder, root=Path(source.entry.root), database=self.database):
-            print(say(told), file=sys.stderr)
-        self.kept = keep_source(source, root=Path(source.entry.root), database=self.database)
-        if self.kept.message:
-            print(say(self.kept.message), file=sys.stderr)
+    source = read_source(folder)
+    root = Path(source.entry.root)
+    told = hand_on_missed(folder.parent, but=folder, root=root, database=database)
+    kept = keep_source(source, root=root, database=database)
+    for message in (*told, *filter(None, [kept.message])):
+        print(say(message), file=sys.stderr)
+    return kept
 
 
 def keep_source(source: IngestSource, *, root: Path, database: str | None = None) -> Kept:
@@ -473,7 +460,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
     place = place_of(root, database)
     try:
         history = _open(place, root)
-        added = history.add(source.entry, source.items())
+        new = history.add(source.entry, source.items())
     except (HistoryError, OSError) as error:
         # Put a night or a report into the outbox, or say why that fails, too.
         reason = str(error) if isinstance(error, HistoryError) else f"{place}: {error}"
@@ -491,7 +478,7 @@ def keep_source(source: IngestSource, *, root: Path, database: str | None = None
         message = f"history: {reason}\n{end}"
         return Kept(sent=False, message=message, waiting=len(waiting(place)), kept=file)
     _note(source, place)
-    return replace(send(history), sent=True, new=added.new)
+    return replace(send(history), sent=True, new=new)
 
 
 def hand_on_missed(nights: Path, *, root: Path, database: str | None = None, but: Path | None = None) -> list[str]:
@@ -558,7 +545,7 @@ def history_with(results: nights.Results, database: str | None = None) -> Iterat
         folders = [one for one in nights_below(results.folder.parent)[::-1] if one.name <= results.night.name]
         for one in latest_results(folders, BESIDE, []):
             if one.finished or one.folder == results.folder:
-                source = read_night(one.folder)
+                source = night_source(one.night)
                 history.add(source.entry, source.items())
         yield history
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from tipchain.chain.plan import number_json
 from tipchain.core import language
 from tipchain.core.json_text import Json, as_json
-from tipchain.core.language import aligned, columns, padded, say
+from tipchain.core.language import aligned, padded, say
 from tipchain.core.quantities import Scalar
 from tipchain.errors import Outcome
 from tipchain.history.compare import (
@@ -25,10 +25,10 @@ from tipchain.history.compare import (
     Changes,
     Comparison,
     Explanation,
+    FigureKind,
     Flip,
     MovedFigure,
     Shift,
-    is_time,
     kind_of,
 )
 from tipchain.history.entries import CauseRun, rows_of
@@ -63,8 +63,7 @@ def number_text(value: float) -> str:
 
 def cut(line: str, width: int = WIDTH) -> str:
     """Return a line in the reader's language, of at most ``width`` columns; control characters become spaces."""
-    line = say("".join(letter if letter.isprintable() else " " for letter in line))
-    return line if columns(line) <= width else language.cut(line, width)
+    return language.cut(say("".join(letter if letter.isprintable() else " " for letter in line)), width)
 
 
 def counts_text(entry: Entry) -> str:
@@ -167,6 +166,9 @@ def compare_text(found: Comparison) -> str:
         *share_lines(before, after),
     ]
     lines = [say(one) for one in heads]
+    moved, grew = (sorted(ones, key=lambda one: -abs(one.relative)) for ones in (found.moved, found.grew))
+    metrics = [one for one in moved if kind_of(one.name).kind is FigureKind.METRIC]
+    times = [one for one in moved if kind_of(one.name).kind is not FigureKind.METRIC]
     sections = {
         "environment": [str(one) for one in found.environment],
         "items that flipped": [flip_line(one) for one in found.flips],
@@ -176,9 +178,9 @@ def compare_text(found: Comparison) -> str:
         "verdicts that flipped": [flip_line(one) for one in found.verdict_flips],
         "verdicts that are new": [f"{item}: {count}" for item, count in found.new_verdicts.items()],
         "verdicts that are gone": [f"{item}: {count}" for item, count in found.gone_verdicts.items()],
-        "metrics that moved": [moved_line(one) for one in found.moved if not is_time(one)],
-        "times that moved": [moved_line(one) for one in _largest(found.moved) if is_time(one)],
-        "differences that grew": [moved_line(one) for one in _largest(found.grew)],
+        "metrics that moved": [moved_line(one) for one in metrics],
+        "times that moved": [moved_line(one) for one in times],
+        "differences that grew": [moved_line(one) for one in grew],
     }
     for title, rows in sections.items():
         if rows:
@@ -188,10 +190,6 @@ def compare_text(found: Comparison) -> str:
     if not any(sections.values()):
         lines.append(say("nothing differs"))
     return "\n".join(lines)
-
-
-def _largest(moved: Sequence[MovedFigure]) -> list[MovedFigure]:
-    return sorted(moved, key=lambda one: -abs(one.relative))
 
 
 def flip_line(one: Flip) -> str:

@@ -304,21 +304,6 @@ REMEMBERED = 300_000
 """Texts that are remembered as written, so that a night's items do not write the same ones again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Added:
-    """What adding an entry came to.
-
-    Attributes:
-        name: the entry's.
-        new: items that were added.
-        known: items that were there already.
-    """
-
-    name: str
-    new: int
-    known: int
-
-
 class History:
     """An open history.
 
@@ -363,24 +348,21 @@ class History:
             query = sa.select(table.c.id).where(table.c.key == key, table.c.finished)
             return connection.execute(query).first() is not None
 
-    def add(self, entry: Entry, items: Iterable[ItemFacts]) -> Added:
-        """Add a night or a report; what is there already is left as it is.
+    def add(self, entry: Entry, items: Iterable[ItemFacts]) -> int:
+        """Add a night or a report, and return how many of its items are new; what is there already is left as it is.
 
         Raises:
             HistoryError: the database cannot be written to; some of the items may be in it by then.
         """
-        new = known = 0
+        new = 0
         with self._trouble(), self.engine.connect() as connection:
             with connection.begin():
                 number = self._entry(connection, entry)
             for item in items:
                 with connection.begin():
                     texts = self._item(connection, number, item)
-                if texts is None:
-                    known += 1
-                    continue
-                new += 1
-                self._written |= texts if len(self._written) < REMEMBERED else set()
+                new += texts is not None
+                self._written |= texts if texts and len(self._written) < REMEMBERED else set()
             with connection.begin():
                 # Note that a night has come to its end, once all its items are there.
                 table = schema.entries
@@ -388,7 +370,7 @@ class History:
                 connection.execute(
                     sa.update(table).where(table.c.id == number, sa.not_(table.c.finished)).values(values)
                 )
-        return Added(name=entry.name, new=new, known=known)
+        return new
 
     def _entry(self, connection: Connection, entry: Entry) -> int:
         """Return the number of the entry, which is added if need be."""

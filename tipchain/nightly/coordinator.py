@@ -78,38 +78,6 @@ class NightState:
         return ", ".join(filter(None, parts))
 
 
-class Pending:
-    """Keeps the sum of the seconds of all items that have not begun, without adding up thousands each time."""
-
-    def __init__(self, estimate: Estimate, items: Sequence[Item]) -> None:
-        self._estimate = estimate
-        self._known = sum(estimate.usual.get(item.id, 0.0) for item in items if not item.reason)
-        self._unknown = Counter(item.id in estimate.usual for item in items if not item.reason)[False]
-
-    def begun(self, item: Item) -> None:
-        """Take note that an item has begun."""
-        if item.reason:
-            return
-        if item.id in self._estimate.usual:
-            self._known -= self._estimate.usual[item.id]
-        else:
-            self._unknown -= 1
-
-    def back(self, item: Item) -> None:
-        """Take note that an item must begin once more."""
-        if item.id in self._estimate.usual:
-            self._known += self._estimate.usual[item.id]
-        else:
-            self._unknown += 1
-
-    def seconds(self) -> float | None:
-        """Return the sum, None if nothing tells."""
-        if not self._unknown:
-            return max(self._known, 0.0)
-        each = self._estimate.of("")
-        return None if each is None else max(self._known, 0.0) + self._unknown * each
-
-
 def state_json(state: NightState) -> dict[str, object]:
     """Return a state as JSON values."""
     counts = {one: state.counts.get(one, 0) for one in Outcome}
@@ -231,15 +199,12 @@ class Coordinator:
         self._lost: Counter[str] = Counter()
         self._unwritten: list[ItemRecord] = []
         self._queues: dict[_Kind, _Queue] = {}
-        todo = []
         for number, item in enumerate(night.plan.items):
             record = night.record(item.id)
             if record is not None and not isinstance(record, DamagedRecord):
                 self._count(record)
             else:
-                todo.append(item)
                 self._queue(item).items.append((number, item))
-        self._pending = Pending(self.estimate, todo)
         self._begin = self._told = time.monotonic()
         self._end = 0.0
         self._before = read_state(night).seconds or 0.0
@@ -283,13 +248,15 @@ class Coordinator:
             RunningItem(id=name, seconds=seconds, line=line)
             for name, (seconds, line) in self.executor.running().items()
         )
+        waiting = [item.id for queue in self._queues.values() for _, item in queue.items if not item.reason]
+        known = [self.estimate.usual[name] for name in waiting if name in self.estimate.usual]
+        unknown, each = len(waiting) - len(known), self.estimate.of("")
+        pending = None if unknown and each is None else sum(known) + unknown * (each or 0.0)
         return NightState(
             total=len(self.night.plan.items),
             counts=dict(self.counts),
             running=running,
-            left_s=self.estimate.left(
-                self._pending.seconds(), [(one.id, one.seconds) for one in running], self.executor.slots
-            ),
+            left_s=self.estimate.left(pending, [(one.id, one.seconds) for one in running], self.executor.slots),
             seconds=self._before + (self._end or time.monotonic()) - self._begin,
             waiting=next((queue.waiting for queue in self._queues.values() if queue.waiting), ""),
         )
@@ -347,12 +314,10 @@ class Coordinator:
             return ""
         if not reason:
             self._works[item.id] = work
-            self._pending.begun(item)
             self.view.started(item, attempt)
         return reason
 
     def _settle(self, item: Item, outcome: Outcome, reason: str) -> None:
-        self._pending.begun(item)
         self._record(ItemRecord(id=item.id, attempt=0, outcome=outcome, reason=reason, executor=self.executor.name))
 
     def _take(self, ended: Ended) -> None:
@@ -365,7 +330,6 @@ class Coordinator:
         if ended.lost and self._lost[ended.id] < RETRIES:
             self._lost[ended.id] += 1
             self.view.said(f"{ended.id} runs again: {ended.lost}")
-            self._pending.back(work.item)
             self._queue(work.item).items.appendleft((-1, work.item))
             return
         if ended.failure and (trouble := self._unwritable()):

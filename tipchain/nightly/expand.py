@@ -216,14 +216,6 @@ PAGE = f"{FOLDER}/report.html"
 """Where an item's own output goes: two items of one chain never write to one folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """Why an item does not run, and what it counts as; PASS for one that does."""
-
-    outcome: Outcome = Outcome.PASS
-    reason: str = ""
-
-
 def expand(manifest: NightManifest, project: DiskProject, *, require_data: bool = False) -> NightPlan:
     """Return the items of a manifest, in its order.
 
@@ -297,7 +289,7 @@ class _Maker:
     def items(self, source: str, subject: str) -> Iterator[Item]:
         entry, common = self.entry, self.entry.common
         for mode in entry.modes or (None,):
-            settled, data = self.settled(source, mode), self.data(mode)
+            (settled, reason), data = self.settled(source, mode), self.data(mode)
             for device in common.devices:
                 argv, env = self.argv(source, mode, device, data), self.env(mode, data)
                 kind = ":align" if entry.kind == "align" else ""
@@ -323,8 +315,8 @@ class _Maker:
                         env=env,
                         timeout_s=common.timeout_s,
                         needs=needs,
-                        settled=settled.outcome,
-                        reason=settled.reason,
+                        settled=settled,
+                        reason=reason,
                         chain=self.chain(source, mode),
                     )
 
@@ -335,17 +327,17 @@ class _Maker:
     def chain(self, source: str, mode: Mode | None) -> str:
         return self.project.chain(self.entry, source, mode) if mode and self.entry.kind == "chain" else ""
 
-    def settled(self, source: str, mode: Mode | None) -> Settled:
-        """Return why items of a file and a mode do not run: its own problem first, then missing data."""
+    def settled(self, source: str, mode: Mode | None) -> tuple[Outcome, str]:
+        """Return what items that do not run count as and why: their own problem, then missing data; PASS for others."""
         problem = self.project.problem(self.entry, source, mode) if mode and source else ""
         if problem:
-            return Settled(outcome=Outcome.ERROR, reason=problem)
+            return Outcome.ERROR, problem
         data = self.data(mode)
         lacking = self.project.lacking(data) if data else ""
         if data and lacking:
             outcome = Outcome.ERROR if self.require_data else Outcome.SKIP
-            return Settled(outcome=outcome, reason=f"data {data.name!r}: {lacking}")
-        return Settled()
+            return outcome, f"data {data.name!r}: {lacking}"
+        return Outcome.PASS, ""
 
     def env(self, mode: Mode | None, data: DataFolder | None) -> Mapping[str, str]:
         """Return the variables of an item; a command is told of its mode and data as a chain's commands are."""

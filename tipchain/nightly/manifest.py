@@ -16,6 +16,7 @@ from tipchain.core.yaml_reader import Reader, load_yaml
 from tipchain.errors import ManifestError, did_you_mean
 from tipchain.modes import STAGES, Mode
 from tipchain.nightly.items import CLUSTERS_OWN, Kind
+from tipchain.nightly.nights import NIGHTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +306,11 @@ class NightManifest:
     sha256: str
     data: Mapping[str, DataFolder]
     entries: tuple[ManifestEntry, ...]
+
+    @property
+    def nights(self) -> Path:
+        """The folder of its nights, if the command line names no other."""
+        return self.root / NIGHTS / self.name
 
 
 def load_manifest(path: Path) -> NightManifest:
