@@ -23,8 +23,9 @@ PROGRAMS = {
     "tipchain.parity.stages.inference": KINDS[1],
     "tipchain.live.worker": KINDS[2],
     "page.py": KINDS[2],
+    "loading.py": KINDS[1],
 }
-"""The frameworks of a module, and of a page's Python; those of a recorder and of a tool stand in their arguments."""
+"""The frameworks of a module and of tests' own scripts; those of a recorder and of a tool stand in their arguments."""
 HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
