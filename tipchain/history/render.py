@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from tipchain.chain.plan import number_json
 from tipchain.core import language
 from tipchain.core.json_text import Json, as_json
-from tipchain.core.language import aligned, columns, padded, say
+from tipchain.core.language import aligned, padded, say
 from tipchain.core.quantities import Scalar
 from tipchain.errors import Outcome
 from tipchain.history.compare import (
@@ -63,8 +63,7 @@ def number_text(value: float) -> str:
 
 def cut(line: str, width: int = WIDTH) -> str:
     """Return a line in the reader's language, of at most ``width`` columns; control characters become spaces."""
-    line = say("".join(letter if letter.isprintable() else " " for letter in line))
-    return line if columns(line) <= width else language.cut(line, width)
+    return language.cut(say("".join(letter if letter.isprintable() else " " for letter in line)), width)
 
 
 def counts_text(entry: Entry) -> str:

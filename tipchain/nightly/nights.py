@@ -493,7 +493,7 @@ def _holder(path: Path) -> str:
 LOOKED_AT = 7
 """How many finished nights tell the seconds of an item."""
 FAILED_LOOKED_AT = 30
-"""How many nights tell how an item last ended."""
+"""How many nights tell how an item last ended; of one that was run in shares, each of them."""
 
 
 def finished_items(path: Path) -> Mapping[str, tuple[Outcome, float]] | None:
@@ -548,14 +548,10 @@ def balance_seconds(path: Path) -> dict[str, float]:
     return _seconds_of(items)
 
 
-def last_failed(nights: Path, limit: int = FAILED_LOOKED_AT) -> frozenset[str]:
-    """Return the items that failed or errored when they last ran, in the latest nights below ``nights``.
+def last_failed(nights: Path) -> frozenset[str]:
+    """Return the items that failed or errored when they last ran, in the latest nights below a manifest's folder.
 
     A night that goes on counts with what has ended, and one that could not run an item tells nothing of it.
-
-    Args:
-        nights: the folder of a manifest's nights.
-        limit: how many nights count; for a night that was run in shares, each of them.
 
     Raises:
         UsageError: there is no night yet, or one cannot be read.
@@ -564,7 +560,7 @@ def last_failed(nights: Path, limit: int = FAILED_LOOKED_AT) -> frozenset[str]:
     if not folders:
         raise UsageError(f"--last-failed: no night of this manifest is below {nights}")
     latest: dict[str, Outcome] = {}
-    for folder in folders[:limit]:
+    for folder in folders[:FAILED_LOOKED_AT]:
         items = finished_items(folder)
         try:
             ended = items or {one.id: (one.outcome, one.seconds) for one in read_night(folder).records()}
