@@ -416,14 +416,7 @@ echo "$(basename "$0") $*" | tee -a "$STUB_LOG"
 
 @pytest.mark.parametrize(
     ("failing", "code"),
-    [
-        ("", 0),
-        ("ruff--check", 1),
-        ("mypy", 1),
-        ("shellcheck.ci/run", 1),
-        ("pythonpytest", 1),
-        ("mypy pythonpytest", 1),
-    ],
+    [("", 0), ("ruff--check", 1), ("mypy", 1), ("shellcheck.ci/run", 1), ("pythonpytest", 1), ("mypy pythonpytest", 1)],
 )
 def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failing, code):
     target = project.root / "tests/run.sh"
@@ -436,11 +429,7 @@ def test_the_test_script_runs_every_stage_and_fails_if_one_fails(project, failin
     for name in ("ruff", "mypy", "shellcheck", "python"):
         (project.stubs / name).write_text(RUN_STUB)
         (project.stubs / name).chmod(0o755)
-    more = {
-        "TIPCHAIN_PYTHON": str(project.stubs / "python"),
-        "STUB_FAILING": failing,
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    more = {"TIPCHAIN_PYTHON": str(project.stubs / "python"), "STUB_FAILING": failing, "PYTHONDONTWRITEBYTECODE": "1"}
     done = project.prepare("-k", "some words", script=".ci/run", cwd=project.root.parent, **more)
     assert done.returncode == code, done.stderr
     prepared = "python -m tipchain prepare test_tipc/configs/alexnet/train_infer_python.txt lite_train_lite_infer"
