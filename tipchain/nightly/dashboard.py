@@ -323,9 +323,7 @@ def _ended(items: Sequence[tuple[TimelineRow, Cell]], place: int) -> Markup:
     return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}")
 
 
-# The latest nights as one HTML file: a grid of items and nights, curves, and links to logs and reports.
-#
-# Without scripts it shows all of that, curves in words; with them curves are drawn, items are filtered, the grid is
+# Without scripts the page shows everything, curves in words; with them curves are drawn, items are filtered, the grid is
 # walked with the arrow keys, and each cell tells its reason beside it.
 
 

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from tipchain.core.files import atomic_write, is_locked, take_lock
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
 from tipchain.core.language import clean
+from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis, read_diagnosis
 from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id
@@ -576,10 +577,7 @@ def last_failed(nights: Path) -> frozenset[str]:
 
 LARGEST = 32 * 2**20
 """Bytes of a report that is read; a larger one would take longer than its curves are worth."""
-_LOSSES = ("loss",)
-_SPEEDS = ("avg_ips", "ips", "qps")
 _NEVER = ("batch_size", "data_num", "lr", "gpu_util")
-_COSTS = ("_ms", "_s", "_mb")
 _STEPS = ("eval", "train", "infer")
 
 
@@ -626,19 +624,10 @@ def _of_results(results: Iterable[JsonObject]) -> Iterator[tuple[tuple[int, int]
         command = result["command"]
         step = _STEPS.index(command["step"]) if command["step"] in _STEPS else len(_STEPS)
         for name, value in result.get("figures", {}).items():
-            rank = _rank(name)
-            if rank is not None:
+            bare, kind = name.partition("[")[0], figure_kind(name)  # a unit stands in brackets
+            if bare not in _NEVER:
+                rank = 1 if bare == "loss" else 0 if kind is FigureKind.METRIC else 2 if kind is FigureKind.SPEED else 3
                 yield (rank, step), f"{name} of {command['id']}", float(value)
-
-
-def _rank(name: str) -> int | None:
-    name = name.partition("[")[0]  # a unit stands in brackets
-    if name in _NEVER:
-        return None
-    for rank, names in enumerate((_LOSSES, _SPEEDS), 1):
-        if name in names:
-            return rank
-    return 3 if name.endswith(_COSTS) else 0
 
 
 def _of_verdicts(verdicts: Iterable[JsonObject]) -> Iterator[tuple[tuple[int, int], str, float]]:
