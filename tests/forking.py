@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+VARIABLE = "TIPCHAIN_FORKED"
+"""What names the folder of the sockets, as in forked/sitecustomize.py."""
 
 
 @cache
@@ -29,7 +31,7 @@ def _keeper() -> tuple[subprocess.Popen[str], tempfile.TemporaryDirectory[str]]:
 def environment(*paths: Path) -> dict[str, str]:
     """Return this process's variables with those of forking, and ``paths`` to import from; the forks end with this process."""
     path = os.pathsep.join(map(str, (HERE / "forked", *paths)))
-    return {**os.environ, "TIPCHAIN_FORKED": _keeper()[1].name, "PYTHONPATH": path}
+    return {**os.environ, VARIABLE: _keeper()[1].name, "PYTHONPATH": path}
 
 
 def computed() -> float:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from graphlib import TopologicalSorter
 from operator import itemgetter
 from pathlib import Path
@@ -17,10 +18,16 @@ PACKAGE = Path(__file__).resolve().parents[1] / "tipchain"
 HEAVY = ("numpy", "torch", "paddle", "yaml", "safetensors", "sklearn", "PIL", "sqlalchemy", "alembic")
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports_of(path: Path) -> set[str]:
     """Return every module that a file imports, wherever in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -75,7 +82,7 @@ def test_no_circle_of_imports():
     }
     needs = {}
     for name, path in files.items():
-        top = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom) and node.module]
+        top = [node for node in tree_of(path).body if isinstance(node, ast.ImportFrom) and node.module]
         found = {f"{node.module}.{alias.name}" for node in top for alias in node.names} | {node.module for node in top}
         needs[name] = {one for one in found if one in files} - {name}
     order = TopologicalSorter(
@@ -88,7 +95,7 @@ def test_a_class_name_stands_for_one_thing():
     names = Counter(
         node.name
         for path in PACKAGE.rglob("*.py")
-        for node in ast.parse(path.read_text()).body
+        for node in tree_of(path).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert [name for name, count in names.items() if count > 1] == []

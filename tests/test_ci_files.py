@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forking
 import pytest
 import yaml
 from test_package import build, extras
@@ -92,10 +93,12 @@ class Runner:
 
     def bash(self, body: str, **env: str) -> subprocess.CompletedProcess[str]:
         # pip gets the wheel alone; what it needs is this environment's.
+        forked = forking.environment(*(Path(one) for one in sys.path if "site-packages" in one))
         own = {
             "PIP_NO_INDEX": "1",
             "PIP_NO_DEPS": "1",
-            "PYTHONPATH": os.pathsep.join(one for one in sys.path if "site-packages" in one),
+            "PYTHONPATH": forked["PYTHONPATH"],
+            forking.VARIABLE: forked[forking.VARIABLE],
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(self.folder),
             "RUNNER_TEMP": str(self.folder),

@@ -18,19 +18,17 @@ from tipchain.modes import STAGES, log_name
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ("alexnet", "mobilenet_v3", "mvf")
-ALEXNET = "test_tipc/configs/alexnet/train_infer_python.txt"
 TINY = "tests/cases/tiny/train_infer_python.txt"
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(1500)]
 
 
-def drive(root: Path, params: str, mode: str, *, driver: str = "test_train_inference_python.sh"):
-    """Run the job; AlexNet's as a user does, with the frameworks imported by each process anew."""
-    variables = dict(os.environ) if params == ALEXNET else forking.environment()
+def drive(root: Path, params: str, mode: str, *, driver: str = "test_train_inference_python.sh", fork: bool = True):
+    """Run the job; without forks as a user does, with the frameworks imported by each process anew."""
     return subprocess.run(
         ["bash", driver, params, mode],
         cwd=root,
-        env={**variables, "TIPCHAIN_PYTHON": sys.executable},
+        env={**(forking.environment() if fork else os.environ), "TIPCHAIN_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=1200,
@@ -188,7 +186,7 @@ def test_a_weight_that_is_not_transposed_fails_step_01(clone):
 def test_modes_share_nothing_but_the_prepared_data(clone, modes):
     output = clone / "test_tipc" / "output" / "tiny"
     for number, mode in enumerate(modes, 1):
-        done = drive(clone, TINY, mode)
+        done = drive(clone, TINY, mode, fork=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert {path.name for path in output.iterdir()} == set(modes[:number])
         assert untracked(clone) == []

@@ -6,14 +6,14 @@ The Chinese pages have the blocks of the English ones, which tests/test_site.py 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
+import forking
 import pytest
 from page_blocks import ROOT, blocks_of, follow, run_line
 
@@ -183,7 +183,8 @@ def project(tmp_path_factory) -> Path:
     (folder / "pyproject.toml").touch()
     for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
         subprocess.run(["git", *words], cwd=folder, check=True)
-    run_python(folder, INPUTS)
+    variables = forking.environment(folder, ROOT)
+    subprocess.run([sys.executable, "-c", INPUTS], cwd=folder, env=variables, check=True)
     run_line("tipchain init --torch my.net:build --paddle my.port:build --input 4,3,32,32", folder)
     for line in (
         "align net.yaml --only forward",
@@ -194,11 +195,6 @@ def project(tmp_path_factory) -> Path:
     for file in (folder / "test_tipc/output/net/lite_train_lite_infer/log_reprod").glob("forward_*.npy"):
         shutil.copy(file, folder)
     return folder
-
-
-def run_python(folder: Path, text: str) -> None:
-    variables: Mapping[str, str] = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
-    subprocess.run([sys.executable, "-c", text], cwd=folder, env=variables, check=True)
 
 
 @pytest.mark.frameworks

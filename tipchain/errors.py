@@ -89,25 +89,6 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 # Errors that mean wrong use or unreadable input.
-#
-# The tree::
-#
-#     TipchainError            exit code 2
-#     ├── UsageError           a wrong call: arguments that do not fit together
-#     ├── InputError           a file that cannot be used; names file, line, key, found, expected
-#     │   ├── ParamsError      a TIPC parameter file
-#     │   ├── ProfileError     a suite's profile (YAML)
-#     │   ├── CaseError        an alignment case (YAML)
-#     │   ├── ManifestError    a night's manifest (YAML)
-#     │   ├── RecordError      a dump
-#     │   ├── WeightsError     a weight file
-#     │   ├── DataError        a data folder
-#     │   └── BundleError      a reference bundle
-#     ├── HistoryError         the history's database cannot be used
-#     ├── MissingFrameworkError    torch or paddle is absent, or has no usable device
-#     └── OutputError          exit code 1: what a run leaves cannot be written (a full disk)
-#
-# A *thing under test* that goes wrong is a value (``Result``, ``Verdict``), never one of these.
 
 
 class TipchainError(Exception):

@@ -6,7 +6,8 @@ What a row says is the string below the constant, so that a number is explained 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,8 +51,10 @@ def _literal(node: ast.expr) -> bool:
     return any(isinstance(one, ast.Constant) and not isinstance(one.value, str) for one in ast.walk(node))
 
 
-def constants(path: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Yield the numeric constants of a module: names, value, the string below, and the line."""
+@cache
+def constants(path: Path) -> tuple[tuple[str, str, str, int], ...]:
+    """Return the numeric constants of a module: names, value, the string below, and the line."""
+    found = []
     body = ast.parse(path.read_text(encoding="utf-8")).body
     for number, node in enumerate(body):
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
@@ -60,7 +63,8 @@ def constants(path: Path) -> Iterator[tuple[str, str, str, int]]:
             continue
         below = body[number + 1] if number + 1 < len(body) else None
         text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else ""
-        yield ast.unparse(target).strip("()"), ast.unparse(value), " ".join(str(text).split()), node.lineno
+        found.append((ast.unparse(target).strip("()"), ast.unparse(value), " ".join(str(text).split()), node.lineno))
+    return tuple(found)
 
 
 def modules() -> list[Path]:

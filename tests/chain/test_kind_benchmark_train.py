@@ -10,8 +10,8 @@ from tipchain.chain.execute import FigureReader
 from tipchain.chain.lint import lint_file
 from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Options, Speed, command_json, parse_command
+from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import ParamsError, UsageError
-from tipchain.history.compare import FigureKind, kind_of
 from tipchain.modes import Mode
 
 SAMPLES = Path(__file__).parents[1] / "conformance/samples"
@@ -146,7 +146,7 @@ def test_a_log_without_more_lines_than_the_warm_up_measured_nothing():
 
 
 def test_a_speed_with_a_unit_is_judged_as_a_speed():
-    assert kind_of("avg_ips[images/s]").kind is FigureKind.SPEED
+    assert figure_kind("avg_ips[images/s]") is FigureKind.SPEED
 
 
 def test_a_plan_keeps_how_the_speed_is_measured(tmp_path):

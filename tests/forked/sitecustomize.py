@@ -23,8 +23,11 @@ PROGRAMS = {
     "tipchain.parity.stages.inference": KINDS[1],
     "tipchain.live.worker": KINDS[2],
     "page.py": KINDS[2],
+    "loading.py": KINDS[1],
 }
-"""The frameworks of a module, and of a page's Python; those of a recorder and of a tool stand in their arguments."""
+"""The frameworks of a module and of tests' own scripts; those of a recorder and of a tool stand in their arguments."""
+COMMANDS = {"bundle": KINDS[0], "convert-weights": KINDS[2], "init": KINDS[0]}
+"""The frameworks of those commands of tipchain that import one themselves."""
 HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -32,9 +35,15 @@ def kind_of(words: list[str]) -> str:
     """Return the frameworks that a command of Python's imports, or nothing for one that is run as it is."""
     if words[:2] == ["-m", "tipchain.parity.recorder"]:
         return words[2].rpartition("recorder_")[2].removesuffix(".json")
+    if words[:1] == ["-c"]:
+        lines = [line.partition("import ")[2] for line in words[1].splitlines() if line.startswith("import ")]
+        return ",".join(name for name in KINDS[:2] if any(name in line.split(", ") for line in lines))
     if words and words[0].startswith("tools/"):
         return KINDS[1]
-    return PROGRAMS.get((words[1:] if words[:1] == ["-m"] else words or [""])[0], "")
+    name = (words[1:] if words[:1] == ["-m"] else words or [""])[0]
+    if name.rpartition("/")[2] == "tipchain":
+        return COMMANDS.get(words[words.index(name) + 1], "") if words[-1] != name else ""
+    return PROGRAMS.get(name, "")
 
 
 def become_shadow(words: list[str], kind: str) -> None:
@@ -204,6 +213,9 @@ def work(given: dict, files: list[int]) -> None:
         if words[0] == "-m":
             sys.path[:], sys.argv = [given["folder"], *given["path"]], words[1:]
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        elif words[0] == "-c":
+            sys.path[:], sys.argv = [given["folder"], *given["path"]], ["-c", *words[2:]]
+            exec(words[1], {"__name__": "__main__"})
         else:
             sys.path[:], sys.argv = [os.path.dirname(os.path.abspath(words[0])), *given["path"]], words
             runpy.run_path(words[0], run_name="__main__")

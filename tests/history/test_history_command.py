@@ -56,6 +56,10 @@ def test_show(project, capsys):
     assert "loss=0.5" in out(capsys, "show", "latest~1", "b")
     shown = json.loads(out(capsys, "show", "latest~1", "b", "--json", "-"))
     assert shown["items"][0]["commands"][0]["figures"] == {"loss": 0.5}
+    found = json.loads(out(capsys, "show", "latest", "a", "--json", "-"))["verdicts"]
+    assert [(one["subject"], one["outcome"], one["max_abs"], one["mean_abs"]) for one in found] == [
+        ("x", "FAIL", 1e-7, "NaN")
+    ]
 
 
 def test_the_kind_of_chain_is_shown_and_exported(project, capsys):

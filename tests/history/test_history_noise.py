@@ -7,9 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from tipchain.history.compare import BLOCK, FigureKind, is_news, kind_of, motion, spread
+from tipchain.core.quantities import FigureKind, figure_kind
+from tipchain.history.compare import BLOCK, is_news, motion, rule_of, spread
 
-SECONDS, METRIC = kind_of("seconds"), kind_of("top1")
+SECONDS, METRIC = rule_of("seconds"), rule_of("top1")
 STEADY = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.1, 99.9, 100.0]
 NOISY = [100.0, 130.0, 95.0, 122.0, 101.0, 135.0, 98.0, 127.0, 104.0, 118.0, 92.0, 131.0]
 
@@ -32,7 +33,7 @@ NOISY = [100.0, 130.0, 95.0, 122.0, 101.0, 135.0, 98.0, 127.0, 104.0, 118.0, 92.
     ],
 )
 def test_figures_are_of_a_kind(name, kind):
-    assert kind_of(name).kind is kind
+    assert figure_kind(name) is kind
 
 
 def test_the_spread_is_robust():

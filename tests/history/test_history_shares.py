@@ -12,7 +12,7 @@ from tipchain.cli import main
 from tipchain.core.json_text import as_json, parse_as
 from tipchain.history.compare import changes
 from tipchain.history.entries import commands_of, find_entry, items_of, list_entries
-from tipchain.history.ingest import read_night
+from tipchain.history.ingest import read_source
 from tipchain.history.render import changes_text, entry_json, head_lines, list_text
 from tipchain.history.schema import Entry
 from tipchain.nightly.items import Shard, ShardPart, share
@@ -153,7 +153,7 @@ def test_a_nights_folder_says_which_share_it_is(tmp_path):
     one = share(plan(tmp_path, ["a", "b"]), Shard(index=1, count=2))
     made, lock = begin_night(one, tmp_path / "nights", options={"shard": "1/2"}, environment={"commit": "c"})
     lock.release()
-    entry = read_night(made.folder).entry
+    entry = read_source(made.folder).entry
     assert entry.part is not None
     assert (str(entry.part), entry.part.commit, entry.part.cut) == ("1/2", "c", one.cut.digest)
     assert parse_as(Entry, json.loads(json.dumps(as_json(entry)))) == entry

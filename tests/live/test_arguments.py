@@ -135,7 +135,7 @@ def test_swapped_models_are_refused():
         tipchain.align(torch_loss, port, {"args": X})
 
 
-def test_the_command_refuses_swapped_models(tmp_path, monkeypatch, capsys):
+def test_the_command_refuses_swapped_models(tmp_path, monkeypatch, forked, capsys):
     (tmp_path / "swapped_sides.py").write_text(
         "def ours():\n    import torch\n    return torch.nn.Linear(5, 4)\n"
         "def theirs():\n    import paddle\n    return paddle.nn.Linear(5, 4)\n"

@@ -169,7 +169,7 @@ def percent(outputs, labels):
 """
 
 
-def test_the_command_line_names_data_metrics_and_samples(tmp_path, monkeypatch, capfd):
+def test_the_command_line_names_data_metrics_and_samples(tmp_path, monkeypatch, forked, capfd):
     (tmp_path / "pair_sides.py").write_text(SIDES)
     random = np.random.default_rng(0)
     np.savez(tmp_path / "inputs.npz", args=random.random((5, 4)).astype(np.float32), labels=random.integers(0, 3, 5))

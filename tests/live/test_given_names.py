@@ -55,7 +55,7 @@ def port():
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def here(tmp_path, monkeypatch, forked):
     (tmp_path / "twins.py").write_text(SIDES)
     np.savez(tmp_path / "inputs.npz", args=np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32))
     monkeypatch.chdir(tmp_path)

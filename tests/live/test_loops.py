@@ -204,7 +204,7 @@ def test_steps_that_move_nothing_prove_nothing_and_wrong_use_is_refused():
         tipchain.align(torch.nn.Linear(5, 4), paddle.nn.Linear(5, 4), INPUTS, step=(simple, simple))
 
 
-def test_the_command_line_names_both_steps(tmp_path, monkeypatch, capsys):
+def test_the_command_line_names_both_steps(tmp_path, monkeypatch, forked, capsys):
     (tmp_path / "stepping.py").write_text(
         "import torch, paddle\n"
         "def ours():\n    torch.manual_seed(0)\n    return torch.nn.Linear(3, 3)\n"

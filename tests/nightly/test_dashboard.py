@@ -373,7 +373,7 @@ def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_
         git("add", changed)
         git("commit", "-q", "-m", f"Step <{day}>")
         hashes.append(git("rev-parse", "--short", "HEAD"))
-    for day, commit in enumerate((hashes[0], hashes[2])):
+    for day, commit in enumerate((hashes[0], f"{hashes[2]}-dirty")):
         night = NightSample(
             tmp_path / "suite", day, [GOOD], root=tmp_path, environment={**ENVIRONMENT, "commit": commit}
         )
@@ -382,6 +382,7 @@ def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_
         )
         night.finish()
     text = page_of(tmp_path / "suite", tmp_path)
-    assert f"commits {hashes[0]}..{hashes[2]}" in text
+    assert f"commits {hashes[0]}..{hashes[2]}-dirty" in text
     assert f"suspect: {hashes[2]} Step &lt;2&gt;" in text
-    assert text.count("suspect: ") == 1
+    assert "suspect: changes that are not committed" in text
+    assert text.count("suspect: ") == 2

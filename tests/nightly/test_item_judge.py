@@ -11,7 +11,7 @@ from stub_nights import begin, command, work_of
 
 from tipchain.errors import Outcome
 from tipchain.nightly.executor import Ended
-from tipchain.nightly.judge import judge, read_files_left
+from tipchain.nightly.judge import files_left, judge, read_report
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
 
@@ -116,7 +116,7 @@ def test_nothing_is_left_by_a_report_that_cannot_be_read(tmp_path, put):
     work = work_of(begin(tmp_path, one)[0], one)
     work.make_folder()
     put(work.report)
-    assert read_files_left(work) == {}
+    assert files_left(read_report(work)[0], work) == {}
 
 
 def test_an_exit_code_that_is_no_number_is_none(tmp_path):

@@ -171,7 +171,8 @@ def test_status_and_second_coordinators_while_a_night_runs(tmp_path):
         assert re.search(r"^ +0:0\d  slow\[cpu\]  working$", done.stdout, re.MULTILINE)
         told = json.loads(tipchain("status", "suite.yaml", "--json", "-", cwd=tmp_path).stdout)
         assert [one["id"] for one in told["running"]] == ["slow[cpu]"]
-        assert told["items"]["good[cpu]"]["outcome"] == "PASS"
+        one = told["items"]["good[cpu]"]
+        assert (one["id"], one["outcome"], one["exit_code"], one["executor"]) == ("good[cpu]", "PASS", 0, "local")
         assert not told["finished"]
         second = tipchain("resume", "suite.yaml", cwd=tmp_path)
         assert second.returncode == 2

@@ -65,6 +65,16 @@ def test_what_changed_is_known_without_a_history_too(inside):
     assert "FAIL -&gt; PASS  bad[cpu]" in (inside / "summary.md").read_text()
 
 
+def test_what_changed_cannot_be_told_where_nothing_can_be_written(inside, monkeypatch, capsys):
+    assert main(["nightly", "run", "suite.yaml"]) == 1
+    (inside / "mended").touch()
+    assert main(["nightly", "run", "suite.yaml"]) == 0
+    shutil.rmtree(inside / ".tipchain")
+    monkeypatch.setattr("tipchain.history.ingest.FILE", "")  # the folder itself is no database
+    assert main(["nightly", "status", "suite.yaml", "--github"]) == 1
+    assert "a report: cannot be written: the history in " in capsys.readouterr().err
+
+
 def test_reports_of_a_night_that_was_killed_and_goes_on(inside):
     assert main(["nightly", "run", "suite.yaml"]) == 1
     (night,) = find_nights(inside / "tipchain-nights")

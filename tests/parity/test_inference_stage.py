@@ -17,7 +17,7 @@ from tipchain.parity.settings import InferenceSettings
 from tipchain.parity.stages import judge_dumps
 from tipchain.parity.stages.judging import Dumps, Judged, Rules
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.frameworks, pytest.mark.usefixtures("forked")]
 TINY = Path(__file__).resolve().parents[1] / "cases/tiny/tiny.yaml"
 HAS_ONNX = all(importlib.util.find_spec(name) for name in ("paddle2onnx", "onnxruntime"))
 needs_onnx = pytest.mark.skipif(not HAS_ONNX, reason="needs paddle2onnx and onnxruntime")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
+import forking
 import pytest
 
 pytestmark = pytest.mark.frameworks
@@ -34,41 +34,46 @@ else:
 """
 
 
-def load(bad=-1, deed="pass", workers=0):
-    if importlib.util.find_spec("paddle") is None:
-        pytest.skip("needs paddle")
-    program = PROGRAM.format(bad=bad, deed=deed, workers=workers)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return done.stdout.splitlines()[-1]
+@pytest.fixture
+def load(tmp_path):
+    pytest.importorskip("paddle")
+
+    def loaded(bad=-1, deed="pass", workers=0):
+        (tmp_path / "loading.py").write_text(PROGRAM.format(bad=bad, deed=deed, workers=workers))
+        done = subprocess.run(
+            [sys.executable, "loading.py"],
+            cwd=tmp_path,
+            env=forking.environment(ROOT),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout.splitlines()[-1]
+
+    return loaded
 
 
-def test_all_batches_come():
+def test_all_batches_come(load):
     assert load() == "10 all"
 
 
 @pytest.mark.parametrize("bad", [0, 5, 9])
-def test_what_the_data_set_raises_arrives(bad):
+def test_what_the_data_set_raises_arrives(load, bad):
     seen, kind, *message = load(bad, "raise OSError('5.png is damaged')").split(maxsplit=2)
     assert (kind, message) == ("OSError", ["5.png is damaged"])
     assert int(seen) <= bad
 
 
-def test_samples_that_do_not_fit_together_are_an_error():
+def test_samples_that_do_not_fit_together_are_an_error(load):
     assert load(5, "return np.zeros(3, np.float32), 5, 'x'").split()[1] != "all"
 
 
-def test_an_exception_in_a_worker_process_is_an_error():
+def test_an_exception_in_a_worker_process_is_an_error(load):
     assert load(5, "raise OSError('5.png is damaged')", workers=1).split()[1] != "all"
 
 
-def test_what_it_raises_in_a_process_of_the_loaders_arrives_with_its_traceback():
+def test_what_it_raises_in_a_process_of_the_loaders_arrives_with_its_traceback(load):
     """Paddle's loader raises a SystemError that does not say why; its thread alone knows."""
     _, kind, *message = load(5, "raise OSError('5.png is damaged')", workers=1).split(maxsplit=2)
     assert (kind, message) == ("OSError", ["OSError: 5.png is damaged"])

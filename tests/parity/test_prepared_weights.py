@@ -17,7 +17,7 @@ from tipchain.weights.files import read_paddle_file, read_torch_state
 pytestmark = pytest.mark.frameworks
 
 
-def test_weights_are_made_anew_when_a_module_behind_the_builders_changes(tmp_path):
+def test_weights_are_made_anew_when_a_module_behind_the_builders_changes(tmp_path, forked):
     project = make_tiny_project(tmp_path)
     for side in ("torch", "paddle"):
         (tmp_path / f"tiny_{side}.py").rename(tmp_path / f"net_{side}.py")

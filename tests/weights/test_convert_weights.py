@@ -430,7 +430,7 @@ def test_names_that_are_no_names(tmp_path, text, message):
     assert message in str(caught.value)
 
 
-def test_tool_runs_from_the_root(tmp_path):
+def test_tool_runs_from_the_root(forked):
     done = subprocess.run(
         [sys.executable, "tools/torch2paddle.py", "--case", str(CASE), "--torch", "no.pth", "--paddle", "x"],
         cwd=ROOT,

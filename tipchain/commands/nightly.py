@@ -22,7 +22,7 @@ from tipchain.commands.options import add_json, add_quiet, count, renamed, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of
 from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import say, terminal_width, use_color
-from tipchain.errors import BAD, ExitCode, ManifestError, OutputError, UsageError
+from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from tipchain.nightly.executor import Executor
@@ -166,8 +166,9 @@ def write_reports(folder: Path, args: argparse.Namespace) -> None:
             for line in annotate(results):
                 print(line)
             write_summary(summary(results, changed_lines(results, database)))
-    except OSError as error:
-        raise OutputError(f"{error.filename or 'a report'}: cannot be written: {error.strerror}") from error
+    except (OSError, HistoryError) as error:
+        file, reason = getattr(error, "filename", None) or "a report", getattr(error, "strerror", None) or error
+        raise OutputError(f"{file}: cannot be written: {reason}") from error
 
 
 def changed_lines(results: Results, database: str | None = None) -> Sequence[str]:

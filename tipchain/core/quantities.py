@@ -5,10 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from tipchain.errors import UsageError
+
+
+class FigureKind(Enum):
+    """What a figure of a command is."""
+
+    METRIC = "metric"
+    TIME = "time"
+    SPEED = "speed"
+    MEMORY = "memory"
+
+
+def figure_kind(name: str) -> FigureKind:
+    """Return what a figure is by its name, such as ``avg_ips[images/s]`` or ``inference_ms``."""
+    name = name.partition("[")[0]  # a unit stands in brackets
+    if name in ("ips", "avg_ips", "qps", "gpu_util"):
+        return FigureKind.SPEED
+    if name.endswith("_mb"):
+        return FigureKind.MEMORY
+    return FigureKind.TIME if name == "seconds" or name.endswith(("_s", "_ms")) else FigureKind.METRIC
+
 
 # Numbers by step for TensorBoard and VisualDL, written by those programs' own libraries.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
 from pathlib import Path
@@ -122,6 +122,16 @@ class Diagnosis:
         """Tell whether it is what a difference of construction is, of the same layer."""
         same = self.code.startswith(finding.code) or finding.code.startswith(self.code)
         return same and finding.port_path in self.layers
+
+
+def shown_path(path: str) -> str:
+    """Return what messages call a layer of the port's."""
+    return f"`{path}`" if path else "the model itself"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return names in a sentence, the first few of many: ``a, b and 3 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def diagnosis_json(cause: Diagnosis) -> dict[str, object]:

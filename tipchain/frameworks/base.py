@@ -17,7 +17,7 @@ import numpy as np
 
 from tipchain.core.blame import UsersError, blame, claim, place_of, placed, serving
 from tipchain.errors import CaseError, UsageError
-from tipchain.framework_types import Array, Dataset, Model, Optimizer, Tensor
+from tipchain.framework_types import Array, Dataset, Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.randomness import Draws
 from tipchain.modes import Device
 
@@ -221,19 +221,27 @@ Batch = tuple[Any, Any, list[str]]
 """Image tensor, label tensor, file names."""
 
 
-class Trainer(Protocol):
-    """An optimizer with its schedule."""
+class Trainer:
+    """An optimizer with its schedule, if there is one."""
 
-    optimizer: Optimizer
+    def __init__(
+        self, optimizer: Optimizer, scheduler: Schedule, rate: Callable[[], float], clear: Callable[[], object]
+    ) -> None:
+        self.optimizer, self.scheduler, self._rate, self._clear = optimizer, scheduler, rate, clear
 
     def learning_rate(self) -> float:
         """Return the rate that the next step uses."""
+        return float(self._rate())
 
     def step(self) -> None:
         """Update the parameters and clear their gradients."""
+        self.optimizer.step()
+        self._clear()
 
     def step_schedule(self) -> None:
         """Advance the learning rate schedule, if there is one."""
+        if self.scheduler is not None:
+            self.scheduler.step()
 
 
 class Updates(Protocol):
@@ -311,6 +319,12 @@ class Framework(Protocol):
 
     def double_precision(self) -> AbstractContextManager[None]:
         """Return a context in which new floating-point tensors are float64 where nothing else is said."""
+
+    def widening(self, *, claims: bool) -> AbstractContextManager[None]:
+        """Return a context in which what asks for float32 gets float64: a cast to float32 does nothing to a model in float32.
+
+        ``claims``: tensors of torch in float64 say that they are in float32, for models that insist on it.
+        """
 
     def widened(self, value: object) -> Any:
         """Return a model (changed in place) or a tensor of floats in float64; anything else as it is."""

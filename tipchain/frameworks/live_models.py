@@ -18,8 +18,8 @@ from tipchain.errors import WeightsError
 from tipchain.framework_types import After, Array, Before, Function, Hook, Model, Nested, Optimizer, Tensor
 from tipchain.frameworks.base import Framework
 from tipchain.frameworks.paddle_ import PaddleFramework
-from tipchain.frameworks.randomness import Draws
-from tipchain.frameworks.torch_ import TorchFramework, widening
+from tipchain.frameworks.randomness import Draws, attributes
+from tipchain.frameworks.torch_ import TorchFramework
 
 LARGE = 2**18
 """Elements of a parameter from which on numpy gives its copy large pages (4 MiB of float64, half of that of float32 is near)."""
@@ -38,10 +38,13 @@ class FrameworkSide:
         ways: how a model may be run in float64, tried one after the other.
         way: the one that is taken.
         base: the class of all layers.
+        functional: ``torch.nn.functional`` or Paddle's.
     """
 
     framework: Framework
     base: type[Model]
+    functional: ModuleType
+    way: Widening
 
     def is_tensor(self, value: object) -> bool:
         """Tell whether ``value`` is a tensor of the framework's."""
@@ -58,6 +61,38 @@ class FrameworkSide:
     def randomness(self, draws: Draws) -> AbstractContextManager[None]:
         """Return a context in which random numbers are ``draws``."""
         return self.framework.randomness(draws)
+
+    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
+        """Return a context in which new floating-point tensors are float64, if ``double``.
+
+        As the `way` says, those of which float32 is asked for too, unless ``casts`` are to be left alone: a cast to float32
+        does nothing to a model in float32, so that in float64 it is no part of what the model computes.
+        """
+        plain = casts or self.way == "plain"
+        wide = nullcontext() if plain else self.framework.widening(claims=self.way == "claims")
+        return _both(self.framework.double_precision(), wide) if double else nullcontext()
+
+    def takes_gradient(self, tensor: Tensor) -> bool:
+        """Tell whether a tensor takes a gradient."""
+        return takes_gradient(tensor)
+
+    def on_gradient(self, tensor: Tensor, take: Callable[[Tensor], object]) -> None:
+        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
+        if self.takes_gradient(tensor):
+            tensor.register_hook(take)
+
+    def array(self, tensor: Tensor) -> Array:
+        """Return a copy of a tensor's values; bfloat16 becomes float32."""
+        return self.framework.array(tensor)
+
+    def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
+        """Return a layer's own and inner parameters that take gradients, each once, with their names in it."""
+        return [(name, one) for name, one in layer.named_parameters() if self.takes_gradient(one)]
+
+    def function(self, name: str) -> Callable[[Tensor], Tensor]:
+        """Return a function of ``nn.functional``."""
+        found: Callable[[Tensor], Tensor] = getattr(self.functional, name)
+        return found
 
     def children(self, layer: Model) -> Iterator[tuple[str, Model]]:
         """Yield the layers directly inside, with their names."""
@@ -84,7 +119,7 @@ class TorchSide(FrameworkSide):
     def __init__(self) -> None:
         self.framework: TorchFramework = TorchFramework()
         self.torch = self.framework.torch
-        self.base = self.torch.nn.Module
+        self.base, self.functional = self.torch.nn.Module, self.torch.nn.functional
         self.ways: Sequence[Widening] = ("casts", "claims", "plain")
         self.way: Widening = "casts"
 
@@ -101,18 +136,9 @@ class TorchSide(FrameworkSide):
         second = layer.register_forward_hook(lambda module, _, output: after(module, output))
         return _removing(first, second)
 
-    def array(self, tensor: Tensor) -> Array:
-        """Return a copy of a tensor's values."""
-        return self.framework.array(tensor)
-
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter, which changes whenever it is written to."""
         return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001
-
-    def on_gradient(self, tensor: Tensor, take: Callable[[Tensor], object]) -> None:
-        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
-        if tensor.requires_grad:
-            tensor.register_hook(take)
 
     def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
         """Return a copy of the module with the same weights, in float64 if ``double``.
@@ -152,26 +178,10 @@ class TorchSide(FrameworkSide):
             for one in layer.modules()
         )
 
-    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
-        """Return a context in which new floating-point tensors are float64, if ``double``.
-
-        As the `way` says, those of which float32 is asked for too, unless ``casts`` are to be left alone: a cast to float32
-        does nothing to a model in float32, so that in float64 it is no part of what the model computes.
-        """
-        wide = (
-            self.framework.double_precision(),
-            nullcontext() if casts or self.way == "plain" else widening(self.torch, claims=self.way == "claims"),
-        )
-        return _both(*wide) if double else nullcontext()
-
     def tensor(self, array: Array, *, gradient: bool) -> Tensor:
         """Return a tensor of the array's values; ``gradient``: one that something can be differentiated by."""
         made = self.framework.tensor(array)
         return made.requires_grad_() if gradient and made.is_floating_point() else made
-
-    def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
-        """Return the module's own and inner parameters that take gradients, each once, with their names in it."""
-        return [(name, one) for name, one in layer.named_parameters() if one.requires_grad]
 
     def lay_aside(self, made: Model, model: Model) -> Callable[[object], None]:
         """Let a float64 copy's parameters be the model's own tensors for a while; gradients stay.
@@ -230,10 +240,6 @@ class TorchSide(FrameworkSide):
             dots.append(self.torch.dot(*((real(each) if each.is_complex() else each).reshape(-1) for each in both)))
         sum(dots[1:], dots[0]).backward()
 
-    def takes_gradient(self, tensor: Tensor) -> bool:
-        """Tell whether the tensor requires a gradient."""
-        return bool(tensor.requires_grad)
-
     def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
         """Let a parameter require a gradient, or not."""
         parameter.requires_grad = gradient
@@ -252,11 +258,6 @@ class TorchSide(FrameworkSide):
         """Return the first group's rate."""
         return float(optimizer.param_groups[0]["lr"])
 
-    def function(self, name: str) -> Callable[[Tensor], Tensor]:
-        """Return a function of ``torch.nn.functional``."""
-        found: Callable[[Tensor], Tensor] = getattr(self.torch.nn.functional, name)
-        return found
-
     def norm_scale(self, layer: object) -> Array | None:
         """Return what a BatchNorm that uses its statistics multiplies each channel by; None of any other module."""
         kind = self.torch.nn.modules.batchnorm._BatchNorm  # noqa: SLF001
@@ -274,7 +275,7 @@ class PaddleSide(FrameworkSide):
     def __init__(self) -> None:
         self.framework: PaddleFramework = PaddleFramework()
         self.paddle = self.framework.paddle
-        self.base = self.paddle.nn.Layer
+        self.base, self.functional = self.paddle.nn.Layer, self.paddle.nn.functional
         self.ways: Sequence[Widening] = ("casts", "plain")
         self.way: Widening = "casts"
 
@@ -288,20 +289,9 @@ class PaddleSide(FrameworkSide):
         second = layer.register_forward_post_hook(lambda one, _, output: after(one, output))
         return _removing(first, second)
 
-    def array(self, tensor: Tensor) -> Array:
-        """Return a copy of a tensor's values; bfloat16 (uint16 in numpy) becomes float32."""
-        tensor = tensor.detach()
-        values: Array = (tensor.astype("float32") if tensor.dtype == self.paddle.bfloat16 else tensor).numpy()
-        return values
-
     def version(self, tensor: Tensor) -> int:
         """Return the tensor's version counter."""
         return int(tensor.inplace_version)
-
-    def on_gradient(self, tensor: Tensor, take: Callable[[Tensor], object]) -> None:
-        """Hand the tensor's gradient to ``take`` once it is known, if it will have one."""
-        if not tensor.stop_gradient:
-            tensor.register_hook(take)
 
     def copied(self, model: Model, *, double: bool, training: bool | None = None) -> Model:
         """Return a copy of the layer, in float64 if ``double``.
@@ -347,22 +337,10 @@ class PaddleSide(FrameworkSide):
         every = layer.sublayers(include_self=True)
         return all(_reads(self, one, "paddle.nn.layer.") and not isinstance(one, writes) for one in every)
 
-    def precision(self, *, double: bool, casts: bool = False) -> AbstractContextManager[None]:
-        """Return a context in which new floating-point tensors are float64, if ``double``."""
-        wide = (
-            self.framework.double_precision(),
-            nullcontext() if casts or self.way == "plain" else self.framework.widening(),
-        )
-        return _both(*wide) if double else nullcontext()
-
     def tensor(self, array: Array, *, gradient: bool) -> Tensor:
         """Return a tensor of the array's values."""
         floating = np.issubdtype(array.dtype, np.inexact)
         return self.framework.leaf(array) if gradient and floating else self.framework.tensor(array)
-
-    def parameters(self, layer: Model) -> list[tuple[str, Tensor]]:
-        """Return the parameters that take gradients, each once."""
-        return [(name, one) for name, one in layer.named_parameters() if not one.stop_gradient]
 
     def lay_aside(self, made: object, model: object) -> Callable[[object], None]:  # noqa: ARG002
         """Keep the values: Paddle's model runs last, so that nothing needs their memory."""
@@ -409,10 +387,6 @@ class PaddleSide(FrameworkSide):
         """Run ``paddle.autograd.backward``."""
         self.paddle.autograd.backward(list(outputs), list(cotangents))
 
-    def takes_gradient(self, tensor: Tensor) -> bool:
-        """Tell whether the tensor does not stop gradients."""
-        return not tensor.stop_gradient
-
     def let_take(self, parameter: Tensor, *, gradient: bool) -> None:
         """Let a parameter hand gradients on, or stop them."""
         parameter.stop_gradient = not gradient
@@ -433,11 +407,6 @@ class PaddleSide(FrameworkSide):
         """Return the optimizer's present rate."""
         return float(optimizer.get_lr())
 
-    def function(self, name: str) -> Callable[[Tensor], Tensor]:
-        """Return a function of ``paddle.nn.functional``."""
-        found: Callable[[Tensor], Tensor] = getattr(self.paddle.nn.functional, name)
-        return found
-
     def norm_scale(self, layer: object) -> Array | None:
         """Return ``weight / sqrt(_variance + _epsilon)``."""
         kinds = self.paddle.nn.BatchNorm, self.paddle.nn.layer.norm._BatchNormBase  # noqa: SLF001
@@ -455,6 +424,12 @@ class Sides(NamedTuple):
 
     reference: LiveSide
     port: LiveSide
+
+
+def takes_gradient(tensor: Tensor) -> bool:
+    """Tell whether a tensor of either framework takes a gradient."""
+    stops = getattr(tensor, "stop_gradient", None)  # Paddle's
+    return bool(tensor.requires_grad) if stops is None else not stops
 
 
 def _copied(array: Array, *, double: bool) -> Array:
@@ -536,9 +511,6 @@ def _recorded(paddle: ModuleType, *, gradient: bool) -> Iterator[None]:
             x.stop_gradient = False
         return original(x, grid, *args, **kwargs)
 
-    with paddle.set_grad_enabled(gradient):
-        operators.grid_sample = grid_sample if gradient else original
-        try:
-            yield
-        finally:
-            operators.grid_sample = original
+    sampled = grid_sample if gradient else original
+    with paddle.set_grad_enabled(gradient), attributes(operators, grid_sample=sampled):
+        yield

@@ -19,8 +19,8 @@ import numpy as np
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
 from tipchain.framework_types import Array, Dataset, Model, Nested, Optimizer, Schedule, Tensor
-from tipchain.frameworks.base import Batch, Builder, check_batch, make_optimizer, rate_factor
-from tipchain.frameworks.randomness import Draws, switched_off
+from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer, rate_factor
+from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
 from tipchain.weights.files import load_paddle_weights, view_of
 from tipchain.weights.sides import TensorSlot, assemble, divide, stack, torch_view
@@ -121,19 +121,11 @@ ATTENTION = {"flash_attn": 5, "flash_attn_unpadded": 9, "memory_efficient_attent
 """Kernels of GPUs that drop inside, by the place of the probability among their arguments."""
 
 
-@contextmanager
-def drawing(paddle: ModuleType, draws: Draws) -> Iterator[None]:
-    """Let Paddle's operators take their random numbers from ``draws`` for a while."""
-    operators = paddle._C_ops  # noqa: SLF001
-    made = _Operators(paddle, draws)
-    originals = {name: getattr(operators, name) for name in made.names if hasattr(operators, name)}
-    for name, original in originals.items():
-        setattr(operators, name, made.replacement(name, original))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(operators, name, original)
+def drawing(paddle: ModuleType, draws: Draws) -> AbstractContextManager[None]:
+    """Return a context in which Paddle's operators take their random numbers from ``draws``."""
+    operators, made = paddle._C_ops, _Operators(paddle, draws)  # noqa: SLF001
+    there = (name for name in made.names if hasattr(operators, name))
+    return attributes(operators, **{name: made.replacement(name, getattr(operators, name)) for name in there})
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,27 +398,6 @@ TYPED = tuple(
 """Operators that are told the precision of their result."""
 
 
-class PaddleTrainer:
-    """A Paddle optimizer and its LRScheduler."""
-
-    def __init__(self, optimizer: Optimizer, scheduler: Schedule) -> None:
-        self.optimizer, self.scheduler = optimizer, scheduler
-
-    def learning_rate(self) -> float:
-        """Return the optimizer's present learning rate."""
-        return float(self.optimizer.get_lr())
-
-    def step(self) -> None:
-        """Update the parameters and clear their gradients."""
-        self.optimizer.step()
-        self.optimizer.clear_grad()
-
-    def step_schedule(self) -> None:
-        """Advance the scheduler, if there is one."""
-        if self.scheduler is not None:
-            self.scheduler.step()
-
-
 class PaddleFramework:
     """paddle, imported by the constructor."""
 
@@ -479,9 +450,8 @@ class PaddleFramework:
         """Return the layer; it lives on the device that `configure` chose."""
         return builder(**args)
 
-    @contextmanager
-    def undrawn(self) -> Iterator[None]:
-        """Let parameters be zero where their initial values would be drawn: that takes longer than loading others."""
+    def undrawn(self) -> AbstractContextManager[None]:
+        """Return a context in which parameters are zero whose initial values would be drawn: that takes longer than loading others."""
         parameter = self.paddle.base.framework.EagerParamBase
         kinds = self.paddle.nn.initializer
         base, usual = kinds.initializer.Initializer, kinds.initializer.Initializer.__call__
@@ -492,11 +462,7 @@ class PaddleFramework:
             spared = isinstance(initializer, drawn) and isinstance(tensor, parameter)
             return usual(kinds.Constant(0.0) if spared else initializer, tensor, block)
 
-        base.__call__ = initialize
-        try:
-            yield
-        finally:
-            base.__call__ = usual
+        return attributes(base, __call__=initialize)
 
     def load_weights(self, model: object, path: Path) -> None:
         """Load a ``.pdparams`` file; every key and shape must fit."""
@@ -527,11 +493,9 @@ class PaddleFramework:
         finally:
             self.paddle.set_default_dtype(usual)
 
-    @contextmanager
-    def widening(self) -> Iterator[None]:
-        """Let what asks Paddle for float32 get float64 for a while: a cast to float32 does nothing to a model in float32."""
+    def widening(self, *, claims: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Return a context in which what asks Paddle for float32 gets float64: a cast to float32 does nothing to a model in float32."""
         operators, single, double = self.paddle._C_ops, self.paddle.float32, self.paddle.float64  # noqa: SLF001
-        originals = {name: getattr(operators, name) for name in TYPED if hasattr(operators, name)}
 
         def wider(original: Callable[..., Any]) -> Callable[..., Any]:
             def replacement(*args: object, **kwargs: object) -> object:
@@ -540,13 +504,8 @@ class PaddleFramework:
 
             return replacement
 
-        for name, original in originals.items():
-            setattr(operators, name, wider(original))
-        try:
-            yield
-        finally:
-            for name, original in originals.items():
-                setattr(operators, name, original)
+        there = (name for name in TYPED if hasattr(operators, name))
+        return attributes(operators, **{name: wider(getattr(operators, name)) for name in there})
 
     def widened(self, value: Any) -> Any:
         """Return a layer or a tensor of floats in float64."""
@@ -607,11 +566,12 @@ class PaddleFramework:
         args: Mapping[str, object],
         scheduler: Builder | None,
         scheduler_args: Mapping[str, object],
-    ) -> PaddleTrainer:
+    ) -> Trainer:
         """Build the scheduler, then the optimizer over it."""
         schedule = scheduler(None, learning_rate=learning_rate, **scheduler_args) if scheduler else None
         rate = learning_rate if schedule is None else schedule
-        return PaddleTrainer(make_optimizer(optimizer, model, rate, args), schedule)
+        built = make_optimizer(optimizer, model, rate, args)
+        return Trainer(built, schedule, built.get_lr, built.clear_grad)
 
     def build_layers(self) -> Model:
         """Return a small layer with one layer of every kind that optimizers' rules tell apart; it is never run."""
@@ -629,9 +589,8 @@ class PaddleFramework:
         """Return the parameters, by torch's names, under the optimizer."""
         return PaddleUpdates(self, {slot.name: slot for slot in self._slots(model, names, "parameter")}, optimizer)
 
-    @contextmanager
-    def any_precision(self) -> Iterator[None]:
-        """Let Paddle's clipping by norm take float64, which its kernel on a CPU does not."""
+    def any_precision(self) -> AbstractContextManager[None]:
+        """Return a context in which Paddle's clipping by norm takes float64, which its kernel on a CPU does not."""
         paddle, clip = self.paddle, self.paddle.nn.clip
         usual = clip.clip_by_norm
 
@@ -641,11 +600,7 @@ class PaddleFramework:
             norm = paddle.linalg.norm(x)
             return x * (max_norm / paddle.maximum(norm, paddle.full_like(norm, max_norm)))
 
-        clip.clip_by_norm = clip_by_norm
-        try:
-            yield
-        finally:
-            clip.clip_by_norm = usual
+        return attributes(clip, clip_by_norm=clip_by_norm)
 
     def parameters(
         self, model: Model, names: Mapping[str, str], *, shared: bool = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -223,20 +223,26 @@ def _counted(events: Sequence[object]) -> list[int]:
 
 
 @contextmanager
-def switched_off(functional: object) -> Iterator[None]:
-    """Let a framework's functions for dropout drop nothing for a while, whatever mode they are told.
+def attributes(holder: object, /, **values: object) -> Iterator[None]:
+    """Set attributes of a layer, a module or a class for a while."""
+    held = {name: getattr(holder, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(holder, name, value)
+        yield
+    finally:
+        for name, value in held.items():
+            setattr(holder, name, value)
+
+
+def switched_off(functional: object) -> AbstractContextManager[None]:
+    """Return a context in which a framework's functions for dropout drop nothing, whatever mode they are told.
 
     Args:
         functional: the module that holds them, ``torch.nn.functional`` or ``paddle.nn.functional``.
     """
-    originals = {name: getattr(functional, name) for name in DROPOUTS if hasattr(functional, name)}
-    for name, original in originals.items():
-        setattr(functional, name, _in_eval_mode(original))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(functional, name, original)
+    there = (name for name in DROPOUTS if hasattr(functional, name))
+    return attributes(functional, **{name: _in_eval_mode(getattr(functional, name)) for name in there})
 
 
 @cache

@@ -16,8 +16,8 @@ import numpy as np
 
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError, WeightsError
-from tipchain.framework_types import Array, Dataset, Model, Optimizer, Schedule, Tensor
-from tipchain.frameworks.base import Batch, Builder, check_batch, make_optimizer
+from tipchain.framework_types import Array, Dataset, Model, Optimizer, Tensor
+from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer
 from tipchain.frameworks.randomness import Draws, switched_off
 from tipchain.modes import Device
 from tipchain.numbers.compare import PIECE
@@ -342,27 +342,6 @@ def perturb(model: Model, ulps: float, number: int) -> None:
 # The torch side.
 
 
-class TorchTrainer:
-    """A torch optimizer and its scheduler; of several parameter groups one shows its rate."""
-
-    def __init__(self, optimizer: Optimizer, scheduler: Schedule, shown: int = 0) -> None:
-        self.optimizer, self.scheduler, self.shown = optimizer, scheduler, shown
-
-    def learning_rate(self) -> float:
-        """Return the rate of the first parameter group that was built with the given one, else of the first."""
-        return float(self.optimizer.param_groups[self.shown]["lr"])
-
-    def step(self) -> None:
-        """Update the parameters and clear their gradients."""
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-
-    def step_schedule(self) -> None:
-        """Advance the scheduler, if there is one."""
-        if self.scheduler is not None:
-            self.scheduler.step()
-
-
 class Dynamo(ModuleType):
     """Stands for ``torch._dynamo`` until something compiles; the real module takes longer to import than torch itself.
 
@@ -504,6 +483,15 @@ class TorchFramework:
         finally:
             self.torch.set_default_dtype(usual)
 
+    @contextmanager
+    def widening(self, *, claims: bool) -> Iterator[None]:
+        """Let what asks torch for float32 get float64 for a while; ``claims``: tensors in float64 say that they are in float32.
+
+        Backward is left alone: there a cast gives a tensor's gradient the precision of that tensor.
+        """
+        with _widening(self.torch)(), _claiming(self.torch)() if claims else nullcontext():
+            yield
+
     def widened(self, value: Any) -> Any:
         """Return a module or a tensor of floats in float64."""
         floats = isinstance(value, self.torch.nn.Module) or (self.is_tensor(value) and value.is_floating_point())
@@ -549,12 +537,13 @@ class TorchFramework:
         args: Mapping[str, object],
         scheduler: Builder | None,
         scheduler_args: Mapping[str, object],
-    ) -> TorchTrainer:
+    ) -> Trainer:
         """Build the optimizer, then the scheduler over it."""
         built = make_optimizer(optimizer, model, learning_rate, args)
         plain = (number for number, group in enumerate(built.param_groups) if group["lr"] == learning_rate)
-        shown = next(plain, 0)
-        return TorchTrainer(built, scheduler(built, **scheduler_args) if scheduler else None, shown)
+        shown = next(plain, 0)  # of several groups the first that was built with the given rate, else the first
+        schedule = scheduler(built, **scheduler_args) if scheduler else None
+        return Trainer(built, schedule, lambda: built.param_groups[shown]["lr"], built.zero_grad)
 
     def build_layers(self) -> Model:
         """Return a small module with one layer of every kind that optimizers' rules tell apart; it is never run."""
@@ -669,20 +658,6 @@ class TorchFloat64(TorchFramework):
         """Load the given samples with torch's DataLoader, floats in float64."""
         for image, label, files in super().batches(dataset, indices):
             yield self.widened(image), self.widened(label), files
-
-
-@contextmanager
-def widening(torch: ModuleType, *, claims: bool = False) -> Iterator[None]:
-    """Let what asks torch for float32 get float64 for a while: a cast to float32 does nothing to a model in float32.
-
-    Backward is left alone: there a cast gives a tensor's gradient the precision of that tensor.
-
-    Args:
-        torch: the module.
-        claims: tensors in float64 say that they are in float32, for models that insist on it.
-    """
-    with _widening(torch)(), _claiming(torch)() if claims else nullcontext():
-        yield
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import combinations
 from math import isfinite, sqrt
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, Outcome
 from tipchain.history.entries import causes_of, commands_of, entries_before, items_of, of_entry, real
 from tipchain.history.schema import (
@@ -162,27 +162,16 @@ def _best_step(values: Sequence[float]) -> float:
     return min(off(values[:at]) + off(values[at:]) for at in range(1, len(values)))
 
 
-class FigureKind(Enum):
-    """What a number is."""
-
-    METRIC = "metric"
-    TIME = "time"
-    SPEED = "speed"
-    MEMORY = "memory"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseRule:
     """How far a number may move.
 
     Attributes:
-        kind: what it is.
         relative, absolute: with enough nights to know its noise: what it must move by at least, as a part of its
             median and in its own unit. The noise comes on top (`tipchain.history.compare`).
         plain_relative, plain_absolute: with too few nights, or none: both must be exceeded.
     """
 
-    kind: FigureKind
     relative: float
     absolute: float
     plain_relative: float
@@ -196,28 +185,23 @@ class NoiseRule:
         return moved > self.plain_relative * abs(before) and moved > self.plain_absolute
 
 
-_METRIC = NoiseRule(kind=FigureKind.METRIC, relative=1e-4, absolute=1e-9, plain_relative=0.01, plain_absolute=1e-6)
-_SECONDS = NoiseRule(kind=FigureKind.TIME, relative=0.1, absolute=1.0, plain_relative=0.25, plain_absolute=2.0)
-_COST_S = NoiseRule(kind=FigureKind.TIME, relative=0.1, absolute=0.01, plain_relative=0.25, plain_absolute=0.02)
-_MILLISECONDS = NoiseRule(kind=FigureKind.TIME, relative=0.1, absolute=0.5, plain_relative=0.25, plain_absolute=1.0)
-_SPEED = NoiseRule(kind=FigureKind.SPEED, relative=0.1, absolute=0.0, plain_relative=0.25, plain_absolute=0.0)
-_MEMORY = NoiseRule(kind=FigureKind.MEMORY, relative=0.1, absolute=32.0, plain_relative=0.25, plain_absolute=64.0)
-_PERCENT = NoiseRule(kind=FigureKind.SPEED, relative=0.1, absolute=10.0, plain_relative=0.25, plain_absolute=20.0)
+_METRIC = NoiseRule(relative=1e-4, absolute=1e-9, plain_relative=0.01, plain_absolute=1e-6)
+_SECONDS = NoiseRule(relative=0.1, absolute=1.0, plain_relative=0.25, plain_absolute=2.0)
+_COST_S = NoiseRule(relative=0.1, absolute=0.01, plain_relative=0.25, plain_absolute=0.02)
+_MILLISECONDS = NoiseRule(relative=0.1, absolute=0.5, plain_relative=0.25, plain_absolute=1.0)
+_SPEED = NoiseRule(relative=0.1, absolute=0.0, plain_relative=0.25, plain_absolute=0.0)
+_MEMORY = NoiseRule(relative=0.1, absolute=32.0, plain_relative=0.25, plain_absolute=64.0)
+_PERCENT = NoiseRule(relative=0.1, absolute=10.0, plain_relative=0.25, plain_absolute=20.0)
 
 
-def kind_of(name: str) -> NoiseRule:
+def rule_of(name: str) -> NoiseRule:
     """Return the rule for a number: ``seconds`` of an item or command, or a figure's name (`tipchain.chain.execute`)."""
-    name = name.partition("[")[0]  # a unit stands in brackets
-    if name in ("seconds", "total_s"):
-        return _SECONDS
-    if name in ("ips", "avg_ips", "qps"):
-        return _SPEED
-    if name == "gpu_util":
-        return _PERCENT
-    for end, rule in (("_s", _COST_S), ("_ms", _MILLISECONDS), ("_mb", _MEMORY)):
-        if name.endswith(end):
-            return rule
-    return _METRIC
+    kind, name = figure_kind(name), name.partition("[")[0]
+    if kind is FigureKind.TIME:
+        return _SECONDS if name in (SECONDS, "total_s") else _MILLISECONDS if name.endswith("_ms") else _COST_S
+    if kind is FigureKind.SPEED:
+        return _PERCENT if name == "gpu_util" else _SPEED
+    return _MEMORY if kind is FigureKind.MEMORY else _METRIC
 
 
 # What changed since the last comparable run.
@@ -403,7 +387,7 @@ class _Series:
             )
         rows = self.connection.execute(query)
         values = [real(row.value) for row in rows if (row.machine_class or row.machine) == self.classes[item]]
-        return is_news(values, kind_of(figure))
+        return is_news(values, rule_of(figure))
 
     @staticmethod
     def _passed(of_commands: bool) -> sa.Select[Any]:
@@ -439,15 +423,15 @@ def _shifts(series: _Series, *, drifts_again: bool) -> tuple[list[Shift], bool]:
     found, plainly = [], False
     for (item, part, name), earlier, value in series.each():
         plainly |= bool(earlier) and len(earlier) < ENOUGH
-        moved = motion(earlier, value, kind_of(name))
+        moved = motion(earlier, value, rule_of(name))
         if moved is None or (
             moved.how == "drift" and not drifts_again and not series.drift_is_news((item, part, name))
         ):
             continue
         found.append(Shift(item=item, part=part, name=name, motion=moved))
     # Metrics first, then times, speeds, memory; the largest first.
-    order = ["metric", "time", "speed", "memory"]
-    found.sort(key=lambda one: (order.index(kind_of(one.name).kind.value), -_size(one.motion)))
+    order = list(FigureKind)
+    found.sort(key=lambda one: (order.index(figure_kind(one.name)), -_size(one.motion)))
     return found, plainly
 
 
@@ -601,7 +585,7 @@ def _moved(was: Mapping[str, ItemFacts], now: Mapping[str, ItemFacts], commands:
             numbers = [(SECONDS, old.seconds, new.seconds)]
             numbers += [(name, old.figures[name], new.figures[name]) for name in new.figures if name in old.figures]
             found += [MovedFigure(item=item, part=new.id, name=name, before=a, after=b) for name, a, b in numbers]
-    return [one for one in found if kind_of(one.name).moved_plainly(one.before, one.after)]
+    return [one for one in found if rule_of(one.name).moved_plainly(one.before, one.after)]
 
 
 class _Verdicts:

@@ -73,7 +73,7 @@ def read_source(path: Path, machine: str = "") -> IngestSource:
     if path.name == nights.NIGHT:
         path = path.parent
     if (path / nights.NIGHT).is_file():
-        return read_night(path)
+        return night_source(nights.read_night(path))
     # The report is an entry of its own.
     report = load_report(path)
     text = json.dumps(report_json(report), sort_keys=True)
@@ -106,16 +106,11 @@ def this_machine() -> tuple[str, str]:
     return socket.gethostname(), _class_of(facts)
 
 
-def read_night(folder: Path) -> IngestSource:
-    """Return the night in ``folder``, with the items that have ended so far.
-
-    Raises:
-        RecordError: its ``night.json`` cannot be read, or is none.
-    """
-    night = nights.read_night(folder)
+def night_source(night: Night) -> IngestSource:
+    """Return a night as a source, with the items that have ended so far."""
     finished: JsonObject = {}
     with suppress(OSError, ValueError):  # what a night that came to its end says about itself
-        found = nights.read_document(folder / FINISHED)
+        found = nights.read_document(night.folder / FINISHED)
         parse_as(float, found.get("seconds") or 0.0)
         finished = found if found.get("token") == night.token else {}
     facts = flat_facts(night.environment)
@@ -123,9 +118,9 @@ def read_night(folder: Path) -> IngestSource:
     entry = Entry(
         key=night.token,
         kind="night",
-        name=folder.resolve().name,
+        name=night.folder.resolve().name,
         title=night.plan.name,
-        began=_epoch(night.started, folder / nights.NIGHT),
+        began=night.epoch,
         started=night.started,
         seconds=max(float(finished.get("seconds") or 0.0), 0.0),
         finished=bool(finished),
@@ -550,7 +545,7 @@ def history_with(results: nights.Results, database: str | None = None) -> Iterat
         folders = [one for one in nights_below(results.folder.parent)[::-1] if one.name <= results.night.name]
         for one in latest_results(folders, BESIDE, []):
             if one.finished or one.folder == results.folder:
-                source = read_night(one.folder)
+                source = night_source(one.night)
                 history.add(source.entry, source.items())
         yield history
 

@@ -17,20 +17,10 @@ from sqlalchemy import Connection
 from tipchain.chain.plan import number_json
 from tipchain.core import language
 from tipchain.core.json_text import Json, as_json
-from tipchain.core.language import aligned, columns, padded, say
-from tipchain.core.quantities import Scalar
+from tipchain.core.language import aligned, padded, say
+from tipchain.core.quantities import FigureKind, Scalar, figure_kind
 from tipchain.errors import Outcome
-from tipchain.history.compare import (
-    ENOUGH,
-    Changes,
-    Comparison,
-    Explanation,
-    FigureKind,
-    Flip,
-    MovedFigure,
-    Shift,
-    kind_of,
-)
+from tipchain.history.compare import ENOUGH, Changes, Comparison, Explanation, Flip, MovedFigure, Shift
 from tipchain.history.entries import CauseRun, rows_of
 from tipchain.history.schema import (
     OUTCOMES,
@@ -63,8 +53,7 @@ def number_text(value: float) -> str:
 
 def cut(line: str, width: int = WIDTH) -> str:
     """Return a line in the reader's language, of at most ``width`` columns; control characters become spaces."""
-    line = say("".join(letter if letter.isprintable() else " " for letter in line))
-    return line if columns(line) <= width else language.cut(line, width)
+    return language.cut(say("".join(letter if letter.isprintable() else " " for letter in line)), width)
 
 
 def counts_text(entry: Entry) -> str:
@@ -168,8 +157,8 @@ def compare_text(found: Comparison) -> str:
     ]
     lines = [say(one) for one in heads]
     moved, grew = (sorted(ones, key=lambda one: -abs(one.relative)) for ones in (found.moved, found.grew))
-    metrics = [one for one in moved if kind_of(one.name).kind is FigureKind.METRIC]
-    times = [one for one in moved if kind_of(one.name).kind is not FigureKind.METRIC]
+    metrics = [one for one in moved if figure_kind(one.name) is FigureKind.METRIC]
+    times = [one for one in moved if figure_kind(one.name) is not FigureKind.METRIC]
     sections = {
         "environment": [str(one) for one in found.environment],
         "items that flipped": [flip_line(one) for one in found.flips],
@@ -322,7 +311,7 @@ def _names(names: Sequence[str]) -> str:
 
 def shift_line(one: Shift) -> str:
     """Return a number that moved beyond its noise, and how that is known."""
-    kind, line = kind_of(one.name).kind.value, moved_line(one.moved)
+    kind, line = figure_kind(one.name).value, moved_line(one.moved)
     drifts = one.motion.how == "drift"
     return f"{kind} drifts over {one.motion.nights + 1} nights  {line}" if drifts else f"{kind}  {line}"
 

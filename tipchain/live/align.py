@@ -260,7 +260,8 @@ class _Work:
                 and located.changed
             ):
                 self._judge_buffers(located)
-        self._measure(located)
+        if self.fed.metrics is not None:
+            self._stage("metric", self._check_metrics, located)
         if self.fed.predict is not None:
             self._stage(PREDICT, self._check_predictions)
         if self.optimizers is not None:
@@ -547,7 +548,9 @@ class _Work:
             with suppress(Exception):  # the stage of the optimizers tells what is wrong with them
                 copies = copy.deepcopy(self.models[0]), copy.deepcopy(self.models[1])
                 name_alike(self.models[1], copies[1])  # optimizers of Paddle write to parameters
-                built, schedules = self._built(copies)
+                ours, theirs = self._build(copies)
+                built = ours[0], theirs[0]
+                schedules = None if None in (ours[1], theirs[1]) else (ours[1], theirs[1])
                 models, tensors = copies, None
         self.found.findings[:] = check_construction(
             *models, pairs, calls, optimizers=built, schedulers=schedules, names=self.names, tensors=tensors
@@ -569,11 +572,6 @@ class _Work:
             count = len({pair.port for pair in pairs} | {pair.port.path for pair in calls})
             self._end("preflight", Outcome.PASS, f"{count} layers are built alike")
 
-    def _built(self, models: tuple[object, object]) -> tuple[tuple[object, object], tuple[object, object] | None]:
-        ours, theirs = self._build(models)
-        schedules = (ours[1], theirs[1]) if ours[1] is not None and theirs[1] is not None else None
-        return (ours[0], theirs[0]), schedules
-
     def _take(self, stage: str, check: PieceCheck) -> None:
         self._end(stage, check.outcome, check.reason)
         self.found.numbers.update(check.numbers)
@@ -589,10 +587,6 @@ class _Work:
         )
         self.excused = found.excused
         self._take("loss", found)
-
-    def _measure(self, located: Located | None) -> None:
-        if self.fed.metrics is not None:
-            self._stage("metric", self._check_metrics, located)
 
     def _check_metrics(self, located: Located | None) -> None:
         run = None if located is None else located.reference

@@ -480,11 +480,7 @@ def _histogram(one: Histogram) -> Markup:
         counts=True,
     )
     chart.bars(edges, one.counts, "differs" if one.odd else "plain")
-    return figure(words, chart.svg(_power), ())
-
-
-def _power(value: float) -> str:
-    return f"1e{value:g}"
+    return figure(words, chart.svg(lambda value: f"1e{value:g}"), ())
 
 
 CELL_STYLE = """\

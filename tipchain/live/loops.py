@@ -12,14 +12,14 @@ import numpy as np
 
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.optimizer_builders import slots_of
-from tipchain.explain.findings import Diagnosis
+from tipchain.explain.findings import Diagnosis, listed
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.explain.locate.trace import is_array, put_back, take_out
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Schedule, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.frameworks.randomness import Draws
-from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, shake, state_of
+from tipchain.live.training import CHAOS, FACTOR, MOST_SHAKE, Recipe, allowed_apart, shake, state_of
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
 from tipchain.weights.sides import TensorSlot, assemble
 
@@ -412,7 +412,7 @@ def _tensors_apart(
         for name in _common(ours[what], theirs[other]):
             one, two = ours[what][name], theirs[other][name]
             drift = distance(one, moved[what][name]) if name in moved.get(what, {}) else 0.0
-            allowed = FACTOR * (drift + CONSTANT * steps[name]) + SAME_DOUBLE * (rms(one) + scale)
+            allowed = allowed_apart(one, drift, steps[name], scale)
             apart = distance(one, two)
             if not apart <= allowed:
                 found.append(Apart(what=what, name=name, times=apart / max(allowed, TINY), expected=one, actual=two))
@@ -424,14 +424,13 @@ def _tensors_apart(
 def _reason(recipe: Recipe, number: int, apart: Sequence[Apart]) -> str:
     paths = {pair.reference: pair.port for pair in recipe.pairs}
     names = [one.words(paths) for one in apart]
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     first = apart[0]
     values = ""
     if first.expected.size == first.actual.size == 1:
         values = f": expected {float(first.expected.reshape(())):.9g}, actual {float(first.actual.reshape(())):.9g}"
     else:
         values = f": {first.words(paths)} is {first.times:.3g} times as far off as allowed"
-    return f"after step {number} {', '.join(names[:SHOWN])}{more} {'are' if len(names) > 1 else 'is'} apart{values}"
+    return f"after step {number} {listed(names, SHOWN)} {'are' if len(names) > 1 else 'is'} apart{values}"
 
 
 # Why two training loops part: the port's is run again with one thing put right, and what it then leaves is looked at.

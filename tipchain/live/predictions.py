@@ -6,7 +6,6 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import permutations
 
 import numpy as np
@@ -16,7 +15,7 @@ from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data import check_data
 from tipchain.explain.causes.data_images import explain_images
 from tipchain.explain.causes.data_order import explain_labels
-from tipchain.explain.causes.data_sources import DataCause, apart, call_with_raw, rounding, same_array
+from tipchain.explain.causes.data_sources import DataCause, apart, call_with_raw, is_numbers, rounding, same_array
 from tipchain.explain.causes.loss_formulas import log_softmax
 from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.metrics import check_metrics
@@ -83,7 +82,7 @@ def _functions(first: Array) -> Iterator[tuple[DataCause, Change, bool]]:
     """Yield what one side may have done to the other's values, and whether the reference alone does it."""
     steps: list[tuple[str, Change]] = [("sigmoid", lambda x: 1 / (1 + np.exp(-x))), ("exp", np.exp)]
     for axis in sorted({first.ndim - 1, 0} if first.ndim else ()):
-        steps.insert(0, ("softmax", partial(_softmax, axis=axis)))
+        steps.insert(0, ("softmax", lambda x, axis=axis: np.exp(log_softmax(x, axis))))  # type: ignore[misc]
     for name, change in steps:
         twice = f"values: the port takes the {name} once more than the reference"
         yield (DataCause(f"{name}-twice", twice, f"leave out the port's {name}"), change, False)
@@ -93,16 +92,14 @@ def _functions(first: Array) -> Iterator[tuple[DataCause, Change, bool]]:
         yield from ((cause, change, False) for cause, change in _boxes())
 
 
-def _softmax(values: Array, axis: int) -> Array:
-    made: Array = np.exp(log_softmax(values, axis))
-    return made
-
-
 def _boxes() -> Iterator[tuple[DataCause, Change]]:
     """Yield boxes in another form: corners, corner and size, centre and size, x and y exchanged."""
     forms: dict[str, tuple[Change, Change]] = {
         "x1 y1 x2 y2": (lambda b: b, lambda b: b),
-        "x y w h": (_corners_of_size, lambda b: np.concatenate([b[..., :2], b[..., 2:] - b[..., :2]], -1)),
+        "x y w h": (
+            lambda b: np.concatenate([b[..., :2], b[..., :2] + b[..., 2:]], -1),
+            lambda b: np.concatenate([b[..., :2], b[..., 2:] - b[..., :2]], -1),
+        ),
         "cx cy w h": (
             lambda b: np.concatenate([b[..., :2] - b[..., 2:] / 2, b[..., :2] + b[..., 2:] / 2], -1),
             lambda b: np.concatenate([(b[..., :2] + b[..., 2:]) / 2, b[..., 2:] - b[..., :2]], -1),
@@ -126,10 +123,6 @@ def _boxes() -> Iterator[tuple[DataCause, Change]]:
         DataCause("box-form", "values: x and y of the boxes are exchanged", "exchange x and y back", explained=1.0),
         lambda b: b[..., [1, 0, 3, 2]],
     )
-
-
-def _corners_of_size(boxes: Array) -> Array:
-    return np.concatenate([boxes[..., :2], boxes[..., :2] + boxes[..., 2:]], -1)
 
 
 def _rows(expected: Sequence[Array], actual: Sequence[Array]) -> DataCause | None:
@@ -425,7 +418,7 @@ def _leaves(side: LiveSide, value: object, path: str) -> Iterator[tuple[str, Lea
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _leaves(side, one, f"{path}.{key}".lstrip("."))
-    elif isinstance(value, tuple | list) and not _numbers(value):
+    elif isinstance(value, tuple | list) and not is_numbers(value):
         for key, one in enumerate(value):
             yield from _leaves(side, one, f"{path}[{key}]")
     elif side.is_tensor(value):
@@ -434,10 +427,6 @@ def _leaves(side: LiveSide, value: object, path: str) -> Iterator[tuple[str, Lea
         yield path, np.asarray(value)
     elif value is not None:
         yield path, value if isinstance(value, str) else str(value)
-
-
-def _numbers(value: Sequence[object]) -> bool:
-    return bool(value) and all(isinstance(one, int | float | np.generic) for one in value)
 
 
 def _first_apart(

@@ -200,9 +200,7 @@ def _judge_state(
         if other is None or other.shape != after.shape:
             continue
         compared += 1
-        allowed = FACTOR * (distance(after, moved.state[name]) + CONSTANT * updates[name]) + SAME_DOUBLE * (
-            rms(after) + scale
-        )
+        allowed = allowed_apart(after, distance(after, moved.state[name]), updates[name], scale)
         apart = distance(after, other)
         if not apart <= allowed and (worst is None or apart / max(allowed, TINY) > worst[0]):
             worst = apart / max(allowed, TINY), name
@@ -215,6 +213,11 @@ def _judge_state(
         return Training(outcome=Outcome.ERROR, reason=reason, port_path=None, curves=curves)
     reason = f"{recipe.iterations} losses and {compared} tensors after them are as close as rounding allows"
     return Training(outcome=Outcome.PASS, reason=reason, port_path=None, curves=curves)
+
+
+def allowed_apart(after: Array, drift: float, update: float, scale: float) -> float:
+    """Return how far a trained tensor may be off: how far the moved reference's drifts, and what a constant in float32 makes of its update."""
+    return FACTOR * (drift + CONSTANT * update) + SAME_DOUBLE * (rms(after) + scale)
 
 
 def _train(

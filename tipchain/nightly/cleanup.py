@@ -65,7 +65,10 @@ def is_unfinished(folder: Path) -> bool:
 
 def needed(folder: Path) -> str:
     """Return why an unfinished bundle must stay; "" if nothing needs it."""
-    if is_held(folder):
+    try:
+        with holding(folder):
+            pass
+    except (UsageError, OSError):  # held, or that cannot be told
         return "a bundle is being made or moved in there"
     found = UNFINISHED.fullmatch(folder.name)
     place = folder.with_name(found["name"]) if found else folder
@@ -73,15 +76,6 @@ def needed(folder: Path) -> str:
     if aside and not place.exists():
         return f"a move was killed half-way: {aside[0].name} is what belongs to {place.name}"
     return ""
-
-
-def is_held(folder: Path) -> bool:
-    """Tell whether a living process works in a folder, or that cannot be told."""
-    try:
-        with holding(folder):
-            return False
-    except (UsageError, OSError):
-        return True
 
 
 @contextmanager

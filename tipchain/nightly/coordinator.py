@@ -94,8 +94,6 @@ def read_state(night: Night) -> NightState:
         return NightState(total=len(night.plan.items))
 
 
-# Runs the items of a night, writes down how each ended, and goes on where an earlier coordinator was stopped.
-#
 # All decisions are made in one thread. An item counts as ended if and only if its record is on the disk; what was
 # interrupted, whose record could not be written or was damaged later, has not ended and runs again on ``resume``, as
 # another attempt.

@@ -323,9 +323,7 @@ def _ended(items: Sequence[tuple[TimelineRow, Cell]], place: int) -> Markup:
     return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}")
 
 
-# The latest nights as one HTML file: a grid of items and nights, curves, and links to logs and reports.
-#
-# Without scripts it shows all of that, curves in words; with them curves are drawn, items are filtered, the grid is
+# Without scripts the page shows everything, curves in words; with them curves are drawn, items are filtered, the grid is
 # walked with the arrow keys, and each cell tells its reason beside it.
 
 
@@ -347,6 +345,8 @@ WORDS = {
     "keys": "Arrow keys go from cell to cell, Enter to its log or report, Escape back.",
 }
 """What the script says, in English with open places."""
+STATES = (("FAIL", "fail"), ("NOT FINISHED", "unknown"), ("PASS", "pass"))
+"""What a night came to, the worst first: the word, and the page's tone."""
 SECONDS = 100
 """From which on a run's seconds are told in whole ones."""
 
@@ -368,7 +368,7 @@ def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
         "tag": sorted({tag for row in rows for tag in row.item.tags}),
     }
     text, filters = "", ({name: values for name, values in found.items() if len(values) > 1})
-    lines = [_Line(place, line, filters) for place, line in enumerate(sorted(timelines, key=_urgency))]
+    lines = [_Line(place, line, filters) for place, line in enumerate(sorted(timelines, key=_state))]
     for most in FIGURES:
         text = _render(lines, problems, most)
         if len(text.encode()) <= LARGEST:
@@ -376,10 +376,10 @@ def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
     return text
 
 
-def _urgency(line: Timeline) -> int:
-    """Return 0 for the nights of which the latest failed, 1 for one that goes on or was left, 2 for the rest."""
-    column = line.columns[-1]
-    return 0 if _bad(line) or column.results.wrong else 1 if not column.results.finished else 2
+def _state(line: Timeline) -> int:
+    """Return the place of the latest night in `STATES`; one whose shares are not of one plan failed."""
+    results = line.columns[-1].results
+    return 0 if _bad(line) or results.wrong else 1 if not results.finished else 2
 
 
 class _Line:
@@ -408,44 +408,23 @@ class _Line:
 def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
     script, style = (asset(f"page.{kind}") + asset(f"dashboard.{kind}", "tipchain.nightly") for kind in ("js", "css"))
     timelines = [one.line for one in lines]
-    numbers = _Numbers()
+    names, numbers = ", ".join(line.name for line in timelines), _Numbers()
+    bad, state = sum(map(_bad, timelines)), min(map(_state, timelines))
+    head, tone = STATES[state]
     body = [
-        _headline(lines),
+        banner(tone, head, f"nights of {names}", *map(_latest, lines)),
         element("ul", [element("li", one) for one in problems], class_="problems") if problems else None,
         _controls(lines[0].filters),
         *(part for one in lines for part in _manifest(one, most, numbers)),
         element("script", numbers.json(timelines), type="application/json", id="data"),
     ]
-    bad = sum(map(_bad, timelines))
-    other = "passed" if _whole(timelines) else "not finished"
-    word = f"{bad} failed" if bad else "cut wrongly" if _wrong(timelines) else other
-    return page((f"{word}: nights of {_names(timelines)}"), [one for one in body if one], style=style, script=script)
-
-
-def _names(timelines: Sequence[Timeline]) -> str:
-    return ", ".join(line.name for line in timelines)
-
-
-def _whole(timelines: Sequence[Timeline]) -> bool:
-    return all(line.columns[-1].results.finished for line in timelines)
-
-
-def _wrong(timelines: Sequence[Timeline]) -> bool:
-    return any(line.columns[-1].results.wrong for line in timelines)
+    word = f"{bad} failed" if bad else ("cut wrongly", "not finished", "passed")[state]
+    return page(f"{word}: nights of {names}", [one for one in body if one], style=style, script=script)
 
 
 def _bad(line: Timeline) -> int:
     counts = line.columns[-1].results.counts
     return sum(counts[one] for one in BAD)
-
-
-def _headline(lines: Sequence[_Line]) -> Markup:
-    """Return what the latest nights came to, what changed in them, and what still does not pass."""
-    timelines = [one.line for one in lines]
-    bad = sum(map(_bad, timelines))
-    failed = bool(bad or _wrong(timelines))
-    tone, word = ("fail", "FAIL") if failed else ("pass", "PASS") if _whole(timelines) else ("unknown", "NOT FINISHED")
-    return banner(tone, word, f"nights of {_names(timelines)}", *map(_latest, lines))
 
 
 def _latest(one: _Line) -> Markup:
@@ -480,13 +459,12 @@ def _came_to(line: Timeline) -> Markup:
     counts = results.counts
     total = many(sum(counts.values()), "item")
     word = f"{bad} of {total} did not pass" if bad else f"{counts[Outcome.PASS]} of {total} passed"
-    failed = bool(bad or results.wrong)
-    head, kind = ("FAIL", "fail") if failed else ("PASS", "pass") if results.finished else ("NOT FINISHED", "error")
+    head, tone = STATES[_state(line)]
     commit = results.facts.get("commit", "")
     state = "" if results.finished else ", so far: the night is not finished"
     return element(
         "p",
-        element("strong", head, class_=f"outcome {kind}"),
+        element("strong", head, class_=f"outcome {'error' if tone == 'unknown' else tone}"),
         f"{line.name}, {when(column)}",
         f", commit {commit}" if commit else "",
         f": {word}{state}.",

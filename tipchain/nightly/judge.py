@@ -42,11 +42,6 @@ def read_report(work: Work) -> tuple[dict[str, object], str]:
     return (data, "") if whole else ({}, "its report is not whole")
 
 
-def read_files_left(work: Work) -> dict[str, str]:
-    """Return `files_left` of the report that an attempt left; nothing without a whole one."""
-    return files_left(read_report(work)[0], work)
-
-
 def files_left(report: JsonObject, work: Work) -> dict[str, str]:
     """Return the SHA-256 of the files that the commands of a chain left.
 

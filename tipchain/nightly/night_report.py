@@ -287,38 +287,28 @@ def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_
         changed: lines that say what changed since the last comparable night.
         limit: bytes that it has at most; what has no room is counted.
     """
-    counts = Counter(one.outcome for one in results.records.values())
-    bad, skipped = list(_bad(results)), counts[Outcome.SKIP]
-    missing = _missing(results)
+    counts, total = Counter(one.outcome for one in results.records.values()), len(results.plan.items)
+    bad, missing = list(_bad(results)), _missing(results)
+    headline = f"{len(bad)} of {total} items did not pass" if bad else f"{counts[Outcome.PASS]} of {total} items passed"
+    commit = f", commit {markdown(results.facts['commit'])}" if results.facts.get("commit") else ""
+    night = f"items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
     head = [
-        f"## {SIGNS[Outcome.FAIL if bad or missing else Outcome.PASS]} {markdown(results.plan.name)}: {say(_headline(results, counts))}",
+        f"## {SIGNS[Outcome.FAIL if bad or missing else Outcome.PASS]} {markdown(results.plan.name)}: {say(headline)}",
         "",
-        _origin(results),
+        f"**{say(counts_text(counts) or 'nothing ended')}**{say('; ')}{say(night)}",
         "",
     ]
     head += [f"**{say(missing + '.')}**", ""] if missing else []
-    parts = [head, _changed(changed), _facts(results)]
-    room = limit - sum(len("\n".join(part).encode()) + 1 for part in parts) - 400
+    news = [f"### {say('What changed')}", "", *_pre(changed), ""] if changed else []
+    facts = [f"{name}: {value[:200]}" for name, value in list(results.facts.items())[:100]]
+    foot = _folded(say("Environment"), _pre(facts)) if facts else []
+    room = limit - sum(len("\n".join(part).encode()) + 1 for part in (head, news, foot)) - 400
     table = _table(results, bad, room) if bad else []
     room -= len("\n".join(table).encode())
     tails = list(_tails(results, bad[:TAILS], room))
     room -= len("\n".join(tails).encode())
-    left_out = _left_out(results, room) if skipped else []
-    return "\n".join([*head, *table, *_changed(changed), *tails, *left_out, *_facts(results)]) + "\n"
-
-
-def _headline(results: Results, counts: Counter[Outcome]) -> str:
-    bad = counts[Outcome.FAIL] + counts[Outcome.ERROR]
-    total = len(results.plan.items)
-    return f"{bad} of {total} items did not pass" if bad else f"{counts[Outcome.PASS]} of {total} items passed"
-
-
-def _origin(results: Results) -> str:
-    told = counts_text(Counter(one.outcome for one in results.records.values())) or "nothing ended"
-    facts = results.facts
-    commit = f", commit {markdown(facts['commit'])}" if facts.get("commit") else ""
-    night = f"items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."
-    return f"**{say(told)}**{say('; ')}{say(night)}"
+    left_out = _left_out(results, room) if counts[Outcome.SKIP] else []
+    return "\n".join([*head, *table, *news, *tails, *left_out, *foot]) + "\n"
 
 
 def _table(results: Results, bad: Sequence[tuple[Item, ItemRecord]], room: int) -> list[str]:
@@ -339,10 +329,6 @@ def _table(results: Results, bad: Sequence[tuple[Item, ItemRecord]], room: int) 
     return [*rows, ""]
 
 
-def _changed(lines: Sequence[str]) -> list[str]:
-    return [f"### {say('What changed')}", "", *_pre(lines), ""] if lines else []
-
-
 def _tails(results: Results, bad: Iterable[tuple[Item, ItemRecord]], room: int) -> Iterator[str]:
     for item, record in bad:
         lines = log_tail(results.folder / record.log) if record.log else []
@@ -360,11 +346,6 @@ def _left_out(results: Results, room: int) -> list[str]:
     rows = [say(f"{count} of them: {reason[:REASON]}") for reason, count in reasons.most_common(50)]
     block = _folded(say(f"{sum(reasons.values())} items were skipped"), _pre(rows))
     return block if len("\n".join(block).encode()) < room else []
-
-
-def _facts(results: Results) -> list[str]:
-    rows = [f"{name}: {value[:200]}" for name, value in list(results.facts.items())[:100]]
-    return _folded(say("Environment"), _pre(rows)) if rows else []
 
 
 def _folded(title: str, inside: Iterable[str]) -> list[str]:

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from tipchain.core.files import atomic_write, is_locked, take_lock
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
 from tipchain.core.language import clean
+from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis, read_diagnosis
 from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id
@@ -493,7 +494,7 @@ def _holder(path: Path) -> str:
 LOOKED_AT = 7
 """How many finished nights tell the seconds of an item."""
 FAILED_LOOKED_AT = 30
-"""How many nights tell how an item last ended."""
+"""How many nights tell how an item last ended; of one that was run in shares, each of them."""
 
 
 def finished_items(path: Path) -> Mapping[str, tuple[Outcome, float]] | None:
@@ -548,14 +549,10 @@ def balance_seconds(path: Path) -> dict[str, float]:
     return _seconds_of(items)
 
 
-def last_failed(nights: Path, limit: int = FAILED_LOOKED_AT) -> frozenset[str]:
-    """Return the items that failed or errored when they last ran, in the latest nights below ``nights``.
+def last_failed(nights: Path) -> frozenset[str]:
+    """Return the items that failed or errored when they last ran, in the latest nights below a manifest's folder.
 
     A night that goes on counts with what has ended, and one that could not run an item tells nothing of it.
-
-    Args:
-        nights: the folder of a manifest's nights.
-        limit: how many nights count; for a night that was run in shares, each of them.
 
     Raises:
         UsageError: there is no night yet, or one cannot be read.
@@ -564,7 +561,7 @@ def last_failed(nights: Path, limit: int = FAILED_LOOKED_AT) -> frozenset[str]:
     if not folders:
         raise UsageError(f"--last-failed: no night of this manifest is below {nights}")
     latest: dict[str, Outcome] = {}
-    for folder in folders[:limit]:
+    for folder in folders[:FAILED_LOOKED_AT]:
         items = finished_items(folder)
         try:
             ended = items or {one.id: (one.outcome, one.seconds) for one in read_night(folder).records()}
@@ -580,10 +577,7 @@ def last_failed(nights: Path, limit: int = FAILED_LOOKED_AT) -> frozenset[str]:
 
 LARGEST = 32 * 2**20
 """Bytes of a report that is read; a larger one would take longer than its curves are worth."""
-_LOSSES = ("loss",)
-_SPEEDS = ("avg_ips", "ips", "qps")
 _NEVER = ("batch_size", "data_num", "lr", "gpu_util")
-_COSTS = ("_ms", "_s", "_mb")
 _STEPS = ("eval", "train", "infer")
 
 
@@ -630,19 +624,10 @@ def _of_results(results: Iterable[JsonObject]) -> Iterator[tuple[tuple[int, int]
         command = result["command"]
         step = _STEPS.index(command["step"]) if command["step"] in _STEPS else len(_STEPS)
         for name, value in result.get("figures", {}).items():
-            rank = _rank(name)
-            if rank is not None:
+            bare, kind = name.partition("[")[0], figure_kind(name)  # a unit stands in brackets
+            if bare not in _NEVER:
+                rank = 1 if bare == "loss" else 0 if kind is FigureKind.METRIC else 2 if kind is FigureKind.SPEED else 3
                 yield (rank, step), f"{name} of {command['id']}", float(value)
-
-
-def _rank(name: str) -> int | None:
-    name = name.partition("[")[0]  # a unit stands in brackets
-    if name in _NEVER:
-        return None
-    for rank, names in enumerate((_LOSSES, _SPEEDS), 1):
-        if name in names:
-            return rank
-    return 3 if name.endswith(_COSTS) else 0
 
 
 def _of_verdicts(verdicts: Iterable[JsonObject]) -> Iterator[tuple[tuple[int, int], str, float]]:

@@ -193,7 +193,12 @@ def fingerprint(root: Path) -> dict[str, object]:
         "memory_mb": round(memory_mb()[0]),
         "python": platform.python_version(),
         "versions": {"tipchain": __version__, **installed_versions(), **_packages()},
-        "variables": told_variables(os.environ),
+        # Those that change what frameworks compute.
+        "variables": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name in (*VARIABLES, *THREAD_VARIABLES) or name.startswith(PREFIXES)
+        },
     }
 
 
@@ -209,12 +214,6 @@ def origin(root: Path) -> dict[str, Json]:
         "gpus": names,
         "driver": driver,
     }
-
-
-def told_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that change what frameworks compute."""
-    named = (*VARIABLES, *THREAD_VARIABLES)
-    return {name: value for name, value in sorted(environment.items()) if name in named or name.startswith(PREFIXES)}
 
 
 def processor() -> str:

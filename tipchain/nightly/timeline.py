@@ -123,22 +123,16 @@ class TimelineRow:
         return next((one for one in reversed(self.cells) if one), None)
 
     @property
-    def before(self) -> Cell | None:
-        """How it ended in the one before that."""
-        found = [one for one in self.cells if one]
-        return found[-2] if len(found) > 1 else None
-
-    @property
     def changed(self) -> str:
         """What changed in the latest night: ``PASS -> FAIL``, ``new``, ``gone``; "" for nothing."""
         if len(self.cells) < 2:
             return ""
         if self.cells[-1] is None:
             return "gone" if self.cells[-2] and not self.in_part else ""
-        latest, before = self.cells[-1], self.before
-        if before is None:
+        ran = [one.record.outcome for one in self.cells if one]
+        if len(ran) < 2:
             return "new"
-        was, now = before.record.outcome, latest.record.outcome
+        was, now = ran[-2:]
         return "" if was is now else f"{was.value} -> {now.value}"
 
     @property

@@ -198,7 +198,7 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
         if (
             key.startswith(NOT_IN_TORCH)
             or value == NOT_IN_PORT
-            or _both_hold_nothing(layers[0].get(key), layers[1].get(value))
+            or all(one is not None and not one.state_dict() for one in (layers[0].get(key), layers[1].get(value)))
         ):
             continue
         given = [(0, key), *((1, one) for one in Target.parse(value).names)]
@@ -210,11 +210,6 @@ def unknown_names(names: Mapping[str, str], reference: Model, port: Model) -> li
             if name not in existing[side]
         ]
     return found
-
-
-def _both_hold_nothing(ours: Model, theirs: Model) -> bool:
-    """Tell whether both are layers without tensors, such as activations."""
-    return ours is not None and theirs is not None and not ours.state_dict() and not theirs.state_dict()
 
 
 def _near(name: str, existing: Mapping[str, None]) -> tuple[str, ...]:

@@ -375,7 +375,9 @@ def _applied(layer: Model, leaf: str, side: int) -> Way | None:
         return None
     bias = biases[0] if biases else np.float32(0)
     ways: dict[Way, Array] = {"out, in": given @ matrix.T + bias, "in, out": given @ matrix + bias}
-    fits: list[Way] = [way for way, expected in ways.items() if _is_close(result, expected)]
+    fits: list[Way] = [  # equal but for rounding; another layout of random numbers is off by their size
+        way for way, one in ways.items() if result.shape == one.shape and np.allclose(result, one, rtol=1e-3, atol=1e-3)
+    ]
     return fits[0] if len(fits) == 1 else None
 
 
@@ -401,11 +403,6 @@ def _run(layer: Model, given: Array, side: int) -> Array:
 
     with paddle.no_grad():
         return np.asarray(layer(paddle.to_tensor(given)).numpy())
-
-
-def _is_close(result: Array, expected: Array) -> bool:
-    """Tell whether two products are equal but for rounding; another layout of random numbers is off by their size."""
-    return result.shape == expected.shape and bool(np.allclose(result, expected, rtol=1e-3, atol=1e-3))
 
 
 # Which tensor of a torch model is which of its Paddle port: by name, then by structure, else listed.

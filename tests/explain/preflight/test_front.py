@@ -284,4 +284,4 @@ def test_a_base_rate_is_told_once(live, pair):
         optimizers=(optimizer, paddle.optimizer.SGD(schedule, pair.port.parameters())),
         schedulers=(torch.optim.lr_scheduler.StepLR(optimizer, 3), schedule),
     )
-    assert [(one.kind, one.code) for one in found] == [("scheduler", "base-rate")]
+    assert [(one.kind, one.code) for one in found] == [("scheduler", "learning-rate")]

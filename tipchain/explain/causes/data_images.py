@@ -46,7 +46,7 @@ def explain_shapes(expected: Arrays, actual: Arrays, explain: Explain) -> list[D
         layout = DataCause(
             "layout",
             f"layout: {shapes}{_order_of(e.shape, axes)}",
-            _transpose(e, a, axes),
+            f"transpose the port's image by {tuple(axes.index(axis) for axis in range(len(axes)))}: {a.shape} becomes {e.shape}",
             explained=1.0 if not rest else rest[-1].explained,
         )
         return [layout, *rest]
@@ -90,11 +90,6 @@ def _order_of(shape: tuple[int, ...], axes: tuple[int, ...]) -> str:
     last = tuple(axis - rest for axis in axes[rest:])
     names = {(1, 2, 0): "HWC in place of CHW", (2, 0, 1): "CHW in place of HWC"}
     return f": {names[last]}" if last in names else f": axes in the order {axes}"
-
-
-def _transpose(expected: Array, actual: Array, axes: tuple[int, ...]) -> str:
-    back = tuple(axes.index(axis) for axis in range(len(axes)))
-    return f"transpose the port's image by {back}: {actual.shape} becomes {expected.shape}"
 
 
 def _size(e: Array, a: Array, shapes: str, expected: Arrays, actual: Arrays) -> DataCause:
@@ -281,7 +276,7 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCa
     each = 3 if channels == 0 else channels
     both = name_both(np.resize(factor, each), np.resize(shift, each), spread)
     named = f": the reference's normalization is {both[0].name}, the port's {both[1].name}" if both else ""
-    kept = _kept(factor)
+    kept = next((one for one in (BYTE, 1 / BYTE) if np.abs(factor / one - 1).max() < ROUGH), 0.0)
     odd = both is None or max(both[0].rank, both[1].rank) > 0
     fix = (
         "normalize with the reference's mean and std" if both is None else _fix(both[0].mean, both[0].std, both[0].name)
@@ -295,11 +290,6 @@ def _affine(factor: Array, shift: Array, actual: Array, channels: int) -> DataCa
         fix = "give mean and std in the order of the image's channels"
         return DataCause(REVERSED, _line(factor, shift) + named, fix)
     return DataCause("normalization", _line(factor, shift) + named, fix)
-
-
-def _kept(factor: Array) -> float:
-    """Return 255 or 1/255 where that is the factor of every channel, else 0."""
-    return next((one for one in (BYTE, 1 / BYTE) if np.abs(factor / one - 1).max() < ROUGH), 0.0)
 
 
 def _scale(scale: float) -> DataCause:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tipchain.explain.causes.data_sources import DataCause
+from tipchain.explain.findings import listed
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import SAME_ENLARGED
 
@@ -148,9 +149,7 @@ def explain_counts(
 
 def some(numbers: Sequence[int]) -> str:
     """Return sample numbers in words, the first few of many."""
-    shown = ", ".join(str(number) for number in numbers[:SHOWN_PLACES])
-    more = f" and {len(numbers) - SHOWN_PLACES} more" if len(numbers) > SHOWN_PLACES else ""
-    return f"sample{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"sample{'s' if len(numbers) > 1 else ''} {listed(list(map(str, numbers)), SHOWN_PLACES)}"
 
 
 # What makes the labels of two sides differ: shifted, numbered otherwise, one-hot, smoothed, out of step with the images.

@@ -348,7 +348,7 @@ class DataSource:
             for key, one in value.items():
                 self._take(one, f"{name}.{key}".lstrip("."), fields, names)
             return
-        if isinstance(value, tuple) or (isinstance(value, list) and not _is_numbers(value)):
+        if isinstance(value, tuple) or (isinstance(value, list) and not is_numbers(value)):
             for key, one in enumerate(value):
                 self._take(one, f"{name}.{key}".lstrip("."), fields, names)
             return
@@ -374,8 +374,9 @@ PLAIN = (list, tuple, np.ndarray)
 """What is indexed, and whose elements may be batches."""
 
 
-def _is_numbers(value: list[object]) -> bool:
-    return bool(value) and all(isinstance(one, int | float | bool | np.number) for one in value)
+def is_numbers(value: Sequence[object]) -> bool:
+    """Tell whether a value is a list of numbers, which is one array."""
+    return bool(value) and all(isinstance(one, int | float | np.number | np.bool_) for one in value)
 
 
 def _is_batch(arrays: Sequence[Array]) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import product
 from types import ModuleType
 
-from tipchain.explain.causes.hypotheses import Hypothesis, attributes
+from tipchain.explain.causes.hypotheses import Hypothesis
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then, with_argument
 from tipchain.explain.causes.program import argument as argument_of
@@ -17,6 +17,7 @@ from tipchain.explain.locate.matching import ACTIVATIONS
 from tipchain.explain.preflight.kinds import ALPHAS, AXES, EPSILONS, GROUPS, RATES, SLOPES, named_kind
 from tipchain.explain.preflight.table import FLAGS, MODES, PAD_MODES, UNTOLD, Trait, same
 from tipchain.framework_types import Function, Model, Nested, Options, Tensor
+from tipchain.frameworks.randomness import attributes
 
 # Constructor arguments of Paddle's layers as causes: set to the reference's values first, then to usual ones.
 

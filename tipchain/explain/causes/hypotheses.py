@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import Act, Op
-from tipchain.explain.findings import Diagnosis
+from tipchain.explain.findings import Diagnosis, shown_path
 from tipchain.explain.locate.differences import arrange, name_number, relative, rms
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
@@ -235,19 +235,6 @@ def explained(before: float, after: float) -> float:
     return max(0.0, 1 - after / before) if isfinite(after) and before else 0.0
 
 
-@contextmanager
-def attributes(layer: object, **values: object) -> Iterator[None]:
-    """Set attributes of a layer for a while."""
-    held = {name: getattr(layer, name) for name in values}
-    try:
-        for name, value in values.items():
-            setattr(layer, name, value)
-        yield
-    finally:
-        for name, value in held.items():
-            setattr(layer, name, value)
-
-
 FORMATS = ((8.0, "bfloat16"), (11.0, "float16 or TF32"))
 """Significant bits, the implicit one counted, and the format that has them (IEEE 754; NVIDIA A100 whitepaper)."""
 
@@ -256,7 +243,7 @@ def lower_precision(verdict: LayerVerdict) -> Diagnosis:
     """Return what is told about a layer whose float64 result is right and whose float32 result is not."""
     bits = effective_bits(verdict.own or 0.0)
     _, name = min(FORMATS, key=lambda known: abs(known[0] - bits))
-    shown = f"`{verdict.port_path}`" if verdict.port_path else "the model itself"
+    shown = shown_path(verdict.port_path)
     fix = (
         f"run {shown} in float32: leave out `paddle.amp.auto_cast` or a cast to {name}"
         if name == "bfloat16"
@@ -296,7 +283,7 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
             return None  # the code tells where
         held = common_path(name.rpartition(".")[0] for name in missing)
         place = ".".join(part for part in (piece.paths[1], held) if part)
-        shown = f"`{place}`" if place else "the model itself"
+        shown = shown_path(place)
         names = ", ".join(name.removeprefix(f"{held}.") for name in missing)
         return Diagnosis(
             code="stop-gradient",

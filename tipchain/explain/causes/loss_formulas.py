@@ -645,7 +645,8 @@ def _other_family(ours: Recognized, theirs: Recognized) -> tuple[str, str, str]:
         words = f"the port's gamma is {actual:.5g}, the reference's {expected:.5g} (0 is a plain cross entropy)"
         return "focal-gamma", words, f"pass gamma={expected:.5g}"
     words = f"the port's loss is {theirs.family}, the reference's {ours.family}"
-    return _family_code(ours.family, theirs.family), words, f"use the loss of the reference: {ours.family}"
+    kinds = {one.family.partition(" of ")[0] for one in (ours, theirs)}
+    return "logits" if len(kinds) == 1 else "loss-type", words, f"use the loss of the reference: {ours.family}"
 
 
 def _setting_fix(knob: str, expected: Setting) -> str:
@@ -654,11 +655,6 @@ def _setting_fix(knob: str, expected: Setting) -> str:
             f"pass ignore_index={expected[0]}" if len(expected) == 1 else "ignore the labels that the reference ignores"
         )
     return FIXES[knob].format(expected)
-
-
-def _family_code(expected: str, actual: str) -> str:
-    one, other = (family.partition(" of ")[0] for family in (expected, actual))
-    return "logits" if one == other else "loss-type"
 
 
 def _differs(one: object, other: object) -> bool:

@@ -257,7 +257,11 @@ def check_loss(
     placed = zip(theirs.places, expected.gradients, strict=True)
     if theirs.unlike and any(place is None and gradient.any() for place, gradient in placed):
         return PieceCheck(outcome=Outcome.ERROR, reason=theirs.unlike)
-    floor = _floor(expected, singles[0]) if precise else _noise(run, arrays, labels, doubles)
+    single = singles[0]
+    if not precise:
+        floor = _noise(run, arrays, labels, doubles)
+    else:
+        floor = _errors(expected, single, ()) if isinstance(single, Evaluated) else [0.0] * (1 + len(arrays))
     problem = Problem(
         expected=expected,
         actual=actual,
@@ -266,7 +270,8 @@ def check_loss(
         run=lambda number, given, target: _again(run, number, given, target, precise=precise),
     )
     found = _judge(problem, floor, precise=precise)
-    if found.outcome is Outcome.PASS and not equal_nan and _gives_nan(expected):
+    nan = isnan(expected.value) or any(bool(np.isnan(one).any()) for one in expected.gradients)
+    if found.outcome is Outcome.PASS and not equal_nan and nan:
         reason = f"{found.reason}; NaN on both sides fails unless equal_nan=True"
         return replace(found, outcome=Outcome.FAIL, reason=reason, diagnoses=(NAN,))
     if precise and any(one.code in DESCRIBING for one in found.diagnoses):
@@ -275,10 +280,6 @@ def check_loss(
         in_code = cause_in_code(sides, losses, given, labels, links, open_fields, seed)
         found = found if in_code is None else replace(found, diagnoses=(in_code,))
     return replace(found, diagnoses=tuple(_unless_held(one, losses) for one in found.diagnoses))
-
-
-def _gives_nan(loss: Evaluated) -> bool:
-    return isnan(loss.value) or any(bool(np.isnan(one).any()) for one in loss.gradients)
 
 
 def _unless_held(diagnosis: Diagnosis, losses: tuple[Loss, Loss]) -> Diagnosis:
@@ -410,12 +411,6 @@ def _again(run: Run, number: int, given: Sequence[Array], labels: Nested, *, pre
     """Return a loss of other outputs or labels, None where it raises: the hypothesis does not apply."""
     found = _attempt(run, number, given, labels, double=precise)
     return found if isinstance(found, Evaluated) else None
-
-
-def _floor(exact: Evaluated, single: Evaluated | Exception) -> list[float]:
-    if isinstance(single, Exception):
-        return [0.0] * (1 + len(exact.gradients))
-    return _errors(exact, single, ())
 
 
 def _noise(run: Run, arrays: Sequence[Array], labels: Nested, doubles: Sequence[object]) -> list[float]:

@@ -470,7 +470,10 @@ def _counted_by_port(case: MetricPair, other: str, ours: Array, theirs: Array) -
 def _counted_as_class(case: MetricPair, keys: tuple[str, str], values: tuple[Array, Array]) -> list[Diagnosis]:
     """Recognize a label of no class that one side counts as the first: with that in its place it says the same, and so do both."""
     for label in [one for one in _labels(case) if one in IGNORED]:
-        change = partial(_as_first_class, label=label)
+
+        def change(batch: Batch, label: int = label) -> Sequence[Batch]:
+            return [(batch[0], np.where(batch[1] == label, 0, batch[1]))] if are_arrays(batch) else [batch]
+
         made = [_rerun(case, key, change, side) for side, key in enumerate(keys)]
         if made[0] is None or made[1] is None or not _all_same(made[0], made[1]):
             continue
@@ -491,11 +494,6 @@ def _counted_as_class(case: MetricPair, keys: tuple[str, str], values: tuple[Arr
             )
         ]
     return []
-
-
-def _as_first_class(batch: Batch, *, label: int) -> Sequence[Batch]:
-    outputs, labels = batch
-    return [(outputs, np.where(labels == label, 0, labels))] if are_arrays(batch) else [batch]
 
 
 def _all_same(one: Array, other: Array) -> bool:

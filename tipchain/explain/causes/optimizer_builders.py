@@ -314,14 +314,10 @@ def build_both(
     ours = _build_torch(builders[0], models[0], RATE)
     if not hasattr(ours, "param_groups"):
         raise UsageError(
-            f"optimizers: the reference's builder returned {_a(ours)}\n  expected: a torch.optim.Optimizer; the pair is (torch's builder, Paddle's)"
+            f"optimizers: the reference's builder returned a {type(ours).__module__.partition('.')[0]} {type(ours).__name__}\n  expected: a torch.optim.Optimizer; the pair is (torch's builder, Paddle's)"
         )
     rate = float(ours.param_groups[0]["lr"])
     return ours, *_build_paddle(sides.port, builders[1], models[1], scheduler, rate)
-
-
-def _a(made: object) -> str:
-    return f"a {type(made).__module__.partition('.')[0]} {type(made).__name__}"
 
 
 def clipping(clip: Builder | None, model: Model, optimizer: Optimizer) -> Callable[[], object] | None:

@@ -21,7 +21,7 @@ from tipchain.explain.causes.update_formulas import (
     identify,
     simulate,
 )
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, listed
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     UpdateTreatment,
@@ -39,8 +39,6 @@ from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 # What an optimizer says about itself, as a formula for each parameter.
 
 
-FIELDS = {"rho": "beta2", "initial-accumulator": "initial", "rate-decay": "rate_decay", "rescale": "scale"}
-"""Fields of a formula by the code of a setting, where it is called otherwise."""
 CLIP_KINDS = {"ClipGradByValue": "value", "ClipGradByNorm": "norm", "ClipGradByGlobalNorm": "global"}
 
 
@@ -83,7 +81,8 @@ def _formula(
     if said is None or frozen:
         return Formula(algorithm=algorithm, frozen=True)
     form, decay = said.decay[0] if said.decay else ("l2", 0.0)
-    knobs = {FIELDS.get(code, code): value for code, value in said.settings.items()}
+    names = {code: name for name, code in CODES.items()} | {"rho": "beta2"}
+    knobs = {names.get(code, code): value for code, value in said.settings.items()}
     known = {one.name for one in fields(Formula)}
     return Formula(
         algorithm=algorithm,
@@ -373,7 +372,9 @@ def _diagnosis(
     alone = _explained(told, names, found, by_name)
     together = min(found[name].explained for name in names)
     where = _where(names, found, courses, failing, sides)
-    evidence = f"the {_formula_name(found[names[0]].reference)} formula of the reference reproduces its updates; "
+    own = found[names[0]].reference
+    decoupled = own.algorithm == "adam" and own.form == "decoupled" and own.decay
+    evidence = f"the {'AdamW' if decoupled else own.algorithm} formula of the reference reproduces its updates; "
     if together - alone > ROUGH:
         evidence += (
             f"with this setting alone {alone:.1%} of the difference is gone, with all that differ {together:.2%}, "
@@ -436,15 +437,8 @@ def _where(
     others = [name for name in found if name not in names]
     if not rest and not others:
         return ""
-    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     vectors = all(len(sides[0].tensor(name).shape) <= 1 for name in names)
-    return f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({shown})"
-
-
-def _formula_name(formula: Formula) -> str:
-    return (
-        "AdamW" if formula.algorithm == "adam" and formula.form == "decoupled" and formula.decay else formula.algorithm
-    )
+    return f", for {'biases and normalization parameters' if vectors else 'some parameters'} only ({listed(names, 4)})"
 
 
 def _unknown(courses: Sequence[Course], failing: set[str]) -> Diagnosis:

@@ -28,6 +28,7 @@ from tipchain.explain.causes.program import (
     floats_of,
     numpy_of,
 )
+from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative, rms
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
@@ -403,7 +404,7 @@ class Piece:
     @property
     def shown(self) -> str:
         """The port's path as messages have it."""
-        return f"`{self.paths[1]}`" if self.paths[1] else "the model itself"
+        return shown_path(self.paths[1])
 
     @contextmanager
     def open(self) -> Iterator[Piece]:
@@ -483,7 +484,8 @@ class Piece:
             if any(one.training for _, one in self.sides.port.layers(self.port)):
                 for tensor, values in self._statistics:
                     tensor.set_value(values)
-        if keep and not self._unrepeatable(recorder):
+        drawn = self._draws is not None and bool(self._draws.made)
+        if keep and not (self.backward or recorder.writes or drawn):  # else calls must all be run each time
             self._known = tuple(op.result for op in recorder.ops)
         self._stop = self._consumer_call(recorder) if keep else self._stop
         outputs = self._ends(1, take_out(result, side.is_tensor)[1])
@@ -491,7 +493,7 @@ class Piece:
         return PieceOutcome(
             outputs=tuple(numpy_of(one) for one in outputs),
             consumed=self._consumed(recorder),
-            gradients=self._gradients(outputs, leaves) if self.backward else {},
+            gradients=self._gradients_of(1, self.port, outputs, leaves) if self.backward else {},
             ops=tuple(recorder.ops),
         )
 
@@ -512,11 +514,6 @@ class Piece:
         if self.consumer is None or wanted is None or len(tensors) <= self.consumer.number:
             return False
         return _apart(wanted, numpy_of(tensors[self.consumer.number])) > (1 - EXPLAINED) * self._unmended
-
-    def _unrepeatable(self, recorder: Recorder) -> bool:
-        """Tell whether calls must all be run each time: they write to tensors, draw numbers, or record gradients."""
-        drawn = self._draws is not None and bool(self._draws.made)
-        return self.backward or recorder.writes or drawn
 
     def error(self, outcome: PieceOutcome) -> tuple[float, float]:
         """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
@@ -541,9 +538,6 @@ class Piece:
         if len(entered) <= self.consumer.turn or len(entered[self.consumer.turn]) <= self.consumer.number:
             return None
         return numpy_of(entered[self.consumer.turn][self.consumer.number])
-
-    def _gradients(self, outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> dict[str, Array]:
-        return self._gradients_of(1, self.port, outputs, leaves)
 
     def _gradients_of(
         self, number: int, layer: Model, outputs: Sequence[Tensor], leaves: Sequence[Tensor]

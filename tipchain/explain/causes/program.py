@@ -263,8 +263,7 @@ class Tap:
                 self._wrap(tensor, name, f"{told}_" if name in INPLACE else told)
             self._wrap_held(layers.values())
             for path, layer in layers.items():
-                wrap = self._wrap_layer if atomic(path) else self._wrap_code
-                wrap(layer, path)
+                self._wrap_layer(layer, path, whole=atomic(path))
             yield self
         finally:
             for holder, name, original in reversed(self._undo):
@@ -320,26 +319,16 @@ class Tap:
                 self._undo.append((table, name, value))
                 table[name] = self._wrapped[id(value)]
 
-    def _wrap_layer(self, layer: Model, path: str) -> None:
+    def _wrap_layer(self, layer: Model, path: str, *, whole: bool) -> None:
+        """Record a layer as one call, or note while its own code runs, so that calls can be told by where they stand."""
         original = layer.forward
 
         def forward(*args: object, **kwargs: object) -> Nested:
             recorder = self.recorder
             if recorder is None or recorder.depth:
                 return original(*args, **kwargs)
-            return recorder.call(LAYER, original, args, kwargs, layer, path)
-
-        object.__setattr__(layer, "forward", forward)
-        self._undo.append((layer, "forward", None))
-
-    def _wrap_code(self, layer: Model, path: str) -> None:
-        """Note while the own code of a layer runs, so that calls can be told by where they stand."""
-        original = layer.forward
-
-        def forward(*args: object, **kwargs: object) -> Nested:
-            recorder = self.recorder
-            if recorder is None or recorder.depth:
-                return original(*args, **kwargs)
+            if whole:
+                return recorder.call(LAYER, original, args, kwargs, layer, path)
             recorder.inside.append(path)
             try:
                 return original(*args, **kwargs)

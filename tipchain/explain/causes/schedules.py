@@ -839,12 +839,6 @@ def stepper(schedule: Schedule) -> Callable[[int], object]:
     return lambda _: schedule.step()
 
 
-def _pairs(one: _Curves, other: _Curves, count: int) -> Iterator[tuple[str, Array, Array]]:
-    for name, rates in one.rates.items():
-        if name in other.rates:
-            yield name, rates[:count], other.rates[name][:count]
-
-
 def _trial(fresh: Schedule, actual: Array) -> Trial:
     """Return what tries other knobs on a copy of the port's schedule; its rates are scaled as the parameter's are."""
 
@@ -900,7 +894,8 @@ def _nested(schedule: object) -> Iterator[Schedule]:
 
 def _judge(ours: _Curves, theirs: _Curves, fresh: object, scheduled: bool) -> PieceCheck:
     count = min(ours.steps, theirs.steps)
-    pairs = list(_pairs(ours, theirs, count))
+    both = [name for name in ours.rates if name in theirs.rates]
+    pairs = [(name, ours.rates[name][:count], theirs.rates[name][:count]) for name in both]
     if not pairs:
         return PieceCheck(outcome=Outcome.ERROR, reason="no parameter that both optimizers train could be matched")
     apart = [(name, one, other) for name, one, other in pairs if not same(one, other)]

@@ -42,14 +42,14 @@ from tipchain.explain.causes.steps import (
 )
 from tipchain.explain.causes.tensors import by_named_functions, by_tensors, by_unsaved, missing_arguments
 from tipchain.explain.causes.walk import Walk, acts_of
-from tipchain.explain.findings import Diagnosis, Finding
-from tipchain.explain.locate.between_layers import enlarge
+from tipchain.explain.findings import Diagnosis, Finding, shown_path
+from tipchain.explain.locate.between_layers import enlarge, holds
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, common_path, hands_on
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
-from tipchain.framework_types import Array, Model, Tensor
+from tipchain.framework_types import Model, Tensor
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED, NOISE, ROUGH, SAME_DOUBLE
 from tipchain.weights.files import view_of
@@ -305,10 +305,7 @@ def _consumer(located: Located, pair: CallPair, store: Store, verdict: LayerVerd
 
 
 def _inside(trace: Trace, call: Call, around: Call) -> bool:
-    parent = call.parent
-    while parent is not None and parent != around.number:
-        parent = trace.calls[parent].parent
-    return parent is not None and (call.path.startswith(f"{around.path}.") or not around.path)
+    return holds(trace, around, call) and (call.path.startswith(f"{around.path}.") or not around.path)
 
 
 def _within(call: Call, around: Call) -> str:
@@ -387,7 +384,7 @@ def _at_idle(cause: Diagnosis, located: Located, verdict: LayerVerdict) -> Diagn
     idle = any(hands_on(one) and not one.children for one in calls)
     if not idle or not (path.startswith(f"{cause.port_path}.") or not cause.port_path):
         return cause
-    shown = f"`{cause.port_path}`" if cause.port_path else "the model itself"
+    shown = shown_path(cause.port_path)
     return replace(cause, port_path=path, message=cause.message.replace(f"{shown}:", f"`{path}`:", 1))
 
 
@@ -509,7 +506,7 @@ def needed(piece: Piece, walk: Walk, explains: Callable[[Hypothesis], object]) -
 def unsearched(verdict: LayerVerdict) -> Diagnosis:
     """Return what is said of a fault whose causes there was no time to try."""
     left = _unknown(verdict, verdict.reason, None)
-    shown = f"`{verdict.port_path}`" if verdict.port_path else "the model itself"
+    shown = shown_path(verdict.port_path)
     return replace(left, message=f"{shown}: cause not searched: out of time")
 
 
@@ -568,7 +565,11 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
         forward = Walk(piece, ops, 0.0)
         forward.run()
         yield straight_through(piece, forward)
-    states = _state(models[0]), {name: view_of(one) for name, one in models[1].state_dict().items()}
+    floats = ((name, one) for name, one in models[0].state_dict().items() if one.is_floating_point())
+    states = (
+        {name: one.detach().numpy() for name, one in floats},
+        {name: view_of(one) for name, one in models[1].state_dict().items()},
+    )
     yield by_tensors(piece, *states)
     yield by_unsaved(piece, states)
     layers = [op for op in ops if op.name == LAYER]
@@ -675,10 +676,6 @@ def _of_layer(op: Op, piece: Piece, reference: object) -> Iterator[Hypothesis]:
         yield replace(one, place=op.path)
 
 
-def _state(model: Model) -> Mapping[str, Array]:
-    return {name: tensor.detach().numpy() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
-
-
 def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     trial, piece = found[0], trials.piece
     one = trial.hypothesis
@@ -692,7 +689,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
     return Diagnosis(
         code=one.code,
         port_path=place,
-        message=BLANK.sub("", f"{f'`{place}`' if place else 'the model itself'}: {one.message}"),
+        message=BLANK.sub("", f"{shown_path(place)}: {one.message}"),
         evidence="; ".join(part for part in (one.evidence, numbers, beside) if part),
         explained=min(trial.explained, 1.0),
         fix=BLANK.sub("", _fix(one, piece)),
@@ -730,7 +727,7 @@ def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
 
 def _unknown(verdict: LayerVerdict, evidence: str, share: float | None) -> Diagnosis:
     path = verdict.port_path
-    shown = f"`{path}`" if path else "the model itself"
+    shown = shown_path(path)
     share = None if share is None or not np.isfinite(share) else share
     if verdict.nan:
         return Diagnosis(

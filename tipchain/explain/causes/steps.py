@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice, permutations
@@ -67,17 +67,13 @@ def by_orders(op: Op, piece: Piece, results: Sequence[object]) -> Iterator[Hypot
     many = isinstance(op.result, list | tuple) and all(telling(one) for one in op.result)
     if op.name in ("split", "chunk", "unbind", "unstack") and many and len(results) > 1:
         for order in islice(permutations(range(len(results))), 1, MOST_ORDERS):
-            part = then(partial(_picked, order))
+            part = then(lambda made, order=order: [made[number] for number in order])  # type: ignore[misc]
             yield Hypothesis(
                 code="swapped-qkv" if len(results) == 3 else "split-order",
                 acts={op.number: part},
                 message=f"the parts of `{op.name}`{where} are taken in the wrong order: the right one is {list(order)}",
                 fix=f"take the parts of `{op.name}`{where} in the order {list(order)}: `{op.line}`",
             )
-
-
-def _picked(order: Sequence[int], results: Sequence[Tensor]) -> object:
-    return [results[number] for number in order]
 
 
 def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
@@ -97,7 +93,7 @@ def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         for order in islice(permutations(range(len(first.shape))), 1, MOST_ORDERS):
             sizes = [first.shape[axis] for axis in order]
             back = sorted(range(len(order)), key=order.__getitem__)
-            after = instead(partial(_divided, sizes, back))
+            after = instead(lambda one, sizes=sizes, back=back: one.reshape(sizes).transpose(back))  # type: ignore[misc]
             yield Hypothesis(
                 code=code,
                 acts={op.number: after},
@@ -108,7 +104,7 @@ def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     if 1 < rank <= 4 and op.name != LAYER:
         for order in islice(permutations(range(rank)), 1, MOST_ORDERS):
             if [first.shape[axis] for axis in order] == list(first.shape):
-                turn = then_first(partial(_turned, list(order)))
+                turn = then_first(lambda one, order=order: one.transpose(list(order)))  # type: ignore[misc]
                 yield Hypothesis(
                     code="axis-order",
                     acts={op.number: turn},
@@ -133,14 +129,6 @@ def _transposed_before(order: Sequence[int]) -> Act:
         return original(args[0].transpose(list(order)), *args[1:], **kwargs).reshape(shape)
 
     return act
-
-
-def _divided(sizes: list[int], back: list[int], tensor: Tensor) -> object:
-    return tensor.reshape(sizes).transpose(back)
-
-
-def _turned(order: list[int], tensor: Tensor) -> object:
-    return tensor.transpose(order)
 
 
 def _times(factor: float, tensor: Tensor) -> object:
@@ -448,7 +436,7 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
             what = f"the result of {called(op)}{place_of(op, piece)}"
             yield Hypothesis(
                 code="wrong-output",
-                edits={OUTPUT: partial(_with_output, number, tensor)},
+                edits={OUTPUT: lambda given, at=number, one=tensor: [*given[:at], one, *given[at + 1 :]]},  # type: ignore[misc]
                 message=f"its output {number} is {told}, the reference's {what}",
                 fix=f"return {what} as output {number} of {piece.shown}",
                 place="",
@@ -459,10 +447,6 @@ def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor]
     made = ((op, one) for op in reversed(ops) for one in floats_of(op.result, is_tensor(piece)))
     alike = (both for both in made if tuple(both[1].shape) == array.shape)
     return next((both for both in alike if relative(array, numpy_of(both[1])) <= SAME_DOUBLE), None)
-
-
-def _with_output(number: int, wanted: Tensor, given: Sequence[Tensor]) -> list[Tensor]:
-    return [wanted if at == number else one for at, one in enumerate(given)]
 
 
 def at_output(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypothesis]:
@@ -650,15 +634,6 @@ def _fits(op: Op, other: Op, is_tensor: Callable[[object], bool]) -> bool:
     return len(made) == 1 and list(made[0].shape) == list(op.args[0].shape)
 
 
-def _detached(tensor: Tensor) -> object:
-    return tensor.detach()
-
-
-def _listed(numbers: Collection[int], ops: Sequence[Op], piece: Piece) -> str:
-    told = (f"{called(op)}{place_of(op, piece)}" for op in ops if op.number in numbers)
-    return ", ".join(list(dict.fromkeys(told))[:3])
-
-
 def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield backward without what cuts it."""
     side: Any = piece.sides.port
@@ -689,15 +664,16 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             if any(not one.stop_gradient for one in floats_of(op.result, side.is_tensor)):
                 yield Hypothesis(
                     code="missing-detach",
-                    acts={op.number: then_first(_detached)},
+                    acts={op.number: then_first(lambda one: one.detach())},
                     message=f"the reference stops the gradient of what {called(op)}{place_of(op, piece)} returns",
                     fix=f"detach the result of {called(op)}{place_of(op, piece)}: `{op.line}`",
                 )
     if len(cut) > 1:
+        places = list(dict.fromkeys(f"{called(op)}{place_of(op, piece)}" for op in ops if op.number in cut))[:3]
         yield Hypothesis(
             code="stop-gradient",
             acts=cut,
-            message=f"{len(cut)} of its calls stop the gradient: {_listed(cut, ops, piece)}",
+            message=f"{len(cut)} of its calls stop the gradient: {', '.join(places)}",
             fix=f"don't cut the gradient in the forward of {piece.shown}",
         )
 
@@ -845,11 +821,11 @@ def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
             name, place = helper
             yield Hypothesis(
                 code="swapped-inputs",
-                acts={op.number: with_tensors(op.args, changes) for op in inside if _takes(op, changes, telling)},
+                acts={
+                    op.number: with_tensors(op.args, changes)
+                    for op in inside
+                    if any(id(each) in changes for each in tensors_of(op.args, telling))
+                },
                 message=f"two arguments of `{name}`, called at {place}, are exchanged",
                 fix=f"exchange the arguments of `{name}` at {place} that are tensors of shape {list(one.shape)}",
             )
-
-
-def _takes(op: Op, changes: Mapping[int, object], telling: Callable[[object], bool]) -> bool:
-    return any(id(one) in changes for one in tensors_of(op.args, telling))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from typing import TypeVar
 
 import numpy as np
 
@@ -269,15 +270,14 @@ class Walk:
 
     def _behind(self, op: Op, others: set[int]) -> tuple[Op, ...]:
         """Return a call with those before it whose results are nothing of the reference's but one of some others."""
-        found, left = {op.number: op}, [op]
-        while left:
-            for key in self.given(left.pop()):
+
+        def makers(one: Op) -> Iterator[Op]:
+            for key in self.given(one):
                 maker = self.makers_of.get(key)
-                known = set(self.matched[key])
-                if maker is not None and maker.number not in found and (known <= others or maker.name in LAYOUT):
-                    found[maker.number] = maker
-                    left.append(maker)
-        return tuple(found[number] for number in sorted(found))
+                if maker is not None and (set(self.matched[key]) <= others or maker.name in LAYOUT):
+                    yield maker
+
+        return tuple(_with_makers([op], makers))
 
     def stretch(self, parting: Parting) -> tuple[dict[Key, list[Op]], set[int]]:
         """Return what both programs' stretches of a parting are given: the port's tensors with their calls, the reference's."""
@@ -455,27 +455,11 @@ class Walk:
 
     def layout_before(self, ops: Sequence[Op]) -> list[Op]:
         """Return calls with those that only arranged what they were given."""
-        found = {op.number: op for op in ops}
-        left = list(ops)
-        while left:
-            for key in self.given(left.pop()):
-                maker = self.makers_of.get(key)
-                if maker is not None and maker.name in LAYOUT and maker.number not in found:
-                    found[maker.number] = maker
-                    left.append(maker)
-        return [found[number] for number in sorted(found)]
+        return _with_makers(ops, lambda op: _arranging(map(self.makers_of.get, self.given(op))))
 
     def layout_steps_before(self, steps: Sequence[ReferenceCall]) -> list[ReferenceCall]:
         """Return the reference's calls with those that only arranged what they were given."""
-        found = {one.number: one for one in steps}
-        left = list(steps)
-        while left:
-            for number in left.pop().given:
-                maker = self.makers.get(number)
-                if maker is not None and maker.name in LAYOUT and maker.number not in found:
-                    found[maker.number] = maker
-                    left.append(maker)
-        return [found[number] for number in sorted(found)]
+        return _with_makers(steps, lambda step: _arranging(map(self.makers.get, step.given)))
 
     def around(self) -> set[int]:
         """Return the numbers of the calls of the stretches that part, and of those that made what these are given."""
@@ -525,6 +509,24 @@ class Walk:
             return _called(step.said, [write(one) for one in step.given])
 
         return _short(write(next(one for one in parting.step.made if one in self.makers)))
+
+
+Call = TypeVar("Call", Op, ReferenceCall)
+
+
+def _with_makers(calls: Sequence[Call], makers: Callable[[Call], Iterable[Call]]) -> list[Call]:
+    """Return calls and, as far back as ``makers`` finds any, those that made what they were given, as they ran."""
+    found, left = {one.number: one for one in calls}, list(calls)
+    while left:
+        for maker in makers(left.pop()):
+            if maker.number not in found:
+                found[maker.number] = maker
+                left.append(maker)
+    return [found[number] for number in sorted(found)]
+
+
+def _arranging(calls: Iterable[Call | None]) -> list[Call]:
+    return [one for one in calls if one is not None and one.name in LAYOUT]
 
 
 def _letter(number: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 
@@ -88,7 +89,7 @@ def pair_packed(reference: Model, port: object, known: Sequence[LayerPair]) -> l
         for layer in layers:
             slots = _parameters(layer)
             if layer.path not in taken[side] and slots:
-                prints[layer.path] = _sum(_slot_print(slot, None if side else state) for slot in slots)
+                prints[layer.path] = sum_of(_slot_print(slot, None if side else state) for slot in slots)
         left.append(prints)
     found: list[LayerPair] = []
     for side in (0, 1):
@@ -110,13 +111,14 @@ def _held_in_containers(prints: Mapping[str, Print], taken: set[str]) -> dict[st
         for number in range(1, len(parts)):
             inside[".".join(parts[:number])].append(path)
     return {
-        container: _sum(prints[path] for path in paths)
+        container: sum_of(prints[path] for path in paths)
         for container, paths in inside.items()
         if len(paths) > 1 and not taken.intersection(paths)
     }
 
 
-def _sum(prints: Iterable[Print]) -> Print:
+def sum_of(prints: Iterable[Print]) -> Print:
+    """Return the print of all numbers that several prints are of."""
     several = list(prints)
     return (
         sum(one[0] for one in several),
@@ -217,7 +219,7 @@ def _by_values(rest: _Rest, state: Mapping[str, object]) -> Iterator[tuple[str, 
 
 def _slot_print(slot: TensorSlot, state: Mapping[str, object] | None = None) -> Print:
     arrays = [array_of(state[slot.name])] if state is not None else [view_of(part.tensor) for part in slot.parts]
-    return _sum(map(print_of, arrays))
+    return sum_of(map(print_of, arrays))
 
 
 def print_of(array: Array) -> Print:
@@ -595,26 +597,14 @@ def _containers(
         if len(ours) == len(theirs):
             pairs += [CallPair(reference=one, port=other) for one, other in zip(ours, theirs, strict=True)]
             continue
-        for same in (_same_path, _same_type, _any):
+        for same in (attrgetter("path"), attrgetter("type"), lambda _: None):
             for one in list(ours):
-                other = next((call for call in theirs if same(one, call)), None)
+                other = next((call for call in theirs if same(one) == same(call)), None)
                 if other is not None:
                     ours.remove(one)
                     theirs.remove(other)
                     pairs.append(CallPair(reference=one, port=other))
     return pairs
-
-
-def _same_path(one: Call, other: Call) -> bool:
-    return one.path == other.path
-
-
-def _same_type(one: Call, other: Call) -> bool:
-    return one.type == other.type
-
-
-def _any(_one: Call, _other: Call) -> bool:
-    return True
 
 
 def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dict[frozenset[int], list[Call]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Literal
 
-from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.findings import Effect, Finding, listed
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.matching import CallPair, LayerPair
 from tipchain.explain.locate.trace import TracedValue
@@ -456,8 +456,7 @@ def _word(layer: Model) -> str:
 def _modes_of_models(reference: Model, port: Model, pairs: Iterable[PairedLayers]) -> Finding:
     """Return the difference of the models' own modes; it matters if a layer does other things in train mode."""
     minding = [name_of(pair) for pair in pairs if _mind_modes(pair)]
-    shown = ", ".join(minding[:3]) + (f" and {len(minding) - 3} more" if len(minding) > 3 else "")
-    told = f"; a run in the modes that they are in would show it ({shown})" if minding else ""
+    told = f"; a run in the modes that they are in would show it ({listed(minding, 3)})" if minding else ""
     return Finding(
         code="mode",
         kind="flag",

@@ -72,7 +72,9 @@ RATES = (0.0, 0.1, 0.2, 0.5, 0.3, 0.25, 0.4, 0.6, 0.7, 0.8, 0.05, 0.15, 0.9)
 SLOPES = (0.01, 0.1, 0.2, 0.3, 0.25, 0.05, 0.02, 0.15, 0.0)
 """Slopes of leaky ReLUs that are tried where neither side tells one: the default 0.01, DarkNet's 0.1, GANs' 0.2 and 0.02, RReLU's; 0: none."""
 ALPHAS = (1.0, 0.1, 0.2, 0.5, 2.0)
+"""Alphas of ELU and CELU that are tried where neither side tells one: the default 1 first."""
 GROUPS = (1, 2, 4, 8, 16, 32)
+"""Numbers of groups of a GroupNorm that are tried where neither side tells one: powers of two up to the usual 32."""
 AXES = (-1, 1, 0, 2, 3)
 """Axes that are tried, likeliest first: the last one, the channels', the others of a tensor with four."""
 EPSILON = Trait("epsilon", "eps", "epsilon", usual=EPSILONS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeVar
 
-from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.findings import Effect, Finding, listed
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
 from tipchain.explain.preflight.table import plain, same, tidy
@@ -46,7 +46,7 @@ SETTINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "Adagrad": (
         ("epsilon", "eps", "_epsilon"),
         ("initial-accumulator", "initial_accumulator_value", "initial_accumulator_value"),
-        ("rate-decay", "lr_decay", ""),
+        ("learning-rate-decay", "lr_decay", ""),
     ),
     "Adamax": (("epsilon", "eps", "_epsilon"),),
     "Adadelta": (("rho", "rho", "_rho"), ("epsilon", "eps", "_epsilon")),
@@ -55,8 +55,10 @@ SETTINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "Rprop": (("etas", "etas", "_etas"),),
 }
 """Code, torch's key in a group and Paddle's attribute, by common name; Paddle lacks what has none."""
-ABSENT: Options = {"dampening": 0.0, "rate-decay": 0.0, "maximize": False}
+ABSENT: Options = {"dampening": 0.0, "learning-rate-decay": 0.0, "maximize": False}
 """What Paddle does as to settings that it does not have."""
+SCALE = "gradient-scale"
+"""The code of a factor that Paddle's Momentum multiplies gradients by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +151,7 @@ def _paddle_settings(optimizer: Optimizer, group: Options, name: str | None) -> 
     found["maximize"] = ABSENT["maximize"]
     rescale = _kept(optimizer, group, "_rescale_grad", 1.0)
     if rescale != 1:
-        found["rescale"] = rescale
+        found[SCALE] = rescale
     yield from found.items()
 
 
@@ -188,9 +190,9 @@ ARGUMENTS = {
     "beta1": ("betas[0]", "beta1"),
     "beta2": ("betas[1]", "beta2"),
     "initial-accumulator": ("initial_accumulator_value", "initial_accumulator_value"),
-    "rate-decay": ("lr_decay", "lr_decay"),
+    "learning-rate-decay": ("lr_decay", "lr_decay"),
     "momentum-decay": ("momentum_decay", "momentum_decay"),
-    "rescale": ("rescale_grad", "rescale_grad"),
+    SCALE: ("rescale_grad", "rescale_grad"),
 }
 """What a setting is called in torch and in Paddle, where that is not torch's key in a group, and the code."""
 CLASSES = {"SGD": ("SGD", "Momentum"), "Adam": ("Adam", "AdamW")}
@@ -226,10 +228,10 @@ def check_optimizers(
     if None not in types:  # a user's own optimizer says nothing about how it decays
         found += _decays(matched)
     name = types[0]
-    listed = [code for code, _, _ in SETTINGS.get(name or "", ())]
-    listed += ["beta1", "beta2"] if name in ADAMS else []
-    rescaled = any("rescale" in theirs.settings for _, _, theirs in matched)
-    for code in [*listed, "maximize", *(["rescale"] if rescaled else [])]:
+    codes = [code for code, _, _ in SETTINGS.get(name or "", ())]
+    codes += ["beta1", "beta2"] if name in ADAMS else []
+    rescaled = any(SCALE in theirs.settings for _, _, theirs in matched)
+    for code in [*codes, "maximize", *([SCALE] if rescaled else [])]:
         found += _settings(code, matched, types[0] or "", paddle_optimizer)
     return [*found, *_formulas(paddle_optimizer), *_clipping(torch_optimizer, paddle_optimizer)]
 
@@ -305,9 +307,7 @@ def _lone(side: str, names: list[str]) -> Finding:
 
 
 def _list(names: list[str]) -> str:
-    kept = list(dict.fromkeys(names))
-    more = f" and {len(kept) - SHOWN} more" if len(kept) > SHOWN else ""
-    return ", ".join(kept[:SHOWN]) + more
+    return listed(list(dict.fromkeys(names)), SHOWN)
 
 
 _T = TypeVar("_T")
@@ -384,8 +384,8 @@ def _decay_fix(decay: Decay, where: str) -> str:
 
 
 def _settings(code: str, matched: Matched, name: str, optimizer: object) -> Iterator[Finding]:
-    there = [one for one in matched if code == "rescale" or (code in one[1].settings and code in one[2].settings)]
-    keys = {listed: key for listed, key, _ in SETTINGS.get(name, ())}
+    there = [one for one in matched if code == SCALE or (code in one[1].settings and code in one[2].settings)]
+    keys = {told: key for told, key, _ in SETTINGS.get(name, ())}
     ours, theirs = ARGUMENTS.get(code, (keys.get(code, code), code))
     for one, other, names in _grouped(there, lambda treatment: treatment.settings.get(code, 1.0)):
         where = _of(matched, names)
@@ -412,7 +412,7 @@ def _formulas(theirs: object) -> Iterator[Finding]:
         return  # a user's own formula
     if kind.__name__ == "RMSProp":
         yield _optimizer_finding(
-            "epsilon-in-root",
+            "epsilon-placement",
             "grad / (sqrt(v) + eps)",
             "grad / sqrt(v + epsilon)",
             "Paddle's RMSProp adds epsilon below the root, torch's beside it: equal numbers give other updates",
@@ -420,7 +420,7 @@ def _formulas(theirs: object) -> Iterator[Finding]:
         )
     elif kind.__name__ == "Adamax":
         yield _optimizer_finding(
-            "epsilon-in-norm",
+            "epsilon-placement",
             "max(beta2 u, |grad| + eps)",
             "max(beta2 u + epsilon, |grad|)",
             "Paddle's Adamax adds epsilon to the norm kept, torch's to the gradient: they differ by about epsilon",
@@ -436,7 +436,7 @@ def _clipping(ours: object, theirs: object) -> Iterator[Finding]:
         return
     limit = getattr(clip, "clip_norm", getattr(clip, "max", None))
     yield _optimizer_finding(
-        "clipping",
+        "gradient-clipping",
         "none in the optimizer",
         f"grad_clip={type(clip).__name__}({limit!r})",
         f"the port clips gradients ({type(clip).__name__}, {limit!r}); torch's optimizer never does, its loop may",
@@ -497,26 +497,22 @@ def _group(schedule: Schedule, key: str) -> Setting:
 
 def _one_cycle() -> tuple[_Arg, ...]:
     return (
-        _Arg("total-steps", "total_steps"),
+        _Arg("period", "total_steps"),
         _Arg(
             "max-rate", "max_lr", "max_learning_rate", lambda one: _group(one, "max_lr"), lambda one: one._lr_config[1]
         ),
         _Arg(
-            "first-rate",
+            "start-rate",
             "div_factor",
             "divide_factor",
             lambda one: _group(one, "max_lr") / _group(one, "initial_lr"),
             lambda one: one._lr_config[1] / one._lr_config[0],
         ),
         _Arg(
-            "last-rate",
-            "min_lr",
-            "end_learning_rate",
-            lambda one: _group(one, "min_lr"),
-            lambda one: one._lr_config[-1],
+            "end-rate", "min_lr", "end_learning_rate", lambda one: _group(one, "min_lr"), lambda one: one._lr_config[-1]
         ),
         _Arg(
-            "rising-share",
+            "pct-start",
             "pct_start",
             "phase_pct",
             lambda one: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
@@ -563,7 +559,7 @@ def _cyclic() -> tuple[_Arg, ...]:
 
 GAMMA = _Arg("gamma", "gamma")
 END = _Arg("end-rate", "eta_min")
-BASE = _Arg("base-rate", "base_lrs", "learning_rate", lambda one: _only(one.base_lrs), lambda one: one.base_lr)
+BASE = _Arg("learning-rate", "base_lrs", "learning_rate", lambda one: _only(one.base_lrs), lambda one: one.base_lr)
 LAST = _Arg("last-epoch", "last_epoch")
 TWINS: dict[str, tuple[str, tuple[_Arg, ...]]] = {
     "StepLR": ("StepDecay", (BASE, _Arg("step-size", "step_size"), GAMMA, LAST)),
@@ -581,7 +577,7 @@ TWINS: dict[str, tuple[str, tuple[_Arg, ...]]] = {
         "PolynomialDecay",
         (
             BASE,
-            _Arg("total-steps", "total_iters", "decay_steps"),
+            _Arg("period", "total_iters", "decay_steps"),
             _Arg("power", "power"),
             _Arg("end-rate", "end_lr", "", lambda _: 0.0),
             _Arg("cycle", "cycle", "", lambda _: False),
@@ -594,7 +590,7 @@ TWINS: dict[str, tuple[str, tuple[_Arg, ...]]] = {
             BASE,
             _Arg("start-factor", "start_factor"),
             _Arg("end-factor", "end_factor"),
-            _Arg("total-steps", "total_iters", "total_steps"),
+            _Arg("period", "total_iters", "total_steps"),
             LAST,
         ),
     ),

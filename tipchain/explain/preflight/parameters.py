@@ -12,9 +12,9 @@ from math import sqrt
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.findings import Effect, Finding
+from tipchain.explain.findings import Effect, Finding, listed, shown_path
 from tipchain.explain.locate.differences import distance, equal, name_number, rms, side_by_side
-from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of
+from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_SINGLE, TINY
 from tipchain.weights.files import array_of, view_of
@@ -726,7 +726,7 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
         pair,
         code,
         *names,
-        f"{f'`{path}`' if path else 'the model itself'}: its `{name}` {what}",
+        f"{shown_path(path)}: its `{name}` {what}",
         fix.format(name=name, path=path or "the model"),
         effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
     )
@@ -812,7 +812,7 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
         if not trained:
             continue
         names = [layer.path or "the model itself" for layer in trained]
-        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        shown = listed(names, 6)
         told = _total(tensors, layers, side) == _total(tensors, tensors.unmatched[1 - side], 1 - side)
         where = "torch's model", "the port"
         there = (
@@ -834,8 +834,7 @@ def _unmatched(tensors: Tensors) -> Iterator[Finding]:
 def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print:
     """Return one print of all numbers of some layers: it does not depend on how they are divided into tensors."""
     prints = [print_of(port_array(slot) if side else tensors.array(slot)) for layer in layers for slot in layer.slots]
-    told = [one for one in prints if any(one[1:])]
-    return (sum(one[0] for one in told), sum(one[1] for one in told) % 2**64, sum(one[2] for one in told) % 2**64)
+    return sum_of(one for one in prints if any(one[1:]))
 
 
 # Weights that are one tensor in one model and several equal ones in the other: they are trained apart.

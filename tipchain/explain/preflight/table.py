@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tipchain.framework_types import Model, Setting, Tensor
+from tipchain.frameworks.live_models import takes_gradient
 from tipchain.numbers.tolerance import SAME_SINGLE
 
 Shape = tuple[int, ...]
@@ -258,16 +259,9 @@ def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:
 # Whether a layer has a bias, or scales what it normalizes: what is fixed at 0 or 1 is as good as absent.
 
 
-def is_trained(tensor: Tensor) -> bool:
-    """Tell whether a parameter of either framework takes gradients."""
-    if hasattr(tensor, "stop_gradient"):
-        return not tensor.stop_gradient
-    return bool(tensor.requires_grad)
-
-
 def is_fixed(tensor: Tensor, value: float) -> bool:
     """Tell whether a parameter takes no gradients and is ``value`` everywhere."""
-    if is_trained(tensor):
+    if takes_gradient(tensor):
         return False
     return bool((np.asarray(tensor.detach().cpu().numpy()) == value).all())
 

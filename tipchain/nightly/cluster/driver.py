@@ -231,11 +231,9 @@ def living_nodes() -> tuple[ClusterNode, ...]:
     return tuple(sorted(found, key=repr))
 
 
-# Ray's driver, a process of its own: ``python -m tipchain.nightly.cluster.driver HANDLE``, HANDLE an open socket.
-#
-# A driver of Ray prints to its terminal what its cluster has to say, takes SIGTERM for itself, and is ended by Ray when
-# the cluster's head is gone for a minute. None of that may happen to the coordinator. When the coordinator is gone, the
-# socket says so, and everything that runs is ended.
+# HANDLE is an open socket. A driver of Ray prints to its terminal what its cluster has to say, takes SIGTERM for itself,
+# and is ended by Ray when the cluster's head is gone for a minute. None of that may happen to the coordinator. When the
+# coordinator is gone, the socket says so, and everything that runs is ended.
 
 
 LOOK_S = 0.05

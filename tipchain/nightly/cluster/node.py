@@ -21,7 +21,7 @@ from tipchain.chain.process import Stop
 from tipchain.nightly import executor
 from tipchain.nightly.executor import TMP, Ended, Work, run_attempt
 from tipchain.nightly.items import Needs
-from tipchain.nightly.judge import read_files_left
+from tipchain.nightly.judge import files_left, read_report
 
 # What the coordinator, Ray's driver and the nodes say to each other, an attempt's folder in pieces included.
 
@@ -327,7 +327,7 @@ def run_item(job: NodeJob, gpus: Sequence[str], address: str) -> Iterator[FromNo
         if work.folder != job.work.folder:
             yield from pieces(work.folder)
         # Only what passed is told by its files: gigabytes are not read for the rest.
-        artifacts = read_files_left(work) if run.ended.exit_code == 0 else {}
+        artifacts = files_left(read_report(work)[0], work) if run.ended.exit_code == 0 else {}
         yield replace(run.ended, artifacts=artifacts)
 
 
