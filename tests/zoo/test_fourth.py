@@ -137,3 +137,9 @@ def test_every_fault_is_where_it_says(fault):
 @pytest.mark.parametrize("clean", FOURTH_CLEAN, ids=lambda one: one.id)
 def test_every_pair_is_equal(clean):
     assert not clean_gaps(clean)
+
+
+def test_what_is_made_alike_of_another_tensor_is_told_so():
+    found = run.judge_fault(next(one for one in FOURTH_FAULTS if one.id == "tts-decoder-mask"), "fourth")
+    assert found["code"] == "wrong-input"
+    assert "of another tensor than the reference" in found["message"]
