@@ -798,7 +798,6 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
         listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
         wholes = [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
     same = wholes[0] == wholes[1]
-    theirs_made = " of another tensor than the reference" if same else f", the reference {wholes[1]}"
     code = "wrong-input" if same else _difference(piece, walk, ours, theirs)
     told = _left_unused(piece, walk, theirs) or _turned_round(walk) or _reordered(first, piece)
     if told is None and code not in NAMED:
@@ -810,12 +809,16 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
         code, beside = known[0], f": it {known[1]}"
     line = step.line or next((one.line for one in reversed(theirs) if one.line), "")
     place = step.place or next((one.place for one in reversed(theirs) if one.place), "")
+    lead, behind = told[1] if told else "", f"{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}"
+    message = f"{lead}it makes {wholes[0]}{where}, the reference {wholes[1]}{behind}"
+    if same:
+        message = f"{lead}it makes {wholes[0]}{where} of another tensor than the reference{behind}"
     yield Hypothesis(
         code=code,
         confirmed=False,
         changes=len(groups),
         acts=acts_of(walk.partings, paddle_of(piece).assign),
-        message=f"{told[1] if told else ''}it makes {wholes[0]}{where}{theirs_made}{beside}{only_in_one(ours, theirs)}{WORDS.get(code, '')}",
+        message=message,
         fix=f"do{where} (`{op.line}`) what the reference does at {place}: `{line}`",
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",
         place=holder_of((op for one in walk.partings for op in one.ops), piece),
