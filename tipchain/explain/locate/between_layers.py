@@ -496,7 +496,7 @@ class Enlarged:
                 made = self._enlarged(path, layer, result)
                 self._made[key] = np.array(side.view(made))
                 return made
-            expected, array = self._made.get(key), side.view(result)
+            expected, array = self._made.pop(key, None), side.view(result)
             axes = None if expected is None else arrange(expected, array)
             if expected is None or axes is None or not relative(expected.transpose(axes), array) <= ROUGH:
                 return None
