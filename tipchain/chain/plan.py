@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.suites import LintFinding
-from tipchain.core.json_text import number_json
 from tipchain.errors import Outcome, UsageError, suggestion
 from tipchain.modes import DataFolders, Mode
 
@@ -371,6 +370,8 @@ class Result(NamedTuple):
 
 def result_json(result: Result) -> dict[str, object]:
     """Return ``result`` as JSON values."""
+    from tipchain.core.json_text import number_json
+
     own = {name: value for name, value in result._asdict().items() if name != "command"}
     return {
         "command": command_json(result.command),
