@@ -199,8 +199,7 @@ def _read(text: str) -> tuple[str, int]:
 def _readings(text: str) -> Iterator[tuple[str, int]]:
     """Yield what a text may be in Chinese: each message that it fits, and its parts, each said by itself."""
     known = _patterns()
-    words = ("", *set(re.findall(r"\w+", text)))
-    for _, message, own in sorted(one for word in words for one in known.get(word, ())):
+    for _, message, own in sorted(one for word in {"", *re.findall(r"\w+", text)} for one in known.get(word, ())):
         # Its own words, looked for first, spare most messages' patterns.
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue
