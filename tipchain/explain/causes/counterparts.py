@@ -14,8 +14,8 @@ import numpy as np
 
 from tipchain.explain.causes.functions import (
     ACTIVE,
-    ARGUMENTS,
     MOST_EPSILON,
+    arguments_of,
     called,
     has_axis,
     kind_of,
@@ -33,6 +33,7 @@ from tipchain.explain.causes.program import (
     called_as,
     constant,
     numpy_of,
+    parameters_of,
     passed_through,
     with_argument,
     with_arguments,
@@ -376,19 +377,13 @@ def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[t
 
 def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[object]:
     """Return the defaults of a call's settings; a class stands for none."""
-    try:
-        parameters = inspect.signature(op.function).parameters
-    except (TypeError, ValueError):
-        return [inspect.Parameter.empty for _ in slots]
+    parameters = op.parameters
     return [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
 
 
 def _slots(op: Op, telling: Callable[[object], bool]) -> list[tuple[int | str, str, object]]:
     """Return where a call has settings: position or name, the name, the value."""
-    try:
-        parameters = list(inspect.signature(op.function).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = list(op.parameters.values())
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         parameters = []
     found: list[tuple[int | str, str, object]] = []
@@ -465,7 +460,7 @@ def shown(item: object) -> str:
 
 
 def _code(op: Op, name: str, present: object, value: object, walk: Walk) -> str:
-    known = next((one.code for one in ARGUMENTS.get(op.name, ()) if one.name == name), None)
+    known = next((one.code for one in arguments_of(op.name) if name in one.arguments), None)
     if known is not None:
         return known
     if op.name in ("add", "subtract", "rsub"):
@@ -512,9 +507,8 @@ def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
     function = getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
     if function is None or step.name == op.name or op.written is not None:
         return
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
+    parameters = parameters_of(function)
+    if not parameters:
         return
     names = list(parameters)
     settings: dict[str, object] = {}
@@ -644,10 +638,7 @@ def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
     op, step = group[0].op, group[0].step
     if op.name != step.name or op.name == LAYER or op.written is not None:
         return
-    try:
-        parameters = list(inspect.signature(op.function).parameters)
-    except (TypeError, ValueError):
-        return
+    parameters = list(op.parameters)
     telling, where = is_tensor(piece), place_of(op, piece)
     for name, number in step.named.items():
         given, value = NAMES.get(name, name), walk.values[number].array
@@ -670,10 +661,7 @@ def argument_name(op: Op, number: int) -> str:
     """Return in words which argument of a layer's forward one is, where it has several."""
     if op.layer is None or len(op.args) < 2:
         return ""
-    try:
-        names = list(inspect.signature(type(op.layer).forward).parameters)[1:]
-    except (TypeError, ValueError):
-        return ""
+    names = list(parameters_of(type(op.layer).forward))[1:]
     return f" as `{names[number]}`" if number < len(names) else ""
 
 

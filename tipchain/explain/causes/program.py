@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -103,6 +104,13 @@ LAYER = "layer"
 _OWN, _HERE, _PYTHON = Path(__file__).parent, Path(__file__).parents[2], Path(os.__file__).parent
 
 
+def parameters_of(function: Nested) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function, empty where they cannot be told."""
+    with suppress(TypeError, ValueError):
+        return inspect.signature(function).parameters
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Op:
     """One call that the code of a layer made.
@@ -138,6 +146,11 @@ class Op:
     helpers: tuple[tuple[str, str], ...] = ()
     function: Nested = None
     written: Tensor = None
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of what was called, empty where they cannot be told."""
+        return parameters_of(self.function)
 
 
 @dataclass(slots=True, kw_only=True)
