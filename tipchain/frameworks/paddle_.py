@@ -378,7 +378,7 @@ class PaddleUpdates:
         return 0.0
 
 
-def held_parameters(optimizer: object) -> list[object]:
+def held_parameters(optimizer: object) -> list[Tensor]:
     """Return the tensors that a Paddle optimizer updates."""
     return [one for _, tensors in parameter_groups(optimizer) for one in tensors]
 

@@ -17,8 +17,9 @@ from tipchain.explain.causes.functions import (
     MOST_EPSILON,
     arguments_of,
     called,
+    class_of,
     has_axis,
-    kind_of,
+    index_text,
     place_of,
     same_setting,
 )
@@ -33,8 +34,8 @@ from tipchain.explain.causes.program import (
     called_as,
     constant,
     numpy_of,
-    parameters_of,
     passed_through,
+    signature_of,
     with_argument,
     with_arguments,
     with_tensor,
@@ -319,7 +320,7 @@ def _with_settings(
         what = "rotary positions have the base (theta)" if code == "rope-theta" else "positions have the base"
         message = f"its {what} {present!r}{where}, the reference's {value!r}{count}"
     elif name == "item":
-        message = f"it takes index [{shown(present)}]{where}, the reference [{shown(value)}]{count}"
+        message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]{count}"
     elif name == "y" and op.name in BY:
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}{count}"
         listed = f"{value:.10g}"
@@ -329,7 +330,7 @@ def _with_settings(
         )
         message += count
     if name == "item":
-        fix = f"write [{shown(value)}] for [{shown(present)}]{where}"
+        fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
     elif name == "y" and op.name in BY:
         fix = f"write {listed} in `{op.name}`{where}"
     else:
@@ -449,16 +450,6 @@ def _kind(value: object) -> str:
     return "index" if indexes else "list"
 
 
-def shown(item: object) -> str:
-    """Return an index as code writes it."""
-    if isinstance(item, tuple):
-        return ", ".join(map(shown, item))
-    if isinstance(item, slice):
-        ends = ":".join("" if one is None else str(one) for one in (item.start, item.stop))
-        return f"{ends}:{item.step}" if item.step is not None else ends
-    return "..." if item is Ellipsis else str(item)
-
-
 def _code(op: Op, name: str, present: object, value: object, walk: Walk) -> str:
     known = next((one.code for one in arguments_of(op.name) if name in one.arguments), None)
     if known is not None:
@@ -507,7 +498,7 @@ def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
     function = getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
     if function is None or step.name == op.name or op.written is not None:
         return
-    parameters = parameters_of(function)
+    parameters = signature_of(function)
     if not parameters:
         return
     names = list(parameters)
@@ -661,7 +652,7 @@ def argument_name(op: Op, number: int) -> str:
     """Return in words which argument of a layer's forward one is, where it has several."""
     if op.layer is None or len(op.args) < 2:
         return ""
-    names = list(parameters_of(type(op.layer).forward))[1:]
+    names = list(signature_of(type(op.layer).forward))[1:]
     return f" as `{names[number]}`" if number < len(names) else ""
 
 
@@ -783,7 +774,7 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
     wholes = [walk.expression(first), walk.reference_expression(first)]
     if wholes[0] == wholes[1]:
         apart = differences(op, step, piece, walk)
-        listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
+        listed = [", ".join(f"{one[1]}={index_text(one[place])}" for one in apart) for place in (2, 3)]
         wholes = [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
     same = wholes[0] == wholes[1]
     code = "wrong-input" if same else _difference(piece, walk, ours, theirs)
@@ -870,7 +861,7 @@ def _turned_round(walk: Walk) -> tuple[str, str] | None:
                 shared = common_path([one.path, other.path])
                 depth = len(shared.split(".")) if shared else 0
                 blocks = [".".join(path.split(".")[: depth + 1]) for path in (one.path, other.path)]
-                if any(op.path in blocks and "Norm" in kind_of(op.layer) for op in (one, other)):
+                if any(op.path in blocks and "Norm" in class_of(op.layer) for op in (one, other)):
                     continue  # a norm in front of its branch or behind it has a name of its own
                 return ("layer-order", f"it applies `{blocks[0]}` before `{blocks[1]}`, the reference after it: ")
     return None
@@ -909,7 +900,7 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[R
     others = list({step.number: step for step in theirs}.values())
     layers = dict(piece.sides.reference.layers(piece.reference))
     norms = (
-        sorted(kind_of(op.layer) for op in mine if op.name == LAYER and "Norm" in kind_of(op.layer)),
+        sorted(class_of(op.layer) for op in mine if op.name == LAYER and "Norm" in class_of(op.layer)),
         sorted(
             type(layers.get(each.said)).__name__
             for each in others
@@ -917,7 +908,7 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[R
         ),
     )
     if norms[0] or norms[1]:
-        total = sum(one.name == LAYER and "Norm" in kind_of(one.layer) for one in walk.ops)
+        total = sum(one.name == LAYER and "Norm" in class_of(one.layer) for one in walk.ops)
         behind = sum("Norm" in type(layers.get(one.said)).__name__ for one in walk.steps if one.name == LAYER)
         return "norm-order" if total >= behind else "missing-norm"
     turned = _rotation(walk, mine, others)

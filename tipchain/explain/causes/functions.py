@@ -23,7 +23,7 @@ from tipchain.frameworks.randomness import attributes
 
 def by_arguments(layer: object, reference: object, path: str) -> Iterator[Hypothesis]:
     """Yield a layer with each constructor argument changed, the reference's value first; then its mode."""
-    kind, name = named_kind(layer), kind_of(layer)
+    kind, name = named_kind(layer), class_of(layer)
     for trait in () if kind is None or name.startswith("Conv") else _changeable(kind):
         yield from _values(layer, reference, path, trait)
     if "Norm" in name or "Dropout" in name:
@@ -79,7 +79,7 @@ def _modes(layer: Model, reference: object, path: str) -> Iterator[Hypothesis]:
     """Yield the layer in the other of train and eval mode."""
     training = not layer.training
     confirmed = reference is not None and getattr(reference, "training", None) == training
-    if "Dropout" in kind_of(layer):
+    if "Dropout" in class_of(layer):
         code = "dropout-in-eval" if layer.training else "dropout-off"
     else:
         code = "batch-norm-mode"
@@ -111,7 +111,7 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
         paddle: the framework.
         path: what the layer is called in messages.
     """
-    layer, kind = op.layer, kind_of(op.layer)
+    layer, kind = op.layer, class_of(op.layer)
     if not kind.startswith("Conv") or not hasattr(layer, "_padding"):
         return
     dims = len(layer._kernel_size)  # noqa: SLF001
@@ -249,7 +249,7 @@ def _padding_modes(op: Op, reference: Model, paddle: ModuleType, path: str, conv
         )
 
 
-def kind_of(layer: object) -> str:
+def class_of(layer: object) -> str:
     """Return the name of the layer's class, or of Paddle's class that the user's is derived from."""
     for one in type(layer).__mro__:
         if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer":
@@ -383,6 +383,16 @@ def place_of(op: Op, piece: Piece) -> str:
     return f" at {op.place}" if op.place and not (op.name == LAYER and not op.path) else f" in {piece.shown}"
 
 
+def index_text(item: object) -> str:
+    """Return an index as code writes it."""
+    if isinstance(item, tuple):
+        return ", ".join(map(index_text, item))
+    if isinstance(item, slice):
+        ends = ":".join("" if one is None else str(one) for one in (item.start, item.stop))
+        return f"{ends}:{item.step}" if item.step is not None else ends
+    return "..." if item is Ellipsis else str(item)
+
+
 # Arguments of functions as the cause: a flag, an axis, a slope or an epsilon that a call does not get.
 
 
@@ -443,8 +453,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         given = op.kwargs.get(name, op.args[place] if place < len(op.args) else None)
         told = [
             value
-            for torch in _TORCH_NAMES.get(op.name, (op.name,))
-            for value in piece.truth.constants.get(torch, ())
+            for value in piece.truth.constants.get(op.name, ())
             if not isinstance(value, bool) and any(type(value) is type(one) for one in usual)
         ]
         tried: list[object] = [] if given is None else [given]
@@ -476,12 +485,3 @@ def _adds_epsilon(op: Op) -> bool:
     """Tell whether a call adds a constant as small as those that keep roots and divisions finite."""
     value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
     return isinstance(value, float) and 0 < value <= MOST_EPSILON
-
-
-_TORCH_NAMES = {
-    "hardsigmoid": ("hardsigmoid",),
-    "concat": ("cat", "concat"),
-    "astype": ("to", "type"),
-    "interpolate": ("interpolate", "upsample"),
-    "upsample": ("interpolate", "upsample"),
-}

@@ -69,6 +69,7 @@ ALIASES = {
     "greater_than": "greater",
     "mod": "remainder",
     "swapdims": "transpose",
+    "upsample": "interpolate",
 }
 """Paddle's functions and methods that go by another name here."""
 CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye"})
@@ -104,7 +105,7 @@ LAYER = "layer"
 _OWN, _HERE, _PYTHON = Path(__file__).parent, Path(__file__).parents[2], Path(os.__file__).parent
 
 
-def parameters_of(function: Nested) -> Mapping[str, inspect.Parameter]:
+def signature_of(function: Nested) -> Mapping[str, inspect.Parameter]:
     """Return the parameters of a function, empty where they cannot be told."""
     with suppress(TypeError, ValueError):
         return inspect.signature(function).parameters
@@ -150,7 +151,7 @@ class Op:
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         """The parameters of what was called, empty where they cannot be told."""
-        return parameters_of(self.function)
+        return signature_of(self.function)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tipchain.explain.findings import Effect, Finding, listed
 from tipchain.explain.locate.matching import LayerPair
+from tipchain.explain.preflight.kinds import EPSILON
 from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
 from tipchain.explain.preflight.table import Reader, Trait, held, plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Schedule, Setting, Tensor
@@ -29,7 +30,6 @@ TORCH_NAMES = {**_SAME, "AdamW": "Adam", "RMSprop": "RMSProp"}
 """Common names of torch's classes; how AdamW decays is told beside."""
 PADDLE_NAMES = {**_SAME, "Momentum": "SGD", "AdamW": "Adam", "RMSProp": "RMSProp", "Lamb": "Lamb"}
 """Those of Paddle's: Momentum is torch's SGD with a momentum."""
-EPSILON = Trait("epsilon", "eps", "epsilon")
 MOMENTUM = Trait("momentum", "momentum")
 BETAS = (
     Trait("beta1", "betas[0]", "beta1", read=lambda group, _: plain(group["betas"][0])),
