@@ -31,7 +31,8 @@ BASE = """#!/usr/bin/env bash
 [[ -z ${STUB_UNFIT:-} ]] || exit 1
 if [[ $1 == -m && $2 == venv ]]; then
   echo venv >> "$STUB_LOG"
-  mkdir -p "$3/bin" && cp "$STUB_FOLDER/inner" "$3/bin/python"
+  mkdir -p "$3/bin" "$3/lib" && cp "$STUB_FOLDER/inner" "$3/bin/python"
+  touch "$3/lib/module.py" && echo "no Python" > "$3/lib/template.py"
   exit
 fi
 exec REAL "$@"
@@ -47,6 +48,7 @@ if [[ $1 == -m && $2 == pip && "$*" != *"config list" ]]; then
   [[ -z ${STUB_FAILS:-} || $* != *"$STUB_FAILS"* ]]
   exit
 fi
+[[ $* != "-c import torch, paddle" ]] || exec touch "$STUB_FOLDER/imported"
 PYTHONPATH="$STUB_FOLDER/../project" exec REAL "$@"
 """
 # Logs its calls and what it is told; says what it would install for torch.
@@ -93,7 +95,7 @@ class Project:
         path.write_text(text)
 
     def environment(self, **more: str) -> dict[str, str]:
-        told = ("TIPCHAIN_PYTHON", "PYTHONPATH")
+        told = ("TIPCHAIN_PYTHON", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
         kept = {key: value for key, value in os.environ.items() if key not in told and key[:4] not in ("PIP_", "UV_")}
         return {
             **kept,
@@ -234,17 +236,17 @@ def test_pip_goes_on_where_uv_cannot(project, told, reason):
 
 
 @pytest.mark.parametrize("no_bytecode", ["", "1"])
-def test_packages_are_compiled_at_once_only_where_no_bytecode_is_kept(ready, no_bytecode):
-    for name, text in (("module.py", ""), ("template.py", "no Python")):
-        ready.write(f".venv/lib/{name}", text)
-    done = ready.prepare("--env-only", "--dev", PYTHONDONTWRITEBYTECODE=no_bytecode)
+def test_all_packages_are_compiled_only_where_no_bytecode_is_kept(project, no_bytecode):
+    done = project.prepare("--env-only", "--dev", PYTHONDONTWRITEBYTECODE=no_bytecode)
     assert done.returncode == 0, done.stderr
-    assert all("--no-compile" in call for call in ready.calls() if "--dry-run" not in call)
+    assert all("--no-compile" in call for call in project.calls()[1:] if "--dry-run" not in call)
+    imported = project.stubs / "imported"
     deadline = time.monotonic() + 60
-    while no_bytecode and not list(ready.venv.rglob("*.pyc")):  # it compiles on while the set-up goes on
+    while not (list(project.venv.rglob("*.pyc")) if no_bytecode else imported.exists()):  # while the set-up goes on
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    compiled = [path.name.split(".")[0] for path in ready.venv.rglob("*.pyc")]
+    assert imported.exists() == (not no_bytecode)
+    compiled = [path.name.split(".")[0] for path in project.venv.rglob("*.pyc")]
     assert compiled == (["module"] if no_bytecode else [])
 
 
