@@ -259,8 +259,8 @@ def parse_verdicts(documents: Iterable[JsonObject]) -> list[Verdict]:
         Verdict(
             outcome=Outcome(item["outcome"]),
             subject=item["subject"],
-            reason=item["reason"],
-            diff=None if item["diff"] is None else _parse_diff(item["diff"]),
+            reason=item.get("reason", ""),
+            diff=None if item.get("diff") is None else _parse_diff(item["diff"]),
             finite=item.get("finite", True),
             share=item.get("share"),
         )
