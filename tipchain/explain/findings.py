@@ -16,6 +16,8 @@ Effect = Literal["here", "elsewhere", "none"]
 
 PIECES = ("loss", "optimizer", "scheduler", "metric", "data", "train_data", "step", "predict")
 """What a cause is about besides a layer, as `Diagnosis.port_path` has it."""
+SIDE_NAMES = ("reference", "port")
+"""What messages call torch's side and Paddle's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

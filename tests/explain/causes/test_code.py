@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tipchain.explain.causes.hypotheses import explained, name_number
-from tipchain.explain.causes.program import Tap
+from tipchain.explain.causes.program import Op, Tap
+from tipchain.explain.causes.steps import by_indices
 
 
 def random(*shape):
@@ -258,3 +259,11 @@ def test_an_index_that_a_search_makes_beyond_a_tensors_end_raises_and_reads_noth
         assert rows[..., paddle.to_tensor([[3]])].shape == [3, 1, 1]
         assert rows[rows > 9].tolist() == [10, 11]
         assert rows[1:, paddle.to_tensor([True, False, False, True])].tolist() == [[4, 7], [8, 11]]
+
+
+def test_an_index_is_told_as_code_writes_it():
+    op = Op(
+        number=0, name="getitem", args=(None, slice(None, None, -1)), kwargs={}, result=None, place="a.py:1", line=""
+    )
+    (one,) = by_indices(op, SimpleNamespace(shown="`net`"))
+    assert "it takes index ::-1 at a.py:1, the reference :" in one.message

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from types import ModuleType
 
@@ -14,8 +13,8 @@ from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then, with_argument
 from tipchain.explain.causes.program import argument as argument_of
 from tipchain.explain.locate.matching import ACTIVATIONS
-from tipchain.explain.preflight.kinds import ALPHAS, AXES, EPSILONS, GROUPS, RATES, SLOPES, named_kind
-from tipchain.explain.preflight.table import FLAGS, MODES, PAD_MODES, UNTOLD, Trait, same
+from tipchain.explain.preflight.kinds import AXES, EPSILON, EPSILONS, RATES, SLOPES, called_kind, named_kind
+from tipchain.explain.preflight.table import FLAGS, PAD_MODES, UNTOLD, LayerKind, Trait, same
 from tipchain.framework_types import Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import attributes
 
@@ -24,13 +23,16 @@ from tipchain.frameworks.randomness import attributes
 
 def by_arguments(layer: object, reference: object, path: str) -> Iterator[Hypothesis]:
     """Yield a layer with each constructor argument changed, the reference's value first; then its mode."""
-    kind, name = named_kind(layer), kind_of(layer)
-    traits = () if kind is None or name.startswith("Conv") else kind.properties
-    chosen = sorted((len(one.usual), number) for number, one in enumerate(traits) if one.usual is not None)
-    for _, number in chosen:  # what has few values explains less by chance
-        yield from _values(layer, reference, path, traits[number])
+    kind, name = named_kind(layer), class_of(layer)
+    for trait in () if kind is None or name.startswith("Conv") else _changeable(kind):
+        yield from _values(layer, reference, path, trait)
     if "Norm" in name or "Dropout" in name:
         yield from _modes(layer, reference, path)
+
+
+def _changeable(kind: LayerKind) -> list[Trait]:
+    """Return what a made layer can be given otherwise; first what has few values, which explains less by chance."""
+    return sorted((one for one in kind.properties if one.usual is not None), key=lambda one: len(one.usual or ()))
 
 
 def _values(layer: Model, reference: object, path: str, trait: Trait) -> Iterator[Hypothesis]:
@@ -77,7 +79,7 @@ def _modes(layer: Model, reference: object, path: str) -> Iterator[Hypothesis]:
     """Yield the layer in the other of train and eval mode."""
     training = not layer.training
     confirmed = reference is not None and getattr(reference, "training", None) == training
-    if "Dropout" in kind_of(layer):
+    if "Dropout" in class_of(layer):
         code = "dropout-in-eval" if layer.training else "dropout-off"
     else:
         code = "batch-norm-mode"
@@ -109,7 +111,7 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
         paddle: the framework.
         path: what the layer is called in messages.
     """
-    layer, kind = op.layer, kind_of(op.layer)
+    layer, kind = op.layer, class_of(op.layer)
     if not kind.startswith("Conv") or not hasattr(layer, "_padding"):
         return
     dims = len(layer._kernel_size)  # noqa: SLF001
@@ -247,7 +249,7 @@ def _padding_modes(op: Op, reference: Model, paddle: ModuleType, path: str, conv
         )
 
 
-def kind_of(layer: object) -> str:
+def class_of(layer: object) -> str:
     """Return the name of the layer's class, or of Paddle's class that the user's is derived from."""
     for one in type(layer).__mro__:
         if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer":
@@ -381,6 +383,16 @@ def place_of(op: Op, piece: Piece) -> str:
     return f" at {op.place}" if op.place and not (op.name == LAYER and not op.path) else f" in {piece.shown}"
 
 
+def index_text(item: object) -> str:
+    """Return an index as code writes it."""
+    if isinstance(item, tuple):
+        return ", ".join(map(index_text, item))
+    if isinstance(item, slice):
+        ends = ":".join("" if one is None else str(one) for one in (item.start, item.stop))
+        return f"{ends}:{item.step}" if item.step is not None else ends
+    return "..." if item is Ellipsis else str(item)
+
+
 # Arguments of functions as the cause: a flag, an axis, a slope or an epsilon that a call does not get.
 
 
@@ -388,164 +400,75 @@ MOST_EPSILON = max(EPSILONS)
 """Largest number that is added to be taken for an epsilon: the largest of ``EPSILONS``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
-    """An argument of a function.
-
-    Attributes:
-        code: the cause's slug.
-        name: the argument's name.
-        place: its position.
-        usual: values to try.
-    """
-
-    code: str
-    name: str
-    place: int
-    usual: Sequence[object]
-
-
-_POOL_PLACES = (
-    Argument(code="padding", name="padding", place=3, usual=(0, 1, 2, 3)),
-    Argument(code="stride", name="stride", place=2, usual=(1, 2, 3)),
-    Argument(code="kernel-size", name="kernel_size", place=1, usual=(2, 3, 4, 5)),
-)
-_AVERAGE = (
-    Argument(code="exclusive", name="exclusive", place=5, usual=FLAGS),
-    Argument(code="ceil-mode", name="ceil_mode", place=4, usual=FLAGS),
-    *_POOL_PLACES,
-)
-_MAX = (Argument(code="ceil-mode", name="ceil_mode", place=5, usual=FLAGS), *_POOL_PLACES)
-_REDUCED = (Argument(code="axis", name="axis", place=1, usual=(*AXES, [2, 3], [-2, -1], [1, 2])),)
-_RESIZE = (
-    Argument(code="align-corners", name="align_corners", place=4, usual=FLAGS),
-    Argument(code="interpolation-mode", name="mode", place=3, usual=MODES),
-    Argument(code="align-mode", name="align_mode", place=5, usual=(0, 1)),
-)
-ARGUMENTS: Mapping[str, Sequence[Argument]] = {
-    "softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=AXES),),
-    "log_softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=AXES),),
-    "gelu": (Argument(code="gelu-form", name="approximate", place=1, usual=FLAGS),),
-    "leaky_relu": (Argument(code="negative-slope", name="negative_slope", place=1, usual=SLOPES),),
-    "elu": (Argument(code="alpha", name="alpha", place=1, usual=ALPHAS),),
-    "celu": (Argument(code="alpha", name="alpha", place=1, usual=ALPHAS),),
-    "softplus": (Argument(code="beta", name="beta", place=1, usual=(1, 2, 0.5)),),
-    "hardsigmoid": (Argument(code="slope", name="slope", place=1, usual=(1 / 6, 0.2)),),
-    "glu": (Argument(code="axis", name="axis", place=1, usual=AXES),),
-    "avg_pool1d": _AVERAGE,
-    "avg_pool2d": _AVERAGE,
-    "avg_pool3d": _AVERAGE,
-    "max_pool1d": _MAX,
-    "max_pool2d": _MAX,
-    "max_pool3d": _MAX,
-    "interpolate": _RESIZE,
-    "upsample": _RESIZE,
-    "pad": (
-        Argument(code="padding-mode", name="mode", place=2, usual=PAD_MODES),
-        Argument(code="padding-value", name="value", place=3, usual=(0.0, 1.0, -1.0)),
-    ),
-    "smooth_l1_loss": (
-        Argument(code="huber", name="is_huber", place=4, usual=FLAGS),
-        Argument(code="beta", name="delta", place=3, usual=(1.0,)),
-    ),
-    "dropout": (
-        Argument(code="dropout-p", name="p", place=1, usual=RATES),
-        Argument(code="dropout-mode", name="mode", place=4, usual=("upscale_in_train", "downscale_in_infer")),
-        Argument(code="dropout-in-eval", name="training", place=3, usual=FLAGS),
-    ),
-    "dropout2d": (Argument(code="dropout-p", name="p", place=1, usual=RATES),),
-    "layer_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
-    "batch_norm": (
-        Argument(code="epsilon", name="epsilon", place=7, usual=EPSILONS),
-        Argument(code="batch-norm-mode", name="training", place=5, usual=FLAGS),
-    ),
-    "group_norm": (
-        Argument(code="epsilon", name="epsilon", place=2, usual=EPSILONS),
-        Argument(code="num-groups", name="num_groups", place=1, usual=GROUPS),
-    ),
-    "instance_norm": (Argument(code="epsilon", name="eps", place=7, usual=EPSILONS),),
-    "rms_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
-    "normalize": (
-        Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
-        Argument(code="axis", name="axis", place=2, usual=AXES),
-        Argument(code="epsilon", name="epsilon", place=3, usual=EPSILONS),
-    ),
-    "norm": (
-        Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
-        Argument(code="axis", name="axis", place=2, usual=AXES),
-    ),
+ALONG = Trait("axis", "axis", usual=AXES)
+NORM_P = Trait("norm-p", "p", usual=(2, 1))
+OWN_ARGUMENTS: Mapping[str, Sequence[Trait]] = {
+    "hardsigmoid": (Trait("slope", "slope", usual=(1 / 6, 0.2)),),
+    "smooth_l1_loss": (Trait("huber", "is_huber", usual=FLAGS), Trait("beta", "delta", usual=(1.0,))),
+    "dropout": (Trait("dropout-in-eval", "training", usual=FLAGS),),
+    "batch_norm": (Trait("batch-norm-mode", "training", usual=FLAGS),),
+    "normalize": (NORM_P, ALONG, EPSILON),
+    "norm": (NORM_P, ALONG),
     "scaled_dot_product_attention": (
-        Argument(code="causal-mask", name="is_causal", place=5, usual=FLAGS),
-        Argument(code="mask", name="attn_mask", place=3, usual=(None,)),
-        Argument(code="dropout-p", name="dropout_p", place=4, usual=RATES),
+        Trait("causal-mask", "is_causal", usual=FLAGS),
+        Trait("mask", "attn_mask", usual=(None,)),
+        Trait("dropout-p", "dropout_p", usual=RATES),
     ),
-    "mean": _REDUCED,
-    "sum": _REDUCED,
-    "max": _REDUCED,
-    "min": _REDUCED,
-    "logsumexp": _REDUCED,
-    "prod": _REDUCED,
-    "cumsum": (Argument(code="axis", name="axis", place=1, usual=AXES),),
-    "concat": (Argument(code="axis", name="axis", place=1, usual=AXES),),
-    "stack": (Argument(code="axis", name="axis", place=1, usual=AXES),),
-    "split": (Argument(code="axis", name="axis", place=2, usual=AXES),),
-    "chunk": (Argument(code="axis", name="axis", place=2, usual=AXES),),
-    "std": (
-        Argument(code="unbiased-variance", name="unbiased", place=2, usual=FLAGS),
-        Argument(code="axis", name="axis", place=1, usual=AXES),
+    **dict.fromkeys(
+        ("mean", "sum", "max", "min", "logsumexp", "prod"),
+        (Trait("axis", "axis", usual=(*AXES, [2, 3], [-2, -1], [1, 2])),),
     ),
-    "var": (
-        Argument(code="unbiased-variance", name="unbiased", place=2, usual=FLAGS),
-        Argument(code="axis", name="axis", place=1, usual=AXES),
-    ),
-    "matmul": (
-        Argument(code="transposed-operand", name="transpose_y", place=3, usual=FLAGS),
-        Argument(code="transposed-operand", name="transpose_x", place=2, usual=FLAGS),
-    ),
-    "roll": (Argument(code="shift", name="shifts", place=1, usual=(1, -1, 2, -2)),),
-    "pixel_shuffle": (Argument(code="upscale-factor", name="upscale_factor", place=1, usual=(2, 3, 4)),),
-    "temporal_shift": (Argument(code="shift-ratio", name="shift_ratio", place=2, usual=(0.25, 0.125)),),
-    "channel_shuffle": (Argument(code="groups", name="groups", place=1, usual=(2, 3, 4, 8)),),
-    "tril": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
-    "triu": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
-    "flip": (Argument(code="axis", name="axis", place=1, usual=(0, 1, 2, 3, -1)),),
+    **dict.fromkeys(("cumsum", "concat", "stack", "split", "chunk"), (ALONG,)),
+    **dict.fromkeys(("std", "var"), (Trait("unbiased-variance", "unbiased", usual=FLAGS), ALONG)),
+    "matmul": tuple(Trait("transposed-operand", name, usual=FLAGS) for name in ("transpose_y", "transpose_x")),
+    "roll": (Trait("shift", "shifts", usual=(1, -1, 2, -2)),),
+    "temporal_shift": (Trait("shift-ratio", "shift_ratio", usual=(0.25, 0.125)),),
+    **dict.fromkeys(("tril", "triu"), (Trait("causal-mask", "diagonal", usual=(0, 1, -1)),)),
+    "flip": (Trait("axis", "axis", usual=(0, 1, 2, 3, -1)),),
 }
+"""Arguments of functions that no layer is made with."""
+CALLED = {"pad": "Pad2D", "interpolate": "Upsample"}
+"""Layers by functions of another name; ``max_pool2d`` is MaxPool2D's."""
+_ADDED = Trait("epsilon", "y", usual=EPSILONS)
+
+
+@cache
+def arguments_of(function: str) -> tuple[Trait, ...]:
+    """Return what a function of Paddle's may be given otherwise: what its layer is made with, and what is its own."""
+    kind = called_kind(CALLED.get(function, function.replace("_", "")))
+    return (*(() if kind is None else _changeable(kind)), *OWN_ARGUMENTS.get(function, ()))
 
 
 def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call with each of its arguments changed; numbers that the reference's code has come first."""
-    for argument in (*ARGUMENTS.get(op.name, ()), *_small(op)):
-        if op.name == "avg_pool1d" and argument.code in (
-            "exclusive",
-            "ceil-mode",
-        ):  # (x, k, s, p, exclusive, ceil_mode)
-            place = 4 if argument.code == "exclusive" else 5
-        else:
-            place = argument.place
-        given = op.kwargs.get(argument.name, op.args[place] if place < len(op.args) else None)
+    names = list(op.parameters)
+    both = (
+        (one, next((name for name in reversed(one.arguments) if name in names), "")) for one in arguments_of(op.name)
+    )
+    for trait, name, place in (
+        *((one, name, names.index(name)) for one, name in both if name),
+        *(((_ADDED, "y", 1),) if _adds_epsilon(op) else ()),
+    ):
+        usual = trait.usual or ()
+        given = op.kwargs.get(name, op.args[place] if place < len(op.args) else None)
         told = [
             value
-            for name in _TORCH_NAMES.get(op.name, (op.name,))
-            for value in piece.truth.constants.get(name, ())
-            if not isinstance(value, bool) and any(type(value) is type(one) for one in argument.usual)
+            for value in piece.truth.constants.get(op.name, ())
+            if not isinstance(value, bool) and any(type(value) is type(one) for one in usual)
         ]
         tried: list[object] = [] if given is None else [given]
-        for number, value in enumerate([*told, *argument.usual]):
+        for number, value in enumerate([*told, *usual]):
             if any(type(value) is type(one) and value == one for one in tried):
                 continue
             tried.append(value)
-            if argument.name == "axis" and not has_axis(op, value):
+            if name.endswith("axis") and not has_axis(op, value):
                 continue
-            confirmed = number < len(told)
-
-            act = with_argument(place, value, argument.name)
-
             yield Hypothesis(
-                code=argument.code,
-                acts={op.number: act},
-                confirmed=confirmed,
-                message=f"`{argument.name}` of `{op.name}` at {op.place} is {'the default' if given is None else repr(given)}, the reference's behaves like {value!r}",
-                fix=f"pass `{argument.name}={value!r}` to `{op.name}` at {op.place}: `{op.line}`",
+                code=trait.code,
+                acts={op.number: with_argument(place, value, name)},
+                confirmed=number < len(told),
+                message=f"`{name}` of `{op.name}` at {op.place} is {'the default' if given is None else repr(given)}, the reference's behaves like {value!r}",
+                fix=f"pass `{name}={value!r}` to `{op.name}` at {op.place}: `{op.line}`",
             )
 
 
@@ -558,18 +481,7 @@ def has_axis(op: Op, axis: object) -> bool:
     return all(-rank <= one < rank for one in axes if isinstance(one, int))
 
 
-def _small(op: Op) -> Sequence[Argument]:
-    """Return the constant that a call adds, where it is as small as those that keep roots and divisions finite."""
+def _adds_epsilon(op: Op) -> bool:
+    """Tell whether a call adds a constant as small as those that keep roots and divisions finite."""
     value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
-    if not isinstance(value, float) or not 0 < value <= MOST_EPSILON:
-        return ()
-    return (Argument(code="epsilon", name="y", place=1, usual=EPSILONS),)
-
-
-_TORCH_NAMES = {
-    "hardsigmoid": ("hardsigmoid",),
-    "concat": ("cat", "concat"),
-    "astype": ("to", "type"),
-    "interpolate": ("interpolate", "upsample"),
-    "upsample": ("interpolate", "upsample"),
-}
+    return isinstance(value, float) and 0 < value <= MOST_EPSILON

@@ -504,6 +504,7 @@ SEQUENCE_KINDS = (
 KINDS = (*SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
 _BY_NAME = {one.name: one for one in (*KINDS, kind("RMSNorm", "", EPSILON))}
+_BY_LOWER_NAME = {name.lower(): one for name, one in {**_BY_NAME, **_BY_CLASS[1]}.items()}
 _OWN_MODULES = ("torch.nn.", "paddle.nn.")
 DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
@@ -524,6 +525,11 @@ def named_kind(layer: object) -> LayerKind | None:
     """Return the kind of a Paddle layer; of a user's own class that of the layer it is called after: ``LayerNorm2d``."""
     name = type(layer).__name__
     return kind_of(layer, 1) or _BY_CLASS[1].get(name) or _BY_NAME.get(name) or _BY_NAME.get(name[:-2])
+
+
+def called_kind(name: str) -> LayerKind | None:
+    """Return the kind of Paddle's layers of a name, whatever its letters' case."""
+    return _BY_LOWER_NAME.get(name.lower())
 
 
 def is_activation(layer: object, side: Literal[0, 1]) -> bool:

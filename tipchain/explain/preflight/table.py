@@ -1,4 +1,4 @@
-"""What a kind of layer is made with, and how both frameworks write it; layers over axes of space."""
+"""What a layer, an optimizer or a schedule is made with, and how both frameworks write it; layers over axes of space."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def _as_is(value: object) -> object:
 
 @dataclass(frozen=True)
 class Trait:
-    """One setting of a kind of layer: kept as it is given, under its own name or one with an underscore, unless told otherwise.
+    """One setting of a layer, an optimizer or a schedule.
+
+    It is kept as it is given, under its own name or one with an underscore, unless told otherwise.
 
     Attributes:
         code: the slug of a finding.
@@ -640,6 +642,6 @@ SPACE_KINDS = (
     *_folds(),
     kind("PixelShuffle", "", Trait("upscale-factor", "upscale_factor", usual=(2, 3, 4))),
     kind("PixelUnshuffle", "", Trait("downscale-factor", "downscale_factor", usual=(2, 3, 4))),
-    kind("ChannelShuffle", "", Trait("groups", "groups", usual=(2, 3, 4))),
+    kind("ChannelShuffle", "", Trait("groups", "groups", usual=(2, 3, 4, 8))),
 )
 """Their kinds."""
