@@ -27,7 +27,7 @@ from tipchain.chain.artifacts import (
     stamp,
 )
 from tipchain.chain.plan import Command, Result, Speed
-from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines
+from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines, log_end
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
@@ -335,7 +335,7 @@ def worker_error(folder: Path, count: int = 20) -> tuple[str, tuple[str, ...]]:
     for path in sorted(folder.glob("workerlog.*"), key=_number):
         lines: tuple[str, ...] = ()
         with suppress(OSError):
-            lines = last_lines(_tail(path), 1000)
+            lines = last_lines(log_end(path, TAIL_BYTES), 1000)
         if any(map(_ERROR.search, lines)):
             return path.name, lines[-count:]
     return "", ()
@@ -344,13 +344,6 @@ def worker_error(folder: Path, count: int = 20) -> tuple[str, tuple[str, ...]]:
 def _number(path: Path) -> tuple[int, str]:
     digits = path.name.rpartition(".")[2]
     return (int(digits) if digits.isdecimal() else 1 << 30), path.name
-
-
-def _tail(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - TAIL_BYTES))
-        return file.read()
 
 
 AFTER_VERDICT = (" ", *(one.value for one in Outcome))

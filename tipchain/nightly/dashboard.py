@@ -238,14 +238,21 @@ def kinds_part(line: Timeline, place: int) -> Markup | None:
     rows = kind_rows(line)
     if not any(row.files for row in rows):
         return None
-    parts = [_covered(rows), _scrolled(_table(rows), f"kinds of {line.name}"), _skipped(rows)]
+    parts = [_covered(rows), _table(rows, f"kinds of {line.name}"), _skipped(rows)]
     if sum(bool(row.files) for row in rows) > 1:
-        parts.append(_scrolled(_matrix(line, place), f"chains and kinds of {line.name}"))
+        parts.append(_matrix(line, place))
     return element("section", element("h2", f"Kinds of chains of {line.name}"), parts, class_="kinds")
 
 
-def _scrolled(table: Markup, name: str) -> Markup:
+def _table_of(name: str, heads: Sequence[Markup], rows: Iterable[Markup], **attributes: object) -> Markup:
+    """Return a table that scrolls; ``name`` says what it shows."""
+    head = element("thead", element("tr", heads))
+    table = element("table", head, element("tbody", rows), **attributes)
     return element("div", table, class_="wide", tabindex="0", role="group", aria_label=f"{name}, scrollable")
+
+
+def _heads(names: Iterable[str]) -> list[Markup]:
+    return [element("th", one, scope="col") for one in names]
 
 
 def _covered(rows: Sequence[KindRow]) -> Markup:
@@ -259,7 +266,7 @@ def _covered(rows: Sequence[KindRow]) -> Markup:
     return element("p", f"The night covers {covers}: {told}.")
 
 
-def _table(rows: Sequence[KindRow]) -> Markup:
+def _table(rows: Sequence[KindRow], title: str) -> Markup:
     heads = ("kind of chain", "files here", "in the night", *(one.value for one in Outcome))
     body = []
     for row in rows:
@@ -267,8 +274,7 @@ def _table(rows: Sequence[KindRow]) -> Markup:
         cells = ["" if row.there is None else str(row.there), str(row.files or ""), *counts]
         name = element("th", row.name, scope="row", title=KINDS[row.name].title)
         body.append(element("tr", name, [element("td", one) for one in cells]))
-    head = element("tr", [element("th", one, scope="col") for one in heads])
-    return element("table", element("thead", head), element("tbody", body), class_="list")
+    return _table_of(title, _heads(heads), body, class_="list")
 
 
 def _skipped(rows: Sequence[KindRow]) -> Markup | None:
@@ -302,9 +308,8 @@ def _matrix(line: Timeline, place: int) -> Markup:
         element("tr", element("th", chain, scope="row"), [_ended(found[chain].get(name, ()), place) for name in names])
         for chain in sorted(found)
     ]
-    heads = [element("th", name.replace("_", " "), scope="col") for name in names]
-    head = element("tr", element("th", "chain", scope="col"), heads)
-    return element("table", element("thead", head), element("tbody", body), class_="matrix")
+    heads = _heads(("chain", *(name.replace("_", " ") for name in names)))
+    return _table_of(f"chains and kinds of {line.name}", heads, body, class_="matrix")
 
 
 def _ended(items: Sequence[tuple[TimelineRow, Cell]], place: int) -> Markup:
@@ -596,14 +601,7 @@ def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
         for number, column in latest_first(line.columns)
     ]
     body = (_row(one, row, numbers) for row in one.rows)
-    table = element(
-        "table",
-        element("thead", element("tr", element("th", "item", scope="col"), heads)),
-        element("tbody", body),
-        class_="matrix",
-        data_manifest=place,
-    )
-    return _scrolled(table, line.name)
+    return _table_of(line.name, [*_heads(["item"]), *heads], body, class_="matrix", data_manifest=place)
 
 
 def _day(column: Column, days: Mapping[date, int]) -> Markup:
@@ -677,9 +675,7 @@ def _nights(place: int, line: Timeline) -> Markup:
                 id=f"night-{place}-{number}",
             )
         )
-    head = element("tr", [element("th", one, scope="col") for one in heads])
-    inside = element("table", element("thead", head), element("tbody", rows), class_="list")
-    return _scrolled(inside, f"nights of {line.name}")
+    return _table_of(f"nights of {line.name}", _heads(heads), rows, class_="list")
 
 
 class _Numbers:
