@@ -690,7 +690,11 @@ def _planned(
 ) -> tuple[Mapping[Mode, Plan], Mapping[Mode, Sequence[LintFinding]]]:
     """Return the plan of each mode that can be made, and what was found on the way."""
     original = legacy_slots(text, file.path, suite)
-    alignment, refused = _alignment(file)
+    alignment, refused = None, list[LintFinding]()
+    try:
+        alignment = alignment_params(file)
+    except ParamsError as error:
+        refused.append(refusal(error, "alignment"))
     compared = _compared(slots, original, suite)
     plans: dict[Mode, Plan] = {}
     found: dict[Mode, list[LintFinding]] = {mode: list(refused) for mode in modes}
@@ -707,13 +711,6 @@ def _compared(slots: Slots, original: Slots, suite: Suite) -> list[LintFinding]:
     reader = SpecReader(slots, suite, CHAIN_MODES[0], collect=True)
     reader.compare(original)
     return reader.findings
-
-
-def _alignment(file: ParamFile) -> tuple[AlignmentParams | None, list[LintFinding]]:
-    try:
-        return alignment_params(file), []
-    except ParamsError as error:
-        return None, [refusal(error, "alignment")]
 
 
 def _mode_plan(

@@ -40,18 +40,18 @@ class Needs:
         cpus: slots; an item that wants more than a machine has runs alone on it.
         gpus: GPUs, leased.
         memory_mb: MiB; 0: not known.
-        resources: what else it takes of a cluster's node, names and amounts, sorted; this machine pays no heed to it.
+        resources: what else it takes of a cluster's node, by name; this machine pays no heed to it.
     """
 
     cpus: int = 1
     gpus: int = 0
     memory_mb: int = 0
-    resources: tuple[tuple[str, float], ...] = ()
+    resources: Mapping[str, float] = field(default_factory=dict)
 
 
 def kind_of_room(needs: Needs) -> tuple[str, ...]:
     """Return the names of the rare resources that an item needs; items that need others do not queue behind it."""
-    return (*(["GPU"] if needs.gpus else []), *(name for name, _ in needs.resources))
+    return (*(["GPU"] if needs.gpus else []), *needs.resources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

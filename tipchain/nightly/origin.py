@@ -129,15 +129,10 @@ def resident_mb(leaders: Collection[int]) -> dict[int, float]:
         while leader is not None and leader not in found:
             leader = parents.get(leader)
         if leader is not None:
-            found[leader] += _own_mb(pid)
+            with suppress(OSError, ValueError):
+                _, resident, shared, *_ = map(int, Path("/proc", str(pid), "statm").read_text().split())
+                found[leader] += (resident - shared) * PAGE_MB
     return found
-
-
-def _own_mb(pid: int) -> float:
-    with suppress(OSError, ValueError, IndexError):
-        _, resident, shared, *_ = map(int, Path("/proc", str(pid), "statm").read_text().split())
-        return (resident - shared) * PAGE_MB
-    return 0.0
 
 
 def usable_gpus() -> Gpus:
