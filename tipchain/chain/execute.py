@@ -607,15 +607,17 @@ def _trouble(command: Command, ending: Ending) -> str:
         return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure
     if ending.timed_out:
         return f"timed out after {command.timeout_s:g} s"
-    if ending.signal:
-        return killed_by(ending.signal)
-    within = signal_within(ending.exit_code)
-    return f"exit {ending.exit_code}: a process that it started was {killed_by(within)}" if within else ""
+    return killed(ending.exit_code, ending.signal)
 
 
-def killed_by(number: int) -> str:
-    """Return that a signal ended a process, and what that may mean."""
-    return f"killed by {_signal_name(number)}" + (OUT_OF_MEMORY_HINT if number == signal.SIGKILL else "")
+def killed(code: int | None, number: int) -> str:
+    """Return that a signal ended a process or, by a launcher's exit code, one that it started; "" if none did."""
+    within = 0 if number else _signal_within(code)
+    if not number and not within:
+        return ""
+    said = f"killed by {_signal_name(number or within)}"
+    said += OUT_OF_MEMORY_HINT if signal.SIGKILL in (number, within) else ""
+    return said if number else f"exit {code}: a process that it started was {said}"
 
 
 def _signal_name(number: int) -> str:
@@ -627,7 +629,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def signal_within(code: int | None) -> int:
+def _signal_within(code: int | None) -> int:
     """Return the signal that ended a process of a launcher's, by the launcher's exit code; 0 for none.
 
     Python gives a child that a signal ended the status ``-signal``; who exits with that, as ``paddle.distributed.launch``

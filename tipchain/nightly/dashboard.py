@@ -15,7 +15,7 @@ from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.lint import files_by_kind, is_checkout
 from tipchain.core.language import clean, say, template
 from tipchain.core.quantities import duration
-from tipchain.errors import BAD, Outcome, worst
+from tipchain.errors import Outcome, worst
 from tipchain.nightly.items import Item
 from tipchain.nightly.origin import suspects
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
@@ -379,7 +379,7 @@ def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
 def _state(line: Timeline) -> int:
     """Return the place of the latest night in `STATES`; one whose shares are not of one plan failed."""
     results = line.columns[-1].results
-    return 0 if _bad(line) or results.wrong else 1 if not results.finished else 2
+    return 0 if results.bad or results.wrong else 1 if not results.finished else 2
 
 
 class _Line:
@@ -409,7 +409,7 @@ def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
     script, style = (asset(f"page.{kind}") + asset(f"dashboard.{kind}", "tipchain.nightly") for kind in ("js", "css"))
     timelines = [one.line for one in lines]
     names, numbers = ", ".join(line.name for line in timelines), _Numbers()
-    bad, state = sum(map(_bad, timelines)), min(map(_state, timelines))
+    bad, state = sum(len(one.columns[-1].results.bad) for one in timelines), min(map(_state, timelines))
     head, tone = STATES[state]
     body = [
         banner(tone, head, f"nights of {names}", *map(_latest, lines)),
@@ -420,11 +420,6 @@ def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
     ]
     word = f"{bad} failed" if bad else ("cut wrongly", "not finished", "passed")[state]
     return page(f"{word}: nights of {names}", [one for one in body if one], style=style, script=script)
-
-
-def _bad(line: Timeline) -> int:
-    counts = line.columns[-1].results.counts
-    return sum(counts[one] for one in BAD)
 
 
 def _latest(one: _Line) -> Markup:
@@ -454,8 +449,8 @@ def _latest(one: _Line) -> Markup:
 
 
 def _came_to(line: Timeline) -> Markup:
-    column, bad = line.columns[-1], _bad(line)
-    results = column.results
+    column, results = line.columns[-1], line.columns[-1].results
+    bad = len(results.bad)
     counts = results.counts
     total = many(sum(counts.values()), "item")
     word = f"{bad} of {total} did not pass" if bad else f"{counts[Outcome.PASS]} of {total} passed"

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tipchain.chain.artifacts import snapshot
-from tipchain.chain.execute import killed_by, signal_within
+from tipchain.chain.execute import killed
 from tipchain.chain.process import last_lines, log_end
 from tipchain.core.files import sha256_of
 from tipchain.core.json_text import taken
@@ -158,10 +158,8 @@ def _trouble(work: Work, ended: Ended) -> str:
         return ended.failure or f"lost: {ended.lost}"
     if ended.timed_out:
         return f"timed out after {duration(work.item.timeout_s)}{_said(work)}"
-    if ended.signal:
-        return killed_by(ended.signal)
-    if within := signal_within(ended.exit_code):
-        return f"exit {ended.exit_code}: a process that it started was {killed_by(within)}{_said(work)}"
+    if text := killed(ended.exit_code, ended.signal):
+        return text if ended.signal else f"{text}{_said(work)}"
     return "ended without an exit code" if ended.exit_code is None else ""
 
 

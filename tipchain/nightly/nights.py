@@ -596,10 +596,24 @@ class Results:
         return (found or planned or self.parts)[-1]
 
     @property
+    def ended(self) -> list[tuple[Item, ItemRecord]]:
+        """How items ended; what has not ended in a share that goes on is left out."""
+        return [
+            (item, one.of(item))
+            for one in self.parts
+            for item in one.plan.items
+            if one.finished or item.id in one.records
+        ]
+
+    @property
     def counts(self) -> Counter[Outcome]:
-        """How many items ended how; what has not ended in a share that goes on is left out."""
-        ended = (one.outcomes if one.finished else [of.outcome for of in one.records.values()] for one in self.parts)
-        return Counter(outcome for outcomes in ended for outcome in outcomes)
+        """How many of them ended how."""
+        return Counter(record.outcome for _, record in self.ended)
+
+    @property
+    def bad(self) -> list[tuple[Item, ItemRecord]]:
+        """Those that failed or errored."""
+        return [(item, record) for item, record in self.ended if record.outcome in BAD]
 
     @property
     def plan(self) -> NightPlan:
