@@ -135,8 +135,6 @@ NIGHT_ID = "night_id"
 """The id's name among a night's options."""
 TOGETHER_S = 12 * 3600.0
 """Seconds between the first and the last beginning of a night's shares that have no id."""
-NAMED = 3
-"""Items that a line names; the rest is counted."""
 
 T = TypeVar("T")
 
@@ -301,12 +299,6 @@ def lost_items(plans: Sequence[NightPlan]) -> tuple[tuple[str, ...], tuple[str, 
         tuple(name for name in whole if not counts[name]),
         tuple(name for name, count in counts.items() if count > 1),
     )
-
-
-def named(ids: Sequence[str]) -> str:
-    """Return the first of some items by name, and how many more there are."""
-    more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
-    return ", ".join(ids[:NAMED]) + more
 
 
 FIELDS = ("id", "tag", "mode", "device", "kind", "subject")

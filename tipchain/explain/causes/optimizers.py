@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
 from tipchain.explain.causes.update_formulas import (
@@ -21,7 +22,7 @@ from tipchain.explain.causes.update_formulas import (
     identify,
     simulate,
 )
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, listed
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     UpdateTreatment,

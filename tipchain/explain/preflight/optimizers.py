@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from tipchain.explain.findings import Effect, Finding, listed
+from tipchain.core.language import listed
+from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.preflight.kinds import EPSILON
 from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained

@@ -11,8 +11,9 @@ from math import sqrt
 
 import numpy as np
 
+from tipchain.core.language import listed
 from tipchain.errors import WeightsError
-from tipchain.explain.findings import Effect, Finding, listed, shown_path
+from tipchain.explain.findings import Effect, Finding, shown_path
 from tipchain.explain.locate.differences import distance, equal, name_number, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
 from tipchain.framework_types import Array, Model, Tensor
