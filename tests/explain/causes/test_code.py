@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tipchain.explain.causes.functions import OWN_ARGUMENTS, by_function_arguments
 from tipchain.explain.causes.hypotheses import explained, name_number
 from tipchain.explain.causes.piece import CallRecord
-from tipchain.explain.causes.program import Op, Tap
+from tipchain.explain.causes.program import Op, Tap, signature_of
 from tipchain.explain.causes.steps import by_indices, by_scales
 
 
@@ -280,3 +281,24 @@ def test_numbers_that_the_references_code_multiplies_or_divides_by_are_tried_as_
     found = [one.message for one in by_scales(op, piece, live.paddle.ones([2])) if one.confirmed]
     for told in ("by 1/0.3 ", "by 1.7 ", "by 2 "):
         assert any(told in one for one in found), told
+
+
+def test_arguments_that_are_tried_are_those_of_paddles_functions(live):
+    paddle, functions = live.paddle, live.paddle.nn.functional
+    for name, arguments in OWN_ARGUMENTS.items():
+        function = next(one for one in (getattr(functions, name, None), getattr(paddle, name, None)) if callable(one))
+        assert all(set(one.arguments) & signature_of(function).keys() for one in arguments), name
+    piece = SimpleNamespace(truth=SimpleNamespace(constants={}))
+    x = paddle.ones([2, 6])
+    for name, args, wrong in (
+        (
+            "dropout",
+            (x, 0.5, None, True, False, "downscale_in_infer"),
+            "`mode` of `dropout` at a.py:1 is 'downscale_in_infer'",
+        ),
+        ("rms_norm", (x, [6], None, 1e-3), "`eps` of `rms_norm` at a.py:1 is 0.001"),
+        ("max_pool2d", (x, 2, 2, 0, False, True), "`ceil_mode` of `max_pool2d` at a.py:1 is True"),
+    ):
+        function = getattr(functions, name)
+        op = Op(number=0, name=name, args=args, kwargs={}, result=None, place="a.py:1", line="", function=function)
+        assert any(one.message.startswith(wrong) for one in by_function_arguments(op, piece)), name
