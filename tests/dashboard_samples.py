@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 
 from night_samples import ENVIRONMENT, NightSample, item
+from run_samples import tensor_diff, verdict
 
+from tipchain.chain.plan import Command, Result
 from tipchain.errors import Outcome
 from tipchain.nightly.dashboard import render
 from tipchain.nightly.items import Item
 from tipchain.nightly.nights import find_nights
 from tipchain.nightly.timeline import read_timelines
+from tipchain.report.model import RunReport, report_json
 
 GOOD = item("alexnet", mode="lite_train_lite_infer")
 FLAKY = item("resnet", device="gpu", tags=("lite", "heavy"), chain="train_infer_python")
@@ -22,13 +26,18 @@ NIGHTS = 6
 
 def chain_report(top1: float, milliseconds: float) -> dict[str, object]:
     """Return a chain's report with figures."""
-    found = {"eval": {"top1": top1, "batch_size": 4}, "infer": {"avg_ms": milliseconds}, "train": {"loss": "NaN"}}
-    return {
-        "results": [
-            {"command": {"id": f"{step}[x]", "step": step}, "figures": figures} for step, figures in found.items()
-        ],
-        "verdicts": [],
-    }
+    found = {"eval": {"top1": top1, "batch_size": 4}, "infer": {"avg_ms": milliseconds}, "train": {"loss": nan}}
+    results = [
+        Result(command=Command(id=f"{step}[x]", step=step, argv=("x",)), outcome=Outcome.PASS, figures=figures)
+        for step, figures in found.items()
+    ]
+    return report_json(RunReport(results=tuple(results)))
+
+
+def case_report(**means: float) -> dict[str, object]:
+    """Return an alignment's report with the mean difference of a tensor of each stage, and a verdict without one."""
+    ones = [verdict(f"{stage}/logits", diff=tensor_diff(mean_abs=mean)) for stage, mean in means.items()]
+    return report_json(RunReport(verdicts=(*ones, verdict("loss/loss", diff=None))))
 
 
 def make_nights(folder: Path) -> Path:
@@ -42,8 +51,7 @@ def make_nights(folder: Path) -> Path:
         failed = day in (2, NIGHTS - 1)
         night.end(FLAKY, Outcome.FAIL if failed else Outcome.PASS, "top1 is 0.1" if failed else "", seconds=5.0)
         night.end(BROKEN, Outcome.ERROR, NASTY, seconds=3.0)
-        diff = {"diff": {"mean_abs": 1e-6 * (day + 1)}, "subject": "forward/logits"}
-        night.end(CASE, report={"verdicts": [diff, {"diff": None, "subject": "loss/loss"}]}, attempt=2)
+        night.end(CASE, report=case_report(forward=1e-6 * (day + 1)), attempt=2)
         night.end(plan[-1], Outcome.SKIP, "no usable GPU here", log=None)
         night.finish()
     other = NightSample(folder / "other", 0, [GOOD])

@@ -21,7 +21,7 @@ ENVIRONMENT = PROJECT / "tools/environment.sh"
 PARAMS = "test_tipc/configs/demo/train_infer_python.txt"
 LITE = "lite_train_lite_infer"
 PIPS = 5
-"""Calls of pip: pip itself, what it would fetch for torch, the frameworks beside the others, what the frameworks need."""
+"""Calls of pip where there is no uv: pip itself, what it would fetch for torch, the frameworks beside the others, what the frameworks need."""
 CPU = json.dumps({"install": [{"metadata": {"name": "torch", "version": "2.13.0", "requires_dist": ["filelock"]}}]})
 CUDA = CPU.replace("filelock", "nvidia-cublas==13")
 
@@ -31,14 +31,15 @@ BASE = """#!/usr/bin/env bash
 [[ -z ${STUB_UNFIT:-} ]] || exit 1
 if [[ $1 == -m && $2 == venv ]]; then
   echo venv >> "$STUB_LOG"
-  mkdir -p "$3/bin" && cp "$STUB_FOLDER/inner" "$3/bin/python"
+  mkdir -p "$3/bin" "$3/lib" && cp "$STUB_FOLDER/inner" "$3/bin/python"
+  touch "$3/lib/module.py" && echo "no Python" > "$3/lib/template.py"
   exit
 fi
 exec REAL "$@"
 """
 # Logs calls of pip instead of doing them; anything else runs for real.
 INNER = """#!/usr/bin/env bash
-if [[ $1 == -m && $2 == pip ]]; then
+if [[ $1 == -m && $2 == pip && "$*" != *"config list" ]]; then
   echo "$*" >> "$STUB_LOG"
   [[ $* != *--dry-run* ]] || { cat "$STUB_FOLDER/report"; exit; }
   [[ -z ${STUB_KILL:-} || $* != *--build-constraint* ]] || kill -9 0
@@ -47,7 +48,14 @@ if [[ $1 == -m && $2 == pip ]]; then
   [[ -z ${STUB_FAILS:-} || $* != *"$STUB_FAILS"* ]]
   exit
 fi
+[[ $* != "-c import torch, paddle" ]] || exec touch "$STUB_FOLDER/imported"
 PYTHONPATH="$STUB_FOLDER/../project" exec REAL "$@"
+"""
+# Logs its calls and what it is told; says what it would install for torch.
+UV = """#!/usr/bin/env bash
+{ echo "uv $*"; env | grep "^UV_" | sort; } >> "$STUB_LOG"
+[[ $2 != compile ]] || { cat >> "$STUB_LOG"; cat "$STUB_FOLDER/compiled"; }
+[[ -z ${STUB_UV_FAILS:-} || $2 != "$STUB_UV_FAILS" ]] || { echo "error: no such index" >&2; exit 2; }
 """
 
 
@@ -60,7 +68,7 @@ class Project:
             "prepare.sh",
             "test_tipc/prepare.sh",
             "tools/environment.sh",
-            "tools/cuda_notice.py",
+            "tools/installers.py",
             "constraints.txt",
             "pyproject.toml",
         ):
@@ -76,6 +84,7 @@ class Project:
             (self.stubs / name).write_text(text.replace("REAL", f'"{sys.executable}"'))
             (self.stubs / name).chmod(0o755)
         (self.stubs / "report").write_text(CPU)
+        self.path = path_without("uv", folder)
         self.log = self.stubs / "log"
         self.venv = self.root / ".venv"
         self.state = self.venv / ".tipchain-set-up"
@@ -86,9 +95,16 @@ class Project:
         path.write_text(text)
 
     def environment(self, **more: str) -> dict[str, str]:
-        kept = {key: value for key, value in os.environ.items() if key not in ("TIPCHAIN_PYTHON", "PYTHONPATH")}
-        path = f"{self.stubs}:{kept['PATH']}"
-        return {**kept, "PATH": path, "STUB_LOG": str(self.log), "STUB_FOLDER": str(self.stubs), **more}
+        told = ("TIPCHAIN_PYTHON", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        kept = {key: value for key, value in os.environ.items() if key not in told and key[:4] not in ("PIP_", "UV_")}
+        return {
+            **kept,
+            "PATH": f"{self.stubs}:{self.path}",
+            "PIP_CONFIG_FILE": os.devnull,
+            "STUB_LOG": str(self.log),
+            "STUB_FOLDER": str(self.stubs),
+            **more,
+        }
 
     def start(self, *args: str, script: str = "prepare.sh", cwd: Path | None = None, **more: str):
         return subprocess.Popen(
@@ -107,8 +123,26 @@ class Project:
             out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(args, process.returncode, out, err)
 
+    def has_uv(self, compiled: str = "torch==2.13.0+cpu\nsympy==1.14.0\n") -> None:
+        (self.stubs / "uv").write_text(UV)
+        (self.stubs / "uv").chmod(0o755)
+        (self.stubs / "compiled").write_text(compiled)
+
     def calls(self) -> list[str]:
         return self.log.read_text().splitlines() if self.log.exists() else []
+
+
+def path_without(program: str, folder: Path) -> str:
+    """Return PATH with what lies beside ``program``, but not that."""
+    places = [Path(one) for one in os.environ["PATH"].split(os.pathsep)]
+    for number, place in enumerate(places):
+        if (place / program).exists():
+            places[number] = folder / f"path{number}"
+            places[number].mkdir()
+            for other in place.iterdir():
+                if other.name != program:
+                    (places[number] / other.name).symlink_to(other)
+    return os.pathsep.join(map(str, places))
 
 
 CASE = """\
@@ -150,18 +184,69 @@ def test_the_environment_is_made_under_the_constraints(project, option):
     assert not (project.root / "test_tipc/data").exists()
 
 
-@pytest.mark.parametrize("no_bytecode", ["", "1"])
-def test_packages_are_compiled_at_once_only_where_no_bytecode_is_kept(ready, no_bytecode):
-    for name, text in (("module.py", ""), ("template.py", "no Python")):
-        ready.write(f".venv/lib/{name}", text)
-    done = ready.prepare("--env-only", "--dev", PYTHONDONTWRITEBYTECODE=no_bytecode)
+@pytest.mark.parametrize("option", ["", "--dev"])
+def test_uv_makes_the_environment_where_it_is_installed(project, option):
+    project.has_uv()
+    told = {
+        "PIP_FIND_LINKS": "/wheels ~/more",
+        "PIP_INDEX_URL": "https://pip.test/simple",
+        "UV_INDEX": "https://uv.test",
+    }
+    done = project.prepare(PARAMS, LITE, "--env-only", *filter(None, [option]), **told, HOME="/home/me")
     assert done.returncode == 0, done.stderr
-    assert all("--no-compile" in call for call in ready.calls() if "--dry-run" not in call)
+    venv, *lines = project.calls()
+    assert venv == "venv"
+    variables = [
+        "UV_BUILD_CONSTRAINT=constraints.txt",
+        "UV_CONSTRAINT=constraints.txt",
+        "UV_DEFAULT_INDEX=https://pip.test/simple",
+        "UV_FIND_LINKS=/wheels,/home/me/more",
+        "UV_INDEX=https://uv.test",
+        "UV_INDEX_STRATEGY=unsafe-best-match",
+    ]
+    python = f"--python {project.venv}/bin/python"
+    words = f"uv pip install --quiet {python} pip torch paddlepaddle -e .[cases,onnx]{' --group dev' if option else ''}"
+    assert lines == [
+        f"uv pip compile --quiet --no-header --no-annotate {python} -",
+        *variables,
+        "torch",
+        words,
+        *variables,
+    ]
+    assert "CUDA" not in done.stderr
+    project.log.unlink()
+    assert project.prepare(PARAMS, LITE, "--env-only").returncode == 0
+    assert project.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"STUB_UV_FAILS": "compile"}, "error: no such index"),
+        ({"STUB_UV_FAILS": "install"}, "error: no such index"),
+        ({"PIP_NO_BINARY": "numpy"}, "error: pip's settings: uv has no variable for no-binary"),
+    ],
+)
+def test_pip_goes_on_where_uv_cannot(project, told, reason):
+    project.has_uv()
+    done = project.prepare(PARAMS, LITE, "--env-only", **told)
+    assert done.returncode == 0, done.stderr
+    assert len([call for call in project.calls() if call.startswith("-m pip")]) == PIPS
+    assert done.stderr.index(reason) < done.stderr.index("going on with pip") < done.stderr.index("environment ready")
+
+
+@pytest.mark.parametrize("no_bytecode", ["", "1"])
+def test_all_packages_are_compiled_only_where_no_bytecode_is_kept(project, no_bytecode):
+    done = project.prepare("--env-only", "--dev", PYTHONDONTWRITEBYTECODE=no_bytecode)
+    assert done.returncode == 0, done.stderr
+    assert all("--no-compile" in call for call in project.calls()[1:] if "--dry-run" not in call)
+    imported = project.stubs / "imported"
     deadline = time.monotonic() + 60
-    while no_bytecode and not list(ready.venv.rglob("*.pyc")):  # it compiles on while the set-up goes on
+    while not (list(project.venv.rglob("*.pyc")) if no_bytecode else imported.exists()):  # while the set-up goes on
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    compiled = [path.name.split(".")[0] for path in ready.venv.rglob("*.pyc")]
+    assert imported.exists() == (not no_bytecode)
+    compiled = [path.name.split(".")[0] for path in project.venv.rglob("*.pyc")]
     assert compiled == (["module"] if no_bytecode else [])
 
 
@@ -317,8 +402,11 @@ def test_two_set_ups_at_once_make_one_environment(project):
     assert len(project.calls()) == 1 + PIPS
 
 
-def test_cuda_is_announced_before_it_is_fetched(project):
+@pytest.mark.parametrize("uv", [False, True])
+def test_cuda_is_announced_before_it_is_fetched(project, uv):
     (project.stubs / "report").write_text(CUDA)
+    if uv:
+        project.has_uv("nvidia-cublas==13.0\ntorch==2.13.0\n")
     done = project.prepare(PARAMS, LITE, "--env-only")
     assert done.returncode == 0, done.stderr
     assert "PIP_EXTRA_INDEX_URL" in done.stderr

@@ -79,10 +79,7 @@ make_environment() {
   fi
   [[ -z $1 && $state != *" dev" ]] || group=(--group dev)
   write_state started
-  pip_install --upgrade pip
-  warn_about_cuda
-  say "installing the packages"
-  install_packages "${group[@]}"
+  install_with_uv "${group[@]}" || install_with_pip "${group[@]}"
   compile_packages
   write_state "$(fingerprint) $( ((${#group[@]})) && printf dev || printf plain)"
   say "environment ready"
@@ -111,9 +108,34 @@ write_state() {
     die "$STATE cannot be written" "is the disk full?"
 }
 
-# Installs the packages. The frameworks are half of all that is unpacked, so that two of pip share it: nothing of the
-# rest needs a framework, and what those need comes last. Arguments: those for the development tools.
-install_packages() {
+# Installs the packages with uv, which unpacks them side by side and links them from its cache, from the places and under
+# the constraints that pip is told. Fails where there is no uv, or it cannot. Arguments: those for the development tools.
+install_with_uv() {
+  local settings packages uv=(env) quiet=(--quiet)
+  command -v uv >/dev/null || return 1
+  [[ ! -t 2 ]] || quiet=()
+  cd "$ROOT"
+  if settings="$(run_pip config list | "$VENV/bin/python" tools/installers.py uv)" && mapfile -t settings <<<"$settings" &&
+    uv+=("${settings[@]}" uv pip) &&
+    packages="$("${uv[@]}" compile --quiet --no-header --no-annotate --python "$VENV/bin/python" - <<<torch)" &&
+    warn_about_cuda "$packages" && say "installing the packages with uv" &&
+    "${uv[@]}" install "${quiet[@]}" --python "$VENV/bin/python" pip "${FRAMEWORKS[@]}" -e '.[cases,onnx]' "$@" >&2; then
+    return
+  fi
+  say "uv cannot, for the reason above: going on with pip"
+  return 1
+}
+
+# Installs the packages with pip. The frameworks are half of all that is unpacked, so that two of pip share it: nothing of
+# the rest needs a framework, and what those need comes last. Arguments: those for the development tools.
+install_with_pip() {
+  local report
+  pip_install --upgrade pip
+  say "looking at what pip would fetch for torch"
+  report="$(run_pip install -qq --dry-run --no-deps --use-feature=fast-deps --report - -c constraints.txt torch)" ||
+    die "pip finds no torch of the locked version" "it needs a package index that has it, or PIP_FIND_LINKS; then repeat the command"
+  warn_about_cuda "$report"
+  say "installing the packages"
   set -m # a process group of its own, which can be ended whole
   pip_install --progress-bar off --no-deps "${FRAMEWORKS[@]}" &
   set +m
@@ -125,29 +147,30 @@ install_packages() {
   pip_install "${FRAMEWORKS[@]}"
 }
 
-# Compiles all packages where Python is told to keep no bytecode, so that not every process compiles them anew, while the
-# set-up goes on. Elsewhere Python compiles what it imports, which is a fifth of them, and keeps it.
+# Compiles while the set-up goes on, so that no process has to wait for it: what the frameworks import, a fifth of all; or
+# everything where Python is told to keep no bytecode, since each process would compile it anew.
 compile_packages() {
-  [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] ||
-    nice "$VENV/bin/python" -m compileall -qq -j 0 "$VENV/lib" </dev/null >/dev/null 2>&1 9>&- &
+  local command=(-c "import torch, paddle")
+  [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] || command=(-m compileall -qq -j 0 "$VENV/lib")
+  nice "$VENV/bin/python" "${command[@]}" </dev/null >/dev/null 2>&1 9>&- &
 }
+
+# Runs pip of .venv in the project's folder.
+run_pip() { (cd "$ROOT" && "$VENV/bin/python" -m pip --disable-pip-version-check "$@"); }
 
 # Runs pip install in .venv under the constraints; on a terminal one sees it work, elsewhere only its errors.
 pip_install() {
   local quiet=(-qq)
   [[ ! -t 2 ]] || quiet=()
-  (cd "$ROOT" && "$VENV/bin/python" -m pip --disable-pip-version-check install --no-compile "${quiet[@]}" -c constraints.txt "$@" >&2) ||
+  run_pip install --no-compile "${quiet[@]}" -c constraints.txt "$@" >&2 ||
     die "the set-up failed in: pip install $*" "it needs a package index and about 2 GB of disk; then repeat the command"
 }
 
-# Says so before pip fetches gigabytes of CUDA packages; on a terminal it leaves time to press Ctrl-C.
+# Says so before gigabytes of CUDA packages are fetched; on a terminal it leaves time to press Ctrl-C.
+# $1: what an installer says it would install for torch.
 warn_about_cuda() {
-  local report notice
-  say "looking at what pip would fetch for torch"
-  report="$(cd "$ROOT" && "$VENV/bin/python" -m pip --disable-pip-version-check install -qq --dry-run --no-deps \
-    --use-feature=fast-deps --report - -c constraints.txt torch)" ||
-    die "pip finds no torch of the locked version" "it needs a package index that has it, or PIP_FIND_LINKS; then repeat the command"
-  notice="$("$VENV/bin/python" "$ROOT/tools/cuda_notice.py" <<<"$report")"
+  local notice
+  notice="$("$VENV/bin/python" "$ROOT/tools/installers.py" notice <<<"$1")" || return
   [[ -n $notice ]] || return 0
   printf '%s\n' "$notice" >&2
   if [[ -t 0 && -t 2 ]]; then

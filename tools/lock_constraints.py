@@ -25,7 +25,7 @@ FRAMEWORKS = ("torch==2.13.0", "paddlepaddle==3.3.1")
 BUILD_BACKEND = ("hatchling", "editables")
 CUDA = re.compile(r"^(nvidia-|cuda-|triton\b)")
 HEADER = """\
-# Versions that the set-up installs (prepare.sh passes this file to pip as constraints).
+# Versions that the set-up installs (prepare.sh passes this file to pip and uv as constraints).
 # Written by tools/lock_constraints.py; renew it with that rather than by hand.
 """
 Python = tuple[int, int]

@@ -9,7 +9,8 @@ import pytest
 from tipchain.chain.execute import FigureReader
 from tipchain.chain.lint import lint_file
 from tipchain.chain.load import load_plan
-from tipchain.chain.plan import Options, Speed, command_json, parse_command
+from tipchain.chain.plan import Command, Options, Speed, command_json
+from tipchain.core.json_text import parse_as
 from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import ParamsError, UsageError
 from tipchain.modes import Mode
@@ -151,7 +152,7 @@ def test_a_speed_with_a_unit_is_judged_as_a_speed():
 
 def test_a_plan_keeps_how_the_speed_is_measured(tmp_path):
     command = planned(tmp_path, argument=ONE, device="cpu").commands[0]
-    assert parse_command(command_json(command)) == command
+    assert parse_as(Command, command_json(command)) == command
 
 
 def test_lint_reads_the_section(tmp_path):
@@ -185,7 +186,7 @@ def test_the_last_line_of_paddlesegs_files_says_what_is_left_out_on_one_gpu(tmp_
     assert speeds == {"N1C1": 2, "N1C8": 0}
     measured = next(one for one in plan.commands if one.speed)
     assert measured.argv[-4:] == ("--log_iters", "5", "--repeats", "50")
-    assert parse_command(command_json(measured)) == measured
+    assert parse_as(Command, command_json(measured)) == measured
     with pytest.raises(ParamsError, match="'two' is no number of lines"):
         seg(tmp_path, "log_iters:5;skip_iters:two")
 

@@ -10,7 +10,8 @@ from test_kinds import CLAS
 
 from tipchain.chain.kinds.paddle2onnx import COMPARE
 from tipchain.chain.load import load_plan
-from tipchain.chain.plan import Options, command_json, parse_command
+from tipchain.chain.plan import Command, Options, command_json
+from tipchain.core.json_text import parse_as
 from tipchain.errors import ParamsError
 
 DETECTION = """===========================paddle2onnx_params===========================
@@ -211,7 +212,7 @@ def test_the_program_is_the_file_that_is_there(tmp_path):
     assert [one.text for one in finds["convert"]] == ["model.pdmodel"]
     assert [one.text for one in finds["compare"]] == ["./output_inference/picodet/model.pdmodel"]
     assert finds["convert"][0].files == finds["compare"][0].files == files
-    assert parse_command(command_json(plan.commands[1])) == plan.commands[1]
+    assert parse_as(Command, command_json(plan.commands[1])) == plan.commands[1]
     assert words(plan, "export")[-2:] == ["use_gpu=False", "--output_dir=./output_inference"]
     assert {"program-file", "cpu-words"} <= {one.code for one in plan.findings}
     assert "use_gpu=False" not in words(planned(tmp_path, DETECTION, suite="paddledetection"), "export")

@@ -10,7 +10,19 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from dashboard_samples import BROKEN, CASE, FLAKY, GOOD, NASTY, NIGHTS, chain_report, make_nights, many_nights, page_of
+from dashboard_samples import (
+    BROKEN,
+    CASE,
+    FLAKY,
+    GOOD,
+    NASTY,
+    NIGHTS,
+    case_report,
+    chain_report,
+    make_nights,
+    many_nights,
+    page_of,
+)
 from night_samples import ENVIRONMENT, NightSample, item
 
 from tipchain.cli import main
@@ -18,8 +30,8 @@ from tipchain.commands.nightly import changed_lines
 from tipchain.errors import Outcome
 from tipchain.nightly import dashboard
 from tipchain.nightly.dashboard import LEVELS, short_names
-from tipchain.nightly.nights import find_nights, read_figures, read_results
-from tipchain.nightly.timeline import read_timelines
+from tipchain.nightly.nights import find_nights, read_results, report_of
+from tipchain.nightly.timeline import figures_of, read_timelines
 
 
 class Text(HTMLParser):
@@ -277,6 +289,7 @@ def test_what_changed_without_a_history(nights, tmp_path):
         "PASS -> FAIL  resnet[whole_infer;gpu]: top1 is 0.1",
         "new items: new[whole_infer;cpu]",
         "gone items: old[whole_infer;cpu]",
+        "metric  alexnet[lite_train_lite_infer;cpu] eval[x] top1: 0.54 -> 0.55 (+1.85 %)",
         "fewer than 10 nights: plain rules judged metrics and times",
     ]
     assert changed_lines(read_results(found[3]), database)[1:4] == [
@@ -289,19 +302,22 @@ def test_what_changed_without_a_history(nights, tmp_path):
 
 
 def test_figures_of_reports(tmp_path):
-    file = tmp_path / "report.json"
-    assert read_figures(file) == {}
-    for bad in ("{", "[]", '{"results": [{}]}', '{"results": 3}', '{"verdicts": [{"diff": 3}]}'):
+    night = NightSample(tmp_path / "suite", 0, [GOOD])
+    record = night.end(GOOD, report={})
+    results, file = read_results(night.finish()), night.folder / record.report
+    file.unlink()
+    assert report_of(results, record) is None
+    for bad in ("{", "[]", '{"results": [{}]}', '{"results": 3}', '{"results": [], "verdicts": [{"diff": 3}]}'):
         file.write_text(bad)
-        assert read_figures(file) == {}
+        assert report_of(results, record) is None
     file.write_text(json.dumps(chain_report(0.5, 3.0)))
-    assert list(read_figures(file).items()) == [("top1 of eval[x]", 0.5), ("avg_ms of infer[x]", 3.0)]
+    found = figures_of(report_of(results, record))
+    assert list(found.items()) == [("top1 of eval[x]", 0.5), ("avg_ms of infer[x]", 3.0)]
 
 
 def test_figures_that_have_no_room_are_counted(tmp_path):
     night = NightSample(tmp_path / "suite", 0, [CASE])
-    many = [{"subject": f"s{one}/x", "diff": {"mean_abs": 1.0}} for one in range(9)]
-    night.end(CASE, report={"verdicts": many})
+    night.end(CASE, report=case_report(**{f"s{one}": 1.0 for one in range(9)}))
     night.finish()
     text = page_of(tmp_path, tmp_path)
     assert text.count("largest mean difference in") == 6
@@ -378,7 +394,10 @@ def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_
             tmp_path / "suite", day, [GOOD], root=tmp_path, environment={**ENVIRONMENT, "commit": commit}
         )
         night.end(
-            GOOD, Outcome.FAIL if day else Outcome.PASS, "exit code 1" if day else "", report={"diagnoses": [cause]}
+            GOOD,
+            Outcome.FAIL if day else Outcome.PASS,
+            "exit code 1" if day else "",
+            report={**case_report(), "diagnoses": [cause]},
         )
         night.finish()
     text = page_of(tmp_path / "suite", tmp_path)

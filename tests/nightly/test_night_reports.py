@@ -9,6 +9,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
+from dashboard_samples import case_report
 from night_samples import NightSample, item
 
 from tipchain.errors import Outcome, RecordError, UsageError
@@ -236,10 +237,11 @@ def test_the_cause_that_an_items_report_tells_is_its_reason(tmp_path):
         "place": {"file": "nets/port.py", "line": 7, "code": "x"},
     }
     sample = NightSample(tmp_path / "suite", 0, [CASE, BAD], root=tmp_path)
+    causes = [{**found, "code": "rest", "explains": []}, found]
+    sample.end(CASE, Outcome.FAIL, "exit code 1", report={**case_report(), "diagnoses": causes})
     sample.end(
-        CASE, Outcome.FAIL, "exit code 1", report={"diagnoses": [{**found, "code": "rest", "explains": []}, found]}
-    )
-    sample.end(BAD, Outcome.FAIL, "exit code 1", report={"diagnoses": [{}]})  # not one that can be read
+        BAD, Outcome.FAIL, "exit code 1", report={**case_report(), "diagnoses": [{}]}
+    )  # not one that can be read
     results = read_results(sample.finish())
     told = "eps is wrong (nets/port.py:7); fix: pass `epsilon=1e-05` to `bn`"
     case, other = ET.fromstring(night_junit(results)).iter("testcase")

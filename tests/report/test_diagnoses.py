@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome
-from tipchain.explain.findings import Diagnosis, SourceLine, diagnosis_json
+from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.numbers.verdicts import Verdict
 from tipchain.report.model import (
     NOT_FOUND,
@@ -29,7 +30,7 @@ def verdicts(*failed: str) -> list[Verdict]:
 
 def cause(port_path: str, stage: str, code: str = "epsilon", **more: object) -> dict[str, object]:
     given = {"evidence": "tried", "explained": 1.0, "fix": "write it at net.py:3", "message": "wrong"}
-    return diagnosis_json(Diagnosis(code=code, port_path=port_path, stage=stage, **{**given, **more}))
+    return as_json(Diagnosis(code=code, port_path=port_path, stage=stage, **{**given, **more}))
 
 
 def live(*causes: dict[str, object], reasons: dict[str, str] | None = None, **stages: str) -> dict[str, object]:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tipchain.chain.kinds import TRAIN_INFER
 from tipchain.chain.suites import LintFinding
 from tipchain.errors import Outcome, UsageError, suggestion
 from tipchain.modes import DataFolders, Mode
-
-if TYPE_CHECKING:
-    from tipchain.core.json_text import JsonObject
 
 # Commands and plans: what a chain would run, in order.
 #
@@ -243,39 +239,6 @@ def command_json(command: Command) -> dict[str, object]:
     return data | {name: value for name, value in rare.items() if value}
 
 
-def parse_command(data: JsonObject) -> Command:
-    """Return the command of JSON values.
-
-    Raises:
-        KeyError, TypeError, ValueError: they are none.
-    """
-    return Command(
-        id=str(data["id"]),
-        step=str(data["step"]),
-        argv=tuple(str(word) for word in data["argv"]),
-        env=dict(data["env"]),
-        cwd=data["cwd"],
-        log=data["log"],
-        timeout_s=data["timeout_s"],
-        needs=tuple(data["needs"]),
-        on_gpu=bool(data["on_gpu"]),
-        skip=data.get("skip", ""),
-        leg=data.get("leg", ""),
-        gpus=tuple(data.get("gpus", ())),
-        launched=bool(data.get("launched", False)),
-        leaves=tuple(
-            Artifact(what=one["what"], files=tuple(one["files"]), in_log=one["in_log"], line=one["line"])
-            for one in data.get("leaves", ())
-        ),
-        finds=tuple(
-            Find(text=one["text"], files=tuple(one["files"]), anywhere=one.get("anywhere", False))
-            for one in data.get("finds", ())
-        ),
-        links=tuple((name, target) for name, target in data.get("links", ())),
-        speed=Speed(**data["speed"]) if data.get("speed") else None,
-    )
-
-
 def with_notes(plan: Plan, *notes: str) -> Plan:
     """Return ``plan`` with more notes."""
     return plan._replace(notes=(*plan.notes, *notes))
@@ -402,20 +365,13 @@ class Result(NamedTuple):
     reused: bool = False
 
 
-# Results as JSON values, and back: for reports and for a run's journal.
-#
-# NaN and infinities have no place in JSON; they are written as the strings ``NaN``, ``Infinity``, ``-Infinity``.
-
-
-def number_json(value: float) -> float | str:
-    """Return ``value``, or its name if JSON has none for it."""
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+# Results as JSON values, for reports and for a run's journal; `tipchain.core.json_text.parse_as` reads them.
 
 
 def result_json(result: Result) -> dict[str, object]:
     """Return ``result`` as JSON values."""
+    from tipchain.core.json_text import number_json
+
     own = {name: value for name, value in result._asdict().items() if name != "command"}
     return {
         "command": command_json(result.command),
@@ -425,26 +381,3 @@ def result_json(result: Result) -> dict[str, object]:
         "figures": {name: number_json(value) for name, value in result.figures.items()},
         "missing": list(result.missing),
     }
-
-
-def parse_result(data: JsonObject) -> Result:
-    """Return the result of JSON values.
-
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError: they are none.
-    """
-    return Result(
-        command=parse_command(data["command"]),
-        outcome=Outcome(data["outcome"]),
-        reason=str(data["reason"]),
-        exit_code=None if data["exit_code"] is None else int(data["exit_code"]),
-        signal=str(data["signal"]),
-        started=str(data["started"]),
-        seconds=float(data["seconds"]),
-        peak_memory_mb=float(data["peak_memory_mb"]),
-        log=str(data["log"]),
-        tail=tuple(str(line) for line in data["tail"]),
-        figures={str(name): float(value) for name, value in data.get("figures", {}).items()},
-        missing=tuple(str(text) for text in data.get("missing", ())),
-        reused=bool(data.get("reused", False)),
-    )

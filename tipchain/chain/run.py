@@ -23,10 +23,10 @@ from tipchain import __version__
 from tipchain.chain.artifacts import Stamp, UnsettledError, settle, snapshot, stamp
 from tipchain.chain.execute import Place, run_command
 from tipchain.chain.gpus import Gpus, Leases, find_gpus
-from tipchain.chain.plan import Command, Plan, Result, parse_result, result_json
+from tipchain.chain.plan import Command, Plan, Result, result_json
 from tipchain.chain.process import Stop
 from tipchain.core.files import DATA_VARIABLE, sha256_of
-from tipchain.core.json_text import Json
+from tipchain.core.json_text import Json, parse_as
 from tipchain.errors import Outcome
 
 # What a run has done so far, and what each result depends on, so that ``--resume`` does not do it again.
@@ -210,7 +210,7 @@ class Journal:
                 elif "inputs" not in line:
                     passes.pop(line["ended"], None)
                 else:
-                    result, inputs = parse_result(line["result"]), line["inputs"]
+                    result, inputs = parse_as(Result, line["result"], lenient=True), line["inputs"]
                     passes[line["ended"]] = _Pass(
                         result=result,
                         call=inputs["call"],

@@ -24,6 +24,7 @@ JsonObject: TypeAlias = Mapping[str, Json]
 _T = TypeVar("_T")
 _LARGEST_INTEGER = 2**63 - 1
 """What a column of a database holds."""
+_NOT_FINITE = ("nan", "inf", "infinity")
 
 
 def parse_json(text: str | bytes) -> Json:
@@ -52,83 +53,98 @@ def read_json(path: Path) -> Json:
         return parse_json(file.read())
 
 
-def parse_as(kind: type[_T], value: object, where: str = "", *, finite: bool = True) -> _T:
-    """Return a value of JSON as what a type says: a dataclass, whose fields are looked at likewise, or a part of one.
+def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = False) -> _T:
+    """Return a value of JSON as what a type says: a dataclass or named tuple, whose fields are looked at likewise, or a part.
 
     Args:
-        kind: the type; of its fields str, int, float, bool, None, Any, Literal, enumerations by name, tuples, mappings
-            by name, dataclasses, and one of these or None.
+        kind: the type; of its fields str, int, float, bool, None, Any, Literal, enumerations by name or value, tuples,
+            lists, mappings by name, dataclasses, named tuples, and one of these or None.
         value: what was read.
         where: the names above it, for the error.
-        finite: whether NaN and infinities are refused.
+        lenient: whether NaN and infinities are taken, as numbers or by name, and names that are unknown are passed over.
 
     Raises:
         ValueError: it is something else; which name is at fault.
     """
-    parsed: _T = _parsed(kind, value, where, finite)
+    parsed: _T = _parsed(kind, value, where, lenient)
     return parsed
 
 
-def _parsed(kind: object, value: object, where: str, finite: bool) -> Json:
-    origin, inner = get_origin(kind), get_args(kind)
+def _parsed(kind: object, value: object, where: str, lenient: bool) -> Json:
+    if type(value) is kind and kind in (str, bool):
+        return value  # most of them
+    origin, inner, has_fields = _shape(kind)
     if origin is UnionType:
         kind = NoneType if value is None and NoneType in inner else inner[0]
-        return _parsed(kind, value, where, finite)
-    if is_dataclass(kind):
-        return _of_fields(kind, value, where, finite)
+        return _parsed(kind, value, where, lenient)
+    if has_fields:
+        return _of_fields(kind, value, where, lenient)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        if isinstance(value, str) and value in kind.__members__:
-            return kind[value]
-    elif origin is tuple and isinstance(value, list):
-        kinds = inner[:1] * len(value) if inner[1:] == (...,) else inner
+        for member in kind:
+            if value in (member.name, member.value):
+                return member
+    elif origin in (tuple, list) and isinstance(value, list):
+        kinds = inner[:1] * len(value) if origin is list or inner[1:] == (...,) else inner
         if len(kinds) == len(value):
-            return tuple(
-                _parsed(one, part, f"{where}[{number}]", finite)
+            return origin(
+                _parsed(one, part, f"{where}[{number}]", lenient)
                 for number, (one, part) in enumerate(zip(kinds, value, strict=True))
             )
-    elif origin is Mapping and isinstance(value, dict):
+    elif origin in (Mapping, dict) and isinstance(value, dict):
         return {
-            _parsed(inner[0], name, _below(where, name), finite): _parsed(inner[1], one, _below(where, name), finite)
+            _parsed(inner[0], name, _below(where, name), lenient): _parsed(inner[1], one, _below(where, name), lenient)
             for name, one in value.items()
         }
-    elif _fits(kind, value, finite):
+    elif lenient and kind is float and isinstance(value, str) and value.lower().lstrip("-") in _NOT_FINITE:
+        return float(value)
+    elif _fits(kind, value, lenient):
         return value
     raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")
 
 
-def _fits(kind: object, value: Json, finite: bool) -> bool:
-    if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in get_args(kind)
+def _fits(kind: object, value: Json, lenient: bool) -> bool:
+    if _shape(kind)[0] is Literal:
+        return isinstance(value, str) and value in _shape(kind)[1]
     if kind is float:
-        return type(value) in (int, float) and (not finite or math.isfinite(value))
+        return type(value) in (int, float) and (lenient or math.isfinite(value))
     if kind is int:
         return type(value) is int and abs(value) <= _LARGEST_INTEGER
     return kind is Any or (kind in (str, bool, NoneType) and type(value) is kind)
 
 
-def _of_fields(kind: Setting, value: Json, where: str, finite: bool) -> object:
+def _of_fields(kind: Setting, value: Json, where: str, lenient: bool) -> object:
     if not isinstance(value, dict):
         raise ValueError(f"{where or 'it'} is no object with names")  # noqa: TRY004 - what a file holds
     kinds, needed = _fields_of(kind)
     absent = [name for name in needed if name not in value]
-    unknown = [name for name in value if name not in kinds]
+    unknown = [name for name in value if name not in kinds] if not lenient else []
     if absent or unknown:
         raise ValueError(f"{_below(where, (absent or unknown)[0])} {'is missing' if absent else 'is unknown'}")
-    return kind(**{name: _parsed(kinds[name], one, _below(where, name), finite) for name, one in value.items()})
+    known = ((name, one) for name, one in value.items() if name in kinds)
+    return kind(**{name: _parsed(kinds[name], one, _below(where, name), lenient) for name, one in known})
+
+
+@cache
+def _shape(kind: object) -> tuple[Json, tuple[Json, ...], bool]:
+    """Return what a type is made of, and whether it is a dataclass or named tuple."""
+    return get_origin(kind), get_args(kind), is_dataclass(kind) or hasattr(kind, "_field_defaults")
 
 
 @cache
 def _fields_of(kind: Setting) -> tuple[dict[str, object], tuple[str, ...]]:
-    """Return the types of a dataclass's fields, and which of them have no default."""
+    """Return the types of the fields of a dataclass or named tuple, and which of them have no default."""
+    hints = get_type_hints(kind)
+    if not is_dataclass(kind):
+        return hints, tuple(name for name in hints if name not in kind._field_defaults)
     needed = (one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
-    return get_type_hints(kind), tuple(needed)
+    return hints, tuple(needed)
 
 
 def _below(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name
 
 
-def as_json(value: object, number: Callable[[float], Json] = float) -> Json:
+def as_json(value: object, number: Callable[[float], float | str] = float) -> Json:
     """Return a value as JSON values that `parse_as` reads: dataclasses as objects, enumerations by name, tuples as lists.
 
     Args:
@@ -144,6 +160,13 @@ def as_json(value: object, number: Callable[[float], Json] = float) -> Json:
     if isinstance(value, Enum):
         return value.name
     return number(value) if isinstance(value, float) else value
+
+
+def number_json(value: float) -> float | str:
+    """Return ``value``, or its name if JSON has none for it: ``NaN``, ``Infinity``, ``-Infinity``."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def flat_facts(facts: JsonObject, above: str = "") -> dict[str, str]:

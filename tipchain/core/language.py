@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
@@ -138,14 +139,19 @@ def catalogue() -> Mapping[str, str]:
 
 
 @cache
-def _patterns() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return messages with places in the order in which they are tried, each with the texts between its places.
+def _patterns() -> Mapping[str, Sequence[tuple[int, str, Sequence[str]]]]:
+    """Return messages with places by their rarest word, each with when it is tried and the texts between its places.
 
     A text that begins as a message does is that message, whatever follows; else the one with most words of its own is meant.
     """
     found = [one for one in catalogue() if re.search(PLACE, one)]
     found.sort(key=lambda one: (one.startswith("{"), -len(re.sub(PLACE, "", one))))
-    return tuple((one, tuple(re.split(PLACE, one)[::2])) for one in found)
+    words = [re.findall(r"(?<![\w{}])\w+(?![\w{}])", one) for one in found]  # those that no place touches
+    counts = Counter(word for ones in words for word in ones)
+    rarest = defaultdict(list)
+    for number, (one, own) in enumerate(zip(found, words, strict=True)):
+        rarest[min(own, key=counts.__getitem__, default="")].append((number, one, re.split(PLACE, one)[::2]))
+    return rarest
 
 
 @cache
@@ -192,7 +198,8 @@ def _read(text: str) -> tuple[str, int]:
 
 def _readings(text: str) -> Iterator[tuple[str, int]]:
     """Yield what a text may be in Chinese: each message that it fits, and its parts, each said by itself."""
-    for message, own in _patterns():
+    known = _patterns()
+    for _, message, own in sorted(one for word in {"", *re.findall(r"\w+", text)} for one in known.get(word, ())):
         # Its own words, looked for first, spare most messages' patterns.
         if not (text.startswith(own[0]) and text.endswith(own[-1]) and all(one in text for one in own)):
             continue

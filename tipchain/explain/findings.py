@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from math import isfinite
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from tipchain.core.blame import one_line
-from tipchain.core.json_text import JsonObject
 from tipchain.errors import Outcome, TipchainError
 
 Effect = Literal["here", "elsewhere", "none"]
@@ -132,28 +130,6 @@ def shown_path(path: str) -> str:
 def listed(names: Sequence[str], most: int) -> str:
     """Return names in a sentence, the first few of many: ``a, b and 3 more``."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def diagnosis_json(cause: Diagnosis) -> dict[str, object]:
-    """Return a cause as values that JSON can hold."""
-    share = cause.explained
-    return {**asdict(cause), "explained": share if share is None or isfinite(share) else str(share)}
-
-
-def read_diagnosis(document: JsonObject) -> Diagnosis:
-    """Return the cause that a report's JSON has; what earlier reports do not tell of it is empty.
-
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError: it is none.
-    """
-    given = {one.name: document[one.name] for one in fields(Diagnosis) if one.name in document}
-    for name in ("paths", "explains"):
-        given[name] = tuple(map(str, given.get(name, ())))
-    for name in ("place", "reference_place"):
-        found = given.get(name)
-        given[name] = found and SourceLine(file=str(found["file"]), line=int(found["line"]), code=str(found["code"]))
-    share = given["explained"]
-    return Diagnosis(**{**given, "explained": None if share is None else float(share)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from tipchain.core.machine import kept_import
-from tipchain.errors import MissingFrameworkError, WeightsError
+from tipchain.errors import MissingFrameworkError
 from tipchain.framework_types import Array, Dataset, Model, Optimizer, Tensor
 from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer
 from tipchain.frameworks.randomness import Draws, switched_off
 from tipchain.modes import Device
 from tipchain.numbers.compare import PIECE
 from tipchain.numbers.tolerance import ULPS
-from tipchain.weights.files import read_torch_state
+from tipchain.weights.files import load_torch_weights
 from tipchain.weights.sides import only_in_torch
 
 # What torch draws at random, taken from a `Draws`: below its functions, where dropout and attention have become operators.
@@ -452,12 +452,8 @@ class TorchFramework:
                 delattr(parameter, name)
 
     def load_weights(self, model: Model, path: Path) -> None:
-        """Load a state dict with ``weights_only=True``; every key must fit."""
-        state = read_torch_state(path)
-        try:
-            model.load_state_dict(state, strict=True)
-        except RuntimeError as error:
-            raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
+        """Load a torch or ``.safetensors`` file; every key must fit."""
+        load_torch_weights(model, path)
 
     def set_training(self, model: Model, training: bool) -> None:
         """Switch train or eval mode; dropout-like modules stay in eval mode."""

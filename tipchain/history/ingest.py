@@ -186,7 +186,7 @@ def _parts(report: RunReport) -> dict[str, Json]:
                 explained=_real(one.explained),
                 checks=len(one.explains),
             )
-            for one in sorted(report.diagnoses, key=lambda one: not one.explains)
+            for one in report.causes
         ),
     }
 
@@ -412,7 +412,7 @@ def read_items(path: Path) -> Iterator[ItemFacts]:
 def _parse(kind: type[_T], found: JsonObject, where: str) -> _T:
     if isinstance(machine := found["machine"], dict):  # of format 1
         found = {**found, "machine": machine["name"], "machine_class": machine["machine_class"]}
-    return parse_as(kind, found, where, finite=False)
+    return parse_as(kind, found, where, lenient=True)
 
 
 def _lines(path: Path, last: int | None = None) -> Iterator[str]:

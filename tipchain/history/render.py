@@ -14,9 +14,8 @@ from typing import Any, TextIO
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from tipchain.chain.plan import number_json
 from tipchain.core import language
-from tipchain.core.json_text import Json, as_json
+from tipchain.core.json_text import Json, as_json, number_json
 from tipchain.core.language import aligned, padded, say
 from tipchain.core.quantities import FigureKind, Scalar, figure_kind
 from tipchain.errors import Outcome

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tipchain.core.json_text import Json, JsonObject, parse_json
+from tipchain.core.json_text import as_json, number_json, parse_as, parse_json
 from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
-from tipchain.explain.findings import Diagnosis, Finding, diagnosis_json, read_diagnosis
+from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, rms
 from tipchain.explain.locate.trace import Call, Store, StoredArray
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
@@ -145,9 +145,6 @@ MOST_CAUSES = 3
 """Causes that this text has at most."""
 WIDTH = 100
 """Columns of a report on a terminal."""
-WORDS = {"NaN", "Infinity", "-Infinity"}
-"""How JSON has what is no finite number."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +155,8 @@ class AlignmentReport:
         stages: the outcome of each stage that ran: ``data``, ``train_data``, ``preflight``, ``forward``, ``metric``, ``loss``,
             ``backward``, ``optimizer``, ``schedule``, ``train``.
         reasons: the reason of each outcome, by stage.
-        layers: one verdict for each call of a matched layer, first forward, then backward.
         first_divergence: the first layer at fault, in the order in which the port runs.
+        layers: one verdict for each call of a matched layer, first forward, then backward.
         findings: differences between the constructions of the two models.
         diagnoses: the causes, the likeliest first.
         unmatched: layers without a counterpart, by side (``reference``, ``port``).
@@ -174,8 +171,8 @@ class AlignmentReport:
 
     stages: dict[str, Outcome]
     reasons: dict[str, str] = field(default_factory=dict)
-    layers: list[LayerVerdict] = field(default_factory=list)
     first_divergence: LayerVerdict | None = None
+    layers: list[LayerVerdict] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
     unmatched: dict[str, list[str]] = field(default_factory=dict)
@@ -218,24 +215,10 @@ class AlignmentReport:
 
     def to_json(self) -> str:
         """Return the report as JSON; NaN and Inf become strings."""
-        document = {
-            "passed": self.passed,
-            "stages": {name: outcome.value for name, outcome in self.stages.items()},
-            "reasons": self.reasons,
-            "first_divergence": None if self.first_divergence is None else _layer(self.first_divergence),
-            "layers": [_layer(one) for one in self.layers],
-            "findings": [asdict(one) for one in self.findings],
-            "diagnoses": [diagnosis_json(one) for one in self.diagnoses],
-            "unmatched": self.unmatched,
-            "numbers": self.numbers,
-            "curves": self.curves,
-            "histograms": [asdict(one) for one in self.histograms],
-            "versions": self.versions,
-            "command": self.command,
-            "origin": self.origin,
-            "notes": self.notes,
-        }
-        return json.dumps(_plain(document), indent=1, allow_nan=False)
+        document = {"passed": self.passed, **as_json(self, number_json)}
+        for one in filter(None, (document["first_divergence"], *document["layers"])):
+            one["closeness"] = Closeness[one["closeness"]].value
+        return json.dumps(document, indent=1, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> AlignmentReport:
@@ -245,9 +228,15 @@ class AlignmentReport:
             RecordError: the text is not JSON, or not that of a report.
         """
         try:
-            return _read(parse_json(text))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            document = parse_json(text)
+            found = parse_as(cls, document, lenient=True)
+        except ValueError as error:
             raise RecordError(f"is no report of an alignment: {type(error).__name__}: {error}") from error
+        # A report of before there were effects says of some findings that they are harmless.
+        harmless = [bool(one.get("harmless")) for one in document.get("findings", ())]
+        effects = zip(found.findings, harmless, strict=True)
+        findings = [replace(one, effect="none") if changes_nothing else one for one, changes_nothing in effects]
+        return replace(found, findings=findings)
 
     def to_html(self, path: str | Path) -> None:
         """Write the report as one HTML file. It needs no other file and no network.
@@ -297,65 +286,3 @@ def _stage_lines(report: AlignmentReport) -> list[str]:
         f"{outcome.value:<5} {name}: {report.reasons.get(name, '')}".rstrip(": ")
         for name, outcome in report.stages.items()
     ]
-
-
-def _layer(verdict: LayerVerdict) -> Mapping[str, object]:
-    return {**asdict(verdict), "closeness": verdict.closeness.value}
-
-
-def _plain(value: object) -> Json:
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not isfinite(value):
-        return str(value).replace("inf", "Infinity").replace("nan", "NaN")
-    return value
-
-
-def _read(document: JsonObject) -> AlignmentReport:
-    first = document["first_divergence"]
-    return AlignmentReport(
-        stages={name: Outcome(value) for name, value in document["stages"].items()},
-        reasons=dict(document.get("reasons", {})),
-        layers=[_read_layer(one) for one in document["layers"]],
-        first_divergence=None if first is None else _read_layer(first),
-        findings=[_finding(one) for one in document.get("findings", ())],
-        diagnoses=[read_diagnosis(one) for one in document.get("diagnoses", ())],
-        unmatched={name: list(map(str, ones)) for name, ones in document.get("unmatched", {}).items()},
-        numbers={name: _number(value) for name, value in document.get("numbers", {}).items()},
-        curves={name: list(map(_number, ones)) for name, ones in document.get("curves", {}).items()},
-        histograms=[_made(Histogram, one, scale=_number) for one in document.get("histograms", ())],
-        versions=dict(document.get("versions", {})),
-        command=str(document.get("command", "")),
-        origin={str(name): str(value) for name, value in document.get("origin", {}).items()},
-        notes=list(map(str, document.get("notes", ()))),
-    )
-
-
-def _read_layer(document: Mapping[str, object]) -> LayerVerdict:
-    return _made(LayerVerdict, document, closeness=Closeness, inherited=_number, own=_optional, ratio=_optional)
-
-
-def _finding(document: Mapping[str, object]) -> Finding:
-    """Return a finding; a report of before there were effects says of some that they are harmless."""
-    found = _made(Finding, document)
-    return replace(found, effect="none") if document.get("harmless") else found
-
-
-def _made(kind: type[T], document: JsonObject, **read: Callable[[Json], object]) -> T:
-    """Return an object of a dataclass, those of its fields that JSON has otherwise read by the given callables."""
-    names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
-    given = {name: value for name, value in document.items() if name in names}
-    return kind(**{name: read[name](value) if name in read else value for name, value in given.items()})
-
-
-def _number(value: object) -> float:
-    """Return a number that JSON has as one, or as the word for what is not finite."""
-    if value in WORDS or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return float(value)
-    raise ValueError(f"{value!r} is no number")
-
-
-def _optional(value: object) -> float | None:
-    return None if value is None else _number(value)

@@ -42,11 +42,6 @@ def when(column: Column) -> str:
     return f"{night.began:%Y-%m-%d %H:%M}" if night.began else night.name
 
 
-def why(cell: Cell) -> str:
-    """Return why an item did not pass: its cause, with what to change, where its report tells one."""
-    return cell.causes[0].summary if cell.causes else cell.record.reason
-
-
 def latest_first(columns: Sequence[Column]) -> list[tuple[int, Column]]:
     """Return the nights with their numbers, the latest first."""
     return list(enumerate(columns))[::-1]
@@ -142,7 +137,7 @@ def _run(row: TimelineRow, column: Column, cell: Cell) -> Markup:
     ]
     took = f", {duration(record.seconds)}" if record.attempt else ""
     machine = f" on {record.machine}" if record.machine else ""
-    reason = [": ", prose(cut(why(cell), 500))] if why(cell) else None
+    reason = [": ", prose(cut(cell.why, 500))] if cell.why else None
     return element("li", f"{when(column)} ", outcome(record.outcome), f"{took}{machine}", reason, links)
 
 
@@ -217,7 +212,7 @@ def kind_rows(line: Timeline) -> Sequence[KindRow]:
         key = row.item.chain, row.item.source
         ended.setdefault(key, []).append(cell.record.outcome)
         if cell.record.outcome is Outcome.SKIP:
-            skipped.setdefault(key, why(cell))
+            skipped.setdefault(key, cell.why)
     root = Path(line.columns[-1].results.plan.root)
     there = {name: len(files) for name, files in files_by_kind(root).items()} if is_checkout(root) else {}
     found = []
@@ -318,7 +313,7 @@ def _ended(items: Sequence[tuple[TimelineRow, Cell]], place: int) -> Markup:
         return element("td")
     outcome = worst(cell.record.outcome for _, cell in items)
     row, cell = next(one for one in items if one[1].record.outcome is outcome)
-    reason = "" if outcome is Outcome.PASS else f": {cut(why(cell), LONGEST)}"
+    reason = "" if outcome is Outcome.PASS else f": {cut(cell.why, LONGEST)}"
     sign = element("a", SIGNS[outcome], href=f"#{part_id(place, row)}", title=f"{outcome.value} {row.item.id}{reason}")
     return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}")
 
@@ -477,7 +472,7 @@ def _entries(one: _Line, rows: Sequence[TimelineRow], *, suspects: bool = False)
     for row in rows[:LISTED]:
         latest = row.latest
         word = row.changed or (latest.record.outcome.value if latest else "")
-        reason = why(latest) if latest and row.changed != "gone" else ""
+        reason = latest.why if latest and row.changed != "gone" else ""
         since = (
             f" since {when(columns[row.since])}" if row.bad and not row.changed and row.since < len(columns) - 1 else ""
         )
@@ -502,7 +497,7 @@ def _suspects(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     before, after = (one.facts.get("commit", "") for one in (*ran[:1], *ran[-2:])[-2:])
     if before == after:
         return None
-    place = row.latest.causes[0].place if row.latest and row.latest.causes else None
+    place = row.latest.cause.place if row.latest and row.latest.cause else None
     found = suspects(Path(ran[-1].plan.root), before, after, place.file if place else "")
     told = [
         f"commits {before or 'unknown'}..{after or 'unknown'}",
@@ -649,7 +644,7 @@ def _cell(cell: Cell | None, base: str) -> Markup:
     target = cell.report if cell.report.endswith(".html") else cell.log or cell.report
     sign = SIGNS[outcome]
     if outcome is not Outcome.PASS:
-        words = f"{outcome.value}: {cut(why(cell), 120)}"
+        words = f"{outcome.value}: {cut(cell.why, 120)}"
         if outcome is Outcome.SKIP or not target:
             return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}", title=words)
         return element(
@@ -709,7 +704,7 @@ class _Numbers:
             if cell is None:
                 yield None
                 continue
-            record, reason = cell.record, self._number(cut(why(cell), 500))
+            record, reason = cell.record, self._number(cut(cell.why, 500))
             left = [self._number(clean(one)) for one in (cell.log, cell.report)]
             self._usual = self._usual or left
             seconds = round(record.seconds, 1 if record.seconds < SECONDS else None)

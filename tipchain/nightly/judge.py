@@ -12,48 +12,40 @@ from pathlib import Path
 
 from tipchain.chain.artifacts import snapshot
 from tipchain.chain.execute import killed_by, signal_within
-from tipchain.chain.plan import parse_result
 from tipchain.chain.process import last_lines
 from tipchain.core.files import sha256_of
-from tipchain.core.json_text import Json, JsonObject, read_json, taken
+from tipchain.core.json_text import taken
 from tipchain.core.language import clean
 from tipchain.core.quantities import duration
-from tipchain.errors import ExitCode, Outcome
+from tipchain.errors import ExitCode, Outcome, RecordError
 from tipchain.nightly.executor import Ended, Work
-from tipchain.nightly.nights import ItemRecord, causes_in
+from tipchain.nightly.nights import ItemRecord
+from tipchain.report.model import RunReport, load_report
 
 # What an item left behind: its report, and the files of a chain's commands by their hashes; asked where it ran.
 
 _RUN = re.compile(r"/runs/\d{8}-\d{6}-[0-9a-f]+/")
 
 
-def read_report(work: Work) -> tuple[dict[str, object], str]:
+def read_report(work: Work) -> tuple[RunReport | None, str]:
     """Return the report of an attempt, and what is wrong with it; "" for nothing."""
-    path = work.report
-    if path.is_symlink() or not path.is_file():
-        return {}, "it left no report"
+    if work.report.is_symlink() or not work.report.is_file():
+        return None, "it left no report"
     try:
-        data = read_json(path)
-        whole = isinstance(data, dict) and type(data["exit_code"]) is int
-        parts = [*data["results"], *data["verdicts"]] if whole else []
-        whole = whole and all(isinstance(one["outcome"], str) for one in parts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return {}, f"its report cannot be read: {type(error).__name__} {error}"
-    return (data, "") if whole else ({}, "its report is not whole")
+        report = load_report(work.report)
+    except RecordError as error:
+        return None, f"its report cannot be read: {error.message}"
+    return (report, "") if report.stated is not None else (None, "its report is not whole")
 
 
-def files_left(report: JsonObject, work: Work) -> dict[str, str]:
+def files_left(report: RunReport | None, work: Work) -> dict[str, str]:
     """Return the SHA-256 of the files that the commands of a chain left.
 
     Names are the same in every night: below the attempt's folder, else the root, without the name of the chain's run.
     """
     found: dict[str, str] = {}
-    for data in report.get("results", ()):
-        try:
-            paths = snapshot(parse_result(data).command.leaves, work.root)
-        except (KeyError, TypeError, ValueError, AttributeError):
-            continue
-        for path in paths:
+    for result in report.results if report else ():
+        for path in snapshot(result.command.leaves, work.root):
             whole = work.root / path
             below = whole.relative_to(work.folder) if whole.is_relative_to(work.folder) else Path(path)
             name = _RUN.sub("/runs/", below.as_posix())
@@ -117,7 +109,6 @@ def drop_dumps(folder: Path) -> None:
 
 REASON_LETTERS = 300
 TAIL_BYTES = 8192
-_BAD = (Outcome.ERROR.value, Outcome.FAIL.value)
 
 
 def judge(work: Work, ended: Ended, night: Path, executor: str) -> ItemRecord:
@@ -132,7 +123,7 @@ def judge(work: Work, ended: Ended, night: Path, executor: str) -> ItemRecord:
         night: the night's folder.
         executor: the executor's name.
     """
-    report, problem = read_report(work) if work.wants_report else ({}, "")
+    report, problem = read_report(work) if work.wants_report else (None, "")
     outcome, reason = _outcome(work, ended, report, problem)
     artifacts: Mapping[str, str] = {}
     if outcome is Outcome.PASS:
@@ -154,30 +145,28 @@ def _below(path: Path, night: Path) -> str:
     return path.relative_to(night).as_posix() if path.is_file() else ""
 
 
-def _outcome(work: Work, ended: Ended, report: Mapping[str, object], problem: str) -> tuple[Outcome, str]:
+def _outcome(work: Work, ended: Ended, report: RunReport | None, problem: str) -> tuple[Outcome, str]:
     code = ended.exit_code
     if trouble := _trouble(work, ended) or _contradiction(work, code, report, problem):
         return Outcome.ERROR, trouble
     if code == ExitCode.PASSED:
         return Outcome.PASS, ""
     if code == ExitCode.NOTHING_CHECKED:
-        return Outcome.SKIP, _first(report, (Outcome.SKIP.value,)) or f"nothing was checked{_said(work)}"
+        return Outcome.SKIP, (report and _first(report, Outcome.SKIP)) or f"nothing was checked{_said(work)}"
     if code == ExitCode.FAILED and report:
-        outcomes = {one["outcome"] for one in _parts(report)}
-        outcome = Outcome.FAIL if Outcome.FAIL.value in outcomes or not outcomes else Outcome.ERROR
-        causes = causes_in(report)
-        told = causes[0].summary if causes else _first(report, (outcome.value, *_BAD))
+        outcome = Outcome.FAIL if Outcome.FAIL in report.outcomes or not report.outcomes else Outcome.ERROR
+        told = report.cause.summary if report.cause else _first(report, outcome)
         return outcome, told or f"exit {code}{_said(work)}"
     unusable = code in (ExitCode.USAGE, ExitCode.BUG, ExitCode.INTERRUPTED, 126, 127)
     return (Outcome.ERROR if unusable else Outcome.FAIL), f"exit {code}{_said(work)}"
 
 
-def _contradiction(work: Work, code: int | None, report: Mapping[str, object], problem: str) -> str:
+def _contradiction(work: Work, code: int | None, report: RunReport | None, problem: str) -> str:
     """Return how an exit code contradicts the report; "" if it does not."""
     if problem and code in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.NOTHING_CHECKED):
         return f"exit {code}, but {problem}{_said(work)}"
-    if report and report["exit_code"] != code:
-        return f"exit {code}, but its report says {report['exit_code']}"
+    if report and report.stated != code:
+        return f"exit {code}, but its report says {report.stated}"
     return ""
 
 
@@ -203,17 +192,8 @@ def _said(work: Work) -> str:
     return f": {lines[0]}" if lines else ""
 
 
-def _parts(report: JsonObject) -> list[dict[str, Json]]:
-    return [*report.get("results", ()), *report.get("verdicts", ())]
-
-
-def _first(report: JsonObject, outcomes: tuple[str, ...]) -> str:
-    """Return the reason of the first part of a report that has one of ``outcomes``, tried in their order."""
-    for outcome in outcomes:
-        for one in _parts(report):
-            if one["outcome"] == outcome:
-                name = one.get("subject") or one.get("command", {}).get("id", "")
-                # Of several lines the first tells what; the others found, expected, a hint.
-                reason = re.split(r"\n", str(one.get("reason", "")))[0]
-                return f"{name}: {reason}" if name else reason
-    return ""
+def _first(report: RunReport, outcome: Outcome) -> str:
+    """Return the reason of the first part of a report with an outcome; of several lines the first, which tells what."""
+    return next(
+        (f"{name}: {reason.partition(chr(10))[0]}" for name, found, reason in report.parts if found is outcome), ""
+    )

@@ -10,20 +10,19 @@ import secrets
 import socket
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from math import isfinite
 from pathlib import Path, PurePosixPath
 
 from tipchain.core.files import atomic_write, is_locked, take_lock
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
 from tipchain.core.language import clean
-from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
-from tipchain.explain.findings import Diagnosis, read_diagnosis
+from tipchain.explain.findings import Diagnosis
 from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id
+from tipchain.report.model import RunReport, load_report
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
 #
@@ -573,79 +572,11 @@ def last_failed(nights: Path) -> frozenset[str]:
     return frozenset(name for name, outcome in latest.items() if outcome in BAD)
 
 
-# What an item's JSON report tells beside how it ended: numbers that are worth a curve over nights, and why it failed.
-
-LARGEST = 32 * 2**20
-"""Bytes of a report that is read; a larger one would take longer than its curves are worth."""
-_NEVER = ("batch_size", "data_num", "lr", "gpu_util")
-_STEPS = ("eval", "train", "infer")
-
-
-def read_figures(report: Path) -> dict[str, float]:
-    """Return the numbers of a report by what they are called, the most telling first; none if it cannot be read.
-
-    Of a chain: metrics, then losses, speeds and costs, of evaluation, training and inference in this order. Of an
-    alignment: for each stage the largest mean difference of a tensor.
-    """
-    try:
-        data = _read(report)
-        found = [*_of_results(data.get("results", ())), *_of_verdicts(data.get("verdicts", ()))]
-    except UNREADABLE:
-        return {}
-    return {name: value for _, name, value in sorted(found, key=lambda one: one[0]) if isfinite(value)}
-
-
-def read_causes(report: Path) -> tuple[Diagnosis, ...]:
-    """Return why an item failed, the cause that checks fail because of first; () if its report cannot be read."""
-    try:
-        return causes_in(_read(report))
-    except UNREADABLE:
-        return ()
-
-
-def causes_in(document: JsonObject) -> tuple[Diagnosis, ...]:
-    """Return the causes of a report's JSON, the one that checks fail because of first; () where they cannot be read."""
-    try:
-        found = [read_diagnosis(one) for one in document.get("diagnoses", ())]
-    except UNREADABLE:
-        return ()
-    return tuple(sorted(found, key=lambda one: not one.explains))
-
-
-def _read(report: Path) -> JsonObject:
-    if report.stat().st_size > LARGEST:
-        raise ValueError("too large")
-    found: JsonObject = read_json(report)
-    return found
-
-
-def _of_results(results: Iterable[JsonObject]) -> Iterator[tuple[tuple[int, int], str, float]]:
-    for result in results:
-        command = result["command"]
-        step = _STEPS.index(command["step"]) if command["step"] in _STEPS else len(_STEPS)
-        for name, value in result.get("figures", {}).items():
-            bare, kind = name.partition("[")[0], figure_kind(name)  # a unit stands in brackets
-            if bare not in _NEVER:
-                rank = 1 if bare == "loss" else 0 if kind is FigureKind.METRIC else 2 if kind is FigureKind.SPEED else 3
-                yield (rank, step), f"{name} of {command['id']}", float(value)
-
-
-def _of_verdicts(verdicts: Iterable[JsonObject]) -> Iterator[tuple[tuple[int, int], str, float]]:
-    largest: dict[str, float] = {}
-    for verdict in verdicts:
-        diff: JsonObject | None = verdict["diff"]
-        with suppress(ValueError):
-            value = float(diff["mean_abs"]) if diff else float("nan")
-            if isfinite(value):
-                stage = str(verdict["subject"]).partition("/")[0]
-                largest[stage] = max(value, largest.get(stage, value))
-    for stage, value in largest.items():
-        yield (0, 0), f"largest mean difference in {stage}", value
-
-
 # What came of a night: its plan with the records of all that ended, read once for reports of any kind.
 
 MISSING = "has no record: the night ended before it did"
+LARGEST = 32 * 2**20
+"""Bytes of a report that is read; a larger one would take longer than what it tells is worth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -726,11 +657,19 @@ def read_results(folder: Path) -> Results:
     return Results(night=night, records={one.id: one for one in night.records()}, finished=finished)
 
 
+def report_of(results: Results, record: ItemRecord) -> RunReport | None:
+    """Return the report of an item; None where it has none that can be read, or a larger one than `LARGEST`."""
+    path = results.folder / record.report
+    try:
+        return load_report(path) if record.report and path.stat().st_size <= LARGEST else None
+    except (OSError, RecordError):
+        return None
+
+
 def cause_of(results: Results, record: ItemRecord) -> Diagnosis | None:
     """Return the first cause that the report of a failed item tells; None where it tells none."""
-    if record.outcome not in BAD or not record.report:
-        return None
-    return next(iter(read_causes(results.folder / record.report)), None)
+    report = report_of(results, record) if record.outcome in BAD else None
+    return report.cause if report else None
 
 
 def find_nights(folder: Path) -> list[Path]:

@@ -8,14 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from urllib.parse import quote
 
+from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, Outcome, RecordError
 from tipchain.explain.findings import Diagnosis
 from tipchain.nightly.items import Group, Item, SharePlan, disagreement, gather, lost_items, merge_facts, missing, named
-from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_causes, read_figures, read_results, slug_of
+from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_results, report_of, slug_of
 from tipchain.nightly.origin import DIRTY, Fact, changed_facts
+from tipchain.report.model import RunReport, stage_of
 
 
 def wholes_of(nights: Iterable[Results]) -> list[Results]:
@@ -74,14 +77,19 @@ class Cell:
         log: URL of its log, relative to the item's folder in that of the column; "" without one.
         report: of its report, likewise.
         figures: of its report, by name.
-        causes: why it failed, as its report says, the first one first.
+        cause: why it failed, as its report says.
     """
 
     record: ItemRecord
     log: str
     report: str
     figures: Mapping[str, float]
-    causes: tuple[Diagnosis, ...] = ()
+    cause: Diagnosis | None = None
+
+    @property
+    def why(self) -> str:
+        """Why it did not pass: its cause, with what to change, where its report tells one."""
+        return self.cause.summary if self.cause else self.record.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,13 +269,47 @@ def _cell(whole: Results, item: Item, slug: str) -> Cell | None:
         away = "" if results is whole.parts[0] else quote(os.path.relpath(results.folder, whole.parts[0].folder))
         return os.path.relpath(Path(away, path), f"{ITEMS}/{slug}") if path else ""
 
-    figures = read_figures(results.folder / record.report) if record.report else {}
+    report = report_of(results, record)
     attempt = f"{ITEMS}/{slug}/attempt-{record.attempt}"
     page = next((one for one in PAGES if record.attempt and (results.folder / attempt / one).is_file()), None)
     return Cell(
         record=record,
         log=url(record.log),
         report=url(f"{attempt}/{page}" if page else record.report),
-        figures=figures,
-        causes=read_causes(results.folder / record.report) if record.report and record.outcome in BAD else (),
+        figures=figures_of(report) if report else {},
+        cause=report.cause if report and record.outcome in BAD else None,
     )
+
+
+# Numbers of a report that are worth a curve over nights.
+
+_NEVER = ("batch_size", "data_num", "lr", "gpu_util")
+_STEPS = ("eval", "train", "infer")
+_KINDS = (FigureKind.METRIC, "loss", FigureKind.SPEED)
+
+
+def figures_of(report: RunReport) -> dict[str, float]:
+    """Return the numbers of a report by what they are called, the most telling first.
+
+    Of a chain: metrics, then losses, speeds and costs, of evaluation, training and inference in this order. Of an
+    alignment: for each stage the largest mean difference of a tensor.
+    """
+    found: list[tuple[tuple[int, int], str, float]] = []
+    for result in report.results:
+        step = _place(_STEPS, result.command.step)
+        for name, value in result.figures.items():
+            bare = name.partition("[")[0]  # a unit stands in brackets
+            if bare not in _NEVER and isfinite(value):
+                rank = _place(_KINDS, bare if bare == "loss" else figure_kind(name))
+                found.append(((rank, step), f"{name} of {result.command.id}", value))
+    largest: dict[str, float] = {}
+    for verdict in report.verdicts:
+        if verdict.diff and isfinite(value := verdict.diff.mean_abs):
+            stage = stage_of(verdict)
+            largest[stage] = max(value, largest.get(stage, value))
+    found += [((0, 0), f"largest mean difference in {stage}", value) for stage, value in largest.items()]
+    return {name: value for _, name, value in sorted(found, key=lambda one: one[0])}
+
+
+def _place(order: Sequence[object], one: object) -> int:
+    return order.index(one) if one in order else len(order)

@@ -401,6 +401,8 @@ def _make(case: Case, folder: Path, train_data: Path, recipe: Mapping[str, objec
 
 def make(job: _Job) -> None:
     """Make the files of ``job`` and write the manifest last."""
+    from tipchain.weights.files import load_torch_weights
+
     case, folder = load_case(job.case, job.reseed).for_stage(job.variant), Path(job.folder)
     torch_path = case.weights.torch or folder / "torch.pth"
     model = _torch_model(case)
@@ -414,7 +416,7 @@ def make(job: _Job) -> None:
 
         with replacing_path(torch_path) as beside:
             torch.save(model.state_dict(), beside)
-    state = _load_torch(model, torch_path)
+    state = load_torch_weights(model, torch_path)
     result: dict[str, Json] = {
         "digest": state_digest(state),
         "torch": _entry(
@@ -448,17 +450,6 @@ def _torch_model(case: Case) -> Model:
     framework = load_framework("torch")
     framework.configure(Device(kind="cpu"), case.weights.seed, threads=2)
     return framework.build(open_builder(case, "torch", "model"), case.model_args)
-
-
-def _load_torch(model: Model, path: Path) -> Mapping[str, object]:
-    from tipchain.weights.files import read_torch_state
-
-    state = read_torch_state(path)
-    try:
-        model.load_state_dict(state, strict=True)
-    except RuntimeError as error:
-        raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
-    return state
 
 
 def _convert(case: Case, torch_model: object, torch_path: Path, paddle_path: Path) -> dict[str, str]:

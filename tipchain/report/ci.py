@@ -102,8 +102,8 @@ def annotate_run(report: RunReport, root: Path, environ: Mapping[str, str] = os.
         checks = f"\n{count} check{'s' if count > 1 else ''} failed because of it" if count else ""
         lines.append(annotate_cause(cause, f"{report.title}: {cause.code}", root, environ, checks))
     known = {subject for cause in report.diagnoses for subject in cause.explains}
-    rest = [*((one.command.id, one.reason) for one in report.results if one.outcome in BAD and not report.diagnoses)]
-    rest += [(one.subject, one.reason) for one in report.verdicts if one.outcome in BAD and one.subject not in known]
+    known |= {one.command.id for one in report.results} if report.diagnoses else set()
+    rest = [(name, reason) for name, outcome, reason in report.parts if outcome in BAD and name not in known]
     for name, reason in rest[: max(ANNOTATED - len(lines), 1)]:
         lines.append(workflow_command("error", reason or "no reason was given", {"title": f"{report.title}: {name}"}))
     return lines

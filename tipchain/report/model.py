@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.chain.plan import Result, number_json, parse_result, result_json
-from tipchain.core.json_text import JsonObject, parse_json
+from tipchain.chain.plan import Result, result_json
+from tipchain.core.json_text import JsonObject, as_json, number_json, parse_as, read_json
 from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
-from tipchain.explain.findings import PIECES, Diagnosis, SourceLine, diagnosis_json, read_diagnosis
+from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
 from tipchain.modes import INFO, LATEST, STAGES
 
 if TYPE_CHECKING:
     from tipchain.numbers.verdicts import Verdict
+else:
+    Verdict = object  # its module needs numpy, and a chain's report has none
 
 
 UNKNOWN = "unknown"
@@ -87,7 +89,7 @@ def diagnose_run(verdicts: Sequence[Verdict], document: JsonObject, root: Path) 
 
 def _causes(document: JsonObject) -> list[Diagnosis]:
     """Return the causes of a live report; a stage that failed without one is a cause that is not known."""
-    causes = [read_diagnosis(one) for one in document.get("diagnoses", ())]
+    causes = [*parse_as(tuple[Diagnosis, ...], document.get("diagnoses", []), lenient=True)]
     for stage, outcome in document["stages"].items():
         of_case = CASE_STAGES.get(stage, stage)
         known = any(stage in ("preflight", one.stage) or reaches(one, of_case) for one in causes)
@@ -216,13 +218,14 @@ class RunReport:
         notes: what was left out and why.
         interrupted: whether the user interrupted the run.
         page: its page as shown to the user; "" where none was written.
+        stated: the exit code that its file tells; None of one that was read from no file, or tells none.
     """
 
-    title: str
-    mode: str
-    run: str
-    started: str
-    seconds: float
+    title: str = ""
+    mode: str = ""
+    run: str = ""
+    started: str = ""
+    seconds: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
     where: JsonObject = field(default_factory=dict)
     models: Mapping[str, str] = field(default_factory=dict)
@@ -234,11 +237,28 @@ class RunReport:
     interrupted: bool = False
     page: str = ""
     chain: str = ""
+    stated: int | None = field(default=None, compare=False)
+
+    @property
+    def parts(self) -> list[tuple[str, Outcome, str]]:
+        """What all results and verdicts are about, how they came out, and why."""
+        results = [(one.command.id, one.outcome, one.reason) for one in self.results]
+        return results + [(one.subject, one.outcome, one.reason) for one in self.verdicts]
+
+    @property
+    def causes(self) -> tuple[Diagnosis, ...]:
+        """Why it failed: the causes that verdicts fail because of first."""
+        return tuple(sorted(self.diagnoses, key=lambda one: not one.explains))
+
+    @property
+    def cause(self) -> Diagnosis | None:
+        """The first of its causes; None where none is known."""
+        return next(iter(self.causes), None)
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """The outcomes of all results and verdicts."""
-        return (*(result.outcome for result in self.results), *(verdict.outcome for verdict in self.verdicts))
+        return tuple(outcome for _, outcome, _ in self.parts)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -286,7 +306,7 @@ def report_json(report: RunReport, exit_code: int | None = None) -> dict[str, ob
         "notes": list(report.notes),
         "results": [result_json(result) for result in report.results],
         "verdicts": _verdicts_json(report.verdicts),
-        **({"diagnoses": [diagnosis_json(one) for one in report.diagnoses]} if report.diagnoses else {}),
+        **({"diagnoses": as_json(report.diagnoses, number_json)} if report.diagnoses else {}),
         **({"undiagnosed": report.undiagnosed} if report.undiagnosed else {}),
     }
 
@@ -299,7 +319,7 @@ def load_report(path: Path) -> RunReport:
     """
     file = _report_file(path) if path.is_dir() else path
     try:
-        data = parse_json(file.read_bytes())
+        data = read_json(file)
     except OSError as error:
         raise RecordError(f"cannot be read: {error.strerror}", file=file, expected="a run's report") from error
     except ValueError as error:
@@ -337,26 +357,11 @@ def parse_report(data: JsonObject) -> RunReport:
     Raises:
         KeyError, TypeError, ValueError, AttributeError: they are none.
     """
-    if data["format"] != FORMAT:
+    if data.get("format", FORMAT) != FORMAT:
         raise ValueError(f"format {data['format']!r}, expected {FORMAT}")
-    return RunReport(
-        title=str(data["title"]),
-        mode=str(data["mode"]),
-        chain=str(data.get("chain", "")),
-        run=str(data["run"]),
-        started=str(data["started"]),
-        seconds=float(data["seconds"]),
-        versions={str(name): str(version) for name, version in data["versions"].items()},
-        where={str(name): value for name, value in data.get("where", {}).items()},
-        models={str(side): str(name) for side, name in data.get("models", {}).items()},
-        page=str(data.get("page", "")),
-        results=tuple(parse_result(item) for item in data["results"]),
-        verdicts=_parse_verdicts(data["verdicts"]),
-        diagnoses=tuple(read_diagnosis(item) for item in data.get("diagnoses", ())),
-        undiagnosed=str(data.get("undiagnosed", "")),
-        notes=tuple(str(note) for note in data["notes"]),
-        interrupted=bool(data["interrupted"]),
-    )
+    rest = {name: value for name, value in data.items() if name != "verdicts"}
+    found = parse_as(RunReport, {**rest, "results": data["results"], "stated": data.get("exit_code")}, lenient=True)
+    return replace(found, verdicts=_parse_verdicts(data["verdicts"]))
 
 
 def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:

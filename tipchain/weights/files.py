@@ -93,6 +93,20 @@ def read_torch_state(path: Path) -> dict[str, Tensor]:
     return dict(state)
 
 
+def load_torch_weights(model: Model, path: Path) -> dict[str, Tensor]:
+    """Load a torch or ``.safetensors`` file into a model, and return the state dict that it holds.
+
+    Raises:
+        WeightsError: it cannot be read, or not every key fits.
+    """
+    state = read_torch_state(path)
+    try:
+        model.load_state_dict(state, strict=True)
+    except RuntimeError as error:
+        raise WeightsError("does not fit the torch model", file=path, found=str(error)) from error
+    return state
+
+
 _STORAGES = MappingProxyType(
     {
         "DoubleStorage": "float64",

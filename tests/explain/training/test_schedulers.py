@@ -178,6 +178,31 @@ def test_both_values_are_told(pieces, kits):
     assert found.diagnoses[0].message == "the port's schedule is 1 step behind the reference's"
 
 
+FIXES = {
+    "the schedule behind a warm-up": (
+        lambda o, k: warm(k, o, 5, 0.1, lambda one: k.our_lr.CosineAnnealingLR(one, 100, 1e-3)),
+        THEIRS["warm-up"],
+        "pass eta_min=0.001",
+    ),
+    "one that reads it when it is built": (
+        OURS["one cycle"],
+        lambda k: k.their_lr.OneCycleLR(0.1, 100, 25.0, 0.1 / 25 / 1e4, 0.5),
+        "pass phase_pct=0.3",
+    ),
+    "one without the argument": (
+        OURS["cosine"],
+        lambda k: k.their_lr.LambdaDecay(0.1, lambda t: wave(t / 2)),
+        "change the port's schedule so that its period (T_max, decay_steps) becomes 100",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FIXES)
+def test_the_fix_names_the_argument_of_the_ports_own_schedule(pieces, kits, name):
+    reference, port, fix = FIXES[name]
+    assert fix in [one.fix for one in run(pieces, kits, reference, port).diagnoses]
+
+
 def test_several_knobs_are_all_told(pieces, kits):
     found = run(pieces, kits, OURS["cosine"], lambda k: k.their_lr.CosineAnnealingDecay(0.1, 80, 1e-3))
     assert codes(found) == ["period", "end-rate"]

@@ -16,6 +16,8 @@ from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
 from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.preflight.optimizers import paddle_argument
+from tipchain.explain.preflight.table import Trait
 from tipchain.framework_types import Array, Options, Schedule
 from tipchain.frameworks.base import Updates
 from tipchain.frameworks.live_models import Sides
@@ -356,40 +358,22 @@ def as_pieces(shape: Shape, count: int) -> Shape | None:
 SCHEDULER = "scheduler"
 
 
-@dataclass(frozen=True)
-class CurveKnob:
-    """A setting of a curve.
-
-    Attributes:
-        code: the slug of a diagnosis.
-        words: what messages call it.
-        argument: what to pass to Paddle's schedule.
-        attributes: what Paddle's schedules keep it as.
-    """
-
-    code: str
-    words: str
-    argument: str
-    attributes: tuple[str, ...]
-
-
-KNOBS: Mapping[str, CurveKnob] = {
-    "rate": CurveKnob("learning-rate", "first learning rate", "learning_rate", ("base_lr",)),
-    "warmup_steps": CurveKnob("warmup-steps", "warm-up's number of steps", "warmup_steps", ("warmup_steps",)),
-    "warmup_start": CurveKnob("warmup-start", "warm-up's first rate", "start_lr", ("start_lr",)),
-    "gamma": CurveKnob("gamma", "gamma", "gamma", ("gamma",)),
-    "milestones": CurveKnob("milestones", "milestones", "milestones", ("milestones", "boundaries")),
-    "values": CurveKnob("values", "values (as shares of the first)", "values", ()),
-    "times": CurveKnob("period-factor", "factor of each next period (T_mult)", "T_mult", ("T_mult",)),
-    "step_size": CurveKnob("step-size", "step size", "step_size", ("step_size",)),
-    "length": CurveKnob(
-        "period", "period (T_max, decay_steps)", "T_max (decay_steps)", ("T_max", "decay_steps", "T_0")
-    ),
-    "end": CurveKnob("end-rate", "last rate (eta_min, end_lr)", "eta_min (end_lr)", ("eta_min", "end_lr")),
-    "power": CurveKnob("power", "power", "power", ("power",)),
-    "start": CurveKnob("start-rate", "first rate (peak over divide_factor)", "", ()),
-    "pct_start": CurveKnob("pct-start", "share of steps that rise (phase_pct)", "phase_pct", ()),
+KNOBS: Mapping[str, tuple[str, str]] = {
+    "rate": ("learning-rate", "first learning rate"),
+    "warmup_steps": ("warmup-steps", "warm-up's number of steps"),
+    "warmup_start": ("warmup-start", "warm-up's first rate"),
+    "gamma": ("gamma", "gamma"),
+    "milestones": ("milestones", "milestones"),
+    "values": ("values", "values (as shares of the first)"),
+    "times": ("period-factor", "factor of each next period (T_mult)"),
+    "step_size": ("step-size", "step size"),
+    "length": ("period", "period (T_max, decay_steps)"),
+    "end": ("end-rate", "last rate (eta_min, end_lr)"),
+    "power": ("power", "power"),
+    "start": ("start-rate", "first rate (peak over divide_factor)"),
+    "pct_start": ("pct-start", "share of steps that rise (phase_pct)"),
 }
+"""The slug of a diagnosis, which is the argument's in `SCHEDULES`, and what messages call it, by a curve's setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +389,7 @@ class _Guess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tried:
+class _Tried:
     """What setting knobs of the port's own schedule came to.
 
     Attributes:
@@ -419,38 +403,35 @@ class Tried:
     held: bool
 
 
-Trial = Callable[[Options], Tried | None]
-"""Sets knobs of the port's own schedule; None where it has no such attributes."""
-
-
-def schedule_causes(expected: Array, actual: Array, trial: Trial = lambda _: None) -> tuple[Diagnosis, ...]:
+def schedule_causes(expected: Array, actual: Array, port: Schedule = None) -> tuple[Diagnosis, ...]:
     """Return what makes one curve of the other, the likeliest first; one of code ``unknown`` where nothing does.
 
     Args:
         expected: the reference's learning rates, ``[steps]``.
         actual: the port's.
-        trial: tries a fix on the port's schedule; what does not give the reference's rates is not told to be passed.
+        port: its schedule before any step, on copies of which fixes are tried; what does not give the reference's rates
+            there is not told to be passed.
     """
     shapes = _alike(shape_of(expected), shape_of(actual), len(expected))
-    for guess in _guesses(expected, actual, shapes):
+    for guess in _guesses(expected, actual, shapes, port):
         explained = _explained(expected, actual, guess)
         if explained >= EXPLAINED:
-            return _proved((_told(guess, explained, len(expected)),), guess.knobs, shapes[0], expected, trial)
-    several = _several(expected, actual, *shapes)
+            return _proved((_told(guess, explained, len(expected)),), guess.knobs, shapes[0], (expected, actual), port)
+    several = _several(expected, actual, *shapes, port)
     if several and shapes[0] is not None and shapes[1] is not None and shapes[0].family == shapes[1].family:
         differ = {name: value for name, value in shapes[0].knobs.items() if shapes[1].knobs.get(name) != value}
-        return _proved(several, differ, shapes[0], expected, trial)
+        return _proved(several, differ, shapes[0], (expected, actual), port)
     return several or (_unknown(expected, actual, *shapes),)
 
 
 def _proved(
-    told: tuple[Diagnosis, ...], knobs: Mapping[str, object], shape: Shape | None, expected: Array, trial: Trial
+    told: tuple[Diagnosis, ...], knobs: Options, shape: Shape | None, curves: tuple[Array, Array], port: Schedule
 ) -> tuple[Diagnosis, ...]:
     """Return diagnoses whose fixes were tried on the port's own schedule: told as its arguments, or not to be passed."""
-    tried = trial(knobs) if knobs else None
+    tried = _try(port, curves[1], knobs) if knobs else None
     if tried is None:
         return told
-    if len(tried.curve) == len(expected) and same(expected, tried.curve):
+    if len(tried.curve) == len(curves[0]) and same(curves[0], tried.curve):
         words = ", ".join(f"{name}={_short(value)}" for name, value in tried.attributes.items())
         proof = f"; with {words} the port's own schedule gives the reference's rates"
         return tuple(replace(one, evidence=one.evidence + proof, fix=f"pass {words}") for one in told)
@@ -463,8 +444,12 @@ def _proved(
                 fix=f"use the reference's schedule{kind}; the port's has its arguments already",
             ),
         )
-    wanted = [f"its {KNOBS[name].words} becomes {_short(value)}" for name, value in knobs.items() if name in KNOBS]
-    return tuple(replace(one, fix=f"change the port's schedule so that {' and '.join(wanted)}") for one in told)
+    return tuple(replace(one, fix=_change(knobs)) for one in told)
+
+
+def _change(knobs: Options) -> str:
+    wanted = [f"its {KNOBS[name][1]} becomes {_short(value)}" for name, value in knobs.items() if name in KNOBS]
+    return f"change the port's schedule so that {' and '.join(wanted)}"
 
 
 def cycled_momentum(momentum: Array) -> Diagnosis:
@@ -517,7 +502,9 @@ def _counted(expected: Array, actual: Array, one: Shape | None, other: Shape | N
             yield _Guess("schedule-shift", words, fix, moved)
 
 
-def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape | None]) -> Iterator[_Guess]:
+def _guesses(
+    expected: Array, actual: Array, shapes: tuple[Shape | None, Shape | None], port: Schedule
+) -> Iterator[_Guess]:
     one, other = shapes
     if np.ptp(actual) == 0 and np.ptp(expected) > 0:
         words = f"the port's learning rate stays at {actual[0]:.6g}: its schedule is missing or never stepped"
@@ -525,7 +512,7 @@ def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape |
     if one is not None and other is not None and one.family == other.family:
         yield from _missing_warmup(one, other, len(expected))
         if one.family != "exponential":
-            yield from _one_knob(one, other, len(expected))
+            yield from _one_knob(one, other, len(expected), port)
     yield from _counted(expected, actual, one, other)
     yield from _factors(expected, actual, one)
     yield from _shifts(expected, actual, scaled=False)
@@ -534,7 +521,7 @@ def _guesses(expected: Array, actual: Array, shapes: tuple[Shape | None, Shape |
     if one is None or one.family != "exponential":
         yield from _shifts(expected, actual, scaled=True)
     if one is not None and other is not None and one.family == other.family == "exponential":
-        yield from _one_knob(one, other, len(expected))
+        yield from _one_knob(one, other, len(expected), port)
 
 
 def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
@@ -557,14 +544,14 @@ def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
         yield _Guess("extra-warmup", words, "leave LinearWarmup out", draw(changed, count))
 
 
-def _one_knob(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
+def _one_knob(one: Shape, other: Shape, count: int, port: Schedule) -> Iterator[_Guess]:
     for name, value in other.knobs.items():
         if name in one.knobs and one.knobs[name] != value:
             changed = replace(one, knobs={**one.knobs, name: value})
             yield _Guess(
-                KNOBS[name].code,
+                KNOBS[name][0],
                 _words(name, one.knobs[name], value),
-                _fix(name, one.knobs[name]),
+                _fix(port, name, one.knobs[name]),
                 draw(changed, count),
                 knobs={name: one.knobs[name]},
             )
@@ -630,7 +617,9 @@ def _stairs(expected: Array, actual: Array) -> Iterator[_Guess]:
             yield _Guess("staircase", words, f"divide the step by {times} as an integer", actual)
 
 
-def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> tuple[Diagnosis, ...]:
+def _several(
+    expected: Array, actual: Array, one: Shape | None, other: Shape | None, port: Schedule
+) -> tuple[Diagnosis, ...]:
     """Return every knob that differs, where one is not enough."""
     if one is None or other is None:
         return ()
@@ -640,20 +629,28 @@ def _several(expected: Array, actual: Array, one: Shape | None, other: Shape | N
         guess = _Guess("schedule-type", words, fix, draw(other, len(expected)))
         return (_told(guess, _explained(expected, actual, guess), len(expected)),)
     curve, found = draw(other, len(expected)), []
-    for name, knob in KNOBS.items():
+    for name, (code, _) in KNOBS.items():
         ours, theirs = (shape.knobs.get(name) for shape in (one, other))
         if ours != theirs and not (
             isinstance(ours, float) and isinstance(theirs, float) and np.isclose(ours, theirs, SAME_SINGLE, 0)
         ):
-            guess = _Guess(knob.code, _words(name, ours, theirs), _fix(name, ours), curve)
+            guess = _Guess(code, _words(name, ours, theirs), _fix(port, name, ours), curve)
             found.append(_told(guess, _explained(expected, actual, guess), len(expected), together=True))
     return tuple(found)
 
 
-def _fix(name: str, value: object) -> str:
+def _fix(port: Schedule, name: str, value: object) -> str:
     if name == "start":
         return f"pass a divide_factor with which the first rate is {_short(value)}"
-    return f"pass {KNOBS[name].argument}={_short(value)}"
+    argument = _argument(port, name)
+    return _change({name: value}) if argument is None else f"pass {argument[1].arguments[1]}={_short(value)}"
+
+
+def _argument(port: Schedule, name: str) -> tuple[Schedule, Trait] | None:
+    """Return the schedule of the port's, or the one in it, that takes a curve's setting, and its argument."""
+    code = KNOBS.get(name, ("", ""))[0]
+    both = ((one, paddle_argument(one, code)) for one in _nested(port))
+    return next(((one, argument) for one, argument in both if argument is not None), None)
 
 
 def _explained(expected: Array, actual: Array, guess: _Guess) -> float:
@@ -695,7 +692,7 @@ def _named(shape: Shape) -> str:
 
 
 def _words(name: str, expected: object, actual: object) -> str:
-    return f"the port's {KNOBS[name].words} is {_short(actual)}, the reference's {_short(expected)}"
+    return f"the port's {KNOBS[name][1]} is {_short(actual)}, the reference's {_short(expected)}"
 
 
 def _short(value: object) -> str:
@@ -839,47 +836,42 @@ def stepper(schedule: Schedule) -> Callable[[int], object]:
     return lambda _: schedule.step()
 
 
-def _trial(fresh: Schedule, actual: Array) -> Trial:
-    """Return what tries other knobs on a copy of the port's schedule; its rates are scaled as the parameter's are."""
+def _try(fresh: Schedule, actual: Array, knobs: Options) -> _Tried | None:
+    """Return what other knobs come to on a copy of the port's schedule; its rates are scaled as the parameter's are.
 
-    def attempt(schedule: Schedule, knobs: Options) -> Tried | None:
-        found: dict[str, object] = {}
-        held = True
+    None where nothing is proved: it keeps no such attributes, or reads them no more, or does not take the value, or makes
+    other rates than the port had.
+    """
+
+    def rates(knobs: Options) -> _Tried | None:
+        schedule, found, held = copy.deepcopy(fresh), {}, True
         for knob, value in knobs.items():
-            pairs = [
-                (one, name)
-                for one in _nested(schedule)
-                for name in (KNOBS[knob].attributes if knob in KNOBS else ())
-                if hasattr(one, name)
-            ]
-            if not pairs:
+            holder, argument = _argument(schedule, knob) or (None, None)
+            name = next((one for one in argument.attributes[1] if hasattr(holder, one)), "") if argument else ""
+            if not name:
                 return None
-            holder, name = pairs[0]
             found[name] = list(value) if isinstance(value, tuple) else value
             held = held and bool(np.all(np.asarray(getattr(holder, name)) == np.asarray(found[name])))
             setattr(holder, name, found[name])
         for one in reversed(list(_nested(schedule))):
             one.last_epoch = -1
             one.step()
-        advance, rates = stepper(schedule), [float(schedule())]
+        advance, curve = stepper(schedule), [float(schedule())]
         for step in range(1, len(actual)):
             advance(step)
-            rates.append(float(schedule()))
-        return Tried(attributes=found, curve=np.array(rates), held=held)
+            curve.append(float(schedule()))
+        return _Tried(attributes=found, curve=np.array(curve), held=held)
 
-    def trial(knobs: Mapping[str, object]) -> Tried | None:
-        if fresh is None:
-            return None
-        try:
-            usual, changed = attempt(copy.deepcopy(fresh), {}), attempt(copy.deepcopy(fresh), knobs)
-        except Exception:  # noqa: BLE001  (a schedule that does not take the value, or steps otherwise: nothing is proved)
-            return None
-        if usual is None or changed is None:
-            return None
-        scale = actual[0] / usual.curve[0] if usual.curve[0] else 1.0
-        return replace(changed, curve=changed.curve * scale) if same(usual.curve * scale, actual) else None
-
-    return trial
+    if fresh is None:
+        return None
+    try:
+        usual, changed = rates({}), rates(knobs)
+    except Exception:  # noqa: BLE001  (a schedule that does not take the value, or steps otherwise: nothing is proved)
+        return None
+    if usual is None or changed is None or (same(usual.curve, changed.curve) and not changed.held):
+        return None
+    scale = actual[0] / usual.curve[0] if usual.curve[0] else 1.0
+    return replace(changed, curve=changed.curve * scale) if same(usual.curve * scale, actual) else None
 
 
 def _nested(schedule: object) -> Iterator[Schedule]:
@@ -914,7 +906,7 @@ def _judge(ours: _Curves, theirs: _Curves, fresh: object, scheduled: bool) -> Pi
             f"learning rates differ at {np.count_nonzero(~close(one, other))} of {count} steps{rest}; first at step "
             f"{step}: expected {one[step]:.9g}, actual {other[step]:.9g}"
         )
-        causes = schedule_causes(one, other, _trial(fresh, other))
+        causes = schedule_causes(one, other, fresh)
         return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, curves=curves, diagnoses=causes)
     if np.ptp(momentum) > 0:
         found = cycled_momentum(momentum)

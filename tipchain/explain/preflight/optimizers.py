@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import TypeVar
 
 from tipchain.explain.findings import Effect, Finding, listed
 from tipchain.explain.locate.matching import LayerPair
 from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
-from tipchain.explain.preflight.table import plain, same, tidy
+from tipchain.explain.preflight.table import Reader, Trait, held, plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Schedule, Setting, Tensor
 from tipchain.frameworks.base import rate_factor
 
@@ -29,36 +28,33 @@ TORCH_NAMES = {**_SAME, "AdamW": "Adam", "RMSprop": "RMSProp"}
 """Common names of torch's classes; how AdamW decays is told beside."""
 PADDLE_NAMES = {**_SAME, "Momentum": "SGD", "AdamW": "Adam", "RMSProp": "RMSProp", "Lamb": "Lamb"}
 """Those of Paddle's: Momentum is torch's SGD with a momentum."""
-ADAMS = frozenset(("Adam", "Adamax", "NAdam", "RAdam"))
-SETTINGS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    "SGD": (
-        ("momentum", "momentum", "_momentum"),
-        ("nesterov", "nesterov", "_use_nesterov"),
-        ("dampening", "dampening", ""),
-    ),
-    "Adam": (("epsilon", "eps", "_epsilon"), ("amsgrad", "amsgrad", "_amsgrad")),
-    "RMSProp": (
-        ("rho", "alpha", "_rho"),
-        ("epsilon", "eps", "_epsilon"),
-        ("momentum", "momentum", "_momentum"),
-        ("centered", "centered", "_centered"),
-    ),
+EPSILON = Trait("epsilon", "eps", "epsilon")
+MOMENTUM = Trait("momentum", "momentum")
+BETAS = (
+    Trait("beta1", "betas[0]", "beta1", read=lambda group, _: plain(group["betas"][0])),
+    Trait("beta2", "betas[1]", "beta2", read=lambda group, _: plain(group["betas"][1])),
+)
+SETTINGS: Mapping[str | None, tuple[Trait, ...]] = {
+    "SGD": (MOMENTUM, Trait("nesterov", "nesterov", "use_nesterov"), Trait("dampening", "dampening")),
+    "Adam": (EPSILON, Trait("amsgrad", "amsgrad"), *BETAS),
+    "RMSProp": (Trait("rho", "alpha", "rho"), EPSILON, MOMENTUM, Trait("centered", "centered")),
     "Adagrad": (
-        ("epsilon", "eps", "_epsilon"),
-        ("initial-accumulator", "initial_accumulator_value", "initial_accumulator_value"),
-        ("learning-rate-decay", "lr_decay", ""),
+        EPSILON,
+        Trait("initial-accumulator", "initial_accumulator_value"),
+        Trait("learning-rate-decay", "lr_decay"),
     ),
-    "Adamax": (("epsilon", "eps", "_epsilon"),),
-    "Adadelta": (("rho", "rho", "_rho"), ("epsilon", "eps", "_epsilon")),
-    "NAdam": (("epsilon", "eps", "_epsilon"), ("momentum-decay", "momentum_decay", "_momentum_decay")),
-    "RAdam": (("epsilon", "eps", "_epsilon"),),
-    "Rprop": (("etas", "etas", "_etas"),),
+    "Adamax": (EPSILON, *BETAS),
+    "Adadelta": (Trait("rho", "rho"), EPSILON),
+    "NAdam": (EPSILON, Trait("momentum-decay", "momentum_decay"), *BETAS),
+    "RAdam": (EPSILON, *BETAS),
+    "Rprop": (Trait("etas", "etas"),),
 }
-"""Code, torch's key in a group and Paddle's attribute, by common name; Paddle lacks what has none."""
+"""What optimizers of a common name are made with; torch keeps it in a group, under its name there."""
+MAXIMIZE = Trait("maximize", "maximize")
 ABSENT: Options = {"dampening": 0.0, "learning-rate-decay": 0.0, "maximize": False}
 """What Paddle does as to settings that it does not have."""
-SCALE = "gradient-scale"
-"""The code of a factor that Paddle's Momentum multiplies gradients by."""
+SCALE = Trait("gradient-scale", "rescale_grad")
+"""A factor that Paddle's Momentum multiplies gradients by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +91,9 @@ def torch_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTreat
     """Yield each parameter of a torch optimizer with what is done to it."""
     name = torch_name(optimizer)
     for group in optimizer.param_groups:
-        settings = {code: plain(group[key]) for code, key, _ in SETTINGS.get(name or "", ()) if key in group}
-        settings["maximize"] = bool(group.get("maximize", False))
-        if name in ADAMS and "betas" in group:
-            settings["beta1"], settings["beta2"] = plain(tuple(group["betas"]))
+        there = (one for one in SETTINGS.get(name, ()) if one.torch.partition("[")[0] in group)
+        settings = {one.code: one.read(group, None) if one.read else plain(group[one.torch]) for one in there}
+        settings[MAXIMIZE.code] = bool(group.get("maximize", False))
         if name == "SGD" and not settings.get("momentum"):
             settings.pop("dampening", None)  # nothing without a momentum
             settings.pop("nesterov", None)
@@ -141,24 +136,22 @@ def _paddle_groups(optimizer: Optimizer) -> Iterator[tuple[Mapping[str, object],
 
 
 def _paddle_settings(optimizer: Optimizer, group: Options, name: str | None) -> Iterator[tuple[str, Setting]]:
-    keys = [(code, attribute) for code, _, attribute in SETTINGS.get(name or "", ())]
-    keys += [(beta, f"_{beta}") for beta in ("beta1", "beta2") if name in ADAMS]
-    found = {code: _kept(optimizer, group, attribute, ABSENT.get(code)) for code, attribute in keys}
+    found = {one.code: _kept(optimizer, group, one, ABSENT.get(one.code)) for one in SETTINGS.get(name, ())}
     if name == "SGD" and not found["momentum"]:
         found = {"momentum": 0}
     if name == "Rprop":
         found["etas"] = found["etas"][0]
-    found["maximize"] = ABSENT["maximize"]
-    rescale = _kept(optimizer, group, "_rescale_grad", 1.0)
+    found[MAXIMIZE.code] = ABSENT[MAXIMIZE.code]
+    rescale = _kept(optimizer, group, SCALE, 1.0)
     if rescale != 1:
-        found[SCALE] = rescale
+        found[SCALE.code] = rescale
     yield from found.items()
 
 
-def _kept(optimizer: object, group: Mapping[str, object], attribute: str, absent: object) -> Setting:
+def _kept(optimizer: object, group: Options, setting: Trait, absent: object) -> Setting:
     """Return a setting of a group, else of the optimizer, else what holds where there is none."""
-    key = attribute.lstrip("_")
-    return plain(group[key]) if key and key in group else plain(getattr(optimizer, attribute or "-", absent))
+    key = setting.arguments[1]
+    return plain(group[key] if key in group else getattr(optimizer, f"_{key}", getattr(optimizer, key, absent)))
 
 
 def _paddle_decay(optimizer: Optimizer, group: Options, parameter: Tensor) -> Decay:
@@ -185,16 +178,6 @@ FIRST_RATE = "first-rate"
 """The code of a rate that is not the optimizer's own but its schedule's first."""
 SHOWN = 4
 """How many parameters a message names."""
-ARGUMENTS = {
-    "nesterov": ("nesterov", "use_nesterov"),
-    "beta1": ("betas[0]", "beta1"),
-    "beta2": ("betas[1]", "beta2"),
-    "initial-accumulator": ("initial_accumulator_value", "initial_accumulator_value"),
-    "learning-rate-decay": ("lr_decay", "lr_decay"),
-    "momentum-decay": ("momentum_decay", "momentum_decay"),
-    SCALE: ("rescale_grad", "rescale_grad"),
-}
-"""What a setting is called in torch and in Paddle, where that is not torch's key in a group, and the code."""
 CLASSES = {"SGD": ("SGD", "Momentum"), "Adam": ("Adam", "AdamW")}
 """Paddle's classes of one common name: without and with a momentum; coupled and decoupled."""
 
@@ -227,12 +210,9 @@ def check_optimizers(
     found = [*lone, *_rates(matched, paddle_optimizer)]
     if None not in types:  # a user's own optimizer says nothing about how it decays
         found += _decays(matched)
-    name = types[0]
-    codes = [code for code, _, _ in SETTINGS.get(name or "", ())]
-    codes += ["beta1", "beta2"] if name in ADAMS else []
-    rescaled = any(SCALE in theirs.settings for _, _, theirs in matched)
-    for code in [*codes, "maximize", *([SCALE] if rescaled else [])]:
-        found += _settings(code, matched, types[0] or "", paddle_optimizer)
+    rescaled = any(SCALE.code in theirs.settings for _, _, theirs in matched)
+    for one in [*SETTINGS.get(types[0], ()), MAXIMIZE, *([SCALE] if rescaled else [])]:
+        found += _settings(one, matched, types[0], paddle_optimizer)
     return [*found, *_formulas(paddle_optimizer), *_clipping(torch_optimizer, paddle_optimizer)]
 
 
@@ -383,10 +363,9 @@ def _decay_fix(decay: Decay, where: str) -> str:
     return ways[form] + where
 
 
-def _settings(code: str, matched: Matched, name: str, optimizer: object) -> Iterator[Finding]:
-    there = [one for one in matched if code == SCALE or (code in one[1].settings and code in one[2].settings)]
-    keys = {told: key for told, key, _ in SETTINGS.get(name, ())}
-    ours, theirs = ARGUMENTS.get(code, (keys.get(code, code), code))
+def _settings(setting: Trait, matched: Matched, name: str | None, optimizer: object) -> Iterator[Finding]:
+    code, (ours, theirs) = setting.code, setting.arguments
+    there = [one for one in matched if setting is SCALE or (code in one[1].settings and code in one[2].settings)]
     for one, other, names in _grouped(there, lambda treatment: treatment.settings.get(code, 1.0)):
         where = _of(matched, names)
         fix = f"pass `{theirs}={one!r}` to the optimizer"
@@ -451,43 +430,10 @@ def _clipping(ours: object, theirs: object) -> Iterator[Finding]:
 # https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/lr/LRScheduler_en.html
 
 
-Get = Callable[[Schedule], Setting]
-
-
-@dataclass(frozen=True)
-class _Arg:
-    """An argument of a schedule.
-
-    Attributes:
-        code: the slug of a finding.
-        torch: torch's name of it.
-        paddle: Paddle's; as torch's if empty.
-        ours: reads it from torch's schedule, where it is no attribute of that name.
-        theirs: reads it from Paddle's.
-    """
-
-    code: str
-    torch: str
-    paddle: str = ""
-    ours: Get | None = None
-    theirs: Get | None = None
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """Torch's and Paddle's."""
-        return self.torch, self.paddle or self.torch
-
-    @property
-    def get(self) -> tuple[Get, Get]:
-        """Read it from either."""
-        one, other = (attrgetter(name) for name in self.names)
-        return self.ours or one, self.theirs or other
-
-
-def _milestones(schedule: Schedule) -> tuple[int, ...]:
+def _milestones(schedule: Schedule, _: object) -> tuple[int, ...]:
     """Return the milestones; torch keeps a Counter of them."""
-    held = schedule.milestones
-    return tuple(sorted(held.elements() if hasattr(held, "elements") else held))
+    kept = schedule.milestones
+    return tuple(sorted(kept.elements() if hasattr(kept, "elements") else kept))
 
 
 def _group(schedule: Schedule, key: str) -> Setting:
@@ -495,92 +441,105 @@ def _group(schedule: Schedule, key: str) -> Setting:
     return schedule.optimizer.param_groups[0][key]
 
 
-def _one_cycle() -> tuple[_Arg, ...]:
-    return (
-        _Arg("period", "total_steps"),
-        _Arg(
-            "max-rate", "max_lr", "max_learning_rate", lambda one: _group(one, "max_lr"), lambda one: one._lr_config[1]
-        ),
-        _Arg(
-            "start-rate",
-            "div_factor",
-            "divide_factor",
-            lambda one: _group(one, "max_lr") / _group(one, "initial_lr"),
-            lambda one: one._lr_config[1] / one._lr_config[0],
-        ),
-        _Arg(
-            "end-rate", "min_lr", "end_learning_rate", lambda one: _group(one, "min_lr"), lambda one: one._lr_config[-1]
-        ),
-        _Arg(
-            "pct-start",
-            "pct_start",
-            "phase_pct",
-            lambda one: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
-            lambda one: (one._step_config[1] + 1) / one.total_steps,
-        ),
-        _Arg(
-            "phases",
-            "three_phase",
-            "",
-            lambda one: len(one._schedule_phases) == 3,
-            lambda one: len(one._lr_config) == 4,
-        ),
-        _Arg(
-            "annealing",
-            "anneal_strategy",
-            "",
-            lambda one: one._anneal_func_type,
-            lambda one: "cos" if "cos" in one.anneal_func.__name__ else "linear",
-        ),
-    )
+def _only(*names: str) -> Reader:
+    """Return what reads the value that all groups share, else None: rates by group are compared with the optimizer."""
+
+    def read(schedule: Schedule, _: object) -> Setting:
+        kept = plain(held(schedule, *names))
+        return kept if not isinstance(kept, tuple) else kept[0] if len(set(kept)) == 1 else None
+
+    return read
 
 
-def _cyclic() -> tuple[_Arg, ...]:
-    return (
-        _Arg("max-rate", "max_lr", "max_learning_rate", lambda one: _only(one.max_lrs), lambda one: one.max_lr),
-        _Arg(
-            "rising-steps",
-            "step_size_up",
-            "",
-            lambda one: one.total_size * one.step_ratio,
-            lambda one: one.cycle_size * one.step_up_pct,
-        ),
-        _Arg(
-            "falling-steps",
-            "step_size_down",
-            "",
-            lambda one: one.total_size * (1 - one.step_ratio),
-            lambda one: one.cycle_size * (1 - one.step_up_pct),
-        ),
-        _Arg("mode", "mode"),
-        _Arg("gamma", "gamma", "exp_gamma", theirs=lambda one: one.gamma),
-    )
+def _warmup_rate(warmed: Schedule, step: int) -> Setting:
+    """Return the rate that torch's warm-up has at a step, None where it is no ``LinearLR`` of one rate."""
+    warmup = warmed._schedulers[0]
+    base, grown = BASE.readers[0](warmup, None), min(1.0, step / warmup.total_iters)
+    return None if base is None else base * (warmup.start_factor + (warmup.end_factor - warmup.start_factor) * grown)
 
 
-GAMMA = _Arg("gamma", "gamma")
-END = _Arg("end-rate", "eta_min")
-BASE = _Arg("learning-rate", "base_lrs", "learning_rate", lambda one: _only(one.base_lrs), lambda one: one.base_lr)
-LAST = _Arg("last-epoch", "last_epoch")
-TWINS: dict[str, tuple[str, tuple[_Arg, ...]]] = {
-    "StepLR": ("StepDecay", (BASE, _Arg("step-size", "step_size"), GAMMA, LAST)),
-    "MultiStepLR": (
-        "MultiStepDecay",
-        (BASE, _Arg("milestones", "milestones", "", _milestones, _milestones), GAMMA, LAST),
+ONE_CYCLE = (
+    Trait("period", "total_steps"),
+    Trait(
+        "max-rate",
+        "max_lr",
+        "max_learning_rate",
+        read=lambda one, _: _group(one, "max_lr"),
+        read_paddle=lambda one, _: one._lr_config[1],
     ),
+    Trait(
+        "start-rate",
+        "div_factor",
+        "divide_factor",
+        read=lambda one, _: _group(one, "max_lr") / _group(one, "initial_lr"),
+        read_paddle=lambda one, _: one._lr_config[1] / one._lr_config[0],
+    ),
+    Trait(
+        "end-rate",
+        "min_lr",
+        "end_learning_rate",
+        read=lambda one, _: _group(one, "min_lr"),
+        read_paddle=lambda one, _: one._lr_config[-1],
+    ),
+    Trait(
+        "pct-start",
+        "pct_start",
+        "phase_pct",
+        read=lambda one, _: (one._schedule_phases[0]["end_step"] + 1) / one.total_steps,
+        read_paddle=lambda one, _: (one._step_config[1] + 1) / one.total_steps,
+    ),
+    Trait(
+        "phases",
+        "three_phase",
+        read=lambda one, _: len(one._schedule_phases) == 3,
+        read_paddle=lambda one, _: len(one._lr_config) == 4,
+    ),
+    Trait(
+        "annealing",
+        "anneal_strategy",
+        read=lambda one, _: one._anneal_func_type,
+        read_paddle=lambda one, _: "cos" if "cos" in one.anneal_func.__name__ else "linear",
+    ),
+)
+CYCLIC = (
+    Trait("max-rate", "max_lr", "max_learning_rate", read=_only("max_lrs", "max_lr")),
+    Trait(
+        "rising-steps",
+        "step_size_up",
+        read=lambda one, _: one.total_size * one.step_ratio,
+        read_paddle=lambda one, _: one.cycle_size * one.step_up_pct,
+    ),
+    Trait(
+        "falling-steps",
+        "step_size_down",
+        read=lambda one, _: one.total_size * (1 - one.step_ratio),
+        read_paddle=lambda one, _: one.cycle_size * (1 - one.step_up_pct),
+    ),
+    Trait("mode", "mode"),
+    Trait("gamma", "gamma", "exp_gamma", kept=("", "gamma")),
+)
+GAMMA = Trait("gamma", "gamma")
+END = Trait("end-rate", "eta_min")
+BASE = Trait("learning-rate", "base_lrs", "learning_rate", kept=("", "base_lr"), read=_only("base_lrs", "base_lr"))
+LAST = Trait("last-epoch", "last_epoch")
+MILESTONES = Trait("milestones", "milestones", kept=("", "boundaries"), read=_milestones)
+SCHEDULES: Mapping[str, tuple[str, tuple[Trait, ...]]] = {
+    "StepLR": ("StepDecay", (BASE, Trait("step-size", "step_size"), GAMMA, LAST)),
+    "MultiStepLR": ("MultiStepDecay", (BASE, MILESTONES, GAMMA, LAST)),
     "ExponentialLR": ("ExponentialDecay", (BASE, GAMMA, LAST)),
-    "CosineAnnealingLR": ("CosineAnnealingDecay", (BASE, _Arg("period", "T_max"), END, LAST)),
+    "CosineAnnealingLR": ("CosineAnnealingDecay", (BASE, Trait("period", "T_max"), END, LAST)),
     "CosineAnnealingWarmRestarts": (
         "CosineAnnealingWarmRestarts",
-        (BASE, _Arg("period", "T_0"), _Arg("period-factor", "T_mult"), END, LAST),
+        (BASE, Trait("period", "T_0"), Trait("period-factor", "T_mult"), END, LAST),
     ),
     "PolynomialLR": (
         "PolynomialDecay",
         (
             BASE,
-            _Arg("period", "total_iters", "decay_steps"),
-            _Arg("power", "power"),
-            _Arg("end-rate", "end_lr", "", lambda _: 0.0),
-            _Arg("cycle", "cycle", "", lambda _: False),
+            Trait("period", "total_iters", "decay_steps"),
+            Trait("power", "power"),
+            Trait("end-rate", "end_lr", read=lambda one, _: plain(getattr(one, "end_lr", 0.0))),
+            Trait("cycle", "cycle", read=lambda one, _: getattr(one, "cycle", False)),
             LAST,
         ),
     ),
@@ -588,29 +547,65 @@ TWINS: dict[str, tuple[str, tuple[_Arg, ...]]] = {
         "LinearLR",
         (
             BASE,
-            _Arg("start-factor", "start_factor"),
-            _Arg("end-factor", "end_factor"),
-            _Arg("period", "total_iters", "total_steps"),
+            Trait("start-factor", "start_factor"),
+            Trait("end-factor", "end_factor"),
+            Trait("period", "total_iters", "total_steps"),
             LAST,
         ),
     ),
     "LambdaLR": ("LambdaDecay", (BASE, LAST)),
     "MultiplicativeLR": ("MultiplicativeDecay", (BASE, LAST)),
-    "OneCycleLR": ("OneCycleLR", (*_one_cycle(), LAST)),
-    "CyclicLR": ("CyclicLR", (BASE, *_cyclic(), LAST)),
+    "OneCycleLR": ("OneCycleLR", (*ONE_CYCLE, LAST)),
+    "CyclicLR": ("CyclicLR", (BASE, *CYCLIC, LAST)),
     "ReduceLROnPlateau": (
         "ReduceOnPlateau",
         (
             *(
-                _Arg(name.replace("_", "-"), name)
+                Trait(name.replace("_", "-"), name)
                 for name in ("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown")
             ),
-            _Arg("end-rate", "min_lrs", "min_lr", lambda one: _only(one.min_lrs)),
-            _Arg("epsilon", "eps", "epsilon"),
+            Trait("end-rate", "min_lrs", "min_lr", read=_only("min_lrs", "min_lr")),
+            Trait("epsilon", "eps", "epsilon"),
+        ),
+    ),
+    "SequentialLR": (
+        "LinearWarmup",
+        (
+            Trait(
+                "warmup-steps",
+                "milestones",
+                "warmup_steps",
+                read=lambda one, _: one._milestones[0],
+                read_paddle=lambda one, _: one.warmup_steps,
+            ),
+            Trait(
+                "warmup-start",
+                "start_factor",
+                "start_lr",
+                read=lambda one, _: _warmup_rate(one, 0),
+                read_paddle=lambda one, _: one.start_lr,
+            ),
+            Trait(
+                "warmup-end",
+                "end_factor",
+                "end_lr",
+                read=lambda one, _: _warmup_rate(one, one._milestones[0]),
+                read_paddle=lambda one, _: one.end_lr,
+            ),
         ),
     ),
 }
-"""Paddle's class and the arguments by torch's class."""
+"""Paddle's class and the arguments by torch's class; a ``SequentialLR`` that is a warm-up and what follows it."""
+_BY_PADDLE = dict(SCHEDULES.values())
+
+
+def paddle_argument(schedule: object, code: str) -> Trait | None:
+    """Return the argument of a Paddle schedule that a code is about; of a user's own the first that it keeps."""
+    known = next((_BY_PADDLE[one.__name__] for one in type(schedule).__mro__ if one.__name__ in _BY_PADDLE), None)
+    if known is not None:
+        return next((one for one in known if one.code == code), None)
+    every = (one for arguments in _BY_PADDLE.values() for one in arguments if one.code == code)
+    return next((one for one in every if any(hasattr(schedule, name) for name in one.attributes[1])), None)
 
 
 def check_schedulers(torch_scheduler: object, paddle_scheduler: object) -> list[Finding]:
@@ -619,36 +614,30 @@ def check_schedulers(torch_scheduler: object, paddle_scheduler: object) -> list[
     A warm-up is compared as torch's ``SequentialLR`` of two with Paddle's ``LinearWarmup``: its length, its first rate
     (where it is a ``LinearLR``), and what follows it. The rates themselves are compared elsewhere.
     """
-    names = type(torch_scheduler).__name__, type(paddle_scheduler).__name__
-    if names == ("SequentialLR", "LinearWarmup"):
-        return list(_warmups(torch_scheduler, paddle_scheduler))
     return list(_compare(torch_scheduler, paddle_scheduler, whole=True))
 
 
 def _compare(ours: Schedule, theirs: Schedule, *, whole: bool) -> Iterator[Finding]:
     """Yield what differs; of a schedule behind a warm-up (not ``whole``) where it stands counts for nothing."""
-    twin, arguments = TWINS.get(type(ours).__name__, ("", ()))
-    if type(theirs).__name__ != twin:
+    twin, arguments = SCHEDULES.get(type(ours).__name__, ("", ()))
+    warmed = twin == "LinearWarmup"
+    if type(theirs).__name__ != twin or (warmed and len(getattr(ours, "_schedulers", ())) != 2):
         return
     for one in arguments:
         if one is LAST and not whole:
             continue
-        values = [_read(get, schedule) for get, schedule in zip(one.get, (ours, theirs), strict=True)]
+        values = [_read(reader, schedule) for reader, schedule in zip(one.readers, (ours, theirs), strict=True)]
         if None not in values and not same(*values):
-            yield _scheduler_finding(one.code, *one.names, *values)
+            yield _scheduler_finding(one.code, *one.arguments, *values)
+    if warmed:
+        yield from _compare(ours._schedulers[1], theirs.learning_rate, whole=False)
 
 
-def _read(get: Get, schedule: object) -> Setting:
+def _read(reader: Reader, schedule: object) -> Setting:
     try:
-        return plain(get(schedule))
+        return plain(reader(schedule, None))
     except (AttributeError, KeyError, IndexError):  # another version of the framework keeps it otherwise
         return None
-
-
-def _only(values: Iterable[Setting]) -> object:
-    """Return the value that all groups share, else None: rates by group are compared with the optimizer."""
-    kept = {plain(one) for one in values}
-    return kept.pop() if len(kept) == 1 else None
 
 
 def _scheduler_finding(code: str, ours: str, theirs: str, expected: object, actual: object) -> Finding:
@@ -662,26 +651,3 @@ def _scheduler_finding(code: str, ours: str, theirs: str, expected: object, actu
         message=f"the port's schedule has {port} where torch's has {reference}",
         fix=f"pass `{theirs}={wanted!r}` to the scheduler",
     )
-
-
-def _warmups(ours: object, theirs: Schedule) -> Iterator[Finding]:
-    schedules, ends = getattr(ours, "_schedulers", []), getattr(ours, "_milestones", [])
-    if len(schedules) != 2 or len(ends) != 1:
-        return
-    warmup, main = schedules
-    if not same(ends[0], theirs.warmup_steps):
-        yield _scheduler_finding("warmup-steps", "milestones", "warmup_steps", ends[0], theirs.warmup_steps)
-    base = _read(BASE.get[0], warmup)
-    if type(warmup).__name__ == "LinearLR" and base is not None:
-        reached = warmup.start_factor + (warmup.end_factor - warmup.start_factor) * min(
-            1.0, ends[0] / warmup.total_iters
-        )
-        for code, name, expected, actual in (
-            ("warmup-start", "start_lr", base * warmup.start_factor, theirs.start_lr),
-            ("warmup-end", "end_lr", base * reached, theirs.end_lr),
-        ):
-            if not same(expected, actual):
-                yield _scheduler_finding(
-                    code, "start_factor" if code == "warmup-start" else "end_factor", name, expected, actual
-                )
-    yield from _compare(main, theirs.learning_rate, whole=False)

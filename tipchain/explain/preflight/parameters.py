@@ -453,6 +453,7 @@ def check_parameters(tensors: Tensors) -> list[Finding]:
     """
     found: list[Finding] = []
     others = _prints(tensors)
+    of_values: dict[int, Finding | None] = {}
     for pair in tensors.pairs:
         if pair.ours is None or pair.theirs is None:
             found += _alone(tensors, pair)
@@ -461,10 +462,10 @@ def check_parameters(tensors: Tensors) -> list[Finding]:
         ):
             found.append(_divided(tensors, pair, pair.ours, pair.theirs) or _shapes(pair, pair.ours, pair.theirs))
         else:
-            one = _values(tensors, pair, pair.ours, pair.theirs, others)
+            one = of_values[id(pair)] = _values(tensors, pair, pair.ours, pair.theirs, others)
             found += [] if one is None else [one]
     if any(one.code in OWN_VALUES for one in found):
-        strange = two_initializations(tensors)
+        strange = two_initializations(tensors, of_values)
         if strange is not None and strange.compared >= MANY:
             found = [strange.finding, *(one for one in found if one.code not in OWN_VALUES)]
     return [*found, *_frozen(tensors), *_unmatched(tensors)]
@@ -495,13 +496,14 @@ class Strange:
         )
 
 
-def two_initializations(tensors: Tensors) -> Strange | None:
+def two_initializations(tensors: Tensors, of_values: Mapping[int, Finding | None] | None = None) -> Strange | None:
     """Return how many parameters hold numbers of their own where nearly all do, else None.
 
     A parameter whose elements are all equal on both sides (a norm's scale, a bias of zeros) is alike in any two fresh
     models and counts for nothing; one with torch's numbers in another order or scaled, or another tensor's, was copied,
     well or not: its values have to do with torch's.
-    The small ones are looked at first: a few that agree settle it.
+    The small ones are looked at first: a few that agree settle it. ``of_values``: what is known of the values of pairs, by
+    their ``id``.
     """
     both = [
         (pair, pair.ours, pair.theirs)
@@ -513,11 +515,11 @@ def two_initializations(tensors: Tensors) -> Strange | None:
         and _elements(pair.ours) == _elements(pair.theirs)
         and (pair.kind == "own" or pair.ours.shape == pair.theirs.shape)
     ]
-    others = _prints(tensors)
+    others, known = _prints(tensors), of_values or {}
     copied = differing = unclear = 0
     for pair, ours, theirs in sorted(both, key=lambda one: _elements(one[1])):
         expected = tensors.array(ours)
-        one = _values(tensors, pair, ours, theirs, others)
+        one = known[id(pair)] if id(pair) in known else _values(tensors, pair, ours, theirs, others)
         if one is not None and one.code in OWN_VALUES:
             related = _are_related(expected, port_array(theirs))
             differing += related is False
