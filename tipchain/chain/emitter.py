@@ -16,14 +16,15 @@ from typing import NamedTuple
 
 from tipchain.chain.build import ChainSpec
 from tipchain.chain.params import NOTHING, Slot, Words, flag, split_words
-from tipchain.chain.plan import Artifact, Command, Options, default_timeout
+from tipchain.chain.plan import Artifact, Command, Options, Plan, default_timeout
 from tipchain.chain.slots import Slots
 from tipchain.chain.suites import FIXES, ArgumentItem, Choice, Condition, InferRule, LintFinding, Suite
+from tipchain.modes import Mode
 
 Facts = Mapping[str, str]
 
 
-class _Values(dict[str, str]):
+class Values(dict[str, str]):
     """Values of slots for templates; a slot that the file lacks is empty."""
 
     def __missing__(self, role: str) -> str:
@@ -80,7 +81,7 @@ class Filler(NamedTuple):
         """Return ``template`` with its variables replaced; what is put in is not looked at again."""
         if "{" not in template:
             return template
-        values = _Values({role: slot.value for role, slot in self.slots.items()} if "v[" in template else {})
+        values = Values({role: slot.value for role, slot in self.slots.items()} if "v[" in template else {})
         names: dict[str, object] = {**facts, "v": values}
         return template.format_map(names)
 
@@ -165,154 +166,11 @@ def slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.=,+-]+", "-", text).strip("-.")
 
 
-class Emitter:
-    """Expands one spec; collects commands, links and findings."""
-
-    def __init__(self, spec: ChainSpec, options: Options) -> None:
-        self.spec, self.options, self.suite = spec, options, spec.suite
-        self.filler = Filler(suite=spec.suite, slots=spec.slots, fixes=spec.fixes)
-        self.python: Words = (options.python,) if options.python else spec.python
-        self.commands: list[Command] = []
-        self.counts: Counter[str] = Counter()
-        self.latest: dict[str, str] = {}
-        self.taken: set[str] = set()
-        self.findings = list(spec.findings)
-        self.timeout = default_timeout(spec.mode) if options.timeout_s is None else options.timeout_s
-        self._place()
-        self.facts: Facts = self._facts()
-        # What the original's shell has exported at this point.
-        self.exported: str | None = None
-        # The device that the leg's last inference was on, as the file has it.
-        self.inferred_on: str | None = None
-        # The name of the model file: an original changes it on the way.
-        self.name = spec.name
-        # What the norm trainer left: (weights, id of its command).
-        self.norm: tuple[str, str] | None = None
-
-    def on(self, fix: str) -> bool:
-        """Return whether a fix is in force."""
-        return fix in self.spec.fixes
-
-    def _place(self) -> None:
-        """Set where the output goes: ``out`` and ``run`` for people, ``base`` as commands name it."""
-        spec, options = self.spec, self.options
-        facts = {"root": options.root, "model": spec.model, "mode": spec.mode.value}
-        original = self.filler.fill(self.suite.out, facts)
-        if not self.on("run-id"):
-            self.base = original
-            self.out = self.run = posixpath.normpath(original.removeprefix(f"{options.root}/"))
-            return
-        top = PurePosixPath(options.workdir) if options.workdir else OUTPUT
-        self.out = str(top / spec.model / spec.mode.value)
-        self.run = f"{self.out}/runs/{options.run}"
-        self.base = self.run if self.run.startswith("/") else f"./{self.run}"
-        if self.suite.out.startswith("{root}") and not self.run.startswith("/"):
-            self.base = f"{options.root}/{self.run}"
-
-    def _facts(self) -> Facts:
-        """Return what every template may refer to."""
-        spec = self.spec
-        facts = {
-            "root": self.options.root,
-            "model": spec.model,
-            "mode": spec.mode.value,
-            "base": self.base,
-            **{role: spec.by_mode.get(role, "") for role in ("epoch", "batch", "config")},
-        }
-        for name, choices in self.suite.vars.items():
-            facts[name] = self.filler.choose(choices, facts)
-        return facts
-
-    def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
-        """Add a finding about a line, or about the file."""
-        place = slot or self.spec.slots["model_name"]._replace(line=0, key="")
-        finding = LintFinding.at(place, code, message, severity)
-        if self.spec.fixes and finding not in self.findings:
-            self.findings.append(finding)
-
-    def words(
-        self, items: Sequence[ArgumentItem], facts: Facts, roles: Mapping[str, Words], filler: Filler | None = None
-    ) -> Words:
-        """Return the words of an argument list, and tell of the fixes that the profile names for them."""
-        filler = filler or self.filler
-        found = filler.words(items, facts, roles)
-        for item in items:
-            for fix in (value for test in item.when if test.name in FIXED for value in test.values):
-                if fix == INFERENCE_FLAGS or not self.on(fix):
-                    continue
-                if filler._replace(fixes=filler.fixes - {fix}).words(items, facts, roles) != found:
-                    slot = self.spec.slots.get(item.flag or item.role or item.key)
-                    self.tell(fix, FIXES[fix], slot or self.spec.slots["model_name"], "info")
-        return found
-
-    def add(self, command: Command, *, log: str = "", usual: str = "") -> str:
-        """Append a command, whose id is so far a label, and return its id.
-
-        Args:
-            command: the command.
-            log: name of the file that the original redirects to, "" for none.
-            usual: the name under which its log is known, if that is another.
-        """
-        name = f"{command.step}[{command.id}]"
-        self.counts[name] += 1
-        name = name if self.counts[name] == 1 else f"{name}#{self.counts[name]}"
-        path = None
-        if self.on("run-id"):
-            file = self.unused(slug(name), ".log")
-            path = f"{self.run}/{file}"
-            usual = usual or log
-            if usual and "/" not in usual:
-                self.latest[usual] = file
-        elif log:
-            # A blank in the name, after a list's last value say, ends it there for the original's shell.
-            first, *more = split_words(f"{self.run}/{log}", self.spec.slots["model_name"])
-            path = posixpath.normpath(first)
-            if command.step == "infer":
-                command = command._replace(argv=(*command.argv, *more))
-        timeout = None if self.timeout in (None, float("inf")) else self.timeout
-        self.commands.append(command._replace(id=name, log=path, timeout_s=timeout))
-        return name
-
-    def unused(self, stem: str, suffix: str = "") -> str:
-        """Return a name in the run's folder that nothing else in the plan has."""
-        names = (f"{stem}{suffix}" if count == 1 else f"{stem}-{count}{suffix}" for count in itertools.count(1))
-        name = next(name for name in names if name not in self.taken)
-        self.taken.add(name)
-        return name
-
-    def interpreter(self, cwd: str) -> Words:
-        """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
-        program, *options = self.python or ("",)  # an original runs the script itself where there is none
-        here = posixpath.normpath(cwd) == "." or "/" not in program or program.startswith("/")
-        if here or not self.on("cwd"):
-            return self.python
-        if self.options.python is None:
-            message = f"is looked for where the chain is started; the original looks for it in {cwd}"
-            self.tell("cwd", message, self.spec.slots["python"], "info")
-        return (posixpath.join(self.options.root, program), *options)
-
-    def visible(self, fixed: str | None, *, gpus: bool = True) -> dict[str, str]:
-        """Return CUDA_VISIBLE_DEVICES for a command: what the leg has, or what the original happens to export."""
-        found = fixed if self.on("devices") else self.exported
-        if gpus and self.on("devices") and fixed != self.exported and self.spec.trains:
-            there = "leaves it unset" if self.exported is None else f"has {self.exported} there"
-            here = "is not set" if fixed is None else f"is {fixed}"
-            message = f"{VISIBLE} {here} for each command of a leg; for some the original {there}"
-            self.tell("devices", message, self.spec.slots["gpu_list"], "info")
-        return {} if found is None else {VISIBLE: found}
-
-    def inference_dir(self) -> str:
-        """Return what inference_dir adds to the folder of the exported model."""
-        slot = self.spec.slots.get("inference_dir")
-        if slot is None or (slot.absent and self.on("null")):
-            return ""
-        if slot.value in ("null", "##") or (not slot.value and self.on("run-id")):
-            return ""  # an empty value makes the original write a slash twice, the same path
-        return f"/{slot.value}"
-
-    def exported_files(self, folder: str) -> tuple[Artifact, ...]:
-        """Return what an export into ``folder`` must leave."""
-        return exported_files(folder) if self.spec.fixes else ()
+def folders(options: Options, model: str, mode: Mode) -> tuple[str, str]:
+    """Return the folder of a mode's output, and that of the run below it."""
+    top = PurePosixPath(options.workdir) if options.workdir else OUTPUT
+    out = str(top / model / mode.value)
+    return out, f"{out}/runs/{options.run}"
 
 
 def exported_files(folder: str) -> tuple[Artifact, ...]:
@@ -322,6 +180,12 @@ def exported_files(folder: str) -> tuple[Artifact, ...]:
         Artifact(what="program", files=tuple(f"{head}/{one}" for one in PROGRAMS)),
         Artifact(what="weights", files=tuple(f"{head}/{one}" for one in WEIGHTS)),
     )
+
+
+def slim_links(folder: str) -> tuple[tuple[str, str], ...]:
+    """Return links from what inference looks for in a folder to PaddleSlim's own names of it, since 2022 and before."""
+    names = {"pdmodel": ("model.pdmodel", "__model__"), "pdiparams": ("model.pdiparams", "__params__")}
+    return tuple((f"{folder}/inference.{end}", f"{folder}/{one}") for end, ones in names.items() for one in ones)
 
 
 SHORT_NAMES = {"infer_batch": "bs"}
@@ -354,8 +218,198 @@ class Source(NamedTuple):
     facts: Facts
 
 
-class Inferring(Emitter):
-    """Adds inferences."""
+class PlanDraft:
+    """A plan as it is built: commands with ids, logs and limits, the names that lead to their logs, and findings.
+
+    Args:
+        head: the plan without these.
+        place: a slot of the file, for findings about the file itself.
+        options: what the command line adds.
+        named: whether logs are named by their commands' ids; else as the original names them.
+        told: whether findings are kept.
+    """
+
+    def __init__(self, head: Plan, place: Slot, options: Options, *, named: bool, told: bool) -> None:
+        self.head, self.out, self.run, self.options = head, head.out, head.run, options
+        self.place, self.named, self.told = place._replace(line=0, key=""), named, told
+        self.commands: list[Command] = []
+        self.counts: Counter[str] = Counter()
+        self.latest: dict[str, str] = {}
+        self.taken: set[str] = set()
+        self.findings: list[LintFinding] = list(head.findings)
+        limit_s = default_timeout(head.mode) if options.timeout_s is None else options.timeout_s
+        self.limit_s = None if limit_s == float("inf") else limit_s
+
+    def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
+        """Add a finding about a line, or about the file, once."""
+        finding = LintFinding.at(slot or self.place, code, message, severity)
+        if self.told and finding not in self.findings:
+            self.findings.append(finding)
+
+    def add(self, command: Command, *, log: str = "", usual: str = "") -> str:
+        """Append a command, whose id is so far a label, and return its id.
+
+        Args:
+            command: the command; its log, its limit and the end of its id are settled here.
+            log: the original's name of its log, from the run's folder, "" for none.
+            usual: the name under which its log is known, if that is another.
+        """
+        name = f"{command.step}[{command.id}]" if command.id else command.step
+        self.counts[name] += 1
+        name = name if self.counts[name] == 1 else f"{name}#{self.counts[name]}"
+        path = None
+        if self.named:
+            file = self.unused(slug(name), ".log")
+            path = f"{self.run}/{file}"
+            usual = usual or log
+            if usual and "/" not in usual:
+                self.latest[usual] = file
+        elif log:
+            command, path = self.redirected(command, f"{self.run}/{log}")
+        self.commands.append(command._replace(id=name, log=path, timeout_s=self.limit_s))
+        return name
+
+    def redirected(self, command: Command, log: str) -> tuple[Command, str]:
+        """Return a command of the original's and the path of its log."""
+        return command, posixpath.normpath(log)
+
+    def unused(self, stem: str, suffix: str = "") -> str:
+        """Return a name in the run's folder that nothing else in the plan has."""
+        names = (f"{stem}{suffix}" if count == 1 else f"{stem}-{count}{suffix}" for count in itertools.count(1))
+        name = next(name for name in names if name not in self.taken)
+        self.taken.add(name)
+        return name
+
+    def seen_from(self, cwd: str, python: Words) -> Words:
+        """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
+        program, *more = python or ("",)  # an original runs the script itself where there is none
+        here = posixpath.normpath(cwd) == "." or "/" not in program or program.startswith("/")
+        return python if here else (posixpath.join(self.options.root, program), *more)
+
+    def finished(self) -> Plan:
+        """Return the plan."""
+        findings = tuple(dict.fromkeys(self.findings))
+        return self.head._replace(
+            commands=tuple(self.commands),
+            latest=tuple(self.latest.items()),
+            notes=tuple(dict.fromkeys(str(one) for one in findings if one.severity != "info")),
+            findings=findings,
+        )
+
+
+class Expansion(PlanDraft):
+    """The plan of a spec as it is built: templates filled in, arguments, the inferences with a model."""
+
+    def __init__(self, spec: ChainSpec, params: str, options: Options) -> None:
+        self.spec, self.options, self.suite = spec, options, spec.suite
+        self.filler = Filler(suite=spec.suite, slots=spec.slots, fixes=spec.fixes)
+        self.python: Words = (options.python,) if options.python else spec.python
+        self.base, out, run = self._place()
+        self.facts: Facts = self._facts()
+        # What the original's shell has exported at this point.
+        self.exported: str | None = None
+        head = Plan(
+            params=params,
+            mode=spec.mode,
+            suite=spec.suite.name,
+            model=spec.model,
+            status=spec.suite.status,
+            out=out,
+            run=run,
+            commands=(),
+            latest=(),
+            notes=(),
+            findings=spec.findings,
+            results_log=spec.suite.results_log,
+            results_head=self.filler.fill(spec.suite.results_head, self.facts),
+            redirected=spec.suite.redirected,
+            data=options.data,
+        )
+        super().__init__(head, spec.slots["model_name"], options, named=self.on("run-id"), told=bool(spec.fixes))
+
+    def on(self, fix: str) -> bool:
+        """Return whether a fix is in force."""
+        return fix in self.spec.fixes
+
+    def _place(self) -> tuple[str, str, str]:
+        """Return where the output goes: ``base`` as commands name it, ``out`` and ``run`` for people."""
+        spec, options = self.spec, self.options
+        facts = {"root": options.root, "model": spec.model, "mode": spec.mode.value}
+        original = self.filler.fill(self.suite.out, facts)
+        if not self.on("run-id"):
+            out = posixpath.normpath(original.removeprefix(f"{options.root}/"))
+            return original, out, out
+        out, run = folders(options, spec.model, spec.mode)
+        below = options.root if self.suite.out.startswith("{root}") else "."
+        return run if run.startswith("/") else f"{below}/{run}", out, run
+
+    def _facts(self) -> Facts:
+        """Return what every template may refer to."""
+        spec = self.spec
+        facts = {
+            "root": self.options.root,
+            "model": spec.model,
+            "mode": spec.mode.value,
+            "base": self.base,
+            **{role: spec.by_mode.get(role, "") for role in ("epoch", "batch", "config")},
+        }
+        for name, choices in self.suite.vars.items():
+            facts[name] = self.filler.choose(choices, facts)
+        return facts
+
+    def words(
+        self, items: Sequence[ArgumentItem], facts: Facts, roles: Mapping[str, Words], filler: Filler | None = None
+    ) -> Words:
+        """Return the words of an argument list, and tell of the fixes that the profile names for them."""
+        filler = filler or self.filler
+        found = filler.words(items, facts, roles)
+        for item in items:
+            for fix in (value for test in item.when if test.name in FIXED for value in test.values):
+                if fix == INFERENCE_FLAGS or not self.on(fix):
+                    continue
+                if filler._replace(fixes=filler.fixes - {fix}).words(items, facts, roles) != found:
+                    slot = self.spec.slots.get(item.flag or item.role or item.key)
+                    self.tell(fix, FIXES[fix], slot or self.spec.slots["model_name"], "info")
+        return found
+
+    def redirected(self, command: Command, log: str) -> tuple[Command, str]:
+        """Return a command and its log: a blank in the name, after a list's last value say, ends it for the original's shell."""
+        first, *more = split_words(log, self.spec.slots["model_name"])
+        command = command._replace(argv=(*command.argv, *more)) if command.step == "infer" else command
+        return command, posixpath.normpath(first)
+
+    def interpreter(self, cwd: str) -> Words:
+        """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
+        found = self.seen_from(cwd, self.python)
+        if found == self.python or not self.on("cwd"):
+            return self.python
+        if self.options.python is None:
+            message = f"is looked for where the chain is started; the original looks for it in {cwd}"
+            self.tell("cwd", message, self.spec.slots["python"], "info")
+        return found
+
+    def visible(self, fixed: str | None, *, gpus: bool = True) -> dict[str, str]:
+        """Return CUDA_VISIBLE_DEVICES for a command: what the leg has, or what the original happens to export."""
+        found = fixed if self.on("devices") else self.exported
+        if gpus and self.on("devices") and fixed != self.exported and self.spec.trains:
+            there = "leaves it unset" if self.exported is None else f"has {self.exported} there"
+            here = "is not set" if fixed is None else f"is {fixed}"
+            message = f"{VISIBLE} {here} for each command of a leg; for some the original {there}"
+            self.tell("devices", message, self.spec.slots["gpu_list"], "info")
+        return {} if found is None else {VISIBLE: found}
+
+    def inference_dir(self) -> str:
+        """Return what inference_dir adds to the folder of the exported model."""
+        slot = self.spec.slots.get("inference_dir")
+        if slot is None or (slot.absent and self.on("null")):
+            return ""
+        if slot.value in ("null", "##") or (not slot.value and self.on("run-id")):
+            return ""  # an empty value makes the original write a slash twice, the same path
+        return f"/{slot.value}"
+
+    def exported_files(self, folder: str) -> tuple[Artifact, ...]:
+        """Return what an export into ``folder`` must leave."""
+        return exported_files(folder) if self.spec.fixes else ()
 
     def infer(self, source: Source) -> None:
         """Add the inferences with a model, on each device of the list."""
@@ -525,9 +579,4 @@ class Inferring(Emitter):
         if self.suite.whole.style != "quantize" or self.spec.trains:
             return ()
         folder = posixpath.normpath(f"{self.suite.infer.cwd}/{source.folder}")
-        # PaddleSlim's own names, since 2022 and before.
-        names = {
-            "inference.pdmodel": ("model.pdmodel", "__model__"),
-            "inference.pdiparams": ("model.pdiparams", "__params__"),
-        }
-        return tuple((f"{folder}/{name}", f"{folder}/{one}") for name, targets in names.items() for one in targets)
+        return slim_links(folder)

@@ -8,7 +8,7 @@ from itertools import groupby, product
 from typing import NamedTuple
 
 from tipchain.chain.build import AMP, ChainSpec, InferModel, Leg, TrainerSpec
-from tipchain.chain.emitter import VISIBLE, Facts, Inferring, Source
+from tipchain.chain.emitter import VISIBLE, Expansion, Facts, Source
 from tipchain.chain.params import NOTHING, Words, flag
 from tipchain.chain.plan import SUFFIXES, Artifact, Command, Find, Options, Plan
 from tipchain.chain.suites import Step
@@ -40,96 +40,102 @@ class TrainingRun(NamedTuple):
         return self.leg.gpus[0] if self.leg.gpus else None
 
 
-class TrainingExpansion(Inferring):
-    """Adds trainings and what follows them."""
+class _Trainings:
+    """Adds trainings and what follows them to a plan."""
+
+    def __init__(self, plan: Expansion) -> None:
+        self.plan = plan
+        # The device that the leg's last inference was on, as the file has it.
+        self.inferred_on: str | None = None
+        # The name of the model file: an original changes it on the way.
+        self.name = plan.spec.name
+        # What the norm trainer left: (weights, id of its command).
+        self.norm: tuple[str, str] | None = None
 
     def train_all(self) -> None:
         """Add each leg with each precision and trainer, as the originals' loops go."""
-        for leg in self.spec.legs:
+        for leg in self.plan.spec.legs:
             if leg.at_once is not None:
-                self.exported = leg.at_once
+                self.plan.exported = leg.at_once
             self.inferred_on = None
-            for autocast, trainer in product(self.spec.autocasts, self.spec.trainers):
+            for autocast, trainer in product(self.plan.spec.autocasts, self.plan.spec.trainers):
                 self.iteration(self.overwritten(leg), autocast, trainer)
 
     def overwritten(self, leg: Leg) -> Leg:
         """Return the leg with the device argument that an inference before has left."""
-        if not self.suite.devices.overwritten or self.inferred_on is None:
+        if not self.plan.suite.devices.overwritten or self.inferred_on is None:
             return leg
-        slot = self.spec.slots["use_gpu"]
-        left = flag(slot, self.inferred_on, fixes=self.spec.fixes)
-        if left == leg.use_gpu or not self.on("device-per-leg"):
+        slot = self.plan.spec.slots["use_gpu"]
+        left = flag(slot, self.inferred_on, fixes=self.plan.spec.fixes)
+        if left == leg.use_gpu or not self.plan.on("device-per-leg"):
             return leg._replace(use_gpu=left)
         message = f"an inference before makes {self.inferred_on!r} of it in the original"
-        self.tell("device-per-leg", message, slot, "info")
+        self.plan.tell("device-per-leg", message, slot, "info")
         return leg
 
     def iteration(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> None:
         """Add one training, its evaluation, its export and the inferences with what it left."""
         run = self.begin(leg, autocast, trainer)
-        if self.suite.devices.before_training == "unset":
-            self.exported = None
+        if self.plan.suite.devices.before_training == "unset":
+            self.plan.exported = None
         trained = self.train(run)
         self.rename(run)
         run = run._replace(facts={**run.facts, **self.names(run.save, run.facts)})
         weights = run.facts["weights"]
-        by_name = trainer.name == self.spec.slots["train_norm"].key or self.on("typos")
+        by_name = trainer.name == self.plan.spec.slots["train_norm"].key or self.plan.on("typos")
         if trainer.kind == "norm" and by_name and leg.nodes == 1 and trained:
             self.norm = (weights, trained[-1])
-        if self.suite.devices.before_eval and leg.remembered is not None and self.spec.eval is not None:
-            self.exported = leg.remembered
-        if self.spec.eval is not None:
-            self.follow("eval", self.suite.eval, self.spec.eval, run, trained)
+        if self.plan.suite.devices.before_eval and leg.remembered is not None and self.plan.spec.eval is not None:
+            self.plan.exported = leg.remembered
+        if self.plan.spec.eval is not None:
+            self.follow("eval", self.plan.suite.eval, self.plan.spec.eval, run, trained)
         if trainer.export is None:
-            rule = next(rule for rule in self.suite.trainers if rule.kind == trainer.kind)
+            rule = next(rule for rule in self.plan.suite.trainers if rule.kind == trainer.kind)
             message = f"{trainer.name} has no export program, so its model is neither exported nor inferred"
-            self.tell("default", message, self.spec.slots.get(rule.export))
+            self.plan.tell("default", message, self.plan.spec.slots.get(rule.export))
         else:
             self.export_and_infer(run, trainer.export, trained)
-        if self.suite.devices.unset_after == "iteration":
-            self.exported = None
+        if self.plan.suite.devices.unset_after == "iteration":
+            self.plan.exported = None
 
     def begin(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> TrainingRun:
         """Return the facts of an iteration."""
-        suite = self.suite
+        suite = self.plan.suite
         facts = {
-            **self.facts,
+            **self.plan.facts,
             "trainer": trainer.name,
             "kind": trainer.kind,
             "gpus": leg.text,
             "autocast": str(trainer.name == suite.amp_trainer) if suite.amp_trainer else autocast,
             "nodes": str(leg.nodes),
-            "nodes_n": f"_nodes_{leg.nodes}" if self.named_by_nodes(leg) else "",
+            # The originals tell the number of hosts of one with a long address, too.
+            "nodes_n": f"_nodes_{leg.nodes}" if leg.nodes > 1 or (leg.hosts and not self.plan.on("devices")) else "",
             "launched": str(leg.launched),
             "multi_host": str(leg.multi_host),
             "train": " ".join(trainer.train),
         }
-        facts["save_name"] = self.filler.fill(suite.save, facts)
-        folder = self.unused(facts["save_name"]) if self.on("run-id") else facts["save_name"]
-        if self.on("run-id"):
-            self.latest[facts["save_name"]] = folder
-        save = f"{self.base}/{folder}"
-        facts |= {"save": save, "inference_dir": self.inference_dir()}
+        facts["save_name"] = self.plan.filler.fill(suite.save, facts)
+        folder = self.plan.unused(facts["save_name"]) if self.plan.on("run-id") else facts["save_name"]
+        if self.plan.on("run-id"):
+            self.plan.latest[facts["save_name"]] = folder
+        save = f"{self.plan.base}/{folder}"
+        facts |= {"save": save, "inference_dir": self.plan.inference_dir()}
         facts |= self.names(save, facts)
         label = self.leg_label(leg, autocast, trainer)
         return TrainingRun(leg=leg, trainer=trainer, autocast=autocast, label=label, save=save, facts=facts)
 
-    def named_by_nodes(self, leg: Leg) -> bool:
-        """Return whether names tell the number of hosts; the originals tell it of one with a long address, too."""
-        return leg.nodes > 1 or (bool(leg.hosts) and not self.on("devices"))
-
     def names(self, save: str, facts: Facts) -> dict[str, str]:
         """Return the facts about what training leaves."""
         found = {"name": self.name}
-        return found | {"weights": self.filler.fill(self.suite.weights, {**facts, **found, "save": save})}
+        return found | {"weights": self.plan.filler.fill(self.plan.suite.weights, {**facts, **found, "save": save})}
 
     def rename(self, run: TrainingRun) -> None:
         """Rename the model file as one original does, for the rest of the plan."""
-        suite = self.suite
-        if not suite.weights_else or not suite.weights_there or self.on("checkpoint"):
+        suite = self.plan.suite
+        if not suite.weights_else or not suite.weights_there or self.plan.on("checkpoint"):
             return
-        if not self.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
-            self.name = self.filler.fill(suite.weights_else[0], run.facts)
+        if not self.plan.filler.holds(suite.weights_there, {**run.facts, "name": self.name}):
+            self.name = self.plan.filler.fill(suite.weights_else[0], run.facts)
 
     def leg_label(self, leg: Leg, autocast: str, trainer: TrainerSpec) -> str:
         """Return how ids name an iteration."""
@@ -140,31 +146,33 @@ class TrainingExpansion(Inferring):
 
     def train(self, run: TrainingRun) -> tuple[str, ...]:
         """Add a training; return the ids of what must have passed for what follows."""
-        leg, trainer, suite = run.leg, run.trainer, self.suite
+        leg, trainer, suite = run.leg, run.trainer, self.plan.suite
         if leg.launched and not leg.multi_host and not suite.devices.launches_one_host:
-            slot = self.spec.slots["gpu_list"]
-            self.tell("rec-multi-gpu", f"{leg.text}: the original trains nothing here", slot, "info")
-            if not self.on("rec-multi-gpu"):
+            slot = self.plan.spec.slots["gpu_list"]
+            self.plan.tell("rec-multi-gpu", f"{leg.text}: the original trains nothing here", slot, "info")
+            if not self.plan.on("rec-multi-gpu"):
                 return ()
         before = self.before(run)
         needs, pretrained = self.finetune(run)
         roles = {
             "use_gpu": leg.use_gpu,
-            "save": flag(self.spec.slots["save"], run.save, literal=True, fixes=self.spec.fixes),
-            "autocast": self.autocast_words(run.autocast),
-            **self.spec.flags,
+            "save": flag(self.plan.spec.slots["save"], run.save, literal=True, fixes=self.plan.spec.fixes),
+            "autocast": (),
+            **self.plan.spec.flags,
         }
+        if "autocast" in self.plan.spec.slots:
+            roles["autocast"] = flag(self.plan.spec.slots["autocast"], run.autocast, fixes=self.plan.spec.fixes)
         if pretrained is not None:
             roles["pretrained"] = pretrained
-        argv = (*self.python, *self.launched_program(run, trainer.train))
-        argv += self.words(suite.train.arguments, run.facts, roles)
+        argv = (*self.plan.python, *self.launched_program(run, trainer.train))
+        argv += self.plan.words(suite.train.arguments, run.facts, roles)
         amp = run.autocast in AMP or trainer.name == suite.amp_trainer
-        skip = "" if leg.on_gpu or not amp or not self.spec.fixes else "AMP on a CPU: Paddle ignores it there"
+        skip = "" if leg.on_gpu or not amp or not self.plan.spec.fixes else "AMP on a CPU: Paddle ignores it there"
         command = Command(
             id=run.label,
             step="train",
             argv=argv,
-            env=self.visible(",".join(leg.gpus) if leg.gpus else None),
+            env=self.plan.visible(",".join(leg.gpus) if leg.gpus else None),
             needs=(*before, *needs),
             on_gpu=leg.on_gpu,
             skip=skip,
@@ -173,27 +181,27 @@ class TrainingExpansion(Inferring):
             launched=leg.launched,
             leaves=self.checkpoint(run),
             finds=self.finds(self.norm[0]) if needs and self.norm else (),
-            wrapper=() if self.spec.fixes else suite.train.wrapper,
+            wrapper=() if self.plan.spec.fixes else suite.train.wrapper,
         )
-        log, usual = (self.filler.choose(one, run.facts) for one in (suite.train.log, suite.train.usual))
-        return (self.add(command, log=log, usual=usual),)
+        log, usual = (self.plan.filler.choose(one, run.facts) for one in (suite.train.log, suite.train.usual))
+        return (self.plan.add(command, log=log, usual=usual),)
 
     def before(self, run: TrainingRun) -> tuple[str, ...]:
         """Add the commands in front of a training."""
         ids = []
-        for one in self.suite.before:
-            if self.filler.holds(one.when, run.facts):
+        for one in self.plan.suite.before:
+            if self.plan.filler.holds(one.when, run.facts):
                 command = Command(
                     id=run.label,
                     step="other",
-                    argv=(*self.interpreter(one.cwd), *one.words.split()),
+                    argv=(*self.plan.interpreter(one.cwd), *one.words.split()),
                     cwd=one.cwd,
-                    env=self.visible(",".join(run.leg.gpus) if run.leg.gpus else None),
+                    env=self.plan.visible(",".join(run.leg.gpus) if run.leg.gpus else None),
                     leg=run.label,
                     on_gpu=run.leg.on_gpu,
                     gpus=run.leg.gpus,
                 )
-                ids.append(self.add(command))
+                ids.append(self.plan.add(command))
         return tuple(ids)
 
     def launched_program(self, run: TrainingRun, program: Words) -> Words:
@@ -208,108 +216,103 @@ class TrainingExpansion(Inferring):
         """Return the words that start a process for each GPU; none where one does."""
         if not run.leg.launched:
             return ()
-        return self.words(self.suite.launcher, {**run.facts, "ips": ",".join(run.leg.hosts)}, {})
-
-    def autocast_words(self, autocast: str) -> Words:
-        """Return the argument with the precision."""
-        slot = self.spec.slots.get("autocast")
-        return flag(slot, autocast, fixes=self.spec.fixes) if slot else ()
+        return self.plan.words(self.plan.suite.launcher, {**run.facts, "ips": ",".join(run.leg.hosts)}, {})
 
     def finetune(self, run: TrainingRun) -> tuple[tuple[str, ...], Words | None]:
         """Return what a pruning or quantizing training needs and starts from; None for the file's own."""
-        kind = self.suite.finetune
+        kind = self.plan.suite.finetune
         if run.trainer.kind not in ("pact", "fpgm") or run.leg.nodes > 1 or kind == "slot":
             return (), None
         if kind == "none" or self.norm is None:
             return (), ()
-        return (self.norm[1],), flag(self.spec.slots["pretrained"], self.norm[0], literal=True, fixes=self.spec.fixes)
+        return (self.norm[1],), flag(
+            self.plan.spec.slots["pretrained"], self.norm[0], literal=True, fixes=self.plan.spec.fixes
+        )
 
     def follow(self, step: str, rule: Step, program: Words, run: TrainingRun, needs: tuple[str, ...]) -> str:
         """Add an evaluation or an export of what a training left."""
-        roles = {"use_gpu": run.leg.use_gpu, **self.spec.flags}
+        roles = {"use_gpu": run.leg.use_gpu, **self.plan.spec.flags}
         command = Command(
             id=run.label,
             step=step,
-            argv=(*self.python, *program, *self.words(rule.arguments, run.facts, roles)),
-            env=self.visible(run.first_gpu),
+            argv=(*self.plan.python, *program, *self.plan.words(rule.arguments, run.facts, roles)),
+            env=self.plan.visible(run.first_gpu),
             needs=needs,
             on_gpu=run.leg.on_gpu,
             leg=run.label,
             gpus=run.leg.gpus[:1],
-            leaves=self.exported_files(run.save) if step == "export" else (),
+            leaves=self.plan.exported_files(run.save) if step == "export" else (),
             finds=self.finds(run.facts["weights"]),
         )
-        log, usual = (self.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
-        return self.add(command, log=log, usual=usual)
+        log, usual = (self.plan.filler.choose(one, run.facts) for one in (rule.log, rule.usual))
+        return self.plan.add(command, log=log, usual=usual)
 
     def export_and_infer(self, run: TrainingRun, program: Words, trained: tuple[str, ...]) -> None:
         """Add the exports of what a training left and the inferences with it."""
         exports = tuple(
             self.follow("export", rule, program, run, trained)
-            for rule in self.suite.export
-            if self.filler.holds(rule.when, run.facts)
+            for rule in self.plan.suite.export
+            if self.plan.filler.holds(rule.when, run.facts)
         )
         if run.leg.remembered is not None:
-            self.exported = run.leg.remembered
+            self.plan.exported = run.leg.remembered
+        spec = self.plan.spec
+        several = len(spec.legs) * len(spec.autocasts) * len(spec.trainers) > 1
         source = Source(
-            label=run.label if self.several_legs() else "",
+            label=run.label if several else "",
             leg=run.label,
-            cwd=self.suite.infer.cwd,
-            folder=self.filler.fill(self.suite.infer.folder, run.facts),
+            cwd=self.plan.suite.infer.cwd,
+            folder=self.plan.filler.fill(self.plan.suite.infer.folder, run.facts),
             quant=str(run.trainer.quant),
-            data=self.spec.data_after_training,
+            data=self.plan.spec.data_after_training,
             needs=exports,
             gpu=run.first_gpu,
             facts=run.facts,
         )
-        self.infer(source)
-        self.inferred_on = next(reversed(self.spec.axes["device"].values), self.inferred_on)
-        if self.suite.devices.unset_after == "inference":
-            self.exported = None
-
-    def several_legs(self) -> bool:
-        """Return whether ids must name the iteration."""
-        return len(self.spec.legs) * len(self.spec.autocasts) * len(self.spec.trainers) > 1
+        self.plan.infer(source)
+        self.inferred_on = next(reversed(self.plan.spec.axes["device"].values), self.inferred_on)
+        if self.plan.suite.devices.unset_after == "inference":
+            self.plan.exported = None
 
     def candidates(self, weights: str) -> tuple[str, ...]:
         """Return the files that may stand for a training's ``weights``, as patterns."""
         folder = next(
             (
-                f"{self.base}/{name}"
-                for name in sorted(self.taken, key=len, reverse=True)
-                if weights.startswith(f"{self.base}/{name}/")
+                f"{self.plan.base}/{name}"
+                for name in sorted(self.plan.taken, key=len, reverse=True)
+                if weights.startswith(f"{self.plan.base}/{name}/")
             ),
-            self.base,
+            self.plan.base,
         )
         head = glob.escape(folder)
         own = f"{head}/{weights.removeprefix(folder + '/')}"
-        facts = {**self.facts, "name": self.name}
-        others = [f"{head}/{self.filler.fill(one, facts)}" for one in self.suite.weights_else]
+        facts = {**self.plan.facts, "name": self.name}
+        others = [f"{head}/{self.plan.filler.fill(one, facts)}" for one in self.plan.suite.weights_else]
         # Where the original has one name for what may have several, that name is no better than the others.
-        if not self.on("checkpoint") or not others:
+        if not self.plan.on("checkpoint") or not others:
             return (own,)
-        return tuple(dict.fromkeys((own, *others) if self.suite.weights_there else others))
+        return tuple(dict.fromkeys((own, *others) if self.plan.suite.weights_there else others))
 
     def finds(self, weights: str) -> tuple[Find, ...]:
         """Return what is settled when a command starts that names ``weights``."""
         files = self.candidates(weights)
-        code = "checkpoint" if self.suite.weights_else and self.on("checkpoint") else "no-shell"
-        if not self.on(code) or files == (glob.escape(weights),):
+        code = "checkpoint" if self.plan.suite.weights_else and self.plan.on("checkpoint") else "no-shell"
+        if not self.plan.on(code) or files == (glob.escape(weights),):
             return ()
         # Without an ending it is a prefix, as paddle.load's callers like it.
-        if self.suite.weights_else and not weights.endswith(SUFFIXES):
+        if self.plan.suite.weights_else and not weights.endswith(SUFFIXES):
             files = tuple(
                 f"{one}{more}" for one in files for more in (("",) if one.endswith(SUFFIXES) else (".pdparams", ""))
             )
-        slot = self.spec.slots["train_model_name"]
-        self.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
+        slot = self.plan.spec.slots["train_model_name"]
+        self.plan.tell(code, "which file is evaluated and exported is settled after training", slot, "info")
         return (Find(text=weights, files=files),)
 
     def checkpoint(self, run: TrainingRun) -> tuple[Artifact, ...]:
         """Return what a training must leave."""
-        if not self.spec.fixes:
+        if not self.plan.spec.fixes:
             return ()
-        if self.spec.eval is None and run.trainer.export is None:
+        if self.plan.spec.eval is None and run.trainer.export is None:
             return (Artifact(what="checkpoint", files=(f"{glob.escape(run.save)}/**/*.pdparams",)),)
         files = tuple(
             one if one.endswith(".pdparams") else f"{one}{more}"
@@ -320,20 +323,23 @@ class TrainingExpansion(Inferring):
         return (Artifact(what="checkpoint", files=files),)
 
 
-class Untrained(Inferring):
-    """Adds what is done with given models."""
+class _GivenModels:
+    """Adds what is done with given models to a plan."""
+
+    def __init__(self, plan: Expansion) -> None:
+        self.plan = plan
 
     def whole(self, index: int, model: InferModel) -> None:
         """Add the export of a given model and the inferences with it."""
-        whole, spec = self.suite.whole, self.spec
+        whole, spec = self.plan.suite.whole, self.plan.spec
         several = len(spec.models) > 1
         label = (model.path if whole.style == "kinds" else f"model={index}") if several else ""
         facts = {
-            **self.facts,
+            **self.plan.facts,
             "number": str(index),
             "gpus": whole.gpus,
             "model_file": model.path,
-            "inference_dir": self.inference_dir(),
+            "inference_dir": self.plan.inference_dir(),
             "kind": model.path,
         }
         folder, needs = model.path, tuple[str, ...]()
@@ -343,7 +349,7 @@ class Untrained(Inferring):
         if model.export is not None:
             needs = (self.whole_export(model.export, label, facts),)
         if whole.infer_folder:
-            folder = self.filler.fill(whole.infer_folder, facts)
+            folder = self.plan.filler.fill(whole.infer_folder, facts)
         source = Source(
             label=label,
             leg=label or "whole_infer",
@@ -352,54 +358,54 @@ class Untrained(Inferring):
             quant=model.quant,
             data=flag(spec.slots["infer_data"], fixes=spec.fixes),
             needs=needs,
-            gpu=self.options.gpu_id,
+            gpu=self.plan.options.gpu_id,
             facts=facts,
         )
-        self.infer(source)
+        self.plan.infer(source)
 
     def whole_cwd(self, facts: Facts) -> str:
         """Return where to infer; an original may be somewhere else by then."""
-        right = self.suite.infer.cwd
-        other = posixpath.normpath(self.filler.choose(self.suite.whole.cwd, facts) or right)
-        if other == right or not self.on("cwd"):
+        right = self.plan.suite.infer.cwd
+        other = posixpath.normpath(self.plan.filler.choose(self.plan.suite.whole.cwd, facts) or right)
+        if other == right or not self.plan.on("cwd"):
             return other
         message = f"is inferred with in {right}; the original goes into the model's folder first and ends in {other}"
-        self.tell("cwd", message, self.spec.slots["infer_model"], "info")
+        self.plan.tell("cwd", message, self.plan.spec.slots["infer_model"], "info")
         return right
 
     def whole_export(self, program: Words, label: str, facts: Facts) -> str:
         """Add an export, or a quantization; return its id."""
-        whole, spec = self.suite.whole, self.spec
+        whole, spec = self.plan.suite.whole, self.plan.spec
         roles = dict(spec.flags)
         if whole.unset:
             slot = spec.slots["infer_export"]
-            self.tell(whole.unset, "the original exports with variables that it never sets", slot, "info")
-            if not self.on(whole.unset):
+            self.plan.tell(whole.unset, "the original exports with variables that it never sets", slot, "info")
+            if not self.plan.on(whole.unset):
                 program, facts = ((), {**facts, "model_file": f"/{spec.name}/model.pdparams", "folder": "/static"})
         for slot in (spec.slots[item.flag] for item in whole.export if item.keyed_by == "value"):
             if not slot.value:
-                self.tell("null", "names no option, so the export gets no weights", slot)
+                self.plan.tell("null", "names no option, so the export gets no weights", slot)
         folder = facts["folder"]
         if whole.style == "quantize":  # named from where inference runs
-            folder = posixpath.normpath(f"{self.suite.infer.cwd}/{folder}")
+            folder = posixpath.normpath(f"{self.plan.suite.infer.cwd}/{folder}")
         command = Command(
             id=label or spec.mode.value,
             step="export",
-            argv=(*self.python, *program, *self.words(whole.export, facts, roles)),
-            env={} if self.options.gpu_id is None else {VISIBLE: self.options.gpu_id},
+            argv=(*self.plan.python, *program, *self.plan.words(whole.export, facts, roles)),
+            env={} if self.plan.options.gpu_id is None else {VISIBLE: self.plan.options.gpu_id},
             leg=label or "whole_infer",
-            leaves=self.exported_files(folder),
+            leaves=self.plan.exported_files(folder),
         )
-        return self.add(command, log=self.filler.fill(whole.log, facts))
+        return self.plan.add(command, log=self.plan.filler.fill(whole.log, facts))
 
     def whole_folder(self, index: int, path: str, facts: Facts) -> str:
         """Return where a mode without training exports to; the originals write beside the weights."""
-        template = self.suite.whole.folder
-        if self.on("run-id") and self.suite.whole.style != "quantize":
-            self.latest[f"whole_infer_export_{index}"] = f"whole_infer_export_{index}"
-            return f"{self.base}/whole_infer_export_{index}"
+        template = self.plan.suite.whole.folder
+        if self.plan.on("run-id") and self.plan.suite.whole.style != "quantize":
+            self.plan.latest[f"whole_infer_export_{index}"] = f"whole_infer_export_{index}"
+            return f"{self.plan.base}/whole_infer_export_{index}"
         if template:
-            return self.filler.fill(template, facts)
+            return self.plan.filler.fill(template, facts)
         parent = path.rstrip("/").rpartition("/")[0]
         return parent or ("/" if path.startswith("/") else ".")
 
@@ -410,75 +416,50 @@ LONGEST_ID = 40
 
 def expand(spec: ChainSpec, params: str, options: Options | None = None) -> Plan:
     """Return the commands of ``spec``; alignment first, then each leg's train, eval, export and inference."""
-    return _Expander(spec, options or Options()).plan(params)
+    plan = Expansion(spec, params, options or Options())
+    _align(plan)
+    if spec.trains:
+        _Trainings(plan).train_all()
+    else:
+        plan.exported = plan.options.gpu_id
+        for index, model in enumerate(spec.models):
+            _GivenModels(plan).whole(index, model)
+    return plan.finished()
 
 
-class _Expander(TrainingExpansion, Untrained):
-    """Expands one spec whole."""
-
-    def plan(self, params: str) -> Plan:
-        spec = self.spec
-        self.align()
-        if spec.trains:
-            self.train_all()
-        else:
-            self.exported = self.options.gpu_id
-            for index, model in enumerate(spec.models):
-                self.whole(index, model)
-        return Plan(
-            params=params,
-            mode=spec.mode,
-            suite=self.suite.name,
-            model=spec.model,
-            status=self.suite.status,
-            out=self.out,
-            run=self.run,
-            commands=tuple(self.commands),
-            latest=tuple(self.latest.items()),
-            notes=tuple(dict.fromkeys(str(one) for one in self.findings if one.severity != "info")),
-            findings=tuple(dict.fromkeys(self.findings)),
-            results_log=self.suite.results_log,
-            results_head=self.filler.fill(self.suite.results_head, self.facts),
-            redirected=self.suite.redirected,
-            data=self.options.data,
-        )
-
-    def align(self) -> None:
-        alignment = self.spec.alignment
-        if alignment is None or not self.spec.fixes:
-            return
-        device = self.device()
-        steps = alignment.steps
-        if not self.spec.trains:
-            steps = tuple(step for step in steps if not needs_training(step))
-        if not steps:
-            self.tell("default", f"nothing is aligned: {self.spec.mode.value} has none of the file's steps")
-        for together in groupby(steps, key=lambda step: SCRIPTS.get(step, ("", ()))[0]):
-            program, names = together[0], tuple(together[1])
-            where = ("--mode", self.spec.mode.value, "--device", device)
-            argv = (*self.python, f"test_tipc/{program}", "--case", alignment.case, *where)
-            if not program:
-                # Stages that have no script run in one command, which imports each framework once.
-                argv = (*self.python, "-m", "tipchain", "align", alignment.case)
-                argv += ("--only", ",".join(names), *where)
-            gpus = (device.partition(":")[2],) if device != "cpu" else ()
-            self.add(
-                Command(
-                    id=_short("+".join(names), names),
-                    step="align",
-                    argv=argv,
-                    on_gpu=device != "cpu",
-                    leg="align",
-                    gpus=gpus,
-                )
+def _align(plan: Expansion) -> None:
+    """Add the alignment."""
+    spec, alignment = plan.spec, plan.spec.alignment
+    if alignment is None or not spec.fixes:
+        return
+    # The option's device, else the first gpu_list entry's.
+    first = spec.legs[0].gpus if spec.legs else ()
+    device = f"gpu:{int(first[0])}" if first else "cpu"
+    device = str(parse_device(plan.options.device)) if plan.options.device else device
+    steps = alignment.steps
+    if not spec.trains:
+        steps = tuple(step for step in steps if not needs_training(step))
+    if not steps:
+        plan.tell("default", f"nothing is aligned: {spec.mode.value} has none of the file's steps")
+    for together in groupby(steps, key=lambda step: SCRIPTS.get(step, ("", ()))[0]):
+        program, names = together[0], tuple(together[1])
+        where = ("--mode", spec.mode.value, "--device", device)
+        argv = (*plan.python, f"test_tipc/{program}", "--case", alignment.case, *where)
+        if not program:
+            # Stages that have no script run in one command, which imports each framework once.
+            argv = (*plan.python, "-m", "tipchain", "align", alignment.case)
+            argv += ("--only", ",".join(names), *where)
+        gpus = (device.partition(":")[2],) if device != "cpu" else ()
+        plan.add(
+            Command(
+                id=_short("+".join(names), names),
+                step="align",
+                argv=argv,
+                on_gpu=device != "cpu",
+                leg="align",
+                gpus=gpus,
             )
-
-    def device(self) -> str:
-        """Return the alignment's device: the option's, else the first gpu_list entry's."""
-        if self.options.device:
-            return str(parse_device(self.options.device))
-        gpus = self.spec.legs[0].gpus if self.spec.legs else ()
-        return f"gpu:{int(gpus[0])}" if gpus else "cpu"
+        )
 
 
 def needs_training(step: str) -> bool:

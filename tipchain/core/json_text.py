@@ -71,11 +71,13 @@ def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = 
 
 
 def _parsed(kind: object, value: object, where: str, lenient: bool) -> Json:
-    origin, inner = get_origin(kind), get_args(kind)
+    if type(value) is kind and kind in (str, bool):
+        return value  # most of them
+    origin, inner, has_fields = _shape(kind)
     if origin is UnionType:
         kind = NoneType if value is None and NoneType in inner else inner[0]
         return _parsed(kind, value, where, lenient)
-    if is_dataclass(kind) or hasattr(kind, "_field_defaults"):
+    if has_fields:
         return _of_fields(kind, value, where, lenient)
     if isinstance(kind, type) and issubclass(kind, Enum):
         for member in kind:
@@ -101,8 +103,8 @@ def _parsed(kind: object, value: object, where: str, lenient: bool) -> Json:
 
 
 def _fits(kind: object, value: Json, lenient: bool) -> bool:
-    if get_origin(kind) is Literal:
-        return isinstance(value, str) and value in get_args(kind)
+    if _shape(kind)[0] is Literal:
+        return isinstance(value, str) and value in _shape(kind)[1]
     if kind is float:
         return type(value) in (int, float) and (lenient or math.isfinite(value))
     if kind is int:
@@ -120,6 +122,12 @@ def _of_fields(kind: Setting, value: Json, where: str, lenient: bool) -> object:
         raise ValueError(f"{_below(where, (absent or unknown)[0])} {'is missing' if absent else 'is unknown'}")
     known = ((name, one) for name, one in value.items() if name in kinds)
     return kind(**{name: _parsed(kinds[name], one, _below(where, name), lenient) for name, one in known})
+
+
+@cache
+def _shape(kind: object) -> tuple[Json, tuple[Json, ...], bool]:
+    """Return what a type is made of, and whether it is a dataclass or named tuple."""
+    return get_origin(kind), get_args(kind), is_dataclass(kind) or hasattr(kind, "_field_defaults")
 
 
 @cache

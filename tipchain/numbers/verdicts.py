@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tipchain.core.files import atomic_write
-from tipchain.core.json_text import Json, JsonObject
+from tipchain.core.json_text import JsonObject
 from tipchain.core.language import escaped
 from tipchain.errors import ExitCode, Outcome, UsageError, exit_code, suggestion
 from tipchain.framework_types import Array
@@ -233,7 +233,7 @@ def _rounded_up(value: float) -> str:
 # Verdicts as JSON and back.
 
 
-_SHAPES = ("expected_shape", "actual_shape", "worst_index")
+_TEXTS = ("path", "expected_dtype", "actual_dtype")
 
 
 def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
@@ -269,8 +269,8 @@ def parse_verdicts(documents: Iterable[JsonObject]) -> list[Verdict]:
 
 
 def _parse_diff(document: JsonObject) -> TensorDiff:
-    texts = ("path", "expected_dtype", "actual_dtype")
-    return TensorDiff(**{name: value if name in texts else _decode(name, value) for name, value in document.items()})
+    encoded = [name for name, value in document.items() if type(value) in (str, list) and name not in _TEXTS]
+    return TensorDiff(**{**document, **{name: _decode(document[name]) for name in encoded}})
 
 
 def _encode(value: object) -> object:
@@ -281,12 +281,10 @@ def _encode(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _decode(name: str, value: Json) -> Json:
-    if name in _SHAPES:
+def _decode(value: str | list[int]) -> complex | tuple[int, ...]:
+    if isinstance(value, list):
         return tuple(value)
-    if isinstance(value, str):
-        return complex(value) if "j" in value else float(value)
-    return value
+    return complex(value) if "j" in value else float(value)
 
 
 # Diff logs: reprod_log's lines, written once to a file and once to a stream.

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import count
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
-from tipchain.chain.emitter import OUTPUT, slug
+from tipchain.chain.emitter import PlanDraft, folders
 from tipchain.chain.kinds import Kind
 from tipchain.chain.load import marks_in_checkout
 from tipchain.chain.params import ParamFile, Slot, Words, check_folder_name, flag, split_words
-from tipchain.chain.plan import Command, Options, Plan, default_timeout
+from tipchain.chain.plan import Options, Plan
 from tipchain.chain.profiles import get_suite, parse_layout, suite_names
 from tipchain.chain.slots import Slots, checked_slots, distance, legacy_slots, read_slots
-from tipchain.chain.suites import ALL, NONE, LintFinding, SlotRule
+from tipchain.chain.suites import ALL, NONE, SlotRule
 from tipchain.errors import ParamsError, UsageError
 from tipchain.modes import Mode
 
@@ -158,8 +156,8 @@ EXPORTS: Mapping[str, str] = {
 """PaddleDetection's models, by the slot of their export."""
 
 
-class Chain:
-    """Collects the commands of one plan.
+class Chain(PlanDraft):
+    """The plan of one kind of chain as it is built.
 
     In the default mode all of a run stands below ``<out>/runs/<run>``; the names that the suite is used to become links.
 
@@ -192,60 +190,34 @@ class Chain:
             check_folder_name(name, name.value)
         self.request, self.kind, self.suite, self.slots, self.model = request, kind, suite, slots, name.value
         self.fixes = NONE if request.legacy else request.fixes
-        self.findings: list[LintFinding] = []
-        top = PurePosixPath(options.workdir) if options.workdir else OUTPUT
-        self.out = str(top / self.model / request.mode.value)
-        self.run = f"{self.out}/runs/{options.run}"
-        if request.legacy:
-            self.out = self.run = posixpath.normpath(out.replace("{model}", self.model) or self.out)
         self.python: Words = (options.python,) if options.python else split_words(python.value, python)
-        self._python, self._commands = python, list[Command]()
-        self._ids: Counter[str] = Counter()
-        self._taken: set[str] = set()
-        self._latest: dict[str, str] = {}
-        limit = default_timeout(request.mode) if options.timeout_s is None else options.timeout_s
-        self._limit_s = None if request.legacy or limit == float("inf") else limit
-
-    def tell(self, code: str, message: str, slot: Slot | None = None, severity: str = "warning") -> None:
-        """Add a finding about a line, or about the file, once."""
-        place = slot or self._python._replace(line=0, key="")
-        finding = LintFinding.at(place, code, message, severity)
-        if not self.request.legacy and finding not in self.findings:
-            self.findings.append(finding)
+        folder, run = folders(options, self.model, request.mode)
+        if request.legacy:
+            folder = run = posixpath.normpath(out.replace("{model}", self.model) or folder)
+        head = Plan(
+            params=request.file.path,
+            mode=request.mode,
+            suite=suite,
+            chain=kind,
+            model=self.model,
+            status="",
+            out=folder,
+            run=run,
+            commands=(),
+            latest=(),
+            notes=(),
+            data=options.data,
+        )
+        super().__init__(head, python, options, named=not request.legacy, told=not request.legacy)
+        self.limit_s = None if request.legacy else self.limit_s
 
     def interpreter(self, cwd: str) -> Words:
-        """Return the interpreter's words for a command that runs in ``cwd``: a relative path is one from the root."""
-        program, *options = self.python or ("",)
-        here = posixpath.normpath(cwd) == "." or "/" not in program or program.startswith("/")
-        if here or self.request.legacy:
-            return self.python
-        return (posixpath.join(self.request.options.root, program), *options)
+        """Return the interpreter's words for a command that runs in ``cwd``; the original looks for it there."""
+        return self.python if self.request.legacy else self.seen_from(cwd, self.python)
 
     def path(self, name: str) -> str:
         """Return the path of a file or folder of the run, from where the plan is made."""
         return f"{self.run}/{name}"
-
-    def add(self, command: Command, *, log: str = "") -> str:
-        """Append a command, whose id is so far a label, and return its id.
-
-        Args:
-            command: the command; its log, its limit and the end of its id are settled here.
-            log: the original's name of its log: from the original's folder of logs; "" for none.
-        """
-        name = f"{command.step}[{command.id}]" if command.id else command.step
-        self._ids[name] += 1
-        name = name if self._ids[name] == 1 else f"{name}#{self._ids[name]}"
-        path = posixpath.normpath(f"{self.run}/{log}") if log else None
-        if not self.request.legacy:
-            stem = slug(name)
-            names = (f"{stem}.log" if number == 1 else f"{stem}-{number}.log" for number in count(1))
-            file = next(one for one in names if one not in self._taken)
-            self._taken.add(file)
-            path = self.path(file)
-            if log and "/" not in log:
-                self._latest[log] = file
-        self._commands.append(command._replace(id=name, log=path, timeout_s=self._limit_s))
-        return name
 
     def words(self, role: str, value: str | None = None, *, join: str = "=") -> Words:
         """Return a line's argument, with a value of ours for its own; nothing where the file has no such line."""
@@ -260,20 +232,4 @@ class Chain:
             status: its lines after ``Run successfully with command - ``.
             redirected: steps whose lines show the redirection.
         """
-        return Plan(
-            params=self.request.file.path,
-            mode=self.request.mode,
-            suite=self.suite,
-            chain=self.kind,
-            model=self.model,
-            status=status,
-            out=self.out,
-            run=self.run,
-            commands=tuple(self._commands),
-            latest=tuple(self._latest.items()),
-            notes=tuple(dict.fromkeys(str(one) for one in self.findings if one.severity != "info")),
-            findings=tuple(self.findings),
-            results_log=results_log,
-            redirected=frozenset(redirected),
-            data=self.request.options.data,
-        )
+        return self.finished()._replace(results_log=results_log, status=status, redirected=frozenset(redirected))

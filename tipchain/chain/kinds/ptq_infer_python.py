@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES, VISIBLE, exported_files
+from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES, VISIBLE, Values, exported_files, slim_links
 from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
@@ -116,7 +116,7 @@ class PtqRule:
         results_log: the suite's log of status lines.
         on_gpu: the quantization's program that takes a GPU whatever it is told.
         cpu_words: words that have the program quantize on the CPU.
-        links: names that inference wants for what the quantization leaves.
+        links: whether what the quantization leaves is linked to the names that inference looks for.
         takes_gpu_id: whether the original's third argument counts.
         evaluation: where the suite's labels are, None for nowhere.
     """
@@ -137,7 +137,7 @@ class PtqRule:
     results_log: str = "results_python.log"
     on_gpu: str = ""
     cpu_words: str = ""
-    links: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    links: bool = False
     takes_gpu_id: bool = False
     evaluation: PtqEvaluation | None = None
 
@@ -167,11 +167,7 @@ RULES: Mapping[str, PtqRule] = {
             never=({"precision": "True", "trt": "False"},),
         ),
         cwd="deploy",
-        # PaddleSlim's own names, since 2022 and before.
-        links={
-            "inference.pdmodel": ("model.pdmodel", "__model__"),
-            "inference.pdiparams": ("model.pdiparams", "__params__"),
-        },
+        links=True,
         evaluation=PtqEvaluation(
             config="export_kl_quant",
             section=("DataLoader", "Eval", "dataset"),
@@ -390,20 +386,15 @@ def plan(request: Request) -> Plan:
     return _Quantization(request, RULES[layout.suite], read_lines(request, layout)).plan()
 
 
-class _Values(dict[str, str]):
-    def __missing__(self, role: str) -> str:
-        return ""
-
-
 class _Quantization(Chain):
     def __init__(self, request: Request, rule: PtqRule, slots: Slots) -> None:
-        values = _Values({role: slot.value for role, slot in slots.items()})
+        values = Values({role: slot.value for role, slot in slots.items()})
         self.facts: dict[str, object] = {
             "root": request.options.root,
             "model": slots["model_name"].value,
             "mode": request.mode.value,
             "v": values,
-            "dirname": _Values({role: posixpath.dirname(value) for role, value in values.items()}),
+            "dirname": Values({role: posixpath.dirname(value) for role, value in values.items()}),
         }
         out = rule.logs.format_map(self.facts).removeprefix(f"{request.options.root}/")
         super().__init__(request, kind=NAME, suite=rule.layout.suite, slots=slots, out=out)
@@ -573,7 +564,9 @@ class _Quantization(Chain):
             gpus=(self.gpu,) if kind == "gpu" and self.gpu else (),
             leg=label or NAME,
             leaves=() if self.request.legacy else (line,),
-            links=() if self.request.legacy else tuple(self.links()),
+            links=slim_links(posixpath.normpath(self.fill(self.rule.quantized)))
+            if self.rule.links and not self.request.legacy
+            else (),
         )
         self.add(command, log=device.log.format_map(point))
         self.point = (device, point)
@@ -601,12 +594,6 @@ class _Quantization(Chain):
         if self.rule.cwd == "." or not self.request.legacy:
             return self.rule.cwd
         return posixpath.normpath(f"{self.fill(self.rule.quantized)}/../../{self.rule.cwd}")
-
-    def links(self) -> Iterator[tuple[str, str]]:
-        folder = posixpath.normpath(self.fill(self.rule.quantized))
-        for name, targets in self.rule.links.items():
-            for target in targets:
-                yield f"{folder}/{name}", f"{folder}/{target}"
 
     # Against the unquantized model
 
