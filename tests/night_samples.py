@@ -8,19 +8,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from tipchain.core.json_text import as_json
 from tipchain.errors import Outcome
 from tipchain.nightly.items import Item
-from tipchain.nightly.nights import (
-    ENDED,
-    FINISHED,
-    LOCK,
-    NIGHT,
-    ItemRecord,
-    item_folder,
-    item_json,
-    write_document,
-    write_record,
-)
+from tipchain.nightly.nights import ENDED, FINISHED, LOCK, NIGHT, ItemRecord, item_folder, write_document, write_record
 
 FIRST = datetime(2026, 11, 1, 22, 0, tzinfo=timezone.utc)
 ENVIRONMENT = {"commit": "1a2b3c4", "machine": "box", "versions": {"torch": "2.13.0", "paddle": "3.3.1"}}
@@ -87,7 +78,7 @@ class NightSample:
             "started": self.began.isoformat(),
             "options": dict(options or {}),
             "environment": environment,
-            "plan": {**plan, "items": [item_json(one) for one in items]},
+            "plan": {**plan, "items": as_json(items)},
         }
         write_document(self.folder / NIGHT, document)
         (self.folder / LOCK).touch()

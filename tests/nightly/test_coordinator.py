@@ -125,7 +125,7 @@ def test_what_can_never_run_here(tmp_path, require, outcome):
     assert (night.record("a[cpu]").outcome, night.record("a[cpu]").reason) == (outcome, "never here")
 
 
-@pytest.mark.parametrize("needs", [Needs(gpus=1), Needs(resources=(("tpu", 1.0),))])
+@pytest.mark.parametrize("needs", [Needs(gpus=1), Needs(resources={"tpu": 1.0})])
 def test_who_waits_for_something_rare_keeps_nobody_else_waiting(tmp_path, needs):
     class Taken(Fake):
         def start(self, work):

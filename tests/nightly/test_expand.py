@@ -105,7 +105,7 @@ def test_items_prepare_first_where_the_manifest_says_so(kind):
 
 
 def test_calls():
-    common = Common(devices=("cpu", "gpu"), gpus=2, cpus=3, memory_mb=9, resources=(("a", 1.0),))
+    common = Common(devices=("cpu", "gpu"), gpus=2, cpus=3, memory_mb=9, resources={"a": 1.0})
     chain = entry("chain", suite="PaddleSeg", options=("--lenient",), data={LITE.value: "imagenet"}, common=common)
     case = entry("align", stages=("forward", "loss"))
     command = entry("command", id="c", argv=("x", "{mode}-{device}", "{report}"), modes=(LITE,), data={"*": "imagenet"})
@@ -121,8 +121,8 @@ def test_calls():
         "--out", "{folder}/work", "--only", "forward,loss", "--device", "cpu",
     )  # fmt: skip
     assert (cpu.needs, gpu.needs) == (
-        Needs(cpus=3, memory_mb=9, resources=(("a", 1.0),)),
-        Needs(cpus=3, gpus=2, memory_mb=9, resources=(("a", 1.0),)),
+        Needs(cpus=3, memory_mb=9, resources={"a": 1.0}),
+        Needs(cpus=3, gpus=2, memory_mb=9, resources={"a": 1.0}),
     )
     assert own.argv == ("x", "lite_train_lite_infer-cpu", "{report}")
     assert own.env == {"TIPCHAIN_MODE": "lite_train_lite_infer", "TIPCHAIN_DATA": "/data/imagenet"}

@@ -62,7 +62,7 @@ def test_everything_is_read(tmp_path):
     assert (chain.common.timeout_s, chain.common.memory_mb, chain.common.cpus, chain.common.gpus) == (90.0, 4096, 2, 4)
     assert chain.common.env == {"A": "1", "B": "true"}
     assert chain.prepare
-    assert chain.common.resources == (("big", 0.5), ("fast", 1.0))
+    assert chain.common.resources == {"big": 0.5, "fast": 1.0}
     assert chain.common.tags == ("lite",)
     assert [mode.value for mode in chain.modes] == ["lite_train_lite_infer", "whole_infer"]
     assert (chain.suite, chain.options, chain.data) == ("PaddleClas", ("--lenient",), {"whole_infer": "imagenet"})

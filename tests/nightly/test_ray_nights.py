@@ -250,9 +250,9 @@ def test_an_interrupt_ends_items_on_their_nodes(tmp_path, cluster):
 
 def test_what_a_cluster_never_had_and_what_it_has_no_more(tmp_path, cluster):
     settings = cluster_settings(cluster.address, tmp_path, shipped=False, nights=tmp_path / "nights", own_python=False)
-    never = command("never", needs=Needs(resources=(("tpu", 1.0),)))
-    odd = command("odd", needs=Needs(resources=(("slot", 0.00001),)))
-    gone = command("gone", needs=Needs(resources=(("precious", 1.0),)))
+    never = command("never", needs=Needs(resources={"tpu": 1.0}))
+    odd = command("odd", needs=Needs(resources={"slot": 0.00001}))
+    gone = command("gone", needs=Needs(resources={"precious": 1.0}))
     cluster.tell('add {"precious": 1}')
     executor = RayExecutor(settings, patience_s=1.0)
     night, _ = begin(tmp_path, never, odd, gone, command("fine"))

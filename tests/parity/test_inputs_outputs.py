@@ -10,7 +10,7 @@ import pytest
 from test_case import GOOD, write
 
 from tipchain.errors import CaseError, UsageError
-from tipchain.frameworks.base import concat_outputs, flatten_outputs, map_outputs
+from tipchain.frameworks.base import concat_outputs, flatten_outputs, map_nested
 from tipchain.parity.case import load_case
 from tipchain.parity.inputs import make_all_inputs, make_inputs
 
@@ -125,6 +125,6 @@ def test_structures_are_kept_when_batches_are_joined_or_changed():
     joined = concat_outputs(NUMPY, [batch, batch])
     assert joined["maps"][1].shape == (4,)
     assert isinstance(joined["pair"], Pair)
-    changed = map_outputs(lambda value: None if value is None else value + 1, batch)
+    changed = map_nested(lambda value: None if value is None else value + 1, batch)
     np.testing.assert_array_equal(changed["pair"].logits, A + 1)
     assert changed["pair"].aux is None

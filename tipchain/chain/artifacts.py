@@ -175,13 +175,10 @@ def _problem(path: Path, old: frozenset[Stamp], start: Stamp | None) -> str:
         return "is empty"
     if state in old:
         return "is older than this command: it was there before and was not written"
-    if start and state.device == start.device and state.ctime_ns < start.ctime_ns and _is_linked(path):
+    earlier = start and state.device == start.device and state.ctime_ns < start.ctime_ns
+    if earlier and path.resolve() != path.absolute():
         return f"is older than this command: it is a link to {path.resolve()}"
     return ""
-
-
-def _is_linked(path: Path) -> bool:
-    return path.resolve() != path.absolute()
 
 
 class LineCheck:

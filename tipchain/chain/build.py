@@ -356,10 +356,6 @@ class SlotReader:
         )
         return ""
 
-    def mode_flag(self, role: str, value: str) -> Words:
-        """Return the argument of a slot with the mode's value."""
-        return flag(self.slots[role], value, fixes=self.fixes)
-
 
 OTHER_DEVICES = ("npu", "xpu", "mlu", "gcu", "ipu")
 
@@ -743,7 +739,7 @@ class SpecReader(TrainingReader, InferenceReader):
             autocasts=self.autocasts(),
             trainers=self.trainers() if trains else (),
             by_mode=by_mode,
-            flags={role: self.mode_flag(role, value) for role, value in by_mode.items()},
+            flags={role: flag(self.slots[role], value, fixes=self.fixes) for role, value in by_mode.items()},
             name=by_mode.get("train_model_name", self.slots["train_model_name"].value),
             eval=self.program("eval"),
             models=() if trains else self.models(),

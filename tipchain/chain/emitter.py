@@ -24,7 +24,7 @@ from tipchain.modes import Mode
 Facts = Mapping[str, str]
 
 
-class _Values(dict[str, str]):
+class Values(dict[str, str]):
     """Values of slots for templates; a slot that the file lacks is empty."""
 
     def __missing__(self, role: str) -> str:
@@ -81,7 +81,7 @@ class Filler(NamedTuple):
         """Return ``template`` with its variables replaced; what is put in is not looked at again."""
         if "{" not in template:
             return template
-        values = _Values({role: slot.value for role, slot in self.slots.items()} if "v[" in template else {})
+        values = Values({role: slot.value for role, slot in self.slots.items()} if "v[" in template else {})
         names: dict[str, object] = {**facts, "v": values}
         return template.format_map(names)
 

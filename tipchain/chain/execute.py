@@ -27,7 +27,7 @@ from tipchain.chain.artifacts import (
     stamp,
 )
 from tipchain.chain.plan import Command, Result, Speed
-from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines
+from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines, log_end
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
@@ -335,7 +335,7 @@ def worker_error(folder: Path, count: int = 20) -> tuple[str, tuple[str, ...]]:
     for path in sorted(folder.glob("workerlog.*"), key=_number):
         lines: tuple[str, ...] = ()
         with suppress(OSError):
-            lines = last_lines(_tail(path), 1000)
+            lines = last_lines(log_end(path, TAIL_BYTES), 1000)
         if any(map(_ERROR.search, lines)):
             return path.name, lines[-count:]
     return "", ()
@@ -344,13 +344,6 @@ def worker_error(folder: Path, count: int = 20) -> tuple[str, tuple[str, ...]]:
 def _number(path: Path) -> tuple[int, str]:
     digits = path.name.rpartition(".")[2]
     return (int(digits) if digits.isdecimal() else 1 << 30), path.name
-
-
-def _tail(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - TAIL_BYTES))
-        return file.read()
 
 
 AFTER_VERDICT = (" ", *(one.value for one in Outcome))
@@ -614,15 +607,17 @@ def _trouble(command: Command, ending: Ending) -> str:
         return (f"exit {ending.exit_code}: " if ending.exit_code is not None else "") + ending.failure
     if ending.timed_out:
         return f"timed out after {command.timeout_s:g} s"
-    if ending.signal:
-        return killed_by(ending.signal)
-    within = signal_within(ending.exit_code)
-    return f"exit {ending.exit_code}: a process that it started was {killed_by(within)}" if within else ""
+    return killed(ending.exit_code, ending.signal)
 
 
-def killed_by(number: int) -> str:
-    """Return that a signal ended a process, and what that may mean."""
-    return f"killed by {_signal_name(number)}" + (OUT_OF_MEMORY_HINT if number == signal.SIGKILL else "")
+def killed(code: int | None, number: int) -> str:
+    """Return that a signal ended a process or, by a launcher's exit code, one that it started; "" if none did."""
+    within = 0 if number else _signal_within(code)
+    if not number and not within:
+        return ""
+    said = f"killed by {_signal_name(number or within)}"
+    said += OUT_OF_MEMORY_HINT if signal.SIGKILL in (number, within) else ""
+    return said if number else f"exit {code}: a process that it started was {said}"
 
 
 def _signal_name(number: int) -> str:
@@ -634,7 +629,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def signal_within(code: int | None) -> int:
+def _signal_within(code: int | None) -> int:
     """Return the signal that ended a process of a launcher's, by the launcher's exit code; 0 for none.
 
     Python gives a child that a signal ended the status ``-signal``; who exits with that, as ``paddle.distributed.launch``

@@ -108,7 +108,8 @@ class _Trainings:
             "gpus": leg.text,
             "autocast": str(trainer.name == suite.amp_trainer) if suite.amp_trainer else autocast,
             "nodes": str(leg.nodes),
-            "nodes_n": f"_nodes_{leg.nodes}" if self.named_by_nodes(leg) else "",
+            # The originals tell the number of hosts of one with a long address, too.
+            "nodes_n": f"_nodes_{leg.nodes}" if leg.nodes > 1 or (leg.hosts and not self.plan.on("devices")) else "",
             "launched": str(leg.launched),
             "multi_host": str(leg.multi_host),
             "train": " ".join(trainer.train),
@@ -122,10 +123,6 @@ class _Trainings:
         facts |= self.names(save, facts)
         label = self.leg_label(leg, autocast, trainer)
         return TrainingRun(leg=leg, trainer=trainer, autocast=autocast, label=label, save=save, facts=facts)
-
-    def named_by_nodes(self, leg: Leg) -> bool:
-        """Return whether names tell the number of hosts; the originals tell it of one with a long address, too."""
-        return leg.nodes > 1 or (bool(leg.hosts) and not self.plan.on("devices"))
 
     def names(self, save: str, facts: Facts) -> dict[str, str]:
         """Return the facts about what training leaves."""
@@ -160,9 +157,11 @@ class _Trainings:
         roles = {
             "use_gpu": leg.use_gpu,
             "save": flag(self.plan.spec.slots["save"], run.save, literal=True, fixes=self.plan.spec.fixes),
-            "autocast": self.autocast_words(run.autocast),
+            "autocast": (),
             **self.plan.spec.flags,
         }
+        if "autocast" in self.plan.spec.slots:
+            roles["autocast"] = flag(self.plan.spec.slots["autocast"], run.autocast, fixes=self.plan.spec.fixes)
         if pretrained is not None:
             roles["pretrained"] = pretrained
         argv = (*self.plan.python, *self.launched_program(run, trainer.train))
@@ -219,11 +218,6 @@ class _Trainings:
             return ()
         return self.plan.words(self.plan.suite.launcher, {**run.facts, "ips": ",".join(run.leg.hosts)}, {})
 
-    def autocast_words(self, autocast: str) -> Words:
-        """Return the argument with the precision."""
-        slot = self.plan.spec.slots.get("autocast")
-        return flag(slot, autocast, fixes=self.plan.spec.fixes) if slot else ()
-
     def finetune(self, run: TrainingRun) -> tuple[tuple[str, ...], Words | None]:
         """Return what a pruning or quantizing training needs and starts from; None for the file's own."""
         kind = self.plan.suite.finetune
@@ -262,8 +256,10 @@ class _Trainings:
         )
         if run.leg.remembered is not None:
             self.plan.exported = run.leg.remembered
+        spec = self.plan.spec
+        several = len(spec.legs) * len(spec.autocasts) * len(spec.trainers) > 1
         source = Source(
-            label=run.label if self.several_legs() else "",
+            label=run.label if several else "",
             leg=run.label,
             cwd=self.plan.suite.infer.cwd,
             folder=self.plan.filler.fill(self.plan.suite.infer.folder, run.facts),
@@ -277,10 +273,6 @@ class _Trainings:
         self.inferred_on = next(reversed(self.plan.spec.axes["device"].values), self.inferred_on)
         if self.plan.suite.devices.unset_after == "inference":
             self.plan.exported = None
-
-    def several_legs(self) -> bool:
-        """Return whether ids must name the iteration."""
-        return len(self.plan.spec.legs) * len(self.plan.spec.autocasts) * len(self.plan.spec.trainers) > 1
 
     def candidates(self, weights: str) -> tuple[str, ...]:
         """Return the files that may stand for a training's ``weights``, as patterns."""

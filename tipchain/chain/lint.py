@@ -56,6 +56,7 @@ from tipchain.chain.slots import (
     refusal,
 )
 from tipchain.chain.suites import SEVERITIES, LintFinding, Suite
+from tipchain.core.language import listed
 from tipchain.errors import ParamsError, TipchainError
 from tipchain.modes import CHAIN_MODES, Mode
 
@@ -134,8 +135,7 @@ def _kind_use(slot: Slot, plan: Plan) -> str:
         for one in plan.commands
         if (key and any(_flags(one.argv, key))) or (value and slot.role not in NAMES and _has(one.argv, value))
     ]
-    more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
-    return f"in {', '.join(ids[:MOST_IDS])}{more}" if ids else ""
+    return f"in {listed(ids, MOST_IDS)}" if ids else ""
 
 
 def _beside(text: str, section: str, ours: Collection[str], *, is_header: bool) -> str:
@@ -158,8 +158,7 @@ def _use(slot: Slot, suite: Suite, plans: Plans) -> str:
             return "null: there is none"
         words, commands = _words(slot, slot.value, (slot.value,)), (plan.commands for plan in plans.values())
         ids = list(dict.fromkeys(one.id for one in chain(*commands) if words and _has(one.argv, words)))
-        more = f" and {len(ids) - MOST_IDS} more" if len(ids) > MOST_IDS else ""
-        return f"run as {', '.join(ids[:MOST_IDS])}{more}" if ids else "in no command of these modes"
+        return f"run as {listed(ids, MOST_IDS)}" if ids else "in no command of these modes"
     if slot.role in LISTS:
         if slot.absent:
             return slot.value or "empty"
@@ -217,12 +216,8 @@ def _passed(slot: Slot, steps: Sequence[str], plans: Plans) -> Iterator[str]:
 
 
 def _listed(found: Mapping[str, Sequence[str]], modes: Sequence[str]) -> str:
-    shown = [
-        f"`{_short(text)}`" + ("" if len(own) == len(modes) else f" in {'|'.join(own)}")
-        for text, own in list(found.items())[:MOST_VALUES]
-    ]
-    more = len(found) - MOST_VALUES
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    where = ((text, "" if len(own) == len(modes) else f" in {'|'.join(own)}") for text, own in found.items())
+    return listed([f"`{_short(text)}`{there}" for text, there in where], MOST_VALUES)
 
 
 def _in_run(text: str, plan: Plan) -> str:
@@ -690,7 +685,11 @@ def _planned(
 ) -> tuple[Mapping[Mode, Plan], Mapping[Mode, Sequence[LintFinding]]]:
     """Return the plan of each mode that can be made, and what was found on the way."""
     original = legacy_slots(text, file.path, suite)
-    alignment, refused = _alignment(file)
+    alignment, refused = None, list[LintFinding]()
+    try:
+        alignment = alignment_params(file)
+    except ParamsError as error:
+        refused.append(refusal(error, "alignment"))
     compared = _compared(slots, original, suite)
     plans: dict[Mode, Plan] = {}
     found: dict[Mode, list[LintFinding]] = {mode: list(refused) for mode in modes}
@@ -707,13 +706,6 @@ def _compared(slots: Slots, original: Slots, suite: Suite) -> list[LintFinding]:
     reader = SpecReader(slots, suite, CHAIN_MODES[0], collect=True)
     reader.compare(original)
     return reader.findings
-
-
-def _alignment(file: ParamFile) -> tuple[AlignmentParams | None, list[LintFinding]]:
-    try:
-        return alignment_params(file), []
-    except ParamsError as error:
-        return None, [refusal(error, "alignment")]
 
 
 def _mode_plan(

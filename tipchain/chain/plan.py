@@ -260,7 +260,7 @@ def select(plan: Plan, only: Sequence[str] = (), skip: Sequence[str] = ()) -> Pl
     """
     if not only and not skip:
         return plan
-    wanted = _closure(plan.commands, _matching(plan, only, "--only")) if only else _ids(plan.commands)
+    wanted = _closure(plan.commands, _matching(plan, only, "--only")) if only else {one.id for one in plan.commands}
     dropped = _matching(plan, skip, "--skip")
     kept = tuple(
         _without(command, dropped) for command in plan.commands if command.id in wanted and command.id not in dropped
@@ -276,10 +276,6 @@ def matches(pattern: str, command: Command) -> bool:
     words = {"*": ".*", "?": "."}
     text = "".join(words.get(letter, re.escape(letter)) for letter in pattern)
     return re.fullmatch(text, command.id, re.DOTALL) is not None
-
-
-def _ids(commands: Sequence[Command]) -> frozenset[str]:
-    return frozenset(command.id for command in commands)
 
 
 def _matching(plan: Plan, patterns: Sequence[str], option: str) -> frozenset[str]:

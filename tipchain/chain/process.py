@@ -14,6 +14,7 @@ import secrets
 import selectors
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -378,3 +379,20 @@ def last_lines(data: bytes, count: int = TAIL_LINES) -> tuple[str, ...]:
     text = data.decode("utf-8", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     lines = [line.rstrip() for line in text.split("\n")]
     return tuple(line for line in lines if line)[-count:]
+
+
+def log_end(log: Path, size: int) -> bytes:
+    """Return the last ``size`` bytes of ``log``.
+
+    Who writes it can write in its folder: a pipe in the log's place would be waited for, and a link leads elsewhere.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    handle = os.open(log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(f"{log}: is no regular file")
+        file.seek(max(0, found.st_size - size))
+        return file.read(size)

@@ -69,15 +69,12 @@ class Inputs:
         A folder that has only got more entries, as ``later`` shows, counts as it is then: the command has put
         them there (a cache, a log), and what it read is unchanged.
         """
+        after = later or {}
         listings = {
-            path: (later or {}).get(path, entries) if _grown(entries, (later or {}).get(path, {})) else entries
+            path: after[path] if path in after and entries.items() <= after[path].items() else entries
             for path, entries in self.folders.items()
         }
         return {**self.files, **{path: _digest(entries) for path, entries in listings.items()}}
-
-
-def _grown(before: Listing, after: Listing) -> bool:
-    return all(after.get(name) == state for name, state in before.items())
 
 
 class InputReader:

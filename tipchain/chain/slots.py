@@ -67,15 +67,12 @@ def layout_sections(suite: Lines, file: ParamFile) -> tuple[Section, ...]:
     """Return the sections that ``file`` should have; one that may be missing joins the one before it."""
     sections: list[tuple[tuple[str, ...], list[SlotRule]]] = []
     for rule in suite.layout:
-        if rule.kind == "header" or (rule.kind == "optional header" and _has_header(file, len(sections), rule)):
+        headers = [name for name, _ in file.headers[len(sections) : len(sections) + 1]]
+        if rule.kind == "header" or (rule.kind == "optional header" and set(headers) & set(rule.keys)):
             sections.append((rule.keys, []))
         elif rule.kind in ("slot", "optional"):
             sections[-1][1].append(rule)
     return tuple(Section(names=names, rules=tuple(rules)) for names, rules in sections)
-
-
-def _has_header(file: ParamFile, index: int, rule: SlotRule) -> bool:
-    return index < len(file.headers) and file.headers[index][0] in rule.keys
 
 
 def checked_slots(file: ParamFile, suite: Lines) -> Slots:

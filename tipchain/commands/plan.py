@@ -301,6 +301,33 @@ def _lines(text: str) -> int:
     return int(text)
 
 
+def planned(args: argparse.Namespace, run: str | None = None, *, legacy: bool = False) -> Plan:
+    """Return the plan that a command line asks for, with the commands that it selects."""
+    plan = load_plan(
+        args.params,
+        chain_mode(args),
+        chain=args.chain,
+        suite=args.suite,
+        legacy=legacy,
+        lenient=args.lenient,
+        options=options(args, run),
+    )
+    return select(plan, args.only, args.skip)
+
+
+def is_empty(plan: Plan) -> bool:
+    """Tell whether nothing is planned, and say why."""
+    if not plan.commands:
+        print(say(f"error: {nothing_planned(plan)}"), file=sys.stderr)
+    return not plan.commands
+
+
+def print_notes(plan: Plan) -> None:
+    """Print what was left out of a plan."""
+    for note in plan.notes:
+        print(say(f"note: {note}"), file=sys.stderr)
+
+
 def options(args: argparse.Namespace, run: str | None = None) -> Options:
     """Return the options of a command line."""
     mode = chain_mode(args)
@@ -358,22 +385,11 @@ def _mapping(document: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan; exit code 4 if there is nothing in it."""
-    plan = load_plan(
-        args.params,
-        chain_mode(args),
-        chain=args.chain,
-        suite=args.suite,
-        legacy=args.legacy,
-        lenient=args.lenient,
-        options=options(args),
-    )
-    plan = select(plan, args.only, args.skip)
+    plan = planned(args, legacy=args.legacy)
     show(args.json, partial(plan_json, plan), partial(_shown, plan, args.shell))
-    if not plan.commands:
-        print(say(f"error: {nothing_planned(plan)}"), file=sys.stderr)
+    if is_empty(plan):
         return ExitCode.NOTHING_CHECKED
-    for note in plan.notes:
-        print(say(f"note: {note}"), file=sys.stderr)
+    print_notes(plan)
     return ExitCode.PASSED
 
 

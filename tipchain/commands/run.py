@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 from tipchain import __version__
 from tipchain.chain.execute import Place
 from tipchain.chain.gpus import Gpus, Leases, find_gpus, leased_gpus, on_gpus
-from tipchain.chain.load import load_plan, nothing_planned
-from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result, select
+from tipchain.chain.plan import PLACEHOLDER, Command, Plan, Result
 from tipchain.chain.run import FILE_NAME as JOURNAL
 from tipchain.chain.run import Journal, Policy, forecast, link_latest, resumable, run_plan
 from tipchain.commands.options import (
@@ -34,7 +33,7 @@ from tipchain.commands.options import (
     count,
     report_targets,
 )
-from tipchain.commands.plan import add_chain_arguments, options, render_tree
+from tipchain.commands.plan import add_chain_arguments, is_empty, planned, print_notes, render_tree
 from tipchain.commands.prepare import add_prepare_first, prepare_chain_first
 from tipchain.core.files import append, atomic_write, commit, hold_run, new_run, prune, run_header
 from tipchain.core.language import clean, say, terminal_width, use_color
@@ -297,8 +296,7 @@ def run(args: argparse.Namespace) -> int:
         targets=report_targets(args),
     )
     plan = _plan(args, PLACEHOLDER)
-    if not plan.commands:
-        print(say(f"error: {nothing_planned(plan)}"), file=sys.stderr)
+    if is_empty(plan):
         return ExitCode.NOTHING_CHECKED
     earlier = _earlier_run(plan) if args.resume else None
     if args.dry_run:
@@ -312,7 +310,7 @@ def run(args: argparse.Namespace) -> int:
     if earlier and (report := _whole(plan, folder, setting)):
         print(say("nothing is left to do: the latest run passed"), file=sys.stderr)
         return setting.write(setting.with_page(report, folder), sys.stdout)
-    _print_notes(plan)
+    print_notes(plan)
     return _run(plan, folder, setting)
 
 
@@ -366,15 +364,7 @@ class Setting:
 
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
-    plan = load_plan(
-        args.params,
-        chain_mode(args),
-        chain=args.chain,
-        suite=args.suite,
-        lenient=args.lenient,
-        options=options(args, name),
-    )
-    return on_gpus(select(plan, args.only, args.skip), leased_gpus())
+    return on_gpus(planned(args, name), leased_gpus())
 
 
 def _new_folder(plan: Plan) -> Path:
@@ -417,11 +407,6 @@ def _whole(plan: Plan, folder: Path, setting: Setting) -> RunReport | None:
     return report if report.exit_code is ExitCode.PASSED and told == held else None
 
 
-def _print_notes(plan: Plan) -> None:
-    for note in plan.notes:
-        print(say(f"note: {note}"), file=sys.stderr)
-
-
 def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
     """Show the plan with what would not run on this machine, or not again; make nothing."""
     if setting.targets.json or setting.targets.junit or setting.html:
@@ -438,7 +423,7 @@ def _dry_run(plan: Plan, setting: Setting, earlier: Path | None) -> int:
             print(say(f"  {result.outcome.value:<5}  {result.command.id}\n         {reason}"))
     count = len(plan.commands) - len(unstarted)
     print(say(f"\n{count} of {len(plan.commands)} commands would be started"))
-    _print_notes(plan)
+    print_notes(plan)
     return ExitCode.PASSED
 
 

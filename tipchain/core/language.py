@@ -268,6 +268,11 @@ def _is_said(text: str, said: str) -> bool:
     return said != text or re.fullmatch(r"`[^`]*`|\S+", text) is not None
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Return names in a sentence, the first few of many: ``a, b and 3 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 # Layout in columns.
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,8 @@ Effect = Literal["here", "elsewhere", "none"]
 
 PIECES = ("loss", "optimizer", "scheduler", "metric", "data", "train_data", "step", "predict")
 """What a cause is about besides a layer, as `Diagnosis.port_path` has it."""
+SIDE_NAMES = ("reference", "port")
+"""What messages call torch's side and Paddle's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +127,6 @@ class Diagnosis:
 def shown_path(path: str) -> str:
     """Return what messages call a layer of the port's."""
     return f"`{path}`" if path else "the model itself"
-
-
-def listed(names: Sequence[str], most: int) -> str:
-    """Return names in a sentence, the first few of many: ``a, b and 3 more``."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

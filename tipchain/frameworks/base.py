@@ -445,13 +445,13 @@ def _leaves(framework: Framework, output: object, path: str) -> Iterator[tuple[s
         raise UsageError(f"{what} of the {framework.name} model is a {type(output).__name__}, not a tensor")
 
 
-def map_outputs(change: Callable[[object], object], output: object) -> Any:
-    """Return an output of the same structure, with ``change`` applied to everything that is no dict, tuple or list."""
-    if isinstance(output, Mapping):
-        return {key: map_outputs(change, value) for key, value in output.items()}
-    if isinstance(output, tuple | list):
-        return _like(output, [map_outputs(change, value) for value in output])
-    return change(output)
+def map_nested(change: Callable[[Any], object], value: object) -> Any:
+    """Return a value of the same structure, with ``change`` applied to everything that is no mapping, tuple or list."""
+    if isinstance(value, Mapping):
+        return {key: map_nested(change, one) for key, one in value.items()}
+    if isinstance(value, tuple | list):
+        return like_sequence(value, [map_nested(change, one) for one in value])
+    return change(value)
 
 
 def concat_outputs(framework: Framework, outputs: Sequence[Any]) -> Any:
@@ -460,14 +460,16 @@ def concat_outputs(framework: Framework, outputs: Sequence[Any]) -> Any:
     if isinstance(first, Mapping):
         return {key: concat_outputs(framework, [one[key] for one in outputs]) for key in first}
     if isinstance(first, tuple | list):
-        return _like(first, [concat_outputs(framework, list(ones)) for ones in zip(*outputs, strict=True)])
+        return like_sequence(first, [concat_outputs(framework, list(ones)) for ones in zip(*outputs, strict=True)])
     return framework.concat(outputs) if framework.is_tensor(first) else first
 
 
-def _like(sequence: object, values: list[object]) -> object:
-    """Return ``values`` as a sequence of the kind of ``sequence``; a namedtuple takes them one by one."""
+def like_sequence(sequence: object, values: list[object]) -> object:
+    """Return values as a tuple, as a namedtuple of the sequence's own class, or as a list."""
     kind: Any = type(sequence)
-    return kind(*values) if hasattr(kind, "_fields") else kind(values)
+    if hasattr(kind, "_fields"):  # a constructor of its own, as torch's PackedSequence has, may take no other values
+        return tuple.__new__(kind, values)
+    return tuple(values) if isinstance(sequence, tuple) else values
 
 
 def scalar(array: Array) -> Array:

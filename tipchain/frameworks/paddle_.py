@@ -18,7 +18,7 @@ import numpy as np
 
 from tipchain.core.machine import kept_import
 from tipchain.errors import MissingFrameworkError
-from tipchain.framework_types import Array, Dataset, Model, Nested, Optimizer, Schedule, Tensor
+from tipchain.framework_types import Array, Dataset, Model, Nested, Optimizer, Options, Schedule, Tensor
 from tipchain.frameworks.base import Batch, Builder, Trainer, check_batch, make_optimizer, rate_factor
 from tipchain.frameworks.randomness import Draws, attributes, switched_off
 from tipchain.modes import Device
@@ -378,13 +378,23 @@ class PaddleUpdates:
         return 0.0
 
 
-def held_parameters(optimizer: object) -> list[object]:
+def held_parameters(optimizer: object) -> list[Tensor]:
     """Return the tensors that a Paddle optimizer updates."""
-    found: list[Tensor] = []
-    groups = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None)
-    for one in groups or ():
-        found += one["params"] if isinstance(one, dict) else [one]
-    return found
+    return [one for _, tensors in parameter_groups(optimizer) for one in tensors]
+
+
+def parameter_groups(optimizer: object) -> list[tuple[Options, list[Tensor]]]:
+    """Return the settings and the tensors of a Paddle optimizer's groups; without groups one that has no settings."""
+    held = getattr(optimizer, "_param_groups", None) or getattr(optimizer, "_parameter_list", None) or ()
+    if all(isinstance(one, dict) for one in held):
+        return [(group, list(group["params"])) for group in held]
+    return [({}, list(held))]
+
+
+def own_schedule(optimizer: object) -> Schedule:
+    """Return the schedule that a Paddle optimizer was given as its learning rate, None where that is a number."""
+    rate = getattr(optimizer, "_learning_rate", None)
+    return None if isinstance(rate, int | float) else rate
 
 
 # The Paddle side.

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from tipchain.core import language
 from tipchain.core.json_text import Json, as_json, number_json
-from tipchain.core.language import aligned, padded, say
+from tipchain.core.language import aligned, listed, padded, say
 from tipchain.core.quantities import FigureKind, Scalar, figure_kind
 from tipchain.errors import Outcome
 from tipchain.history.compare import ENOUGH, Changes, Comparison, Explanation, Flip, MovedFigure, Shift
@@ -277,9 +277,9 @@ def _verdict_lines(changes: Changes) -> list[str]:
     lines += [(min(map(_rank, parts)), f"in {item}: {_parts_text(parts)}") for item, parts in inside.items()]
     rows = [line for _, line in sorted(lines, key=lambda pair: pair[0])]
     for what, counts in (("new", found.new_verdicts), ("gone", found.gone_verdicts)):
-        rows += [f"{what} verdicts: {sum(counts.values())} in {_names(list(counts))}"] if counts else []
+        rows += [f"{what} verdicts: {sum(counts.values())} in {listed(list(counts), 2)}"] if counts else []
     for what, items in (("new", found.new), ("gone", found.gone)):
-        rows += [f"{what} items: {_names(items)}"] if items else []
+        rows += [f"{what} items: {listed(items, 2)}"] if items else []
     rows += [line for item in found.new if item in why for line in explanation_lines(why[item])]
     return rows
 
@@ -301,11 +301,6 @@ def _parts_text(parts: Sequence[Flip]) -> str:
     first = min(parts, key=_rank)
     more = f" and {len(parts) - 1} more" if len(parts) > 1 else ""
     return f"{first.part} {first.before.value} -> {first.after.value}{more}"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return ", ".join(names[:2]) + more
 
 
 def shift_line(one: Shift) -> str:

@@ -22,7 +22,7 @@ from tipchain.explain.causes.optimizer_builders import Clips, build_both, build_
 from tipchain.explain.causes.optimizers import check_optimizers
 from tipchain.explain.causes.schedules import check_schedulers
 from tipchain.explain.causes.search import below, unsearched
-from tipchain.explain.findings import PIECES, Diagnosis, PieceCheck
+from tipchain.explain.findings import PIECES, SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.between_layers import GROWTH
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.locate.locate import Located, Locator, bytes_of
@@ -466,7 +466,7 @@ class _Work:
             self.found.numbers[f"output {located.port.output_names[link.theirs]}"] = apart
         alone = [
             f"{name or 'the output'} ({side} only)"
-            for side, names in zip(("reference", "port"), located.one_sided, strict=True)
+            for side, names in zip(SIDE_NAMES, located.one_sided, strict=True)
             for name in names
         ]
         if alone:
@@ -683,7 +683,7 @@ def _tell_one_sided(located: Located) -> str:
     """Return which outputs were not judged, since the other side has none like them."""
     told = [
         f"only the {side} returns {', '.join(names[:SHOWN_OUTPUTS])}{' and others' if len(names) > SHOWN_OUTPUTS else ''}"
-        for side, names in zip(("reference", "port"), located.one_sided, strict=True)
+        for side, names in zip(SIDE_NAMES, located.one_sided, strict=True)
         if names
     ]
     return ", ".join(told)

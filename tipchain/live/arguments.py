@@ -9,6 +9,8 @@ import numpy as np
 
 from tipchain.errors import UsageError
 from tipchain.explain.locate.runs import ARGS, LABELS
+from tipchain.framework_types import Tensor
+from tipchain.frameworks.base import map_nested
 from tipchain.numbers.dumps import read_npz
 from tipchain.weights.files import array_of
 
@@ -59,10 +61,10 @@ def as_inputs(inputs: object) -> Mapping[str, object]:
 
 def _as_arrays(value: object) -> object:
     """Return tensors as arrays, in tuples, lists and mappings too; anything else as it is."""
-    if isinstance(value, Mapping):
-        return {name: _as_arrays(one) for name, one in value.items()}
-    if isinstance(value, tuple | list):
-        return type(value)(_as_arrays(one) for one in value) if type(value) in (tuple, list) else value
+    return map_nested(_as_array, value)
+
+
+def _as_array(value: Tensor) -> object:
     if framework_of(value) and hasattr(value, "numpy"):
         return array_of(value) if framework_of(value) == "torch" else np.array(value.numpy())
     return value

@@ -16,6 +16,7 @@ from tipchain.errors import ExitCode, Outcome
 from tipchain.explain.causes.optimizer_builders import build_both
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Options, Schedule, Setting
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
+from tipchain.frameworks.paddle_ import held_parameters, own_schedule, parameter_groups
 from tipchain.live.align import align
 from tipchain.live.report import AlignmentReport
 
@@ -265,22 +266,22 @@ def _of_loss() -> Iterator[Fault]:
 
 def _of_optimizer(built: Optimizer) -> Iterator[Fault]:
     def faster(optimizer: Optimizer) -> None:
-        rate = optimizer._learning_rate  # noqa: SLF001
-        if isinstance(rate, float):
-            optimizer.set_lr(rate * 1.01)
+        schedule = own_schedule(optimizer)
+        if schedule is None:
+            optimizer.set_lr(optimizer.get_lr() * 1.01)
         else:
-            _faster(rate)
+            _faster(schedule)
 
     def undecayed(optimizer: Optimizer) -> None:
         from paddle.regularizer import L2Decay
 
         optimizer._coeff = 0.0  # noqa: SLF001  (AdamW's)
-        for parameter in optimizer._parameter_list:  # noqa: SLF001
+        for parameter in held_parameters(optimizer):
             parameter.regularizer = L2Decay(0.0)
 
     decays = getattr(built, "_coeff", 0.0) or built.regularization is not None
     faults = [("learning-rate", "the learning rate is 1 % higher", faster)]
-    if decays and not isinstance(built._parameter_list[0], dict):  # noqa: SLF001
+    if decays and not any(settings for settings, _ in parameter_groups(built)):
         faults.append(("weight-decay", "there is no weight decay", undecayed))
     for code, what, change in faults:
         yield Fault(code=code, piece=OPTIMIZER, port_path="", what=what, plant=_changed_once_built(change))

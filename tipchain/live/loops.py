@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tipchain.core.language import listed
 from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.optimizer_builders import slots_of
-from tipchain.explain.findings import Diagnosis, listed
+from tipchain.explain.findings import Diagnosis
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.runs import ARGS, LABELS, as_float, bind
 from tipchain.explain.locate.trace import is_array, put_back, take_out

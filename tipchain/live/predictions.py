@@ -19,7 +19,7 @@ from tipchain.explain.causes.data_sources import DataCause, apart, call_with_raw
 from tipchain.explain.causes.loss_formulas import log_softmax
 from tipchain.explain.causes.losses import open_fields
 from tipchain.explain.causes.metrics import check_metrics
-from tipchain.explain.findings import Diagnosis, PieceCheck
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck
 from tipchain.explain.locate.differences import distance, rms
 from tipchain.explain.locate.trace import put_back, take_out
 from tipchain.framework_types import Array, Function, Loader, Model, Nested, Options
@@ -200,7 +200,6 @@ def _of_strings(expected: Sequence[str], actual: Sequence[str]) -> DataCause | N
 
 Predict = Function
 PREDICT = "predict"
-WHO = ("reference", "port")
 Leaf = Nested
 """An array, a number, a string or None in a result."""
 
@@ -320,7 +319,7 @@ def check_predictions(
     first: tuple[int, str, str] | None = None
     for number, raw in enumerate(raws):
         pair = []
-        for who, one in zip(WHO, (ours, theirs), strict=True):
+        for who, one in zip(SIDE_NAMES, (ours, theirs), strict=True):
             try:
                 pair.append(one.run(copy.deepcopy(raw)))
             except (Exception, SystemExit) as error:  # noqa: BLE001, PERF203  (user code)
@@ -356,7 +355,7 @@ def _where(
     one, other = found[first[0]]
     said, diagnoses = [], []
     if not one.given or not other.given:
-        who = " and ".join(who for who, side in zip(WHO, (one, other), strict=True) if not side.given)
+        who = " and ".join(who for who, side in zip(SIDE_NAMES, (one, other), strict=True) if not side.given)
         return (f"the {who}'s code does not call the model itself: where the results differ first is not known", [])
     if not _alike(one.given, other.given):
         said.append("the models get different inputs: the cause is in the code before the model")
@@ -437,7 +436,7 @@ def _first_apart(
     if any(only):
         said = [
             f"{', '.join(map(repr, names[:3]))} only in the {who}'s"
-            for who, names in zip(WHO, only, strict=True)
+            for who, names in zip(SIDE_NAMES, only, strict=True)
             if names
         ]
         return "", f"the results have other entries: {'; '.join(said)}"

@@ -63,7 +63,7 @@ def is_unfinished(folder: Path) -> bool:
     return False
 
 
-def needed(folder: Path) -> str:
+def why_needed(folder: Path) -> str:
     """Return why an unfinished bundle must stay; "" if nothing needs it."""
     try:
         with holding(folder):
@@ -164,7 +164,8 @@ def find_stored(
     needed = Baselines(roots, {one.folder for one in ordered})
     latest = {one.group: one for one in ordered if one.finished}
     rest = [_link(one) for one in dead_links()]
-    rest += [_unfinished(one) for one in needed.unfinished if now - one.stat().st_mtime > UNWRITTEN_S]
+    old = [(one, time) for one in needed.unfinished if now - (time := one.stat().st_mtime) > UNWRITTEN_S]
+    rest += [replace(_rest(one), began=time, kept=why_needed(one)) for one, time in old]
     ordered = sorted([*ordered, *rest], key=lambda one: (one.began, one.folder))
     return [replace(one, kept=next(filter(None, _reasons(one, latest, needed)), "")) for one in ordered]
 
@@ -243,10 +244,6 @@ def _rest(folder: Path) -> StoredFolder:
 
 def _link(link: Path) -> StoredFolder:
     return StoredFolder(folder=link, kind="rest", group=link.parent, began=link.lstat().st_mtime, size=0)
-
-
-def _unfinished(folder: Path) -> StoredFolder:
-    return replace(_rest(folder), began=folder.stat().st_mtime, kept=needed(folder))
 
 
 def _began(folder: Path, started: str = "") -> float:

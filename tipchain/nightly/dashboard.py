@@ -15,7 +15,7 @@ from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.lint import files_by_kind, is_checkout
 from tipchain.core.language import clean, say, template
 from tipchain.core.quantities import duration
-from tipchain.errors import BAD, Outcome, worst
+from tipchain.errors import Outcome, worst
 from tipchain.nightly.items import Item
 from tipchain.nightly.origin import suspects
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
@@ -238,14 +238,21 @@ def kinds_part(line: Timeline, place: int) -> Markup | None:
     rows = kind_rows(line)
     if not any(row.files for row in rows):
         return None
-    parts = [_covered(rows), _scrolled(_table(rows), f"kinds of {line.name}"), _skipped(rows)]
+    parts = [_covered(rows), _table(rows, f"kinds of {line.name}"), _skipped(rows)]
     if sum(bool(row.files) for row in rows) > 1:
-        parts.append(_scrolled(_matrix(line, place), f"chains and kinds of {line.name}"))
+        parts.append(_matrix(line, place))
     return element("section", element("h2", f"Kinds of chains of {line.name}"), parts, class_="kinds")
 
 
-def _scrolled(table: Markup, name: str) -> Markup:
+def _table_of(name: str, heads: Sequence[Markup], rows: Iterable[Markup], **attributes: object) -> Markup:
+    """Return a table that scrolls; ``name`` says what it shows."""
+    head = element("thead", element("tr", heads))
+    table = element("table", head, element("tbody", rows), **attributes)
     return element("div", table, class_="wide", tabindex="0", role="group", aria_label=f"{name}, scrollable")
+
+
+def _heads(names: Iterable[str]) -> list[Markup]:
+    return [element("th", one, scope="col") for one in names]
 
 
 def _covered(rows: Sequence[KindRow]) -> Markup:
@@ -259,7 +266,7 @@ def _covered(rows: Sequence[KindRow]) -> Markup:
     return element("p", f"The night covers {covers}: {told}.")
 
 
-def _table(rows: Sequence[KindRow]) -> Markup:
+def _table(rows: Sequence[KindRow], title: str) -> Markup:
     heads = ("kind of chain", "files here", "in the night", *(one.value for one in Outcome))
     body = []
     for row in rows:
@@ -267,8 +274,7 @@ def _table(rows: Sequence[KindRow]) -> Markup:
         cells = ["" if row.there is None else str(row.there), str(row.files or ""), *counts]
         name = element("th", row.name, scope="row", title=KINDS[row.name].title)
         body.append(element("tr", name, [element("td", one) for one in cells]))
-    head = element("tr", [element("th", one, scope="col") for one in heads])
-    return element("table", element("thead", head), element("tbody", body), class_="list")
+    return _table_of(title, _heads(heads), body, class_="list")
 
 
 def _skipped(rows: Sequence[KindRow]) -> Markup | None:
@@ -302,9 +308,8 @@ def _matrix(line: Timeline, place: int) -> Markup:
         element("tr", element("th", chain, scope="row"), [_ended(found[chain].get(name, ()), place) for name in names])
         for chain in sorted(found)
     ]
-    heads = [element("th", name.replace("_", " "), scope="col") for name in names]
-    head = element("tr", element("th", "chain", scope="col"), heads)
-    return element("table", element("thead", head), element("tbody", body), class_="matrix")
+    heads = _heads(("chain", *(name.replace("_", " ") for name in names)))
+    return _table_of(f"chains and kinds of {line.name}", heads, body, class_="matrix")
 
 
 def _ended(items: Sequence[tuple[TimelineRow, Cell]], place: int) -> Markup:
@@ -374,7 +379,7 @@ def render(timelines: Sequence[Timeline], problems: Sequence[str] = ()) -> str:
 def _state(line: Timeline) -> int:
     """Return the place of the latest night in `STATES`; one whose shares are not of one plan failed."""
     results = line.columns[-1].results
-    return 0 if _bad(line) or results.wrong else 1 if not results.finished else 2
+    return 0 if results.bad or results.wrong else 1 if not results.finished else 2
 
 
 class _Line:
@@ -404,7 +409,7 @@ def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
     script, style = (asset(f"page.{kind}") + asset(f"dashboard.{kind}", "tipchain.nightly") for kind in ("js", "css"))
     timelines = [one.line for one in lines]
     names, numbers = ", ".join(line.name for line in timelines), _Numbers()
-    bad, state = sum(map(_bad, timelines)), min(map(_state, timelines))
+    bad, state = sum(len(one.columns[-1].results.bad) for one in timelines), min(map(_state, timelines))
     head, tone = STATES[state]
     body = [
         banner(tone, head, f"nights of {names}", *map(_latest, lines)),
@@ -415,11 +420,6 @@ def _render(lines: Sequence[_Line], problems: Sequence[str], most: int) -> str:
     ]
     word = f"{bad} failed" if bad else ("cut wrongly", "not finished", "passed")[state]
     return page(f"{word}: nights of {names}", [one for one in body if one], style=style, script=script)
-
-
-def _bad(line: Timeline) -> int:
-    counts = line.columns[-1].results.counts
-    return sum(counts[one] for one in BAD)
 
 
 def _latest(one: _Line) -> Markup:
@@ -449,8 +449,8 @@ def _latest(one: _Line) -> Markup:
 
 
 def _came_to(line: Timeline) -> Markup:
-    column, bad = line.columns[-1], _bad(line)
-    results = column.results
+    column, results = line.columns[-1], line.columns[-1].results
+    bad = len(results.bad)
     counts = results.counts
     total = many(sum(counts.values()), "item")
     word = f"{bad} of {total} did not pass" if bad else f"{counts[Outcome.PASS]} of {total} passed"
@@ -596,14 +596,7 @@ def _grid(one: _Line, turns: Sequence[int], numbers: _Numbers) -> Markup:
         for number, column in latest_first(line.columns)
     ]
     body = (_row(one, row, numbers) for row in one.rows)
-    table = element(
-        "table",
-        element("thead", element("tr", element("th", "item", scope="col"), heads)),
-        element("tbody", body),
-        class_="matrix",
-        data_manifest=place,
-    )
-    return _scrolled(table, line.name)
+    return _table_of(line.name, [*_heads(["item"]), *heads], body, class_="matrix", data_manifest=place)
 
 
 def _day(column: Column, days: Mapping[date, int]) -> Markup:
@@ -677,9 +670,7 @@ def _nights(place: int, line: Timeline) -> Markup:
                 id=f"night-{place}-{number}",
             )
         )
-    head = element("tr", [element("th", one, scope="col") for one in heads])
-    inside = element("table", element("thead", head), element("tbody", rows), class_="list")
-    return _scrolled(inside, f"nights of {line.name}")
+    return _table_of(f"nights of {line.name}", _heads(heads), rows, class_="list")
 
 
 class _Numbers:

@@ -40,18 +40,18 @@ class Needs:
         cpus: slots; an item that wants more than a machine has runs alone on it.
         gpus: GPUs, leased.
         memory_mb: MiB; 0: not known.
-        resources: what else it takes of a cluster's node, names and amounts, sorted; this machine pays no heed to it.
+        resources: what else it takes of a cluster's node, by name; this machine pays no heed to it.
     """
 
     cpus: int = 1
     gpus: int = 0
     memory_mb: int = 0
-    resources: tuple[tuple[str, float], ...] = ()
+    resources: Mapping[str, float] = field(default_factory=dict)
 
 
 def kind_of_room(needs: Needs) -> tuple[str, ...]:
     """Return the names of the rare resources that an item needs; items that need others do not queue behind it."""
-    return (*(["GPU"] if needs.gpus else []), *(name for name, _ in needs.resources))
+    return (*(["GPU"] if needs.gpus else []), *needs.resources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +135,6 @@ NIGHT_ID = "night_id"
 """The id's name among a night's options."""
 TOGETHER_S = 12 * 3600.0
 """Seconds between the first and the last beginning of a night's shares that have no id."""
-NAMED = 3
-"""Items that a line names; the rest is counted."""
 
 T = TypeVar("T")
 
@@ -301,12 +299,6 @@ def lost_items(plans: Sequence[NightPlan]) -> tuple[tuple[str, ...], tuple[str, 
         tuple(name for name in whole if not counts[name]),
         tuple(name for name, count in counts.items() if count > 1),
     )
-
-
-def named(ids: Sequence[str]) -> str:
-    """Return the first of some items by name, and how many more there are."""
-    more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
-    return ", ".join(ids[:NAMED]) + more
 
 
 FIELDS = ("id", "tag", "mode", "device", "kind", "subject")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from tipchain.chain.artifacts import snapshot
-from tipchain.chain.execute import killed_by, signal_within
-from tipchain.chain.process import last_lines
+from tipchain.chain.execute import killed
+from tipchain.chain.process import last_lines, log_end
 from tipchain.core.files import sha256_of
 from tipchain.core.json_text import taken
 from tipchain.core.language import clean
@@ -58,23 +57,6 @@ def files_left(report: RunReport | None, work: Work) -> dict[str, str]:
 # The last lines of an item's log, for reports that go where the log does not.
 
 LINES, BYTES = 20, 16 * 1024
-
-
-def log_end(log: Path, size: int) -> bytes:
-    """Return the last ``size`` bytes of ``log``.
-
-    An item can write in its own folder: a pipe in the log's place would be waited for, and a link leads elsewhere.
-
-    Raises:
-        OSError: it cannot be read, or is no regular file.
-    """
-    handle = os.open(log, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(f"{log}: is no regular file")
-        file.seek(max(0, found.st_size - size))
-        return file.read(size)
 
 
 def log_tail(log: Path) -> list[str]:
@@ -176,10 +158,8 @@ def _trouble(work: Work, ended: Ended) -> str:
         return ended.failure or f"lost: {ended.lost}"
     if ended.timed_out:
         return f"timed out after {duration(work.item.timeout_s)}{_said(work)}"
-    if ended.signal:
-        return killed_by(ended.signal)
-    if within := signal_within(ended.exit_code):
-        return f"exit {ended.exit_code}: a process that it started was {killed_by(within)}{_said(work)}"
+    if text := killed(ended.exit_code, ended.signal):
+        return text if ended.signal else f"{text}{_said(work)}"
     return "ended without an exit code" if ended.exit_code is None else ""
 
 

@@ -242,7 +242,7 @@ class Common:
     cpus: int = 1
     gpus: int = 1
     memory_mb: int = 0
-    resources: tuple[tuple[str, float], ...] = ()
+    resources: Mapping[str, float] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -386,7 +386,7 @@ def _common(one: Reader, defaults: Common) -> Common:
         cpus=one.integer("cpus", defaults.cpus, least=1),
         gpus=one.integer("gpus", defaults.gpus, least=1),
         memory_mb=quantity(one, "memory", parse_mebibytes, MEMORY_EXPECTED, defaults.memory_mb),
-        resources=tuple(sorted({**dict(defaults.resources), **resources(one)}.items())),
+        resources=dict(sorted({**defaults.resources, **resources(one)}.items())),
         env={**defaults.env, **env(one)},
     )
 

@@ -242,7 +242,7 @@ REASON = 500
 
 def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[str]:
     """Return GitHub's workflow commands for the items that failed, each at the line at fault, else at its parameter file or case."""
-    bad = list(_bad(results))
+    bad = results.bad
     root, lines = Path(results.plan.root), []
     for item, record in bad[:ANNOTATED]:
         log = f"\n{say('log: ')}{os.path.relpath(results.folder / record.log)}" if record.log else ""
@@ -264,13 +264,6 @@ def annotate(results: Results, environ: Mapping[str, str] = os.environ) -> list[
     return lines
 
 
-def _bad(results: Results) -> Iterator[tuple[Item, ItemRecord]]:
-    for item in results.plan.items:
-        record = results.records.get(item.id)
-        if record and record.outcome in BAD:
-            yield item, record
-
-
 def _missing(results: Results) -> str:
     """Return how many items have no record, in words; "" for none."""
     count = len(results.plan.items) - len(results.records)
@@ -288,7 +281,7 @@ def summary(results: Results, changed: Sequence[str] = (), limit: int = SUMMARY_
         limit: bytes that it has at most; what has no room is counted.
     """
     counts, total = Counter(one.outcome for one in results.records.values()), len(results.plan.items)
-    bad, missing = list(_bad(results)), _missing(results)
+    bad, missing = results.bad, _missing(results)
     headline = f"{len(bad)} of {total} items did not pass" if bad else f"{counts[Outcome.PASS]} of {total} items passed"
     commit = f", commit {markdown(results.facts['commit'])}" if results.facts.get("commit") else ""
     night = f"items took {duration(results.seconds)} together. Night {markdown(results.night.name)}{commit}."

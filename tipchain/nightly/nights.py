@@ -12,7 +12,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path, PurePosixPath
 
@@ -21,7 +21,7 @@ from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import NIGHT_ID, Cut, Item, NightPlan, ShardPart, SharePlan, night_id
+from tipchain.nightly.items import NIGHT_ID, Item, NightPlan, ShardPart, SharePlan, night_id
 from tipchain.report.model import RunReport, load_report
 
 # What a night leaves on the disk, written so that a kill at any time leaves either the old or the new.
@@ -202,39 +202,24 @@ def _record(document: Mapping[str, object]) -> ItemRecord:
 
 
 def plan_json(plan: NightPlan) -> dict[str, object]:
-    """Return ``plan`` as JSON values."""
-    return {**as_json(replace(plan, items=())), "items": [item_json(item) for item in plan.items]}
-
-
-def item_json(item: Item) -> dict[str, object]:
-    """Return ``item`` as JSON values."""
-    found: dict[str, Json] = as_json(item)
-    found["needs"]["resources"] = dict(item.needs.resources)
-    if not item.chain:
-        del found["chain"]
-    return found
+    """Return ``plan`` as JSON values; items that are no chain's have no kind of chain."""
+    found: dict[str, Json] = as_json(plan)
+    items = [{name: value for name, value in one.items() if value or name != "chain"} for one in found["items"]]
+    return {**found, "items": items}
 
 
 def parse_plan(data: JsonObject) -> NightPlan:
     """Return the plan of JSON values.
 
     Raises:
-        KeyError, TypeError, ValueError: they are none.
+        ValueError: they are none.
     """
-    plan = {**data, "items": [{**one, "needs": _needs(one["needs"])} for one in data["items"]]}
     if "cut" not in data:
-        return parse_as(NightPlan, plan, "plan")
-    cut = parse_as(Cut, data["cut"], "plan.cut")
-    if len(cut.ids) != len(cut.shares):
-        raise ValueError(f"a cut of {len(cut.ids)} items has {len(cut.shares)} shares")
-    return parse_as(SharePlan, plan, "plan")
-
-
-def _needs(data: object) -> dict[str, Json]:
-    resources = data.get("resources", {}) if isinstance(data, dict) else None
-    if not isinstance(data, dict) or not isinstance(resources, dict):
-        raise TypeError("what an item needs is no object with names")
-    return {**data, "resources": sorted(map(list, resources.items()))}
+        return parse_as(NightPlan, data, "plan")
+    plan = parse_as(SharePlan, data, "plan")
+    if len(plan.cut.ids) != len(plan.cut.shares):
+        raise ValueError(f"a cut of {len(plan.cut.ids)} items has {len(plan.cut.shares)} shares")
+    return plan
 
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -611,10 +596,24 @@ class Results:
         return (found or planned or self.parts)[-1]
 
     @property
+    def ended(self) -> list[tuple[Item, ItemRecord]]:
+        """How items ended; what has not ended in a share that goes on is left out."""
+        return [
+            (item, one.of(item))
+            for one in self.parts
+            for item in one.plan.items
+            if one.finished or item.id in one.records
+        ]
+
+    @property
     def counts(self) -> Counter[Outcome]:
-        """How many items ended how; what has not ended in a share that goes on is left out."""
-        ended = (one.outcomes if one.finished else [of.outcome for of in one.records.values()] for one in self.parts)
-        return Counter(outcome for outcomes in ended for outcome in outcomes)
+        """How many of them ended how."""
+        return Counter(record.outcome for _, record in self.ended)
+
+    @property
+    def bad(self) -> list[tuple[Item, ItemRecord]]:
+        """Those that failed or errored."""
+        return [(item, record) for item, record in self.ended if record.outcome in BAD]
 
     @property
     def plan(self) -> NightPlan:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tipchain import __version__
 from tipchain.chain.gpus import HIDDEN, Gpus, find_gpus
+from tipchain.chain.warden import PARENT, numbers, state
 from tipchain.core.files import commit, git
 from tipchain.core.json_text import Json
 from tipchain.core.machine import CPUINFO, OPTIONAL_PACKAGES, PACKAGES, THREAD_VARIABLES, core_count, installed_versions
@@ -119,25 +120,19 @@ def memory_mb() -> tuple[float, float]:
 def resident_mb(leaders: Collection[int]) -> dict[int, float]:
     """Return the memory in MiB of processes with all their descendants, without what is shared."""
     parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - hundreds of processes
-        if name.isdigit():
-            with suppress(OSError, ValueError, IndexError), Path("/proc", name, "stat").open("rb") as file:
-                parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+    for pid in numbers():
+        with suppress(OSError, ValueError, IndexError):
+            parents[pid] = int(state(pid)[PARENT])
     found = dict.fromkeys(leaders, 0.0)
     for pid in parents:
         leader: int | None = pid
         while leader is not None and leader not in found:
             leader = parents.get(leader)
         if leader is not None:
-            found[leader] += _own_mb(pid)
+            with suppress(OSError, ValueError):
+                _, resident, shared, *_ = map(int, Path("/proc", str(pid), "statm").read_text().split())
+                found[leader] += (resident - shared) * PAGE_MB
     return found
-
-
-def _own_mb(pid: int) -> float:
-    with suppress(OSError, ValueError, IndexError):
-        _, resident, shared, *_ = map(int, Path("/proc", str(pid), "statm").read_text().split())
-        return (resident - shared) * PAGE_MB
-    return 0.0
 
 
 def usable_gpus() -> Gpus:

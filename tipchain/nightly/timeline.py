@@ -12,10 +12,11 @@ from math import isfinite
 from pathlib import Path
 from urllib.parse import quote
 
+from tipchain.core.language import listed
 from tipchain.core.quantities import FigureKind, figure_kind
 from tipchain.errors import BAD, Outcome, RecordError
 from tipchain.explain.findings import Diagnosis
-from tipchain.nightly.items import Group, Item, SharePlan, disagreement, gather, lost_items, merge_facts, missing, named
+from tipchain.nightly.items import Group, Item, SharePlan, disagreement, gather, lost_items, merge_facts, missing
 from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_results, report_of, slug_of
 from tipchain.nightly.origin import DIRTY, Fact, changed_facts
 from tipchain.report.model import RunReport, stage_of
@@ -39,8 +40,8 @@ def _whole(group: Group[Results]) -> Results:
     notes += [f"shares ran different commits: {', '.join(one or 'none' for one in commits)}"] * (len(commits) > 1)
     lost, twice = lost_items([one.plan for one in ones])
     wrong = [differ] if differ else []
-    wrong += [f"{len(lost)} items of the plan are in no share: {named(lost)}"] if lost and not absent else []
-    wrong += [f"{len(twice)} items are in several shares: {named(twice)}"] if twice else []
+    wrong += [f"{len(lost)} items of the plan are in no share: {listed(lost, NAMED)}"] if lost and not absent else []
+    wrong += [f"{len(twice)} items are in several shares: {listed(twice, NAMED)}"] if twice else []
     items = {item.id: item for one in ones for item in one.plan.items}
     order = [name for one in ones if isinstance(one.plan, SharePlan) for name in one.plan.cut.ids]
     ids = [name for name in dict.fromkeys([*order, *items]) if name in items]
@@ -62,6 +63,8 @@ def _whole(group: Group[Results]) -> Results:
 
 # The latest nights of each manifest side by side: who ran when, with what, and how it ended.
 
+NAMED = 3
+"""Items that a line names; the rest is counted."""
 PAGES = ("report.html", "index.html")
 """Names of pages that an item may leave in its folder; the first that is there is its report."""
 PARTS = frozenset({"select", "last_failed", "shard"})

@@ -210,7 +210,7 @@ def add_suite(root: ET.Element, name: str, attributes: Mapping[str, str], proper
 
 def _add_result(suite: ET.Element, result: Result, report: RunReport) -> None:
     command, reason = result.command, result.reason
-    cause = next(iter(report.diagnoses), None) if command.step == "align" and result.outcome in BAD else None
+    cause = report.cause if command.step == "align" and result.outcome in BAD else None
     if cause is not None:
         reason = f"{cause.summary} ({reason})"
     add_case(

@@ -252,7 +252,7 @@ class RunReport:
 
     @property
     def cause(self) -> Diagnosis | None:
-        """The first of its causes; None where none is known."""
+        """The cause that comes first: one that failed verdicts follow from, before those of which none is known to."""
         return next(iter(self.causes), None)
 
     @property

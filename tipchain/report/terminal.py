@@ -185,7 +185,7 @@ class Row:
 
 def verdict_line(report: RunReport) -> str:
     """Return the verdict as one sentence on one line, with the line to change."""
-    cause = first_cause(report)
+    cause = report.cause
     sentence = _headline(report)[1]
     place = clean(str(cause.place)) if cause is not None and cause.place is not None else ""
     return f"{sentence} ({place})" if place and NOT_THE_SAME in sentence else sentence
@@ -231,7 +231,7 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
         said = f"{clean(first.subject)}: {_flat(first.reason)}"
         if outcome is Outcome.ERROR:
             return outcome, f"{NO_VERDICT}{said}"
-        cause = first_cause(report)
+        cause = report.cause
         return outcome, f"{NOT_THE_SAME}{_noun(stage_of(first))}: {said}" if cause is None else _of_cause(cause)
     passed = [name for name, ones in stages.items() if worst(one.outcome for one in ones) is Outcome.PASS]
     if not passed:
@@ -239,11 +239,6 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
         return Outcome.SKIP, f"nothing was compared: {reason}"
     number = "1 stage" if len(passed) == 1 else f"{len(passed)} stages"
     return Outcome.PASS, f"the port equals its reference: {number}{_closest(report.verdicts)}"
-
-
-def first_cause(report: RunReport) -> Diagnosis | None:
-    """Return the cause that comes first: one that failed verdicts follow from, before those of which none is known to."""
-    return next((one for one in report.diagnoses if one.explains), next(iter(report.diagnoses), None))
 
 
 def _of_cause(cause: Diagnosis) -> str:
@@ -256,7 +251,7 @@ def _of_chain(report: RunReport) -> tuple[Outcome, str]:
     stopped = [one for one in report.results if report.interrupted and one.reason == "interrupted"]
     bad = [one for one in report.results if one.outcome in BAD and one not in stopped]
     if bad:
-        cause = first_cause(report) if bad[0].command.step == "align" else None
+        cause = report.cause if bad[0].command.step == "align" else None
         reason = _of_cause(cause) if cause else _flat(bad[0].reason)
         return Outcome.FAIL, f"the chain FAILED at {clean(bad[0].command.id)}: {reason}"
     wrong = next((one for one in report.verdicts if one.outcome in BAD), None)
@@ -304,7 +299,7 @@ def _causes(report: RunReport, width: int) -> list[str]:
     """Return what is known of the causes: of the first its lines, its fix and how it was found, of others a sentence."""
     if not any(one in BAD for one in report.outcomes):
         return []
-    first = first_cause(report)
+    first = report.cause
     lines = _of_first(first, width) if first is not None else []
     # Of a fault that is known, causes that are not are what is left of it.
     others = [one for one in report.diagnoses if one is not first and one.code != UNKNOWN]

@@ -46,7 +46,6 @@ from tipchain.report.terminal import (
     by_stage,
     command_of,
     figures_text,
-    first_cause,
     percent,
     render_ending,
     render_report,
@@ -101,7 +100,7 @@ def render_run(report: RunReport, verdict: str, command: str, more: Iterable[Sec
 
 def _why(report: RunReport, verdict: str) -> Markup | None:
     """Return the cause that comes first, with what to change; else why none is known."""
-    first = first_cause(report)
+    first = report.cause
     if first is None:
         return element("p", prose(report.undiagnosed)) if report.undiagnosed else None
     follow = f"{many(len(first.explains), 'check')} failed because of it." if first.explains else None

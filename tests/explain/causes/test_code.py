@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tipchain.explain.causes.hypotheses import explained, name_number
-from tipchain.explain.causes.program import Tap
+from tipchain.explain.causes.piece import CallRecord
+from tipchain.explain.causes.program import Op, Tap
+from tipchain.explain.causes.steps import by_indices, by_scales
 
 
 def random(*shape):
@@ -258,3 +260,23 @@ def test_an_index_that_a_search_makes_beyond_a_tensors_end_raises_and_reads_noth
         assert rows[..., paddle.to_tensor([[3]])].shape == [3, 1, 1]
         assert rows[rows > 9].tolist() == [10, 11]
         assert rows[1:, paddle.to_tensor([True, False, False, True])].tolist() == [[4, 7], [8, 11]]
+
+
+def test_an_index_is_told_as_code_writes_it():
+    op = Op(
+        number=0, name="getitem", args=(None, slice(None, None, -1)), kwargs={}, result=None, place="a.py:1", line=""
+    )
+    (one,) = by_indices(op, SimpleNamespace(shown="`net`"))
+    assert "it takes index ::-1 at a.py:1, the reference :" in one.message
+
+
+def test_numbers_that_the_references_code_multiplies_or_divides_by_are_tried_as_factors(live):
+    with CallRecord.over({}) as watch:
+        numbers = 2 / (live.torch.ones(2) / 0.3 * 1.7)
+    assert numbers.numel() == 2
+    port = SimpleNamespace(is_tensor=live.paddle.is_tensor)
+    piece = SimpleNamespace(shown="`net`", truth=watch, sides=SimpleNamespace(port=port))
+    op = Op(number=0, name="sin", args=(), kwargs={}, result=None, place="a.py:1", line="")
+    found = [one.message for one in by_scales(op, piece, live.paddle.ones([2])) if one.confirmed]
+    for told in ("by 1/0.3 ", "by 1.7 ", "by 2 "):
+        assert any(told in one for one in found), told

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
-from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES, VISIBLE, exported_files, slim_links
+from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES, VISIBLE, Values, exported_files, slim_links
 from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
 from tipchain.chain.params import NOTHING, Slot, Words, flag, plain_list, split_words
 from tipchain.chain.plan import Artifact, Command, Find, Plan
@@ -386,20 +386,15 @@ def plan(request: Request) -> Plan:
     return _Quantization(request, RULES[layout.suite], read_lines(request, layout)).plan()
 
 
-class _Values(dict[str, str]):
-    def __missing__(self, role: str) -> str:
-        return ""
-
-
 class _Quantization(Chain):
     def __init__(self, request: Request, rule: PtqRule, slots: Slots) -> None:
-        values = _Values({role: slot.value for role, slot in slots.items()})
+        values = Values({role: slot.value for role, slot in slots.items()})
         self.facts: dict[str, object] = {
             "root": request.options.root,
             "model": slots["model_name"].value,
             "mode": request.mode.value,
             "v": values,
-            "dirname": _Values({role: posixpath.dirname(value) for role, value in values.items()}),
+            "dirname": Values({role: posixpath.dirname(value) for role, value in values.items()}),
         }
         out = rule.logs.format_map(self.facts).removeprefix(f"{request.options.root}/")
         super().__init__(request, kind=NAME, suite=rule.layout.suite, slots=slots, out=out)

@@ -14,11 +14,12 @@ import numpy as np
 
 from tipchain.explain.causes.functions import (
     ACTIVE,
-    ARGUMENTS,
     MOST_EPSILON,
+    arguments_of,
     called,
+    class_of,
     has_axis,
-    kind_of,
+    index_text,
     place_of,
     same_setting,
 )
@@ -34,6 +35,7 @@ from tipchain.explain.causes.program import (
     constant,
     numpy_of,
     passed_through,
+    signature_of,
     with_argument,
     with_arguments,
     with_tensor,
@@ -318,7 +320,7 @@ def _with_settings(
         what = "rotary positions have the base (theta)" if code == "rope-theta" else "positions have the base"
         message = f"its {what} {present!r}{where}, the reference's {value!r}{count}"
     elif name == "item":
-        message = f"it takes index [{shown(present)}]{where}, the reference [{shown(value)}]{count}"
+        message = f"it takes index [{index_text(present)}]{where}, the reference [{index_text(value)}]{count}"
     elif name == "y" and op.name in BY:
         message = f"it {BY[op.name]} {present:.10g}{where}, the reference {BY[op.name]} {value:.10g}{count}"
         listed = f"{value:.10g}"
@@ -328,7 +330,7 @@ def _with_settings(
         )
         message += count
     if name == "item":
-        fix = f"write [{shown(value)}] for [{shown(present)}]{where}"
+        fix = f"write [{index_text(value)}] for [{index_text(present)}]{where}"
     elif name == "y" and op.name in BY:
         fix = f"write {listed} in `{op.name}`{where}"
     else:
@@ -376,19 +378,13 @@ def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[t
 
 def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[object]:
     """Return the defaults of a call's settings; a class stands for none."""
-    try:
-        parameters = inspect.signature(op.function).parameters
-    except (TypeError, ValueError):
-        return [inspect.Parameter.empty for _ in slots]
+    parameters = op.parameters
     return [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
 
 
 def _slots(op: Op, telling: Callable[[object], bool]) -> list[tuple[int | str, str, object]]:
     """Return where a call has settings: position or name, the name, the value."""
-    try:
-        parameters = list(inspect.signature(op.function).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
+    parameters = list(op.parameters.values())
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
         parameters = []
     found: list[tuple[int | str, str, object]] = []
@@ -454,18 +450,8 @@ def _kind(value: object) -> str:
     return "index" if indexes else "list"
 
 
-def shown(item: object) -> str:
-    """Return an index as code writes it."""
-    if isinstance(item, tuple):
-        return ", ".join(map(shown, item))
-    if isinstance(item, slice):
-        ends = ":".join("" if one is None else str(one) for one in (item.start, item.stop))
-        return f"{ends}:{item.step}" if item.step is not None else ends
-    return "..." if item is Ellipsis else str(item)
-
-
 def _code(op: Op, name: str, present: object, value: object, walk: Walk) -> str:
-    known = next((one.code for one in ARGUMENTS.get(op.name, ()) if one.name == name), None)
+    known = next((one.code for one in arguments_of(op.name) if name in one.arguments), None)
     if known is not None:
         return known
     if op.name in ("add", "subtract", "rsub"):
@@ -512,9 +498,8 @@ def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
     function = getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
     if function is None or step.name == op.name or op.written is not None:
         return
-    try:
-        parameters = inspect.signature(function).parameters
-    except (TypeError, ValueError):
+    parameters = signature_of(function)
+    if not parameters:
         return
     names = list(parameters)
     settings: dict[str, object] = {}
@@ -644,10 +629,7 @@ def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
     op, step = group[0].op, group[0].step
     if op.name != step.name or op.name == LAYER or op.written is not None:
         return
-    try:
-        parameters = list(inspect.signature(op.function).parameters)
-    except (TypeError, ValueError):
-        return
+    parameters = list(op.parameters)
     telling, where = is_tensor(piece), place_of(op, piece)
     for name, number in step.named.items():
         given, value = NAMES.get(name, name), walk.values[number].array
@@ -670,10 +652,7 @@ def argument_name(op: Op, number: int) -> str:
     """Return in words which argument of a layer's forward one is, where it has several."""
     if op.layer is None or len(op.args) < 2:
         return ""
-    try:
-        names = list(inspect.signature(type(op.layer).forward).parameters)[1:]
-    except (TypeError, ValueError):
-        return ""
+    names = list(signature_of(type(op.layer).forward))[1:]
     return f" as `{names[number]}`" if number < len(names) else ""
 
 
@@ -795,7 +774,7 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
     wholes = [walk.expression(first), walk.reference_expression(first)]
     if wholes[0] == wholes[1]:
         apart = differences(op, step, piece, walk)
-        listed = [", ".join(f"{one[1]}={shown(one[place])}" for one in apart) for place in (2, 3)]
+        listed = [", ".join(f"{one[1]}={index_text(one[place])}" for one in apart) for place in (2, 3)]
         wholes = [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
     same = wholes[0] == wholes[1]
     code = "wrong-input" if same else _difference(piece, walk, ours, theirs)
@@ -882,7 +861,7 @@ def _turned_round(walk: Walk) -> tuple[str, str] | None:
                 shared = common_path([one.path, other.path])
                 depth = len(shared.split(".")) if shared else 0
                 blocks = [".".join(path.split(".")[: depth + 1]) for path in (one.path, other.path)]
-                if any(op.path in blocks and "Norm" in kind_of(op.layer) for op in (one, other)):
+                if any(op.path in blocks and "Norm" in class_of(op.layer) for op in (one, other)):
                     continue  # a norm in front of its branch or behind it has a name of its own
                 return ("layer-order", f"it applies `{blocks[0]}` before `{blocks[1]}`, the reference after it: ")
     return None
@@ -921,7 +900,7 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[R
     others = list({step.number: step for step in theirs}.values())
     layers = dict(piece.sides.reference.layers(piece.reference))
     norms = (
-        sorted(kind_of(op.layer) for op in mine if op.name == LAYER and "Norm" in kind_of(op.layer)),
+        sorted(class_of(op.layer) for op in mine if op.name == LAYER and "Norm" in class_of(op.layer)),
         sorted(
             type(layers.get(each.said)).__name__
             for each in others
@@ -929,7 +908,7 @@ def _difference(piece: Piece, walk: Walk, ours: Sequence[Op], theirs: Sequence[R
         ),
     )
     if norms[0] or norms[1]:
-        total = sum(one.name == LAYER and "Norm" in kind_of(one.layer) for one in walk.ops)
+        total = sum(one.name == LAYER and "Norm" in class_of(one.layer) for one in walk.ops)
         behind = sum("Norm" in type(layers.get(one.said)).__name__ for one in walk.steps if one.name == LAYER)
         return "norm-order" if total >= behind else "missing-norm"
     turned = _rotation(walk, mine, others)

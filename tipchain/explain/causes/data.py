@@ -26,7 +26,7 @@ from tipchain.explain.causes.data_sources import (
     same_sample,
     transformed,
 )
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.framework_types import Array, Dataset, Nested
 from tipchain.frameworks.live_models import LiveSide
 
@@ -256,7 +256,6 @@ def _shown(label: Array) -> str:
     )
 
 
-SIDES = ("reference", "port")
 EXTRA = 64
 """Samples that the port is read further than the reference, to see whether it goes on."""
 AGAIN = 8
@@ -291,7 +290,7 @@ def check_data(
     """
     opened: list[DataSource] = []
     read: list[ReadSamples] = []
-    for number, side in enumerate(SIDES):
+    for number, side in enumerate(SIDE_NAMES):
         found = _take(opened, read, data[number], samples, sides, side, seed)
         if found is not None:
             return found
@@ -303,7 +302,7 @@ def check_data(
         rest = np.unique(np.linspace(half, length - 1, max(1, min(count, length) - half)).astype(int))
         numbers = [*range(half), *map(int, rest)]
         read = [one.read(len(numbers), numbers) for one in opened]
-    for side, one in zip(SIDES, read, strict=True):
+    for side, one in zip(SIDE_NAMES, read, strict=True):
         if not one.samples:
             return PieceCheck(outcome=Outcome.ERROR, reason=f"nothing was compared: the {side}'s data has no samples")
     transforms = data if samples is not None else None

@@ -22,7 +22,6 @@ from tipchain.explain.causes.data_sources import (
     rounding,
     rows_of,
     shifts,
-    size,
     size_of,
 )
 from tipchain.framework_types import Array
@@ -569,7 +568,7 @@ def _frame(expected: Array, actual: Array) -> tuple[int, int, int, int] | None:
     high, wide = (axis % expected.ndim for axis in plane(expected.shape))
     others = tuple(axis for axis in range(expected.ndim) if axis not in (high, wide))
     apart_by = np.abs(expected - actual)
-    off = (apart_by.max(axis=others) if others else apart_by) > SAME_ENLARGED * max(size(expected), size(actual))
+    off = (apart_by.max(axis=others) if others else apart_by) > rounding([expected], [actual])
     same = np.argwhere(~off)
     if not len(same) or not off.any():
         return None
@@ -637,7 +636,7 @@ def _unknown(expected: Arrays, actual: Arrays) -> DataCause:
             break
     difference = np.abs(e - a)
     worst = tuple(int(n) for n in np.unravel_index(int(difference.argmax()), difference.shape))
-    said = f"{int((difference > SAME_ENLARGED * max(size(a), size(e))).sum())} of {difference.size} differ, "
+    said = f"{int((difference > rounding([a], [e])).sum())} of {difference.size} differ, "
     said += f"by {difference.mean():.3g} on average, most at {worst}: expected {e[worst]:.6g}, actual {a[worst]:.6g}"
     spread = e.std() * a.std()
     fix = "compare the two sides' transforms one after another"

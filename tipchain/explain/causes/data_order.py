@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tipchain.core.language import listed
 from tipchain.explain.causes.data_sources import DataCause
-from tipchain.explain.findings import listed
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import SAME_ENLARGED
 

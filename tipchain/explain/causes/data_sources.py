@@ -58,11 +58,6 @@ def plane(shape: tuple[int, ...]) -> tuple[int, int]:
     return (-3, -2) if channel_axis(shape) == -1 else (-2, -1)
 
 
-def size(array: Array) -> float:
-    """Return the root of the mean square, 0 of nothing."""
-    return float(np.sqrt(np.mean(np.square(array)))) if array.size else 0.0
-
-
 def size_of(arrays: Arrays) -> float:
     """Return the root of the mean square of several arrays together."""
     count = sum(one.size for one in arrays)
@@ -481,7 +476,7 @@ def same_array(expected: Array, actual: Array) -> bool:
     if not off.any():
         return True
     largest = max(float(np.abs(e).max()), float(np.abs(a).max()))
-    return size(off) <= SAME_ENLARGED * max(size(np.abs(e)), size(np.abs(a))) and float(off.max()) <= LARGEST * largest
+    return size_of([off]) <= rounding([np.abs(e)], [np.abs(a)]) and float(off.max()) <= LARGEST * largest
 
 
 def places_of(ours: Sequence[Sample], theirs: Sequence[Sample], fields: Mapping[str, str]) -> list[int | None]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from types import ModuleType
 
@@ -14,8 +13,8 @@ from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then, with_argument
 from tipchain.explain.causes.program import argument as argument_of
 from tipchain.explain.locate.matching import ACTIVATIONS
-from tipchain.explain.preflight.kinds import ALPHAS, AXES, EPSILONS, GROUPS, RATES, SLOPES, named_kind
-from tipchain.explain.preflight.table import FLAGS, MODES, PAD_MODES, UNTOLD, Trait, same
+from tipchain.explain.preflight.kinds import AXES, EPSILON, EPSILONS, RATES, SLOPES, called_kind, named_kind
+from tipchain.explain.preflight.table import FLAGS, PAD_MODES, UNTOLD, LayerKind, Trait, same
 from tipchain.framework_types import Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import attributes
 
@@ -24,13 +23,16 @@ from tipchain.frameworks.randomness import attributes
 
 def by_arguments(layer: object, reference: object, path: str) -> Iterator[Hypothesis]:
     """Yield a layer with each constructor argument changed, the reference's value first; then its mode."""
-    kind, name = named_kind(layer), kind_of(layer)
-    traits = () if kind is None or name.startswith("Conv") else kind.properties
-    chosen = sorted((len(one.usual), number) for number, one in enumerate(traits) if one.usual is not None)
-    for _, number in chosen:  # what has few values explains less by chance
-        yield from _values(layer, reference, path, traits[number])
+    kind, name = named_kind(layer), class_of(layer)
+    for trait in () if kind is None or name.startswith("Conv") else _changeable(kind):
+        yield from _values(layer, reference, path, trait)
     if "Norm" in name or "Dropout" in name:
         yield from _modes(layer, reference, path)
+
+
+def _changeable(kind: LayerKind) -> list[Trait]:
+    """Return what a made layer can be given otherwise; first what has few values, which explains less by chance."""
+    return sorted((one for one in kind.properties if one.usual is not None), key=lambda one: len(one.usual or ()))
 
 
 def _values(layer: Model, reference: object, path: str, trait: Trait) -> Iterator[Hypothesis]:
@@ -77,7 +79,7 @@ def _modes(layer: Model, reference: object, path: str) -> Iterator[Hypothesis]:
     """Yield the layer in the other of train and eval mode."""
     training = not layer.training
     confirmed = reference is not None and getattr(reference, "training", None) == training
-    if "Dropout" in kind_of(layer):
+    if "Dropout" in class_of(layer):
         code = "dropout-in-eval" if layer.training else "dropout-off"
     else:
         code = "batch-norm-mode"
@@ -109,7 +111,7 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
         paddle: the framework.
         path: what the layer is called in messages.
     """
-    layer, kind = op.layer, kind_of(op.layer)
+    layer, kind = op.layer, class_of(op.layer)
     if not kind.startswith("Conv") or not hasattr(layer, "_padding"):
         return
     dims = len(layer._kernel_size)  # noqa: SLF001
@@ -174,32 +176,31 @@ def _wanted(reference: object, present: Mapping[str, object], dims: int) -> dict
     return found
 
 
-def _convolved(layer: Model, padded: Tensor, convolve: Function) -> object:
+def _padded(op: Op, paddle: ModuleType, convolve: Function, amounts: Sequence[int], mode: str) -> Act:
+    """Return a convolution without padding of its own whose input is padded, the last axis first."""
+    layer = op.layer
+    pad = getattr(paddle.nn.functional.pad, "__wrapped__", paddle.nn.functional.pad)
+    layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[len(amounts) // 2]
     sizes = {"stride": layer._stride, "dilation": layer._dilation, "groups": layer._groups}  # noqa: SLF001
-    return convolve(padded, layer.weight, layer.bias, padding=0, **sizes)
+
+    def act(_: Function, args: tuple[Nested, ...], __: Options) -> Tensor:
+        padded = pad(args[0], amounts, mode=mode, data_format=layout)
+        return convolve(padded, layer.weight, layer.bias, padding=0, **sizes)
+
+    return act
 
 
 def _leading(op: Op, paddle: ModuleType, path: str, convolve: Function, sizes: Sequence[int]) -> Iterator[Hypothesis]:
     """Yield the same padding in all, but on one side of each axis."""
-    layer = op.layer
-    padded = _pairs(layer._padding, len(sizes))  # noqa: SLF001
+    padded = _pairs(op.layer._padding, len(sizes))  # noqa: SLF001
     whole = [2 * one if isinstance(one, int) else sum(one) if isinstance(one, tuple) else 0 for one in padded]
-    pad = getattr(paddle.nn.functional.pad, "__wrapped__", paddle.nn.functional.pad)
     for side in ("before", "after"):
         amounts = [one for size in reversed(whole) for one in ((size, 0) if side == "before" else (0, size))]
-        layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[len(sizes)]
-
-        def act(
-            _: object, args: tuple[Nested, ...], __: object, amounts: object = amounts, layout: str = layout
-        ) -> Tensor:
-            padded = pad(args[0], amounts, mode="constant", value=0.0, data_format=layout)
-            return _convolved(layer, padded, convolve)
-
         yield Hypothesis(
             code="padding-side",
             message=f"its padding stands on both sides, the reference's {side} the data",
             fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it",
-            acts={op.number: act},
+            acts={op.number: _padded(op, paddle, convolve, amounts, "constant")},
         )
 
 
@@ -219,7 +220,6 @@ def _padding_modes(op: Op, reference: Model, paddle: ModuleType, path: str, conv
     """Yield a convolution whose input is padded with other values."""
     layer = op.layer
     dims = len(layer._kernel_size)  # noqa: SLF001
-    pad = getattr(paddle.nn.functional.pad, "__wrapped__", paddle.nn.functional.pad)
     wanted = getattr(reference, "padding_mode", "")
     given = getattr(reference, "padding", None)
     told = given if isinstance(given, int | tuple | list) else layer._padding  # noqa: SLF001
@@ -228,26 +228,20 @@ def _padding_modes(op: Op, reference: Model, paddle: ModuleType, path: str, conv
         for size in reversed(_pairs(told, dims))
         for one in (size if isinstance(size, tuple) else (0, 0) if isinstance(size, str) else (size, size))
     ]
-    layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[dims]
     for mode in PAD_MODES:
         shown = "zeros" if mode == "constant" else mode
         if shown == layer._padding_mode:  # noqa: SLF001
             continue
-
-        def act(_: object, args: tuple[Nested, ...], __: object, mode: str = mode) -> Tensor:
-            padded = pad(args[0], amounts, mode=mode, data_format=layout)
-            return _convolved(layer, padded, convolve)
-
         yield Hypothesis(
             code="padding-mode",
             message=f"its `padding_mode` is {layer._padding_mode!r}, the reference's {shown!r}",  # noqa: SLF001
             fix=f"pass `padding_mode={shown!r}` to `{path}`",
-            acts={op.number: act},
+            acts={op.number: _padded(op, paddle, convolve, amounts, mode)},
             confirmed=shown == wanted,
         )
 
 
-def kind_of(layer: object) -> str:
+def class_of(layer: object) -> str:
     """Return the name of the layer's class, or of Paddle's class that the user's is derived from."""
     for one in type(layer).__mro__:
         if one.__module__.startswith("paddle.nn.") and one.__name__ != "Layer":
@@ -270,34 +264,26 @@ def activations(paddle: ModuleType, *, shape: Sequence[int]) -> Iterator[tuple[s
     """Yield activations: torch's name, how Paddle's code writes it, and the function; the usual ones first."""
     f = paddle.nn.functional
     axes = [axis for axis in (-1, *range(len(shape) - 1)) if shape and shape[axis] > 1]
-    yield "relu", "F.relu", f.relu
-    yield "gelu", "F.gelu", f.gelu
-    yield "silu", "F.silu", f.silu
-    yield "relu6", "F.relu6", f.relu6
-    yield "sigmoid", "F.sigmoid", f.sigmoid
-    yield "tanh", "paddle.tanh", f.tanh
+
+    def plain(names: str, holder: ModuleType = f, written: str = "F") -> Iterator[tuple[str, str, Unary]]:
+        return ((name, f"{written}.{name}", getattr(holder, name)) for name in names.split())
+
+    yield from plain("relu gelu silu relu6 sigmoid")
+    yield from plain("tanh", paddle, "paddle")
     for axis in axes:
         yield "softmax", f"F.softmax(axis={axis})", partial(f.softmax, axis=axis)
-    yield "leaky_relu", "F.leaky_relu", f.leaky_relu
-    yield "hardswish", "F.hardswish", f.hardswish
-    yield "hardsigmoid", "F.hardsigmoid", f.hardsigmoid
-    yield "elu", "F.elu", f.elu
+    yield from plain("leaky_relu hardswish hardsigmoid elu")
     yield "gelu", "F.gelu(approximate=True)", partial(f.gelu, approximate=True)
-    yield "mish", "F.mish", f.mish
-    yield "softplus", "F.softplus", f.softplus
+    yield from plain("mish softplus")
     for slope in filter(None, SLOPES):
         yield ("leaky_relu", f"F.leaky_relu(negative_slope={slope})", partial(f.leaky_relu, negative_slope=slope))
     for axis in axes:
         yield "log_softmax", f"F.log_softmax(axis={axis})", partial(f.log_softmax, axis=axis)
     yield "hardsigmoid", "F.hardsigmoid(slope=0.2)", partial(f.hardsigmoid, slope=0.2)
-    yield "selu", "F.selu", f.selu
-    yield "hardtanh", "F.hardtanh", f.hardtanh
-    yield "softsign", "F.softsign", f.softsign
+    yield from plain("selu hardtanh softsign")
     yield "logsigmoid", "F.log_sigmoid", f.log_sigmoid
     yield "quick_gelu", "x * F.sigmoid(1.702 * x)", lambda x: x * f.sigmoid(1.702 * x)
-    yield "exp", "paddle.exp", paddle.exp
-    yield "abs", "paddle.abs", paddle.abs
-    yield "square", "paddle.square", paddle.square
+    yield from plain("exp abs square", paddle, "paddle")
     yield ("squared relu", "F.relu(x) ** 2", lambda x: f.relu(x) ** 2)  # of what is not negative the square, too
     if -1 in axes:  # Paddle's norm reads beyond a number without axes
         yield "normalize", "F.normalize(axis=-1)", partial(f.normalize, axis=-1)
@@ -381,6 +367,16 @@ def place_of(op: Op, piece: Piece) -> str:
     return f" at {op.place}" if op.place and not (op.name == LAYER and not op.path) else f" in {piece.shown}"
 
 
+def index_text(item: object) -> str:
+    """Return an index as code writes it."""
+    if isinstance(item, tuple):
+        return ", ".join(map(index_text, item))
+    if isinstance(item, slice):
+        ends = ":".join("" if one is None else str(one) for one in (item.start, item.stop))
+        return f"{ends}:{item.step}" if item.step is not None else ends
+    return "..." if item is Ellipsis else str(item)
+
+
 # Arguments of functions as the cause: a flag, an axis, a slope or an epsilon that a call does not get.
 
 
@@ -388,164 +384,75 @@ MOST_EPSILON = max(EPSILONS)
 """Largest number that is added to be taken for an epsilon: the largest of ``EPSILONS``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
-    """An argument of a function.
-
-    Attributes:
-        code: the cause's slug.
-        name: the argument's name.
-        place: its position.
-        usual: values to try.
-    """
-
-    code: str
-    name: str
-    place: int
-    usual: Sequence[object]
-
-
-_POOL_PLACES = (
-    Argument(code="padding", name="padding", place=3, usual=(0, 1, 2, 3)),
-    Argument(code="stride", name="stride", place=2, usual=(1, 2, 3)),
-    Argument(code="kernel-size", name="kernel_size", place=1, usual=(2, 3, 4, 5)),
-)
-_AVERAGE = (
-    Argument(code="exclusive", name="exclusive", place=5, usual=FLAGS),
-    Argument(code="ceil-mode", name="ceil_mode", place=4, usual=FLAGS),
-    *_POOL_PLACES,
-)
-_MAX = (Argument(code="ceil-mode", name="ceil_mode", place=5, usual=FLAGS), *_POOL_PLACES)
-_REDUCED = (Argument(code="axis", name="axis", place=1, usual=(*AXES, [2, 3], [-2, -1], [1, 2])),)
-_RESIZE = (
-    Argument(code="align-corners", name="align_corners", place=4, usual=FLAGS),
-    Argument(code="interpolation-mode", name="mode", place=3, usual=MODES),
-    Argument(code="align-mode", name="align_mode", place=5, usual=(0, 1)),
-)
-ARGUMENTS: Mapping[str, Sequence[Argument]] = {
-    "softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=AXES),),
-    "log_softmax": (Argument(code="softmax-axis", name="axis", place=1, usual=AXES),),
-    "gelu": (Argument(code="gelu-form", name="approximate", place=1, usual=FLAGS),),
-    "leaky_relu": (Argument(code="negative-slope", name="negative_slope", place=1, usual=SLOPES),),
-    "elu": (Argument(code="alpha", name="alpha", place=1, usual=ALPHAS),),
-    "celu": (Argument(code="alpha", name="alpha", place=1, usual=ALPHAS),),
-    "softplus": (Argument(code="beta", name="beta", place=1, usual=(1, 2, 0.5)),),
-    "hardsigmoid": (Argument(code="slope", name="slope", place=1, usual=(1 / 6, 0.2)),),
-    "glu": (Argument(code="axis", name="axis", place=1, usual=AXES),),
-    "avg_pool1d": _AVERAGE,
-    "avg_pool2d": _AVERAGE,
-    "avg_pool3d": _AVERAGE,
-    "max_pool1d": _MAX,
-    "max_pool2d": _MAX,
-    "max_pool3d": _MAX,
-    "interpolate": _RESIZE,
-    "upsample": _RESIZE,
-    "pad": (
-        Argument(code="padding-mode", name="mode", place=2, usual=PAD_MODES),
-        Argument(code="padding-value", name="value", place=3, usual=(0.0, 1.0, -1.0)),
-    ),
-    "smooth_l1_loss": (
-        Argument(code="huber", name="is_huber", place=4, usual=FLAGS),
-        Argument(code="beta", name="delta", place=3, usual=(1.0,)),
-    ),
-    "dropout": (
-        Argument(code="dropout-p", name="p", place=1, usual=RATES),
-        Argument(code="dropout-mode", name="mode", place=4, usual=("upscale_in_train", "downscale_in_infer")),
-        Argument(code="dropout-in-eval", name="training", place=3, usual=FLAGS),
-    ),
-    "dropout2d": (Argument(code="dropout-p", name="p", place=1, usual=RATES),),
-    "layer_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
-    "batch_norm": (
-        Argument(code="epsilon", name="epsilon", place=7, usual=EPSILONS),
-        Argument(code="batch-norm-mode", name="training", place=5, usual=FLAGS),
-    ),
-    "group_norm": (
-        Argument(code="epsilon", name="epsilon", place=2, usual=EPSILONS),
-        Argument(code="num-groups", name="num_groups", place=1, usual=GROUPS),
-    ),
-    "instance_norm": (Argument(code="epsilon", name="eps", place=7, usual=EPSILONS),),
-    "rms_norm": (Argument(code="epsilon", name="epsilon", place=4, usual=EPSILONS),),
-    "normalize": (
-        Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
-        Argument(code="axis", name="axis", place=2, usual=AXES),
-        Argument(code="epsilon", name="epsilon", place=3, usual=EPSILONS),
-    ),
-    "norm": (
-        Argument(code="norm-p", name="p", place=1, usual=(2, 1)),
-        Argument(code="axis", name="axis", place=2, usual=AXES),
-    ),
+ALONG = Trait("axis", "axis", usual=AXES)
+NORM_P = Trait("norm-p", "p", usual=(2, 1))
+OWN_ARGUMENTS: Mapping[str, Sequence[Trait]] = {
+    "hardsigmoid": (Trait("slope", "slope", usual=(1 / 6, 0.2)),),
+    "smooth_l1_loss": (Trait("huber", "is_huber", usual=FLAGS), Trait("beta", "delta", usual=(1.0,))),
+    "dropout": (Trait("dropout-in-eval", "training", usual=FLAGS),),
+    "batch_norm": (Trait("batch-norm-mode", "training", usual=FLAGS),),
+    "normalize": (NORM_P, ALONG, EPSILON),
+    "norm": (NORM_P, ALONG),
     "scaled_dot_product_attention": (
-        Argument(code="causal-mask", name="is_causal", place=5, usual=FLAGS),
-        Argument(code="mask", name="attn_mask", place=3, usual=(None,)),
-        Argument(code="dropout-p", name="dropout_p", place=4, usual=RATES),
+        Trait("causal-mask", "is_causal", usual=FLAGS),
+        Trait("mask", "attn_mask", usual=(None,)),
+        Trait("dropout-p", "dropout_p", usual=RATES),
     ),
-    "mean": _REDUCED,
-    "sum": _REDUCED,
-    "max": _REDUCED,
-    "min": _REDUCED,
-    "logsumexp": _REDUCED,
-    "prod": _REDUCED,
-    "cumsum": (Argument(code="axis", name="axis", place=1, usual=AXES),),
-    "concat": (Argument(code="axis", name="axis", place=1, usual=AXES),),
-    "stack": (Argument(code="axis", name="axis", place=1, usual=AXES),),
-    "split": (Argument(code="axis", name="axis", place=2, usual=AXES),),
-    "chunk": (Argument(code="axis", name="axis", place=2, usual=AXES),),
-    "std": (
-        Argument(code="unbiased-variance", name="unbiased", place=2, usual=FLAGS),
-        Argument(code="axis", name="axis", place=1, usual=AXES),
+    **dict.fromkeys(
+        ("mean", "sum", "max", "min", "logsumexp", "prod"),
+        (Trait("axis", "axis", usual=(*AXES, [2, 3], [-2, -1], [1, 2])),),
     ),
-    "var": (
-        Argument(code="unbiased-variance", name="unbiased", place=2, usual=FLAGS),
-        Argument(code="axis", name="axis", place=1, usual=AXES),
-    ),
-    "matmul": (
-        Argument(code="transposed-operand", name="transpose_y", place=3, usual=FLAGS),
-        Argument(code="transposed-operand", name="transpose_x", place=2, usual=FLAGS),
-    ),
-    "roll": (Argument(code="shift", name="shifts", place=1, usual=(1, -1, 2, -2)),),
-    "pixel_shuffle": (Argument(code="upscale-factor", name="upscale_factor", place=1, usual=(2, 3, 4)),),
-    "temporal_shift": (Argument(code="shift-ratio", name="shift_ratio", place=2, usual=(0.25, 0.125)),),
-    "channel_shuffle": (Argument(code="groups", name="groups", place=1, usual=(2, 3, 4, 8)),),
-    "tril": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
-    "triu": (Argument(code="causal-mask", name="diagonal", place=1, usual=(0, 1, -1)),),
-    "flip": (Argument(code="axis", name="axis", place=1, usual=(0, 1, 2, 3, -1)),),
+    **dict.fromkeys(("cumsum", "concat", "stack", "split", "chunk"), (ALONG,)),
+    **dict.fromkeys(("std", "var"), (Trait("unbiased-variance", "unbiased", usual=FLAGS), ALONG)),
+    "matmul": tuple(Trait("transposed-operand", name, usual=FLAGS) for name in ("transpose_y", "transpose_x")),
+    "roll": (Trait("shift", "shifts", usual=(1, -1, 2, -2)),),
+    "temporal_shift": (Trait("shift-ratio", "shift_ratio", usual=(0.25, 0.125)),),
+    **dict.fromkeys(("tril", "triu"), (Trait("causal-mask", "diagonal", usual=(0, 1, -1)),)),
+    "flip": (Trait("axis", "axis", usual=(0, 1, 2, 3, -1)),),
 }
+"""Arguments of functions that no layer is made with."""
+CALLED = {"pad": "Pad2D", "interpolate": "Upsample"}
+"""Layers by functions of another name; ``max_pool2d`` is MaxPool2D's."""
+_ADDED = Trait("epsilon", "y", usual=EPSILONS)
+
+
+@cache
+def arguments_of(function: str) -> tuple[Trait, ...]:
+    """Return what a function of Paddle's may be given otherwise: what its layer is made with, and what is its own."""
+    kind = called_kind(CALLED.get(function, function.replace("_", "")))
+    return (*(() if kind is None else _changeable(kind)), *OWN_ARGUMENTS.get(function, ()))
 
 
 def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call with each of its arguments changed; numbers that the reference's code has come first."""
-    for argument in (*ARGUMENTS.get(op.name, ()), *_small(op)):
-        if op.name == "avg_pool1d" and argument.code in (
-            "exclusive",
-            "ceil-mode",
-        ):  # (x, k, s, p, exclusive, ceil_mode)
-            place = 4 if argument.code == "exclusive" else 5
-        else:
-            place = argument.place
-        given = op.kwargs.get(argument.name, op.args[place] if place < len(op.args) else None)
+    names = list(op.parameters)
+    both = (
+        (one, next((name for name in reversed(one.arguments) if name in names), "")) for one in arguments_of(op.name)
+    )
+    for trait, name, place in (
+        *((one, name, names.index(name)) for one, name in both if name),
+        *(((_ADDED, "y", 1),) if _adds_epsilon(op) else ()),
+    ):
+        usual = trait.usual or ()
+        given = op.kwargs.get(name, op.args[place] if place < len(op.args) else None)
         told = [
             value
-            for name in _TORCH_NAMES.get(op.name, (op.name,))
-            for value in piece.truth.constants.get(name, ())
-            if not isinstance(value, bool) and any(type(value) is type(one) for one in argument.usual)
+            for value in piece.truth.constants.get(op.name, ())
+            if not isinstance(value, bool) and any(type(value) is type(one) for one in usual)
         ]
         tried: list[object] = [] if given is None else [given]
-        for number, value in enumerate([*told, *argument.usual]):
+        for number, value in enumerate([*told, *usual]):
             if any(type(value) is type(one) and value == one for one in tried):
                 continue
             tried.append(value)
-            if argument.name == "axis" and not has_axis(op, value):
+            if name.endswith("axis") and not has_axis(op, value):
                 continue
-            confirmed = number < len(told)
-
-            act = with_argument(place, value, argument.name)
-
             yield Hypothesis(
-                code=argument.code,
-                acts={op.number: act},
-                confirmed=confirmed,
-                message=f"`{argument.name}` of `{op.name}` at {op.place} is {'the default' if given is None else repr(given)}, the reference's behaves like {value!r}",
-                fix=f"pass `{argument.name}={value!r}` to `{op.name}` at {op.place}: `{op.line}`",
+                code=trait.code,
+                acts={op.number: with_argument(place, value, name)},
+                confirmed=number < len(told),
+                message=f"`{name}` of `{op.name}` at {op.place} is {'the default' if given is None else repr(given)}, the reference's behaves like {value!r}",
+                fix=f"pass `{name}={value!r}` to `{op.name}` at {op.place}: `{op.line}`",
             )
 
 
@@ -558,18 +465,7 @@ def has_axis(op: Op, axis: object) -> bool:
     return all(-rank <= one < rank for one in axes if isinstance(one, int))
 
 
-def _small(op: Op) -> Sequence[Argument]:
-    """Return the constant that a call adds, where it is as small as those that keep roots and divisions finite."""
+def _adds_epsilon(op: Op) -> bool:
+    """Tell whether a call adds a constant as small as those that keep roots and divisions finite."""
     value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
-    if not isinstance(value, float) or not 0 < value <= MOST_EPSILON:
-        return ()
-    return (Argument(code="epsilon", name="y", place=1, usual=EPSILONS),)
-
-
-_TORCH_NAMES = {
-    "hardsigmoid": ("hardsigmoid",),
-    "concat": ("cat", "concat"),
-    "astype": ("to", "type"),
-    "interpolate": ("interpolate", "upsample"),
-    "upsample": ("interpolate", "upsample"),
-}
+    return isinstance(value, float) and 0 < value <= MOST_EPSILON

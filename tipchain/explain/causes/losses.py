@@ -15,7 +15,7 @@ from tipchain.errors import Outcome, TipchainError, UsageError
 from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, factors, settings
 from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.search import diagnose_loss
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
 from tipchain.explain.locate.runs import as_float, in_double
 from tipchain.explain.locate.trace import Call, is_array, put_back, take_out
@@ -241,7 +241,7 @@ def check_loss(
 
     doubles = [_attempt(run, number, arrays, labels, double=True) for number in (0, 1)]
     singles = [_attempt(run, number, arrays, labels, double=False) for number in (0, 1)]
-    for number, where in enumerate(("reference", "port")):
+    for number, where in enumerate(SIDE_NAMES):
         both = doubles[number], singles[number]
         if not any(isinstance(one, Evaluated) for one in both):
             if number and theirs.unlike:

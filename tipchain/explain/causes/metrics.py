@@ -28,7 +28,7 @@ from tipchain.explain.causes.metric_ways import (
     ways,
     with_ignored,
 )
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.framework_types import Array, Nested
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
@@ -614,7 +614,6 @@ def mistaken_axis(meters: tuple[MetricMeter, MetricMeter], outputs: object, labe
     return None
 
 
-SIDES = ("reference", "port")
 RELATIVE, ABSOLUTE = SAME_ENLARGED, SAME_SINGLE
 """Differences of two values that are rounding: a metric in float32 has as much."""
 
@@ -655,7 +654,7 @@ def _measure(meters: tuple[MetricMeter, MetricMeter], outputs: Nested, labels: N
         pair, raised = _both(meters, probe)
         if pair is None:
             side, error = next(iter(raised.items()))
-            if side == SIDES[1] and SIDES[0] not in raised:
+            if side == "port" and "reference" not in raised:
                 cause = mistaken_axis(meters, outputs, labels)
                 if cause is not None:
                     return PieceCheck(
@@ -686,7 +685,7 @@ def _both(
 ) -> tuple[tuple[Values, Values] | None, dict[str, Exception]]:
     found: list[Values] = []
     raised: dict[str, Exception] = {}
-    for side, meter in zip(SIDES, meters, strict=True):
+    for side, meter in zip(SIDE_NAMES, meters, strict=True):
         try:
             found.append(meter.values(probe.batches))
         except Exception as error:  # noqa: BLE001, PERF203  (user code)

@@ -18,7 +18,7 @@ from tipchain.explain.locate.matching import pair_layers
 from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
 from tipchain.frameworks.base import Updates
 from tipchain.frameworks.live_models import LiveSide, Sides, name_alike
-from tipchain.frameworks.paddle_ import PaddleUpdates, held_parameters
+from tipchain.frameworks.paddle_ import PaddleUpdates, held_parameters, own_schedule
 from tipchain.frameworks.torch_ import TorchUpdates
 from tipchain.weights.matching import match_models
 from tipchain.weights.sides import TensorSlot, paddle_layers, torch_view
@@ -361,7 +361,7 @@ def _build_paddle(
     optimizer = call_builder(builder, {**offers, **_rate(builder, given, always=schedule is not None)}, first)
     if scheduler is not None and schedule is None:
         schedule = _schedule(side, scheduler, optimizer, float(optimizer.get_lr()))
-    return optimizer, schedule or (optimizer._learning_rate if _scheduled(optimizer) else None)  # noqa: SLF001
+    return optimizer, schedule or own_schedule(optimizer)
 
 
 def build_torch_schedule(builder: Builder | None, optimizer: Optimizer) -> object:
@@ -375,8 +375,7 @@ def build_torch_schedule(builder: Builder | None, optimizer: Optimizer) -> objec
 def _schedule(side: LiveSide, builder: Builder, optimizer: Optimizer, rate: float) -> Schedule:
     lr: ModuleType = side.framework.paddle.optimizer.lr  # type: ignore[union-attr]
     made = call_builder(builder, {"optimizer": optimizer, **_rate(builder, rate, always=False)}, ("optimizer", "rate"))
-    if made is None and optimizer is not None and _scheduled(optimizer):
-        return optimizer._learning_rate  # noqa: SLF001
+    made = own_schedule(optimizer) if made is None else made
     if not isinstance(made, lr.LRScheduler):
         raise UsageError(f"the port's scheduler builder returned a {type(made).__name__}, expected an LRScheduler")
     return made
@@ -388,10 +387,6 @@ def _rate(builder: Builder, rate: float, *, always: bool) -> dict[str, float]:
     if asked is None:
         return {"rate": rate}
     return {"rate": rate} if always or asked.default is asked.empty else {}
-
-
-def _scheduled(optimizer: object) -> bool:
-    return not isinstance(getattr(optimizer, "_learning_rate", 0.0), float)
 
 
 def _same_rate(one: TorchUpdates, other: PaddleUpdates) -> None:

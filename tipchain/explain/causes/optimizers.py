@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tipchain.core.language import listed
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, Clips, Opened, open_both
 from tipchain.explain.causes.update_formulas import (
@@ -21,7 +22,7 @@ from tipchain.explain.causes.update_formulas import (
     identify,
     simulate,
 )
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run, listed
+from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import rms
 from tipchain.explain.preflight.optimizers import (
     UpdateTreatment,
@@ -33,6 +34,7 @@ from tipchain.explain.preflight.optimizers import (
 from tipchain.framework_types import Array, Options, Setting, Tensor
 from tipchain.frameworks.base import Updates
 from tipchain.frameworks.live_models import Sides
+from tipchain.frameworks.paddle_ import parameter_groups
 from tipchain.numbers.compare import common_factor
 from tipchain.numbers.tolerance import EXPLAINED, ROUGH, SAME_SINGLE, UNIT
 
@@ -57,8 +59,8 @@ def paddle_formula(trained: Updates, name: str) -> Formula | None:
     said = _formula(kind, paddle_treatments(optimizer), tensor, frozen=tensor.stop_gradient)
     if said is None or said.frozen:
         return said
-    groups = (one for one in optimizer._param_groups if isinstance(one, dict))  # noqa: SLF001
-    group = next((one for one in groups if any(other is tensor for other in one["params"])), {})
+    groups = parameter_groups(optimizer)
+    group = next((group for group, tensors in groups if any(one is tensor for one in tensors)), {})
     clip, limit = _clip(bool(group), group.get("grad_clip", optimizer._grad_clip))  # noqa: SLF001
     own = type(optimizer).__module__.startswith("paddle.optimizer")
     return replace(
@@ -95,8 +97,8 @@ def _formula(
 
 def groups_of(trained: Updates, names: Iterable[str]) -> dict[str, int]:
     """Return the number of each parameter's group in Paddle's optimizer, 0 without groups."""
-    groups = [one for one in getattr(trained.optimizer, "_param_groups", None) or () if isinstance(one, dict)]
-    numbers = {id(one): number for number, group in enumerate(groups) for one in group["params"]}
+    groups = enumerate(parameter_groups(trained.optimizer))
+    numbers = {id(one): number for number, (_, tensors) in groups for one in tensors}
     return {name: numbers.get(id(trained.tensor(name)), 0) for name in names}
 
 

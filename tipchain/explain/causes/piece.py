@@ -176,7 +176,7 @@ class CallRecord:
         self._live = False  # what is done here is not the model's
         try:
             self.names.append(name)
-            self.constants[name] += tuple(
+            self.constants[OF_TORCH.get(name, name)] += tuple(
                 one for one in (*args[1:], *kwargs.values()) if isinstance(one, int | float | str | tuple | list)
             )
             tensors = take_out(args[0] if name == "setitem" else result, self.torch.is_tensor)[1]
@@ -316,7 +316,7 @@ class Truth:
         gradients: by the port's name.
         sketches: of every tensor that its code made.
         names: the functions that its code called, torch's names.
-        constants: numbers among their arguments, by function.
+        constants: numbers among their arguments, by function, Paddle's names.
         steps: the calls of its own code, with what they were given and returned.
         values: the tensors of these, by number.
     """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -68,6 +69,7 @@ ALIASES = {
     "greater_than": "greater",
     "mod": "remainder",
     "swapdims": "transpose",
+    "upsample": "interpolate",
 }
 """Paddle's functions and methods that go by another name here."""
 CREATORS = frozenset({"arange", "linspace", "full", "zeros", "ones", "eye"})
@@ -101,6 +103,13 @@ Act = Callable[[Function, tuple[Nested, ...], Options], Nested]
 """What is done in place of a call: it is given the function, and its arguments."""
 LAYER = "layer"
 _OWN, _HERE, _PYTHON = Path(__file__).parent, Path(__file__).parents[2], Path(os.__file__).parent
+
+
+def signature_of(function: Nested) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function, empty where they cannot be told."""
+    with suppress(TypeError, ValueError):
+        return inspect.signature(function).parameters
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,6 +147,11 @@ class Op:
     helpers: tuple[tuple[str, str], ...] = ()
     function: Nested = None
     written: Tensor = None
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of what was called, empty where they cannot be told."""
+        return signature_of(self.function)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tipchain.explain.causes.functions import ACTIVE, called, place_of
+from tipchain.explain.causes.functions import ACTIVE, called, index_text, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis
 from tipchain.explain.causes.piece import OUTPUT, Piece, first_tensor, is_mask, is_tensor, paddle_of
 from tipchain.explain.causes.program import (
@@ -141,7 +141,7 @@ def by_scales(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     sizes = [int(size) for one in (first, *floats_of((op.args, dict(op.kwargs)), telling)) for size in one.shape]
     told = {
         float(value): f"{value:.6g}"
-        for name in ("mul", "rmul", "div", "truediv", "rtruediv", "pow", "add")
+        for name in ("multiply", "divide", "rdiv", "pow", "add")
         for value in piece.truth.constants.get(name, ())
         if isinstance(value, int | float) and value
     }
@@ -345,7 +345,7 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     if len(slices) > 1:
         for by in (1, -1):
             moved = tuple(_shifted(item, by) if place in slices else item for place, item in enumerate(items))
-            told = [", ".join(map(_told, one)) for one in (items, moved)]
+            told = [index_text(one) for one in (items, moved)]
             yield Hypothesis(
                 code="off-by-one",
                 acts={op.number: with_argument(1, moved)},
@@ -368,8 +368,8 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             yield Hypothesis(
                 code=code,
                 acts={op.number: act},
-                message=f"it takes index {_told(item)}{where}, the reference {_told(value)}",
-                fix=f"write {_told(value)} for {_told(item)}{where}: `{op.line}`",
+                message=f"it takes index {index_text(item)}{where}, the reference {index_text(value)}",
+                fix=f"write {index_text(value)} for {index_text(item)}{where}: `{op.line}`",
             )
 
 
@@ -379,12 +379,6 @@ def _shifted(item: slice, by: int) -> slice:
         return slice((item.start or 0) + 1, None if item.stop in (None, -1) else item.stop + 1, item.step)
     start = None if item.start in (None, 0, 1) else item.start - 1
     return slice(start, -1 if item.stop is None else item.stop - 1, item.step)
-
-
-def _told(item: object) -> str:
-    if isinstance(item, slice):
-        return ":".join("" if one is None else str(one) for one in (item.start, item.stop))
-    return str(item)
 
 
 # Two steps of a layer's code as the cause, and layers that are called elsewhere or not at all.

@@ -18,12 +18,11 @@ from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, pad
 from tipchain.explain.causes.program import LAYER, Op, floats_of, on_input, then_first
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
-from tipchain.explain.preflight.parameters import FEW, STATISTICS, describe_values, is_constant, same_values
+from tipchain.explain.preflight.parameters import FEW, STATISTICS, describe_values, is_constant, port_array, same_values
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_ENLARGED, SAME_SINGLE
-from tipchain.weights.files import view_of
-from tipchain.weights.sides import TensorSlot, divide, stack, torch_view
+from tipchain.weights.sides import TensorSlot, divide, torch_view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +73,7 @@ def held_by(piece: Piece) -> tuple[list[SharedTensor], dict[str, Array], dict[st
 
 def _held(slot: TensorSlot, ours: Array) -> SharedTensor:
     """Return a tensor of both layers; values that differ in float64, those that do not as they are, not copied."""
-    pieces = [view_of(part.tensor) for part in slot.parts]
-    theirs = stack([one.T if part.transpose else one for part, one in zip(slot.parts, pieces, strict=True)], slot)
+    theirs = port_array(slot)
     if not equal(ours, theirs):
         ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
     return SharedTensor(name=slot.name, ours=ours, theirs=theirs, slot=slot)

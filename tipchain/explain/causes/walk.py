@@ -13,6 +13,7 @@ from tipchain.explain.causes.piece import Piece, ReferenceCall, is_tensor
 from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of, tensors_of
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
+from tipchain.frameworks.base import map_nested
 from tipchain.numbers.tolerance import ROUGH, SAME_DOUBLE, SAME_ENLARGED, SAME_SINGLE
 
 Key = tuple[int, int]
@@ -562,15 +563,7 @@ def arranged(array: Array, shape: Sequence[int], *, flat: bool = False) -> Itera
 
 def exchanged(value: object, tensors: Mapping[int, object]) -> Nested:
     """Return nested arguments with some tensors replaced, by identity."""
-    if id(value) in tensors:
-        return tensors[id(value)]
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(exchanged(one, tensors) for one in value)
-    if isinstance(value, list):
-        return [exchanged(one, tensors) for one in value]
-    if isinstance(value, dict):
-        return {name: exchanged(one, tensors) for name, one in value.items()}
-    return value
+    return map_nested(lambda one: tensors.get(id(one), one), value)
 
 
 def acts_of(partings: Sequence[Parting], assign: Callable[[Tensor, Tensor], Tensor]) -> dict[int, Act]:

@@ -17,6 +17,7 @@ import numpy as np
 from tipchain.core.progress import OutOfTime, Pace
 from tipchain.explain.locate.differences import relative
 from tipchain.framework_types import Array, Model, Nested, Tensor
+from tipchain.frameworks.base import like_sequence, map_nested
 from tipchain.frameworks.randomness import Draws
 from tipchain.numbers.tolerance import CONSTANT, SAME_DOUBLE, SAME_SINGLE
 
@@ -313,7 +314,7 @@ def _walk(
     if isinstance(value, Mapping):
         return {key: walk(one, key) for key, one in value.items()}
     if isinstance(value, tuple | list):
-        return _like(value, [walk(one, key) for key, one in _numbered(value)])
+        return like_sequence(value, [walk(one, key) for key, one in _numbered(value)])
     if is_dataclass(value) and not isinstance(value, type):
         return {one.name: walk(getattr(value, one.name), one.name) for one in fields(value)}
     return value
@@ -321,25 +322,12 @@ def _walk(
 
 def put_back(structure: object, tensors: Sequence[object]) -> Nested:
     """Return the structure with the tensors in its holes; the inverse of `take_out` for arguments."""
-    if isinstance(structure, Hole):
-        return tensors[structure.number]
-    if isinstance(structure, Mapping):
-        return {key: put_back(one, tensors) for key, one in structure.items()}
-    if isinstance(structure, tuple | list):
-        return _like(structure, [put_back(one, tensors) for one in structure])
-    return structure
+    return map_nested(lambda one: tensors[one.number] if isinstance(one, Hole) else one, structure)
 
 
 def _numbered(values: Sequence[object]) -> Iterator[tuple[str, object]]:
     names = getattr(values, "_fields", range(len(values)))
     return ((str(name), value) for name, value in zip(names, values, strict=True))
-
-
-def _like(sequence: object, values: list[object]) -> object:
-    kind: Any = type(sequence)
-    if hasattr(kind, "_fields"):  # a constructor of its own, as torch's PackedSequence has, takes no holes
-        return tuple.__new__(kind, values)
-    return tuple(values) if isinstance(sequence, tuple) else values
 
 
 # What every layer of a model was given and gave, forward and backward, in the order of the calls.

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Literal
 
-from tipchain.explain.findings import Effect, Finding, listed
+from tipchain.core.language import listed
+from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.differences import arrange, relative
 from tipchain.explain.locate.matching import CallPair, LayerPair
 from tipchain.explain.locate.trace import TracedValue

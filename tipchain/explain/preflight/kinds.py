@@ -29,7 +29,7 @@ from tipchain.explain.preflight.table import (
 )
 from tipchain.framework_types import Model, Setting
 from tipchain.numbers.tolerance import CONSTANT
-from tipchain.weights.sides import cell_tensors, packed_tensors
+from tipchain.weights.sides import RULES, cell_tensors, packed_tensors
 
 # Layers that hold values: linear maps, embeddings, normalization.
 #
@@ -103,11 +103,10 @@ def _norm_type(layer: Model, shape: Shape | None) -> Setting:
 
 
 VALUE_KINDS = (
-    kind("Linear", "", bias_property()),
-    kind("Bilinear", "", bias_property()),
+    kind("Linear", bias_property()),
+    kind("Bilinear", bias_property()),
     kind(
         "Embedding",
-        "",
         Trait("padding-idx", "padding_idx", read=_padding_index, usual=(-1, 0)),
         Trait(
             "padding-row",
@@ -120,10 +119,10 @@ VALUE_KINDS = (
         Trait("max-norm", "max_norm", read=_largest_norm),
         Trait("norm-type", "norm_type", read=_norm_type),
         Trait("scale-grad-by-freq", "scale_grad_by_freq", visible=False),
+        torch=("Embedding",),
     ),
     kind(
         "BatchNorm",
-        ("BatchNorm", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "SyncBatchNorm"),
         EPSILON,
         Trait(
             "momentum",
@@ -150,11 +149,9 @@ VALUE_KINDS = (
             measured=True,
         ),
         *affine_properties(),
-        torch=("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
     ),
     kind(
         "InstanceNorm",
-        ("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
         EPSILON,
         Trait(
             "statistics",
@@ -165,19 +162,16 @@ VALUE_KINDS = (
             lacking="keep running statistics in a layer of your own: Paddle's has none",
         ),
         affine_properties()[0],
-        torch=("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"),
     ),
     kind(
         "LayerNorm",
-        "",
         EPSILON,
         Trait("normalized-shape", "normalized_shape", write=list),
         *affine_properties("elementwise_affine"),
     ),
-    kind("GroupNorm", "", EPSILON, Trait("num-groups", "num_groups", usual=GROUPS), *affine_properties()),
+    kind("GroupNorm", EPSILON, Trait("num-groups", "num_groups", usual=GROUPS), *affine_properties()),
     kind(
         "LocalResponseNorm",
-        "",
         Trait("size", "size", usual=(2, 3, 5)),
         Trait("alpha", "alpha", usual=(1e-4, 1e-3, 1e-5)),
         Trait("beta", "beta", usual=(0.75, 0.5)),
@@ -262,7 +256,7 @@ def _dropout(name: str, *paddle: str, torch: tuple[str, ...] = ()) -> LayerKind:
         ),
     )
     rate = Trait("dropout-p", "p", visible=False, usual=RATES)
-    return kind(name, paddle or (name,), rate, *(own if name == "Dropout" else ()), torch=torch)
+    return kind(name, rate, *(own if name == "Dropout" else ()), torch=torch, paddle=paddle)
 
 
 SOFTMAX_AXIS = Trait("softmax-axis", "dim", "axis", read=_softmax_axis, axis=True, usual=AXES)
@@ -270,49 +264,47 @@ PLAIN = "ReLU Sigmoid Hardsigmoid Hardswish Tanh Mish Softsign LogSigmoid Tanhsh
 """Kinds that nothing can be chosen about; both call them so."""
 FUNCTION_KINDS = (
     *map(kind, PLAIN),
-    kind("SiLU", ("Silu", "Swish", "SiLU")),
-    kind(
-        "GELU", "", Trait("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh", usual=FLAGS)
-    ),
-    kind("LeakyReLU", "", Trait("negative-slope", "negative_slope", usual=SLOPES)),
-    kind("ELU", "", Trait("alpha", "alpha", usual=ALPHAS)),
-    kind("CELU", "", Trait("alpha", "alpha", usual=ALPHAS)),
+    kind("SiLU", paddle=("Silu", "Swish", "SiLU")),
+    kind("GELU", Trait("gelu-form", "approximate", read=_approximation, write=lambda how: how == "tanh", usual=FLAGS)),
+    kind("LeakyReLU", Trait("negative-slope", "negative_slope", usual=SLOPES)),
+    kind("ELU", Trait("alpha", "alpha", usual=ALPHAS)),
+    kind("CELU", Trait("alpha", "alpha", usual=ALPHAS)),
     kind(
         "SELU",
-        "",
         Trait("scale", "scale", read=lambda layer, _: plain(getattr(layer, "_scale", SELU[0]))),
         Trait("alpha", "alpha", read=lambda layer, _: plain(getattr(layer, "_alpha", SELU[1])), usual=ALPHAS),
     ),
     kind(
         "Hardtanh",
-        ("Hardtanh", "ReLU6"),
         Trait("bounds", "min_val", "min", read=lambda layer, _: _limits(layer, 0), usual=(-1.0, 0.0, -2.0)),
         Trait("bounds", "max_val", "max", read=lambda layer, _: _limits(layer, 1), usual=(1.0, 6.0, 2.0)),
         torch=("Hardtanh", "ReLU6"),
+        paddle=("Hardtanh", "ReLU6"),
     ),
-    kind("Hardshrink", "", Trait("threshold", "lambd", "threshold", usual=(0.5, 1.0, 0.1))),
-    kind("Softshrink", "", Trait("threshold", "lambd", "threshold", usual=(0.5, 1.0, 0.1))),
+    kind("Hardshrink", Trait("threshold", "lambd", "threshold", usual=(0.5, 1.0, 0.1))),
+    kind("Softshrink", Trait("threshold", "lambd", "threshold", usual=(0.5, 1.0, 0.1))),
     kind(
-        "Threshold", "ThresholdedReLU", Trait("threshold", "threshold", usual=(0.5, 1.0, 0.1)), Trait("value", "value")
+        "Threshold",
+        Trait("threshold", "threshold", usual=(0.5, 1.0, 0.1)),
+        Trait("value", "value"),
+        paddle=("ThresholdedReLU",),
     ),
-    kind("Softplus", "", Trait("beta", "beta", usual=(1, 2, 0.5)), Trait("threshold", "threshold", usual=(20, 10))),
-    kind("RReLU", "", Trait("lower", "lower"), Trait("upper", "upper")),
-    kind("PReLU", "", Trait("slopes", "num_parameters", read=_slopes)),
-    kind("Softmax", ("Softmax", "Softmax2D"), SOFTMAX_AXIS, torch=("Softmax", "Softmax2d")),
-    kind("LogSoftmax", "", SOFTMAX_AXIS),
-    kind("GLU", "", _axis("axis", "dim", "axis", (-1, 1, 2))),
+    kind("Softplus", Trait("beta", "beta", usual=(1, 2, 0.5)), Trait("threshold", "threshold", usual=(20, 10))),
+    kind("RReLU", Trait("lower", "lower"), Trait("upper", "upper")),
+    kind("PReLU", Trait("slopes", "num_parameters", read=_slopes)),
+    kind("Softmax", SOFTMAX_AXIS, torch=("Softmax", "Softmax2d"), paddle=("Softmax", "Softmax2D")),
+    kind("LogSoftmax", SOFTMAX_AXIS),
+    kind("GLU", _axis("axis", "dim", "axis", (-1, 1, 2))),
     _dropout("Dropout", "Dropout", "Dropout2D", "Dropout3D", torch=("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
     _dropout("AlphaDropout"),
     _dropout("FeatureAlphaDropout"),
     kind(
         "Flatten",
-        "",
         _axis("start-axis", "start_dim", "start_axis", (0, 1, 2)),
         _axis("stop-axis", "end_dim", "stop_axis", (-1, -2)),
     ),
     kind(
         "Unflatten",
-        "",
         _axis("axis", "dim", "axis"),
         Trait(
             "shape",
@@ -322,10 +314,9 @@ FUNCTION_KINDS = (
             write=list,
         ),
     ),
-    kind("CosineSimilarity", "", _axis("axis", "dim", "axis"), Trait("epsilon", "eps")),
+    kind("CosineSimilarity", _axis("axis", "dim", "axis"), Trait("epsilon", "eps")),
     kind(
         "PairwiseDistance",
-        "",
         Trait("norm-type", "p", kept=("norm", "")),
         Trait("epsilon", "eps", "epsilon"),
         Trait("keepdim", "keepdim"),
@@ -345,14 +336,14 @@ INNER = {
         "self_attn multihead_attn linear1 linear2 norm1 norm2 norm3 dropout dropout1 dropout2 dropout3".split()
     ),
 }
-"""torch's names of the layers inside; Paddle's are the same, but for the decoder's second attention."""
-RENAMED = {"multihead_attn": "cross_attn"}
+"""torch's names of the layers inside."""
+_PADDLE_NAMES = {ours: theirs for rule in RULES for ours, theirs in rule.children.items()}
 
 
 def inner_pairs(pair: PairedLayers, name: str) -> Iterator[PairedLayers]:
     """Yield the pairs of layers inside a pair of Transformer layers."""
     for ours in INNER.get(name, ()):
-        theirs = RENAMED.get(ours, ours)
+        theirs = _PADDLE_NAMES.get(ours, ours)
         reference, port = getattr(pair.reference, ours, None), getattr(pair.port, theirs, None)
         if reference is not None and port is not None:
             paths = (".".join(filter(None, one)) for one in ((pair.reference_path, ours), (pair.port_path, theirs)))
@@ -411,13 +402,12 @@ TIME_ORDER = Trait(
 )
 
 
-def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
+def _recurrent(name: str) -> Iterator[LayerKind]:
     own = [NONLINEARITY] if name == "RNN" else []
     if name == "LSTM":
         own = [Trait("projection", "proj_size", read_paddle=lambda layer, _: _cells(layer)[0].proj_size)]
     yield kind(
         name,
-        paddle,
         Trait("layers", "num_layers", read_paddle=lambda layer, _: getattr(layer, "num_layers", 1)),
         Trait(
             "direction",
@@ -438,7 +428,7 @@ def _recurrent(name: str, paddle: str) -> Iterator[LayerKind]:
         BIASES,
         *own,
     )
-    yield kind(f"{name}Cell", f"{paddle}Cell", BIASES, *([NONLINEARITY] if name == "RNN" else []))
+    yield kind(f"{name}Cell", BIASES, *([NONLINEARITY] if name == "RNN" else []))
 
 
 def orders_comparable(pair: PairedLayers) -> bool | None:
@@ -463,12 +453,9 @@ def _transformer_activation(layer: Model, _shape: Shape | None) -> object:
 
 
 SEQUENCE_KINDS = (
-    *_recurrent("LSTM", "LSTM"),
-    *_recurrent("GRU", "GRU"),
-    *_recurrent("RNN", "SimpleRNN"),
+    *(one for name in ("LSTM", "GRU", "RNN") for one in _recurrent(name)),
     kind(
         "MultiheadAttention",
-        "MultiHeadAttention",
         Trait("num-heads", "num_heads", usual=(1, 2, 4, 8)),
         Trait("dropout-p", "dropout", visible=False),
         Trait("key-size", "kdim"),
@@ -491,7 +478,6 @@ SEQUENCE_KINDS = (
     *(
         kind(
             name,
-            "",
             Trait("norm-order", "norm_first", "normalize_before", usual=FLAGS),
             Trait("activation", "activation", read=_transformer_activation),
         )
@@ -503,7 +489,8 @@ SEQUENCE_KINDS = (
 
 KINDS = (*SPACE_KINDS, *VALUE_KINDS, *SEQUENCE_KINDS, *FUNCTION_KINDS)
 _BY_CLASS = kinds_by_class(KINDS, 0), kinds_by_class(KINDS, 1)
-_BY_NAME = {one.name: one for one in (*KINDS, kind("RMSNorm", "", EPSILON))}
+_BY_NAME = {one.name: one for one in (*KINDS, kind("RMSNorm", EPSILON))}
+_BY_LOWER_NAME = {name.lower(): one for name, one in {**_BY_NAME, **_BY_CLASS[1]}.items()}
 _OWN_MODULES = ("torch.nn.", "paddle.nn.")
 DROPOUTS = frozenset(("Dropout", "AlphaDropout", "FeatureAlphaDropout"))
 _RECURRENT = frozenset(("LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"))
@@ -524,6 +511,11 @@ def named_kind(layer: object) -> LayerKind | None:
     """Return the kind of a Paddle layer; of a user's own class that of the layer it is called after: ``LayerNorm2d``."""
     name = type(layer).__name__
     return kind_of(layer, 1) or _BY_CLASS[1].get(name) or _BY_NAME.get(name) or _BY_NAME.get(name[:-2])
+
+
+def called_kind(name: str) -> LayerKind | None:
+    """Return the kind of Paddle's layers of a name, whatever its letters' case."""
+    return _BY_LOWER_NAME.get(name.lower())
 
 
 def is_activation(layer: object, side: Literal[0, 1]) -> bool:

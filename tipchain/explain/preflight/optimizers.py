@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from tipchain.explain.findings import Effect, Finding, listed
+from tipchain.core.language import listed
+from tipchain.explain.findings import Effect, Finding
 from tipchain.explain.locate.matching import LayerPair
+from tipchain.explain.preflight.kinds import EPSILON
 from tipchain.explain.preflight.parameters import Tensors, port_name, port_trained
 from tipchain.explain.preflight.table import Reader, Trait, held, plain, same, tidy
 from tipchain.framework_types import Optimizer, Options, Schedule, Setting, Tensor
 from tipchain.frameworks.base import rate_factor
+from tipchain.frameworks.paddle_ import own_schedule, parameter_groups
 
 # What optimizers do to each parameter, in torch's terms.
 #
@@ -28,7 +31,6 @@ TORCH_NAMES = {**_SAME, "AdamW": "Adam", "RMSprop": "RMSProp"}
 """Common names of torch's classes; how AdamW decays is told beside."""
 PADDLE_NAMES = {**_SAME, "Momentum": "SGD", "AdamW": "Adam", "RMSProp": "RMSProp", "Lamb": "Lamb"}
 """Those of Paddle's: Momentum is torch's SGD with a momentum."""
-EPSILON = Trait("epsilon", "eps", "epsilon")
 MOMENTUM = Trait("momentum", "momentum")
 BETAS = (
     Trait("beta1", "betas[0]", "beta1", read=lambda group, _: plain(group["betas"][0])),
@@ -103,10 +105,13 @@ def torch_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTreat
 
 
 def _torch_decay(optimizer: object, group: Mapping[str, object]) -> Decay:
-    named = type(optimizer).__name__ == "AdamW" or any(one.__name__ == "AdamW" for one in type(optimizer).__mro__)
-    decoupled = bool(group.get("decoupled_weight_decay", named))
+    decoupled = bool(group.get("decoupled_weight_decay", _is_adamw(optimizer)))
     terms = (("decoupled" if decoupled else "l2", group.get("weight_decay")), ("l1", group.get("l1_decay")))
     return _decay(terms)
+
+
+def _is_adamw(optimizer: object) -> bool:
+    return any(one.__name__ == "AdamW" for one in type(optimizer).__mro__)
 
 
 def _decay(terms: Iterable[tuple[str, Setting]]) -> Decay:
@@ -116,7 +121,7 @@ def _decay(terms: Iterable[tuple[str, Setting]]) -> Decay:
 def paddle_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTreatment]]:
     """Yield each parameter of a Paddle optimizer with what is done to it."""
     name = paddle_name(optimizer)
-    for group, parameters in _paddle_groups(optimizer):
+    for group, parameters in parameter_groups(optimizer):
         settings = dict(_paddle_settings(optimizer, group, name))
         for one in parameters:
             treatment = UpdateTreatment(
@@ -125,14 +130,6 @@ def paddle_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTrea
                 settings=settings,
             )
             yield one, treatment
-
-
-def _paddle_groups(optimizer: Optimizer) -> Iterator[tuple[Mapping[str, object], list[object]]]:
-    groups = optimizer._param_groups or []
-    if groups and isinstance(groups[0], dict):
-        yield from ((group, list(group["params"])) for group in groups)
-    else:
-        yield {}, list(groups)
 
 
 def _paddle_settings(optimizer: Optimizer, group: Options, name: str | None) -> Iterator[tuple[str, Setting]]:
@@ -158,7 +155,7 @@ def _paddle_decay(optimizer: Optimizer, group: Options, parameter: Tensor) -> De
     """Return what decays a parameter: its own regularizer before the optimizer's; AdamW's decay stands beside it."""
     own = getattr(parameter, "regularizer", None)
     terms: list[tuple[str, Setting]] = []
-    if any(one.__name__ == "AdamW" for one in type(optimizer).__mro__):
+    if _is_adamw(optimizer):
         chosen = getattr(optimizer, "_apply_decay_param_fun", None)
         if chosen is None or chosen(parameter.name):
             terms.append(("decoupled", group.get("weight_decay", optimizer._weight_decay)))
@@ -224,9 +221,8 @@ def _optimizer_finding(
 
 def _other_type(ours: Optimizer, theirs: object, name: str) -> Finding:
     wanted = CLASSES.get(name, (name,))
-    decoupled = any(one.__name__ == "AdamW" for one in type(ours).__mro__)
     momentum = any(group.get("momentum") for group in ours.param_groups)
-    paddle = wanted[-1] if decoupled or (name == "SGD" and momentum) else wanted[0]
+    paddle = wanted[-1] if _is_adamw(ours) or (name == "SGD" and momentum) else wanted[0]
     names = type(ours).__name__, type(theirs).__name__
     return _optimizer_finding(
         "optimizer-type",
@@ -309,7 +305,7 @@ def _of(matched: Matched, names: list[str]) -> str:
 
 def _rates(matched: Matched, optimizer: object) -> Iterator[Finding]:
     """Yield the rates that differ; one that a schedule gives to every parameter is the schedule's."""
-    scheduled = not isinstance(getattr(optimizer, "_learning_rate", 0.0), int | float)
+    scheduled = own_schedule(optimizer) is not None
     for one, other, names in _grouped(matched, lambda treatment: treatment.rate):
         where = _of(matched, names)
         multiplied = "set `ParamAttr(learning_rate=...)` or the group's `learning_rate` so that the rate is"

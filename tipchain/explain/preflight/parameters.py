@@ -11,8 +11,9 @@ from math import sqrt
 
 import numpy as np
 
+from tipchain.core.language import listed
 from tipchain.errors import WeightsError
-from tipchain.explain.findings import Effect, Finding, listed, shown_path
+from tipchain.explain.findings import Effect, Finding, shown_path
 from tipchain.explain.locate.differences import distance, equal, name_number, rms, side_by_side
 from tipchain.explain.locate.matching import LayerPair, Print, common_path, print_of, sum_of
 from tipchain.framework_types import Array, Model, Tensor
@@ -845,14 +846,14 @@ def _total(tensors: Tensors, layers: Iterable[LayerTensors], side: int) -> Print
 Key = tuple[int, float, float]
 
 
-def check_ties(reference: Model, port: object) -> list[Finding]:
+def check_ties(reference: Model, port: Model) -> list[Finding]:
     """Return a finding for every weight that one model has once and the other several times.
 
     Equal values, in whatever order of elements, tell: copies of one tensor are equal, initial values hardly ever.
     Constant tensors tell nothing.
     """
     ours = {name: array_of(one) for name, one in reference.named_parameters()}
-    theirs = {name: view_of(one) for name, one in _once(port)}
+    theirs = {name: view_of(one) for name, one in port.named_parameters()}
     keys = _keys(ours), _keys(theirs)
     several = {key for held in keys for key, count in Counter(held.values()).items() if count > 1}
     if not several:
@@ -863,15 +864,6 @@ def check_ties(reference: Model, port: object) -> list[Finding]:
         for key, names in groups[0].items()
         if groups[1].get(key) and len(names) != len(groups[1][key]) and 1 in (len(names), len(groups[1][key]))
     ]
-
-
-def _once(port: Model) -> Iterator[tuple[str, object]]:
-    """Yield the port's parameters, each under its first name."""
-    seen: set[int] = set()
-    for name, one in port.named_parameters():
-        if id(one) not in seen:
-            seen.add(id(one))
-            yield name, one
 
 
 def _keys(arrays: Mapping[str, Array]) -> Mapping[str, Key]:

@@ -1,7 +1,8 @@
-"""What a kind of layer is made with, and how both frameworks write it; layers over axes of space."""
+"""What a layer, an optimizer or a schedule is made with, and how both frameworks write it; layers over axes of space."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ import numpy as np
 from tipchain.framework_types import Model, Setting, Tensor
 from tipchain.frameworks.live_models import takes_gradient
 from tipchain.numbers.tolerance import SAME_SINGLE
+from tipchain.weights.sides import RULES
 
 Shape = tuple[int, ...]
 
@@ -45,7 +47,9 @@ def _as_is(value: object) -> object:
 
 @dataclass(frozen=True)
 class Trait:
-    """One setting of a kind of layer: kept as it is given, under its own name or one with an underscore, unless told otherwise.
+    """One setting of a layer, an optimizer or a schedule.
+
+    It is kept as it is given, under its own name or one with an underscore, unless told otherwise.
 
     Attributes:
         code: the slug of a finding.
@@ -116,12 +120,13 @@ class LayerKind:
     properties: tuple[Trait, ...] = ()
 
 
-def kind(name: str, paddle: str | Sequence[str] = "", *properties: Trait, torch: Sequence[str] = ()) -> LayerKind:
-    """Return a kind; the classes are called as it is where no others are given."""
-    theirs = (paddle,) if isinstance(paddle, str) else tuple(paddle)
-    return LayerKind(
-        name=name, classes=(tuple(torch) or (name,), tuple(one or name for one in theirs)), properties=properties
-    )
+_STORED = {rule.kind: (rule.torch, rule.paddle) for rule in RULES}
+
+
+def kind(name: str, *properties: Trait, torch: Sequence[str] = (), paddle: Sequence[str] = ()) -> LayerKind:
+    """Return a kind; where no classes are given, those whose weights are stored as its name says, or called as it is."""
+    ours, theirs = _STORED.get(name, ((name,), (re.sub(r"(\d)d$", r"\1D", name),)))
+    return LayerKind(name=name, classes=(tuple(torch) or ours, tuple(paddle) or theirs), properties=properties)
 
 
 def held(layer: object, *names: str) -> Setting:
@@ -339,8 +344,7 @@ def _convolution(axes: int, *, transposed: bool) -> LayerKind:
         )
     else:
         properties.append(Trait("padding-mode", "padding_mode", read=_torch_mode, read_paddle=_paddle_mode))
-    paddle = f"Conv{axes}D{'Transpose' if transposed else ''}"
-    return kind(name, paddle, *properties)
+    return kind(name, *properties, paddle=(f"Conv{axes}D{'Transpose' if transposed else ''}",))
 
 
 def _torch_pads(layer: Model, _shape: Shape | None) -> Setting:
@@ -410,7 +414,6 @@ def _pools(axes: int) -> Iterator[LayerKind]:
     ceil = Trait("ceil-mode", "ceil_mode", read=lambda layer, _: bool(layer.ceil_mode), usual=FLAGS)
     yield kind(
         f"MaxPool{axes}d",
-        f"MaxPool{axes}D",
         *padded,
         ceil,
         Trait(
@@ -442,11 +445,11 @@ def _pools(axes: int) -> Iterator[LayerKind]:
                 usual=(),
             ),
         )
-    yield kind(f"AvgPool{axes}d", f"AvgPool{axes}D", *padded, ceil, *count)
+    yield kind(f"AvgPool{axes}d", *padded, ceil, *count)
     if axes < 3:
         norm = Trait("norm-type", "norm_type", usual=(2, 1, 3, 4))
-        yield kind(f"LPPool{axes}d", f"LPPool{axes}D", *size, ceil, norm)
-    yield kind(f"MaxUnpool{axes}d", f"MaxUnPool{axes}D", *padded)
+        yield kind(f"LPPool{axes}d", *size, ceil, norm)
+    yield kind(f"MaxUnpool{axes}d", *padded, paddle=(f"MaxUnPool{axes}D",))
     for name in ("Avg", "Max"):
         output = Trait(
             "output-size",
@@ -455,7 +458,7 @@ def _pools(axes: int) -> Iterator[LayerKind]:
             write=lambda sizes: sizes if None in sizes else write_sizes(sizes),
             usual=(),
         )
-        yield kind(f"Adaptive{name}Pool{axes}d", f"Adaptive{name}Pool{axes}D", output)
+        yield kind(f"Adaptive{name}Pool{axes}d", output)
 
 
 def _pool_stride(layer: Model, _shape: Shape | None) -> object:
@@ -510,11 +513,8 @@ def _adaptive_size(axes: int) -> Reader:
 
 def _paddings(axes: int) -> LayerKind:
     names = ("Constant", "Reflection", "Replication", "Zero", "Circular")
-    torch = tuple(f"{name}Pad{axes}d" for name in names)
-    paddle = (f"Pad{axes}D", *(f"{name}Pad{axes}D" for name in names))
     return kind(
         f"Pad{axes}d",
-        paddle,
         Trait(
             "padding",
             "padding",
@@ -525,7 +525,8 @@ def _paddings(axes: int) -> LayerKind:
         ),
         Trait("padding-mode", "mode", read=_pad_mode, read_paddle=lambda layer, _: layer._mode, usual=PAD_MODES),  # noqa: SLF001
         Trait("padding-value", "value", read=_pad_value, usual=(0.0, 1.0, -1.0)),
-        torch=torch,
+        torch=tuple(f"{name}Pad{axes}d" for name in names),
+        paddle=(f"Pad{axes}D", *(f"{name}Pad{axes}D" for name in names)),
     )
 
 
@@ -541,10 +542,8 @@ def _pad_value(layer: object, shape: Shape | None) -> object:
 
 
 def _upsample() -> LayerKind:
-    names = ("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d")
     return kind(
         "Upsample",
-        ("Upsample", "UpsamplingNearest2D", "UpsamplingBilinear2D"),
         Trait("align-corners", "align_corners", read=lambda layer, _: _corners(layer), usual=FLAGS),
         Trait("interpolation-mode", "mode", read=lambda layer, _: _mode(layer), usual=MODES),
         Trait(
@@ -562,7 +561,8 @@ def _upsample() -> LayerKind:
             usual=(),
         ),
         Trait("scale-factor", "scale_factor", read=_scale, write=write_sizes, usual=()),
-        torch=names,
+        torch=("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
+        paddle=("Upsample", "UpsamplingNearest2D", "UpsamplingBilinear2D"),
     )
 
 
@@ -620,8 +620,8 @@ def _folds() -> Iterator[LayerKind]:
         read_paddle=_sizes(2, "output_sizes"),
         write=write_sizes,
     )
-    yield kind("Unfold", "", *shared)
-    yield kind("Fold", "", output, *shared)
+    yield kind("Unfold", *shared)
+    yield kind("Fold", output, *shared)
 
 
 def _fold_sizes(name: str) -> Reader:
@@ -638,8 +638,8 @@ SPACE_KINDS = (
     *(_paddings(axes) for axes in (1, 2, 3)),
     _upsample(),
     *_folds(),
-    kind("PixelShuffle", "", Trait("upscale-factor", "upscale_factor", usual=(2, 3, 4))),
-    kind("PixelUnshuffle", "", Trait("downscale-factor", "downscale_factor", usual=(2, 3, 4))),
-    kind("ChannelShuffle", "", Trait("groups", "groups", usual=(2, 3, 4))),
+    kind("PixelShuffle", Trait("upscale-factor", "upscale_factor", usual=(2, 3, 4))),
+    kind("PixelUnshuffle", Trait("downscale-factor", "downscale_factor", usual=(2, 3, 4))),
+    kind("ChannelShuffle", Trait("groups", "groups", usual=(2, 3, 4, 8))),
 )
 """Their kinds."""

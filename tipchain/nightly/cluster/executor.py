@@ -410,7 +410,7 @@ def _lack(item: Item, nodes: Sequence[ClusterNode] | set[ClusterNode]) -> str:
     if needs.gpus > (most := max(node.gpus for node in nodes)):
         return f"needs {needs.gpus} GPUs, no node of the Ray cluster has more than {most:g}"
     wants = [f"{needs.gpus} GPUs"] if needs.gpus else []
-    wants += [f"{name}: {amount:g}" for name, amount in needs.resources]
+    wants += [f"{name}: {amount:g}" for name, amount in needs.resources.items()]
     return f"needs {', '.join(wants)}, no node of the Ray cluster has that"
 
 

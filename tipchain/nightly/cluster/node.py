@@ -83,7 +83,9 @@ class ClusterNode:
     def fits(self, needs: Needs) -> bool:
         """Return whether an item can run here once nothing else does; of CPUs and memory it takes what there are."""
         others = dict(self.resources)
-        return needs.gpus <= self.gpus and all(amount <= others.get(name, 0.0) for name, amount in needs.resources)
+        return needs.gpus <= self.gpus and all(
+            amount <= others.get(name, 0.0) for name, amount in needs.resources.items()
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array, Nested, Options
-from tipchain.frameworks.base import flatten_outputs, map_outputs, scalar
+from tipchain.frameworks.base import flatten_outputs, map_nested, scalar
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import LOGIT_FLOOR, REMAINDER, ROUGH
 from tipchain.numbers.verdicts import Verdict, compare
@@ -45,7 +45,7 @@ def _run(bench: Bench, output: Nested, args: Options) -> dict[str, Array]:
         array = framework.array(value) if framework.is_tensor(value) else None
         return value if array is None or array.dtype.kind != "f" else framework.leaf(array)
 
-    leaves = map_outputs(leaf, output)
+    leaves = map_nested(leaf, output)
     named = flatten_outputs(framework, leaves, bench.case.outputs)
     shape = framework.array(next(iter(named.values()))).shape
     seed = bench.case.inputs[LABEL].seed
