@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tipchain.explain.causes.hypotheses import explained, name_number
+from tipchain.explain.causes.piece import CallRecord
 from tipchain.explain.causes.program import Op, Tap
-from tipchain.explain.causes.steps import by_indices
+from tipchain.explain.causes.steps import by_indices, by_scales
 
 
 def random(*shape):
@@ -267,3 +268,15 @@ def test_an_index_is_told_as_code_writes_it():
     )
     (one,) = by_indices(op, SimpleNamespace(shown="`net`"))
     assert "it takes index ::-1 at a.py:1, the reference :" in one.message
+
+
+def test_numbers_that_the_references_code_multiplies_or_divides_by_are_tried_as_factors(live):
+    with CallRecord.over({}) as watch:
+        numbers = 2 / (live.torch.ones(2) / 0.3 * 1.7)
+    assert numbers.numel() == 2
+    port = SimpleNamespace(is_tensor=live.paddle.is_tensor)
+    piece = SimpleNamespace(shown="`net`", truth=watch, sides=SimpleNamespace(port=port))
+    op = Op(number=0, name="sin", args=(), kwargs={}, result=None, place="a.py:1", line="")
+    found = [one.message for one in by_scales(op, piece, live.paddle.ones([2])) if one.confirmed]
+    for told in ("by 1/0.3 ", "by 1.7 ", "by 2 "):
+        assert any(told in one for one in found), told

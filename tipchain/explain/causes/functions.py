@@ -176,32 +176,31 @@ def _wanted(reference: object, present: Mapping[str, object], dims: int) -> dict
     return found
 
 
-def _convolved(layer: Model, padded: Tensor, convolve: Function) -> object:
+def _padded(op: Op, paddle: ModuleType, convolve: Function, amounts: Sequence[int], mode: str) -> Act:
+    """Return a convolution without padding of its own whose input is padded, the last axis first."""
+    layer = op.layer
+    pad = getattr(paddle.nn.functional.pad, "__wrapped__", paddle.nn.functional.pad)
+    layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[len(amounts) // 2]
     sizes = {"stride": layer._stride, "dilation": layer._dilation, "groups": layer._groups}  # noqa: SLF001
-    return convolve(padded, layer.weight, layer.bias, padding=0, **sizes)
+
+    def act(_: Function, args: tuple[Nested, ...], __: Options) -> Tensor:
+        padded = pad(args[0], amounts, mode=mode, data_format=layout)
+        return convolve(padded, layer.weight, layer.bias, padding=0, **sizes)
+
+    return act
 
 
 def _leading(op: Op, paddle: ModuleType, path: str, convolve: Function, sizes: Sequence[int]) -> Iterator[Hypothesis]:
     """Yield the same padding in all, but on one side of each axis."""
-    layer = op.layer
-    padded = _pairs(layer._padding, len(sizes))  # noqa: SLF001
+    padded = _pairs(op.layer._padding, len(sizes))  # noqa: SLF001
     whole = [2 * one if isinstance(one, int) else sum(one) if isinstance(one, tuple) else 0 for one in padded]
-    pad = getattr(paddle.nn.functional.pad, "__wrapped__", paddle.nn.functional.pad)
     for side in ("before", "after"):
         amounts = [one for size in reversed(whole) for one in ((size, 0) if side == "before" else (0, size))]
-        layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[len(sizes)]
-
-        def act(
-            _: object, args: tuple[Nested, ...], __: object, amounts: object = amounts, layout: str = layout
-        ) -> Tensor:
-            padded = pad(args[0], amounts, mode="constant", value=0.0, data_format=layout)
-            return _convolved(layer, padded, convolve)
-
         yield Hypothesis(
             code="padding-side",
             message=f"its padding stands on both sides, the reference's {side} the data",
             fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it",
-            acts={op.number: act},
+            acts={op.number: _padded(op, paddle, convolve, amounts, "constant")},
         )
 
 
@@ -221,7 +220,6 @@ def _padding_modes(op: Op, reference: Model, paddle: ModuleType, path: str, conv
     """Yield a convolution whose input is padded with other values."""
     layer = op.layer
     dims = len(layer._kernel_size)  # noqa: SLF001
-    pad = getattr(paddle.nn.functional.pad, "__wrapped__", paddle.nn.functional.pad)
     wanted = getattr(reference, "padding_mode", "")
     given = getattr(reference, "padding", None)
     told = given if isinstance(given, int | tuple | list) else layer._padding  # noqa: SLF001
@@ -230,21 +228,15 @@ def _padding_modes(op: Op, reference: Model, paddle: ModuleType, path: str, conv
         for size in reversed(_pairs(told, dims))
         for one in (size if isinstance(size, tuple) else (0, 0) if isinstance(size, str) else (size, size))
     ]
-    layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[dims]
     for mode in PAD_MODES:
         shown = "zeros" if mode == "constant" else mode
         if shown == layer._padding_mode:  # noqa: SLF001
             continue
-
-        def act(_: object, args: tuple[Nested, ...], __: object, mode: str = mode) -> Tensor:
-            padded = pad(args[0], amounts, mode=mode, data_format=layout)
-            return _convolved(layer, padded, convolve)
-
         yield Hypothesis(
             code="padding-mode",
             message=f"its `padding_mode` is {layer._padding_mode!r}, the reference's {shown!r}",  # noqa: SLF001
             fix=f"pass `padding_mode={shown!r}` to `{path}`",
-            acts={op.number: act},
+            acts={op.number: _padded(op, paddle, convolve, amounts, mode)},
             confirmed=shown == wanted,
         )
 
@@ -272,34 +264,26 @@ def activations(paddle: ModuleType, *, shape: Sequence[int]) -> Iterator[tuple[s
     """Yield activations: torch's name, how Paddle's code writes it, and the function; the usual ones first."""
     f = paddle.nn.functional
     axes = [axis for axis in (-1, *range(len(shape) - 1)) if shape and shape[axis] > 1]
-    yield "relu", "F.relu", f.relu
-    yield "gelu", "F.gelu", f.gelu
-    yield "silu", "F.silu", f.silu
-    yield "relu6", "F.relu6", f.relu6
-    yield "sigmoid", "F.sigmoid", f.sigmoid
-    yield "tanh", "paddle.tanh", f.tanh
+
+    def plain(names: str, holder: ModuleType = f, written: str = "F") -> Iterator[tuple[str, str, Unary]]:
+        return ((name, f"{written}.{name}", getattr(holder, name)) for name in names.split())
+
+    yield from plain("relu gelu silu relu6 sigmoid")
+    yield from plain("tanh", paddle, "paddle")
     for axis in axes:
         yield "softmax", f"F.softmax(axis={axis})", partial(f.softmax, axis=axis)
-    yield "leaky_relu", "F.leaky_relu", f.leaky_relu
-    yield "hardswish", "F.hardswish", f.hardswish
-    yield "hardsigmoid", "F.hardsigmoid", f.hardsigmoid
-    yield "elu", "F.elu", f.elu
+    yield from plain("leaky_relu hardswish hardsigmoid elu")
     yield "gelu", "F.gelu(approximate=True)", partial(f.gelu, approximate=True)
-    yield "mish", "F.mish", f.mish
-    yield "softplus", "F.softplus", f.softplus
+    yield from plain("mish softplus")
     for slope in filter(None, SLOPES):
         yield ("leaky_relu", f"F.leaky_relu(negative_slope={slope})", partial(f.leaky_relu, negative_slope=slope))
     for axis in axes:
         yield "log_softmax", f"F.log_softmax(axis={axis})", partial(f.log_softmax, axis=axis)
     yield "hardsigmoid", "F.hardsigmoid(slope=0.2)", partial(f.hardsigmoid, slope=0.2)
-    yield "selu", "F.selu", f.selu
-    yield "hardtanh", "F.hardtanh", f.hardtanh
-    yield "softsign", "F.softsign", f.softsign
+    yield from plain("selu hardtanh softsign")
     yield "logsigmoid", "F.log_sigmoid", f.log_sigmoid
     yield "quick_gelu", "x * F.sigmoid(1.702 * x)", lambda x: x * f.sigmoid(1.702 * x)
-    yield "exp", "paddle.exp", paddle.exp
-    yield "abs", "paddle.abs", paddle.abs
-    yield "square", "paddle.square", paddle.square
+    yield from plain("exp abs square", paddle, "paddle")
     yield ("squared relu", "F.relu(x) ** 2", lambda x: f.relu(x) ** 2)  # of what is not negative the square, too
     if -1 in axes:  # Paddle's norm reads beyond a number without axes
         yield "normalize", "F.normalize(axis=-1)", partial(f.normalize, axis=-1)

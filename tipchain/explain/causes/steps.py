@@ -141,7 +141,7 @@ def by_scales(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     sizes = [int(size) for one in (first, *floats_of((op.args, dict(op.kwargs)), telling)) for size in one.shape]
     told = {
         float(value): f"{value:.6g}"
-        for name in ("mul", "rmul", "div", "truediv", "rtruediv", "pow", "add")
+        for name in ("multiply", "divide", "rdiv", "pow", "add")
         for value in piece.truth.constants.get(name, ())
         if isinstance(value, int | float) and value
     }
