@@ -1,15 +1,17 @@
-"""How cost grows: `align` over parameters, `diff` over bytes, nights over items, the history over verdicts; each with the limit it is held against.
+"""How cost grows: `align` over parameters, `locate` over depth, `diff` over bytes, nights over items, the history over verdicts; each with the limit it is held against.
 
 Each point is a fresh process (with what it started), measured in processor seconds, which other programs on the machine
 change less than the clock's. What is compared takes turns; figures are medians. The exponent is the slope between the two
 largest sizes, on logarithmic axes: below, what a process costs at all hides it.
 
     align    `tipchain.align` of three wide layers, after importing; limit: a plain forward and backward of both models
+    locate   `tipchain.align` of so many layers, each with an activation, the last of which is another, with its cause, after
+             importing; limit: a plain forward and backward of both models
     diff     `tipchain diff` of two dumps in 100 arrays; limit: reading both (numpy.max of every array)
     nights   `tipchain nightly run` of stub items on two slots; limit: the bare program, as often
     history  adding two nights and comparing them; limit: the same number of rows of four columns into an empty SQLite table
 
-    python benchmarks/growth.py [--only align|diff|nights|history] [--points N] [--runs 3] [--pictures DIR]
+    python benchmarks/growth.py [--only align|locate|diff|nights|history] [--points N] [--runs 3] [--pictures DIR]
 
 With all points `align` takes 5 GB of memory, `diff` 16 GB of temporary disk, `history` some gigabytes, and each several minutes; fewer points leave the
 largest out. ``--pictures`` writes a plot of each, ``growth_NAME.svg``.
@@ -35,24 +37,29 @@ from tipchain.numbers.dumps import save_record
 
 POINTS: Mapping[str, tuple[int, ...]] = {
     "align": (1, 3, 10, 30, 100),
+    "locate": (10, 20, 50, 100, 200),
     "diff": (1, 8, 64, 512, 2048, 8192),
     "nights": (10, 100, 1000, 10_000),
     "history": (10_000, 100_000, 1_000_000, 10_000_000),
 }
-UNITS = {"align": "M parameters", "diff": "MB a side", "nights": "items", "history": "verdicts"}
+UNITS = {"align": "M parameters", "locate": "layers", "diff": "MB a side", "nights": "items", "history": "verdicts"}
 LIMITS = {
     "align": "two plain runs",
+    "locate": "two plain runs",
     "diff": "reading both dumps",
     "nights": "the bare program",
     "history": "rows into bare SQLite",
 }
-ARRAYS, VERDICTS = 100, 200
+ARRAYS, VERDICTS, WIDE = 100, 200, 256
 ALIGN = """
 import resource, sys, numpy as np, torch, paddle, tipchain
-way, wide = sys.argv[1], int(sys.argv[2])
+way, wide, depth, fault = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "fault"
 torch.set_num_threads(1)
-reference = torch.nn.Sequential(*(torch.nn.Linear(wide, wide) for _ in range(3)))
-port = paddle.nn.Sequential(*(paddle.nn.Linear(wide, wide) for _ in range(3)))
+def layers(nn):
+    last = nn.GELU if fault and nn is paddle.nn else nn.ReLU
+    kinds = [one for number in range(depth) for one in (nn.Linear(wide, wide), (last if number == depth - 1 else nn.ReLU)())]
+    return nn.Sequential(*kinds)
+reference, port = layers(torch.nn), layers(paddle.nn)
 tipchain.copy_weights(reference, port)
 rows = np.random.default_rng(0).standard_normal((8, wide), dtype="f4")
 def seconds():
@@ -62,7 +69,9 @@ if way == "limit":
     reference(torch.from_numpy(rows)).sum().backward()
     port(paddle.to_tensor(rows)).sum().backward()
 else:
-    assert tipchain.align(reference, port, {"args": rows}, iterations=1).passed
+    found = tipchain.align(reference, port, {"args": rows}, iterations=1)
+    assert found.passed is not fault
+    assert not fault or found.diagnoses[0].port_path == str(2 * depth - 1), found.diagnoses[0]
 print(seconds() - start)
 """
 READ = """
@@ -94,11 +103,20 @@ def processor_seconds(*commands: Sequence[str], folder: Path) -> float:
 
 def align(size: int, folder: Path) -> dict[str, Callable[[], float]]:
     """Return what aligns two models of so many million parameters, and what runs both plainly."""
-    wide = str(round((size * 1e6 / 3) ** 0.5))
+    return live(round((size * 1e6 / 3) ** 0.5), 3, "none", folder)
+
+
+def locate(depth: int, folder: Path) -> dict[str, Callable[[], float]]:
+    """Return what finds the last activation of so many layers to be another, and what runs both models plainly."""
+    return live(WIDE, depth, "fault", folder)
+
+
+def live(wide: int, depth: int, fault: str, folder: Path) -> dict[str, Callable[[], float]]:
+    """Return what aligns two models of ``depth`` layers of ``wide`` units in a process of its own, and what runs both plainly."""
 
     def measured(way: str) -> float:
         env, log = {**plain_environment(), "OMP_NUM_THREADS": "1"}, folder / "output.txt"
-        run_program([sys.executable, "-c", ALIGN, way, wide], env, log)
+        run_program([sys.executable, "-c", ALIGN, way, str(wide), str(depth), fault], env, log)
         return float(log.read_text().splitlines()[-1])
 
     return {way: partial(measured, way) for way in ("tipchain", "limit")}
@@ -200,7 +218,7 @@ def plot(name: str, sizes: Sequence[int], found: Mapping[str, Sequence[float]]) 
 
 def grow(name: str, sizes: Sequence[int], runs: int) -> dict[str, list[float]]:
     """Measure at each size, print a line of each, and return the seconds."""
-    make = {"align": align, "diff": diff, "nights": nights, "history": history}[name]
+    make = {"align": align, "locate": locate, "diff": diff, "nights": nights, "history": history}[name]
     found: dict[str, list[float]] = {"tipchain": [], "limit": []}
     print(f"{name}: processor seconds; the limit is {LIMITS[name]}")
     for size in sizes:

@@ -141,7 +141,7 @@ def reprod_log_passes(pair: Any) -> bool:
     store = Store()
     try:
         runs = [
-            run_model(side, model, given, store, double=False, loss=loss, seed=0, backward=False)
+            run_model(side, model, given, store, double=False, loss=loss, seed=0, draws=Draws(0), backward=False)
             for side, model, loss in zip(sides, (pair.reference, pair.port), losses, strict=True)
         ]
     finally:

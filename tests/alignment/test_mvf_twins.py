@@ -244,7 +244,7 @@ def test_the_shipped_case_loads():
     case = load_case(ROOT / "configs/mvf.yaml")
     assert case.data.set == "mini_ucf"
     whole = case.for_stage("forward")
-    assert whole.inputs["clip"].shape == (2, 16, 3, 224, 224)
+    assert whole.inputs["clip"].shapes == ((1, 16, 3, 224, 224), (2, 16, 3, 48, 48))
     assert (whole.model_args["depth"], whole.model_args["num_classes"]) == (50, 400)
     assert case.inputs["clip"].shape[1] == case.model_args["num_segments"] == case.data.args["num_segments"]
     assert case.scheduler_args["milestones"][-1] < case.backward.iterations

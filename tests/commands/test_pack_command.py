@@ -40,7 +40,7 @@ def project(tmp_path):
     run.mkdir(parents=True)
     (run / "train.log").write_text("loss 1\n")
     (tmp_path / "params.txt").write_text("model_name:net\n")
-    (run / "report.json").write_text(json.dumps({"title": "params.txt"}))
+    (run / "report.json").write_text(json.dumps({"title": "params.txt", "results": [], "verdicts": []}))
     return tmp_path
 
 

@@ -1,4 +1,4 @@
-"""Processes of the tests that need torch or Paddle are forked from one that has imported it: that takes a tenth of a second, not two.
+"""Processes of the tests that need torch, Paddle or most of tipchain are forked from one that has imported it: a tenth of a second, not two.
 
 Python imports this module as it starts where this folder is on its path (`environment`). A process that is about to run one of
 `PROGRAMS` gives all that it is, arguments, folder, variables, limits, open files, to a fork of the process that has imported the
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "TIPCHAIN_FORKED"
 """The folder of the sockets, each called as the frameworks that whoever listens there has imported."""
-KINDS = ("torch", "paddle", "torch,paddle")
+KINDS = ("torch", "paddle", "torch,paddle", "tipchain")
 PROGRAMS = {
     "tipchain.parity.weights": KINDS[2],
     "tipchain.parity.stages.inference": KINDS[1],
@@ -26,8 +26,19 @@ PROGRAMS = {
     "loading.py": KINDS[1],
 }
 """The frameworks of a module and of tests' own scripts; those of a recorder and of a tool stand in their arguments."""
-COMMANDS = {"bundle": KINDS[0], "convert-weights": KINDS[2], "init": KINDS[0]}
-"""The frameworks of those commands of tipchain that import one themselves."""
+COMMANDS = {"bundle": KINDS[0], "convert-weights": KINDS[2], "init": KINDS[0], "align": KINDS[3], "judge": KINDS[3]}
+"""The frameworks of those commands of tipchain that import one themselves; and those that import most of tipchain."""
+OWN = (
+    "numpy.random",
+    "tipchain.cli",
+    "tipchain.commands.align",
+    "tipchain.commands.judge",
+    "tipchain.parity.align",
+    "tipchain.live.worker",
+    "tipchain.report.write",
+    "tipchain.nightly.origin",
+)
+"""What the commands of the last kind import."""
 HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -61,6 +72,7 @@ def become_shadow(words: list[str], kind: str) -> None:
         os.umask(umask)
         given = {
             "words": words,
+            "executable": sys.executable,
             "path": sys.path,
             "folder": os.getcwd(),
             "variables": dict(os.environ),
@@ -117,7 +129,7 @@ def serve(listener: socket, kind: str) -> None:
 
     gc.disable()
     warnings.simplefilter("ignore")
-    for name in kind.split(","):
+    for name in OWN if kind == KINDS[3] else kind.split(","):
         __import__(name)
     gc.freeze()
     gc.enable()
@@ -176,6 +188,17 @@ def watch(connection: socket) -> None:
         os._exit(0)
 
 
+def forget_another(path: list[str]) -> None:
+    """Have tipchain imported anew where it is another one that is found on ``path``."""
+    from importlib.machinery import PathFinder
+
+    if "tipchain" in sys.modules:
+        found = PathFinder.find_spec("tipchain", path)
+        if found is None or found.origin != sys.modules["tipchain"].__file__:
+            for name in [one for one in sys.modules if one.partition(".")[0] == "tipchain"]:
+                del sys.modules[name]
+
+
 def work(given: dict, files: list[int]) -> None:
     """Be the process that asked, as far as its program can tell, and run that."""
     import atexit
@@ -207,6 +230,8 @@ def work(given: dict, files: list[int]) -> None:
     random.seed()
     np.random.seed()  # noqa: NPY002  (what the frameworks' users draw from)
     words = given["words"]
+    forget_another([given["folder"] if words[0] in ("-m", "-c") else os.path.dirname(words[0]), *given["path"]])
+    sys.executable = given["executable"]
     sys.orig_argv = [sys.executable, *words]
     code: object = 0
     try:

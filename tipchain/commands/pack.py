@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tipchain.commands.options import add_mode, add_root, former, renamed
 from tipchain.core.files import commit, replacing_path
 from tipchain.core.language import say
-from tipchain.errors import ExitCode, Outcome, OutputError, worst
+from tipchain.errors import ExitCode, Outcome, OutputError, RecordError, worst
 from tipchain.modes import LATEST, Mode, dump_name, log_name, parse_mode
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _stage_files(latest: Path, stage: str, spelling: str) -> Iterator[tuple[str,
 
 def _chain_files(case: Case, out: Path) -> Entries:
     """Return the logs and the report of the latest chain that was run to its end, and its parameter file."""
-    from tipchain.report.model import FILE_NAME
+    from tipchain.report.model import FILE_NAME, load_report
 
     for run in sorted((out / "runs").glob("*/"), reverse=True):
         report = run / FILE_NAME
@@ -181,8 +181,8 @@ def _chain_files(case: Case, out: Path) -> Entries:
         files: Entries = {f"logs/chain/{path.name}": path for path in sorted(run.glob("*.log"))}
         files[f"logs/chain/{FILE_NAME}"] = report
         try:
-            params = case.root / json.loads(report.read_text())["title"]
-        except (OSError, ValueError, KeyError, TypeError):
+            params = case.root / load_report(report).title
+        except RecordError:
             return files  # the report is submitted as it is
         return files | ({f"configs/{params.name}": params} if params.is_file() else {})
     return {}

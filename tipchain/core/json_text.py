@@ -6,7 +6,9 @@ import errno
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -24,7 +26,6 @@ JsonObject: TypeAlias = Mapping[str, Json]
 _T = TypeVar("_T")
 _LARGEST_INTEGER = 2**63 - 1
 """What a column of a database holds."""
-_NOT_FINITE = ("nan", "inf", "infinity")
 
 
 def parse_json(text: str | bytes) -> Json:
@@ -95,18 +96,19 @@ def _parsed(kind: object, value: object, where: str, lenient: bool) -> Json:
             _parsed(inner[0], name, _below(where, name), lenient): _parsed(inner[1], one, _below(where, name), lenient)
             for name, one in value.items()
         }
-    elif lenient and kind is float and isinstance(value, str) and value.lower().lstrip("-") in _NOT_FINITE:
-        return float(value)
-    elif _fits(kind, value, lenient):
+    elif lenient and kind is float and type(value) in (int, float, str):
+        with suppress(ValueError, OverflowError):  # by name: NaN, Infinity
+            return float(value)  # type: ignore[arg-type]
+    elif _fits(kind, value):
         return value
     raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")
 
 
-def _fits(kind: object, value: Json, lenient: bool) -> bool:
+def _fits(kind: object, value: Json) -> bool:
     if _shape(kind)[0] is Literal:
         return isinstance(value, str) and value in _shape(kind)[1]
     if kind is float:
-        return type(value) in (int, float) and (lenient or math.isfinite(value))
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
     if kind is int:
         return type(value) is int and abs(value) <= _LARGEST_INTEGER
     return kind is Any or (kind in (str, bool, NoneType) and type(value) is kind)

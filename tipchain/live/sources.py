@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -200,11 +200,12 @@ def open_case(
     """
     case = load_case(path, reseed).for_stage("backward")
     frameworks: tuple[Framework, Framework] = TorchFramework(), PaddleFramework()
+    made: tuple[str, ...] = SIDES if names is None else SIDES[:1]  # what names leave out keeps what it was drawn as
     models = []
     for framework in frameworks:
         framework.seed(case.seed)
-        models.append(framework.build(_builder(case, framework, "model"), case.model_args))
-    made: tuple[str, ...] = SIDES if names is None else SIDES[:1]
+        with framework.undrawn() if framework.name in made else nullcontext():
+            models.append(framework.build(_builder(case, framework, "model"), case.model_args))
     weights = prepare_weights(case, parse_mode(mode), data_path=data_path, sides=made)
     for framework, model in zip(frameworks[: len(made)], models, strict=False):
         framework.load_weights(model, weights.paths[framework.name])

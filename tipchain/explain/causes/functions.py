@@ -265,25 +265,25 @@ def activations(paddle: ModuleType, *, shape: Sequence[int]) -> Iterator[tuple[s
     f = paddle.nn.functional
     axes = [axis for axis in (-1, *range(len(shape) - 1)) if shape and shape[axis] > 1]
 
-    def plain(names: str, holder: ModuleType = f, written: str = "F") -> Iterator[tuple[str, str, Unary]]:
-        return ((name, f"{written}.{name}", getattr(holder, name)) for name in names.split())
+    def plain(*names: str, holder: ModuleType = f) -> Iterator[tuple[str, str, Unary]]:
+        return ((name, f"{'F' if holder is f else 'paddle'}.{name}", getattr(holder, name)) for name in names)
 
-    yield from plain("relu gelu silu relu6 sigmoid")
-    yield from plain("tanh", paddle, "paddle")
+    yield from plain("relu", "gelu", "silu", "relu6", "sigmoid")
+    yield from plain("tanh", holder=paddle)
     for axis in axes:
         yield "softmax", f"F.softmax(axis={axis})", partial(f.softmax, axis=axis)
-    yield from plain("leaky_relu hardswish hardsigmoid elu")
+    yield from plain("leaky_relu", "hardswish", "hardsigmoid", "elu")
     yield "gelu", "F.gelu(approximate=True)", partial(f.gelu, approximate=True)
-    yield from plain("mish softplus")
+    yield from plain("mish", "softplus")
     for slope in filter(None, SLOPES):
         yield ("leaky_relu", f"F.leaky_relu(negative_slope={slope})", partial(f.leaky_relu, negative_slope=slope))
     for axis in axes:
         yield "log_softmax", f"F.log_softmax(axis={axis})", partial(f.log_softmax, axis=axis)
     yield "hardsigmoid", "F.hardsigmoid(slope=0.2)", partial(f.hardsigmoid, slope=0.2)
-    yield from plain("selu hardtanh softsign")
+    yield from plain("selu", "hardtanh", "softsign")
     yield "logsigmoid", "F.log_sigmoid", f.log_sigmoid
     yield "quick_gelu", "x * F.sigmoid(1.702 * x)", lambda x: x * f.sigmoid(1.702 * x)
-    yield from plain("exp abs square", paddle, "paddle")
+    yield from plain("exp", "abs", "square", holder=paddle)
     yield ("squared relu", "F.relu(x) ** 2", lambda x: f.relu(x) ** 2)  # of what is not negative the square, too
     if -1 in axes:  # Paddle's norm reads beyond a number without axes
         yield "normalize", "F.normalize(axis=-1)", partial(f.normalize, axis=-1)

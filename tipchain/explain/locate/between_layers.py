@@ -434,7 +434,7 @@ def _enlarges(layer: Model, users: Mapping[int, int]) -> bool:
 
 
 class Enlarged:
-    """Runs of both models, in float64, whose layers give larger values, as after a training: the reference's in both.
+    """Runs of both models whose layers give larger values, as after a training: the reference's in both.
 
     No parameter takes a gradient in them, so that what takes one hands it on to the models' inputs.
 
@@ -454,11 +454,10 @@ class Enlarged:
         self._made: dict[CallKey, Array] = {}
         self._takes: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
         self._gives: tuple[dict[CallKey, bool], dict[CallKey, bool]] = ({}, {})
-        self._layers = [one.double or one.single for one in models]
         users = Counter(
             id(tensor)
-            for one, layers in zip(models, self._layers, strict=True)
-            for _, layer in one.side.layers(layers[""])
+            for one in models
+            for _, layer in one.side.layers(one.double.whole if one.double else one.single[""])
             for tensor in layer._parameters.values()  # noqa: SLF001  (both frameworks keep a layer's own ones so)
         )
         self._partners = {
@@ -468,14 +467,17 @@ class Enlarged:
         }
 
     @contextmanager
-    def applied(self, number: int) -> Iterator[Model]:
-        """Enlarge the weights of the reference (0) when its layers are called, or of the port (1) as much, and see what flows.
+    def applied(self, number: int, model: Model) -> Iterator[None]:
+        """Enlarge the weights of a copy of the reference (0) when its layers are called, or of the port (1) as much, and see what flows.
 
-        The models keep the larger weights.
+        The copy keeps the larger weights.
         """
-        side, keys, layers = self._models[number].side, self._keys[number], self._layers[number]
-        model = layers[""]
-        paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
+        side, keys, layers = (
+            self._models[number].side,
+            self._keys[number],
+            dict(self._models[number].side.layers(model)),
+        )
+        paths, turns = {id(layer): path for path, layer in layers.items()}, Counter[str]()
 
         def flows(value: Nested) -> bool:
             given = take_out(value, side.is_tensor)[1]
@@ -509,13 +511,13 @@ class Enlarged:
             for _, one in side.parameters(model):
                 side.let_take(one, gradient=False)
                 stack.callback(side.let_take, one, gradient=True)
-            for _, layer in side.layers(model):
+            for layer in layers.values():
                 stack.callback(side.watch(layer, enter, leave))
             for path, other in self._partners.items() if number else ():
                 if path in self.factors[0] and other not in self.factors[1]:
                     self.factors[1][other] = self.factors[0][path]
                     enlarge(side, layers[other], self.factors[0][path])
-            yield model
+            yield
 
     def _enlarged(self, path: str, layer: Model, made: Tensor) -> Tensor:
         """Return what a layer of the reference's gives, larger the first time; from then on its weights are."""

@@ -396,48 +396,49 @@ class Locator:
     ) -> Located:
         """Return what was found with the verdict about code that does something else where layers give large values.
 
-        Both models run once more, forward in float64. So code between the layers is judged by what it makes of numbers that
-        these inputs do not show.
+        Both models run once more, forward in float32. So code between the layers is judged by what it makes of numbers that
+        these inputs do not show. What seems to differ is judged in float64, with all tensors held.
         """
         same = found.first is None and not found.late and judge.alike_outside
         if not same or self._trains(models) or any(run.draws.made for run in judge.runs) or not judge.has_code():
             return found
         few, pairs = few_of(inputs) or inputs, judge.agreeing()
-        keys, both = {(one.port.path, one.port.turn) for one in pairs}, Enlarged(judge.models, pairs)
-        for samples in (samples_of(few), None):  # outlines tell whether something differs, not what
+        keys = {(one.port.path, one.port.turn) for one in pairs}
+        singles = replace(judge.models[0], double=None), replace(judge.models[1], double=None)
+        for copies, samples in ((singles, samples_of(few)), (judge.models, None)):
             if self.pace.over:
                 break
-            self.store.samples = samples
+            both, self.store.samples = Enlarged(judge.models, pairs), samples
             runs: list[TracedRun] = []
-            for number, side in enumerate(self.sides):
-                known = Twins(runs[0].trace, self.store) if number else None
-                with both.applied(number) as model:
+            for number, held in enumerate(copies):
+                model, double = (held.double or held.single)[""], held.double is not None
+                with both.applied(number, model):
                     run = run_model(
-                        side,
+                        held.side,
                         model,
                         few,
                         self.store,
-                        double=True,
+                        double=double,
                         loss=None,
                         seed=self.seed,
                         draws=Draws(self.seed),
                         backward=False,
                         flows=self.backward,
-                        known=known,
+                        known=Twins(runs[0].trace, self.store) if number else None,
                         pace=self.pace,
                     )
                 runs.append(run)
             cut = both.cut_off(runs[1].trace)
             if cut is not None:
                 return replace(found, verdicts=(*found.verdicts, told := judge.cuts_off(*cut)), first=told)
-            now = self._paired((judge.models, (runs[0], runs[1])), layers, Noise(ROUGH))
+            now = self._paired((copies, (runs[0], runs[1])), layers, Noise(ROUGH))
             now.matching = replace(
                 now.matching, pairs=tuple(one for one in now.matching.pairs if (one.port.path, one.port.turn) in keys)
             )
             code = now.first_code()
-            if code is None or code[0].nan or code[0].own == inf:
+            if code is None:
                 break
-            if samples is None or not self.store.cut:
+            if double and not code[0].nan and code[0].own != inf:
                 reason = f"{code[0].reason} where layers give large values, of RMS {ENLARGED:g}: an input of such would show it"
                 told = replace(code[0], direction="construction", reason=reason)
                 shown = replace(found, reference=runs[0], port=runs[1], matching=now.matching, enlarged=both.factors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import inf
@@ -375,12 +375,10 @@ def match_calls(
         ours_left = [one for one in first if one.path not in partner[0]]
         found += _align(ours_left, [one for one in second if one.path not in partner[1]], close)
     matched = {pair.reference.number for pair in found}, {pair.port.number for pair in found}
+    left = _unmatched(ours, matched[0]), _unmatched(theirs, matched[1])
     if folds is not None:
-        found = [_folded(pair, (ours, theirs), matched, folds) for pair in found]
-    left = (
-        tuple(call for number, call in ours.items() if number not in matched[0]),
-        tuple(call for number, call in theirs.items() if number not in matched[1]),
-    )
+        found = [_folded(pair, left, matched, folds) for pair in found]
+        left = _unmatched(ours, matched[0]), _unmatched(theirs, matched[1])
     containers = _containers(reference, port, found, (ours, theirs))
     return Matching(
         pairs=tuple(sorted([*found, *_wholes(containers, left, (reference, port))], key=lambda pair: pair.port.ended)),
@@ -390,15 +388,16 @@ def match_calls(
     )
 
 
+def _unmatched(calls: Mapping[int, Call], matched: Collection[int]) -> tuple[Call, ...]:
+    return tuple(call for number, call in calls.items() if number not in matched)
+
+
 def _folded(
-    pair: CallPair,
-    inner: tuple[Mapping[int, Call], Mapping[int, Call]],
-    matched: tuple[set[int], set[int]],
-    folds: Folds,
+    pair: CallPair, left: tuple[Sequence[Call], Sequence[Call]], matched: tuple[set[int], set[int]], folds: Folds
 ) -> CallPair:
     """Return a pair with the norm after one side's layer that the other side's weights hold, which is matched by that."""
     for number, call in enumerate((pair.reference, pair.port)):
-        for after in inner[number].values():
+        for after in left[number]:
             takes = list(after.inputs) == list(call.outputs) and len(after.outputs) == 1
             if takes and after.number not in matched[number] and folds(pair, number, after):
                 matched[number].add(after.number)

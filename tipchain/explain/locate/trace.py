@@ -543,22 +543,28 @@ class Twins:
         self._found: dict[Kind, list[TracedValue]] = defaultdict(list)
         for value in dict.fromkeys(one for call in trace.calls for one in (*call.inputs, *call.outputs)):
             self._found[value.shape, value.dtype.kind].append(value)
-        whole = {kind: [one for one in values if one.stored.outline is None] for kind, values in self._found.items()}
+        self._whole, self._outlined = (
+            {
+                kind: [number for number, one in enumerate(values) if (one.stored.outline is None) is whole]
+                for kind, values in self._found.items()
+            }
+            for whole in (True, False)
+        )
         self._probes = {
-            kind: np.stack([_probe(store.get(one.stored)) for one in values])
-            for kind, values in whole.items()
-            if values
+            kind: np.stack([_probe(store.get(self._found[kind][number].stored)) for number in numbers])
+            for kind, numbers in self._whole.items()
+            if numbers
         }
 
     def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
         """Return the value that holds the same, and the array as it is held then."""
-        given, kind, compared = ProjectedArray(array), (array.shape, array.dtype.kind), 0
-        near = iter(_close(self._probes[kind], _probe(array)).tolist() if kind in self._probes else ())
-        for value in self._found.get(kind, ()):
-            if value.stored.outline is None:
-                if not next(near) or compared == MOST:
-                    continue
-                compared += 1
+        given, kind = ProjectedArray(array), (array.shape, array.dtype.kind)
+        if kind not in self._found:
+            return None
+        whole = self._whole[kind]
+        near = _close(self._probes[kind], _probe(array)).nonzero()[0][:MOST].tolist() if whole else ()
+        for number in sorted([*self._outlined[kind], *(whole[one] for one in near)]):
+            value = self._found[kind][number]
             found = self._as(value.stored, given, SAME_DOUBLE)
             if found is not None:
                 return value, found

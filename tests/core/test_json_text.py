@@ -1,0 +1,67 @@
+"""Values of JSON as dataclasses and named tuples, and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pytest
+
+from tipchain.core.json_text import as_json, number_json, parse_as
+from tipchain.errors import Outcome
+
+
+class Part(NamedTuple):
+    name: str
+    numbers: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    outcome: Outcome
+    parts: list[Part] = field(default_factory=list)
+    shares: Mapping[str, float] = field(default_factory=dict)
+    size: float = 0.0
+
+
+PARTS = [{"name": "a", "numbers": [1, 0.5]}, {"name": "b"}]
+
+
+def test_named_tuples_and_lists_are_read_as_dataclasses_are():
+    found = parse_as(Whole, {"outcome": "PASS", "parts": PARTS})
+    assert found == Whole(outcome=Outcome.PASS, parts=[Part("a", (1, 0.5)), Part("b")])
+
+
+def test_numbers_that_json_has_not_come_back():
+    whole = Whole(outcome=Outcome.FAIL, shares={"x": math.inf, "y": -math.inf}, size=math.nan)
+    again = parse_as(Whole, json.loads(json.dumps(as_json(whole, number_json), allow_nan=False)), lenient=True)
+    assert again.shares == whole.shares
+    assert math.isnan(again.size)
+    assert repr(parse_as(Whole, {"outcome": "PASS", "size": 3}, lenient=True).size) == "3.0"
+
+
+@pytest.mark.parametrize(
+    ("document", "strictly", "leniently"),
+    [
+        ({"outcome": "PASS", "more": 1}, "more is unknown", ""),
+        ({"outcome": "PASS", "size": "NaN"}, "size is no float", ""),
+        ({"outcome": "PASS", "size": math.nan}, "size is no float", ""),
+        ({"outcome": "PASS", "size": 10**400}, "size is no float", "size is no float"),
+        ({"outcome": "PASS", "size": True}, "size is no float", "size is no float"),
+        ({"outcome": "PASS", "shares": {"x": "soon"}}, "shares.x is no float", "shares.x is no float"),
+        ({"outcome": "GOOD"}, "outcome is no Outcome", "outcome is no Outcome"),
+        ({"outcome": "PASS", "parts": [*PARTS, {}]}, r"parts\[2\].name is missing", r"parts\[2\].name is missing"),
+        ({"outcome": "PASS", "parts": [3]}, r"parts\[0\] is no object with names", r"parts\[0\] is no object"),
+    ],
+)
+def test_what_is_something_else_is_named(document, strictly, leniently):
+    with pytest.raises(ValueError, match=strictly):
+        parse_as(Whole, document)
+    if not leniently:
+        assert parse_as(Whole, document, lenient=True).outcome is Outcome.PASS
+        return
+    with pytest.raises(ValueError, match=leniently):
+        parse_as(Whole, document, lenient=True)
