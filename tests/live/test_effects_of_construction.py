@@ -206,6 +206,18 @@ def hide(library, by):
     return attend
 
 
+def spread(x):
+    """Return rows less their mean, by their variance, which float32 hardly tells from nothing."""
+    x = x + 2e3
+    return (x - x.mean(-1, keepdim=True)) / ((x * x).mean(-1, keepdim=True) - x.mean(-1, keepdim=True) ** 2)
+
+
+def spread_well(x):
+    """Return the same, as float32 can tell it."""
+    x = x - x.mean(-1, keepdim=True)
+    return x / (x * x).mean(-1, keepdim=True)
+
+
 TF, PF = torch.nn.functional, paddle.nn.functional
 
 
@@ -246,6 +258,17 @@ def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs,
         assert report.diagnoses[0].stage == "preflight"
         assert report.diagnoses[0].explained > 0.99
         assert report.first_divergence.direction == "construction"
+
+
+def test_what_differs_with_large_values_in_float32_alone_is_no_fault():
+    torch.manual_seed(0)
+    reference = coded(torch.nn.Module, torch.nn.Linear, spread_well).eval()
+    port = coded(paddle.nn.Layer, paddle.nn.Linear, spread)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    report = tipchain.align(reference, port, {"args": 8 * SMALL})
+    assert report.passed, str(report)
+    assert not report.diagnoses
 
 
 def crossed(base, linear):
