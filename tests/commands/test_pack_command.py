@@ -12,6 +12,7 @@ import pytest
 from tipchain.cli import main
 from tipchain.modes import dump_name, log_name
 from tipchain.numbers.dumps import save_record
+from tipchain.report.model import RunReport, dump_report
 
 CASE = """\
 id: net
@@ -40,7 +41,7 @@ def project(tmp_path):
     run.mkdir(parents=True)
     (run / "train.log").write_text("loss 1\n")
     (tmp_path / "params.txt").write_text("model_name:net\n")
-    (run / "report.json").write_text(json.dumps({"title": "params.txt", "results": [], "verdicts": []}))
+    (run / "report.json").write_text(dump_report(RunReport(title="params.txt")))
     return tmp_path
 
 

@@ -33,6 +33,7 @@ from tipchain.nightly.nights import (
     write_document,
     write_record,
 )
+from tipchain.report.model import RunReport, report_json
 
 ROOT = os.geteuid() == 0
 
@@ -181,7 +182,9 @@ def test_resuming_runs_what_has_not_ended_as_another_attempt(tmp_path):
     for name in "ab":
         work = work_of(night, items["abc".index(name)])
         work.make_folder()
-        work.report.write_text('{"exit_code": 0, "results": [], "verdicts": []}')  # of an attempt that was killed
+        work.report.write_text(
+            json.dumps({**report_json(RunReport()), "exit_code": 0})
+        )  # of an attempt that was killed
     write_record(night.folder, ItemRecord(id="a[cpu]", attempt=1, outcome=Outcome.PASS), night.token)
     again = read_night(night.folder)
     assert again == night

@@ -12,6 +12,7 @@ from stub_nights import begin, command, work_of
 from tipchain.errors import Outcome
 from tipchain.nightly.executor import Ended
 from tipchain.nightly.judge import files_left, judge, read_report
+from tipchain.report.model import RunReport, dump_report, report_json
 
 PASS, FAIL, ERROR, SKIP = Outcome.PASS, Outcome.FAIL, Outcome.ERROR, Outcome.SKIP
 
@@ -21,7 +22,7 @@ def report(code, *outcomes):
         {"subject": f"forward/{number}", "outcome": outcome, "reason": f"why {number}\n  found: x"}
         for number, outcome in enumerate(outcomes)
     ]
-    return json.dumps({"exit_code": code, "results": [], "verdicts": parts})
+    return json.dumps({**report_json(RunReport()), "exit_code": code, "verdicts": parts})
 
 
 def judged(tmp_path, text=None, *, wants=True, log="first\nlast\n", **ending):
@@ -71,7 +72,7 @@ def test_exit_codes_of_items_without_a_report(tmp_path, code, outcome, reason):
         (0, report(0, "PASS")[:-5], ERROR, "exit 0, but its report cannot be read: is not JSON"),
         (0, "", ERROR, "exit 0, but its report cannot be read"),
         (0, "[]", ERROR, "exit 0, but its report cannot be read"),
-        (0, '{"results": [], "verdicts": []}', ERROR, "exit 0, but its report is not whole"),
+        (0, '{"exit_code": 0, "results": [], "verdicts": []}', ERROR, "exit 0, but its report cannot be read"),
         (0, "{}", ERROR, "exit 0, but its report cannot be read"),
         (0, '{"exit_code": 0, "results": []}', ERROR, "exit 0, but its report cannot be read"),
         (2, None, ERROR, "exit 2: last"),
@@ -122,8 +123,19 @@ def test_nothing_is_left_by_a_report_that_cannot_be_read(tmp_path, put):
 
 
 def test_an_exit_code_that_is_no_number_is_none(tmp_path):
-    record = judged(tmp_path, '{"exit_code": false, "results": [], "verdicts": []}', exit_code=0)
-    assert (record.outcome, "its report cannot be read" in record.reason) == (ERROR, True)
+    record = judged(tmp_path, report(False), exit_code=0)
+    assert (record.outcome, "ValueError exit_code is no int" in record.reason) == (ERROR, True)
+
+
+@pytest.mark.parametrize("wrong", [{"reason": 3}, {"subject": None}, {"outcome": "GOOD"}, {"diff": {"mean_abs": None}}])
+def test_a_verdict_of_other_types_is_an_error_of_its_item(tmp_path, wrong):
+    document = json.loads(report(1, "PASS", "FAIL"))
+    document["verdicts"][1] |= wrong
+    record = judged(tmp_path, json.dumps(document), exit_code=1)
+    assert record.outcome is ERROR
+    assert (
+        f"its report cannot be read: is not a run's report: ValueError verdicts[1].{next(iter(wrong))}" in record.reason
+    )
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, lambda log: log.symlink_to("/etc/passwd"), Path.mkdir])
@@ -185,11 +197,11 @@ def test_what_a_chain_left_is_hashed_under_names_that_are_the_same_every_night(t
     left.parent.mkdir(parents=True)
     left.write_bytes(b"weights")
     from tipchain.chain.artifacts import Artifact
-    from tipchain.chain.plan import Command, Result, result_json
+    from tipchain.chain.plan import Command, Result
 
     leaves = (Artifact(what="checkpoint", files=(f"{left.parent}/*.pdparams",)),)
-    result = result_json(Result(command=Command(id="train", step="train", argv=("x",), leaves=leaves), outcome=PASS))
-    work.report.write_text(json.dumps({"exit_code": 0, "results": [result], "verdicts": []}))
+    result = Result(command=Command(id="train", step="train", argv=("x",), leaves=leaves), outcome=PASS)
+    work.report.write_text(dump_report(RunReport(results=(result,))))
     record = judge(work, Ended(id=one.id, attempt=1, exit_code=0), night.folder, "local")
     assert record.outcome is PASS
     assert list(record.artifacts) == ["work/net/lite/runs/train/best.pdparams"]

@@ -22,9 +22,10 @@ from tipchain.errors import Outcome
 from tipchain.nightly.cluster.executor import RayExecutor, cluster_settings
 from tipchain.nightly.items import Needs
 from tipchain.nightly.nights import nights_below, read_night
+from tipchain.report.model import RunReport, report_json
 
 NODES = 3
-PASSED = {"exit_code": 0, "results": [], "verdicts": []}
+PASSED = {**report_json(RunReport()), "exit_code": 0}
 WITH_REPORT = f"import json, sys; json.dump({PASSED}, open(sys.argv[1], 'w'))"
 DUMP = "import os, sys; os.makedirs(f'{sys.argv[1]}/work'); open(f'{sys.argv[1]}/work/a.npy', 'wb').write(bytes(range(256)) * 40000)"
 SCRIPTS = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tipchain.errors import RecordError
-from tipchain.report.model import RunReport, dump_report, load_report
+from tipchain.report.model import RunReport, dump_report, load_report, report_json
 
 
 def write(file, title="a run"):
@@ -28,3 +30,13 @@ def test_a_chains_report_stands_for_its_alignments_and_several_are_named(tmp_pat
         load_report(tmp_path)
     write(tmp_path / "report.json", title="the chain")
     assert load_report(tmp_path).title == "the chain"
+
+
+@pytest.mark.parametrize("name", report_json(RunReport()))
+def test_a_report_that_lacks_what_every_report_has_is_none(tmp_path, name):
+    write(tmp_path / "report.json")
+    document = json.loads((tmp_path / "report.json").read_text())
+    del document[name]
+    (tmp_path / "report.json").write_text(json.dumps(document))
+    with pytest.raises(RecordError, match=f"is not a run's report: ValueError {name} is missing"):
+        load_report(tmp_path)

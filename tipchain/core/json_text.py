@@ -7,15 +7,16 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 from stat import S_ISREG
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from tipchain.framework_types import Setting
 
@@ -59,7 +60,7 @@ def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = 
 
     Args:
         kind: the type; of its fields str, int, float, bool, None, Any, Literal, enumerations by name or value, tuples,
-            lists, mappings by name, dataclasses, named tuples, and one of these or None.
+            lists, mappings by name, dataclasses, named tuples, and one of these or None; of several, the first that fits.
         value: what was read.
         where: the names above it, for the error.
         lenient: whether NaN and infinities are taken, as numbers or by name, and names that are unknown are passed over.
@@ -67,83 +68,174 @@ def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = 
     Raises:
         ValueError: it is something else; which name is at fault.
     """
-    parsed: _T = _parsed(kind, value, where, lenient)
+    whatever: Setting = kind
+    try:
+        parsed: _T = _reader(whatever, lenient)(value)
+    except _MisfitError as error:
+        place = where + "".join(reversed(error.above))
+        raise ValueError(f"{(place if where else place.removeprefix('.')) or 'it'} {error}") from None
     return parsed
 
 
-def _parsed(kind: object, value: object, where: str, lenient: bool) -> Json:
-    if type(value) is kind and kind in (str, bool):
-        return value  # most of them
-    origin, inner, has_fields = _shape(kind)
+_Reader: TypeAlias = Callable[[Json], Json]
+
+
+class _MisfitError(ValueError):
+    """What is wrong with a value, and the names above it, the innermost first."""
+
+    def __init__(self, text: str, *above: str) -> None:
+        super().__init__(text)
+        self.above = [*above]
+
+
+def _misfit(kind: Setting) -> _MisfitError:
+    return _MisfitError(f"is no {getattr(kind, '__name__', str(kind))}")
+
+
+@cache
+def _reader(kind: Setting, lenient: bool) -> _Reader:
+    """Return what reads values of a type; what the type is made of is looked at once, not with every value."""
+    origin: Setting = get_origin(kind)
+    inner = get_args(kind)
     if origin is UnionType:
-        kind = NoneType if value is None and NoneType in inner else inner[0]
-        return _parsed(kind, value, where, lenient)
-    if has_fields:
-        return _of_fields(kind, value, where, lenient)
+        return _union_reader(inner, lenient)
+    if is_dataclass(kind) or hasattr(kind, "_field_defaults"):
+        return _fields_reader(kind, lenient)
+    if origin in (tuple, list):
+        kinds = [_reader(one, lenient) for one in inner if one is not ...]
+        return _list_reader(origin, kinds, any_length=origin is list or ... in inner)
+    if origin in (Mapping, dict):
+        return _mapping_reader(*(_reader(one, lenient) for one in inner))
     if isinstance(kind, type) and issubclass(kind, Enum):
-        for member in kind:
-            if value in (member.name, member.value):
-                return member
-    elif origin in (tuple, list) and isinstance(value, list):
-        kinds = inner[:1] * len(value) if origin is list or inner[1:] == (...,) else inner
-        if len(kinds) == len(value):
-            return origin(
-                _parsed(one, part, f"{where}[{number}]", lenient)
-                for number, (one, part) in enumerate(zip(kinds, value, strict=True))
-            )
-    elif origin in (Mapping, dict) and isinstance(value, dict):
-        return {
-            _parsed(inner[0], name, _below(where, name), lenient): _parsed(inner[1], one, _below(where, name), lenient)
-            for name, one in value.items()
-        }
-    elif lenient and kind is float and type(value) in (int, float, str):
-        with suppress(ValueError, OverflowError):  # by name: NaN, Infinity
-            return float(value)  # type: ignore[arg-type]
-    elif _fits(kind, value):
+        return _member_reader(kind)
+    if kind in (str, bool, NoneType):
+        return _exact_reader(kind)
+    return _number_reader(kind) if lenient and kind in (float, complex) else _fitting_reader(kind)
+
+
+def _union_reader(inner: Sequence[Setting], lenient: bool) -> _Reader:
+    members = [_reader(one, lenient) for one in inner if one is not NoneType]
+    # As they are, however many others there are.
+    plain = {NoneType, str, bool, *([float] if lenient else [])} & set(inner)
+
+    def read(value: Json) -> Json:
+        if type(value) in plain:
+            return value
+        for member in members[:-1]:
+            with suppress(_MisfitError):
+                return member(value)
+        return members[-1](value)
+
+    return read
+
+
+def _fields_reader(kind: Setting, lenient: bool) -> _Reader:
+    readers = {name: _reader(one, lenient) for name, one in get_type_hints(kind).items()}
+    if is_dataclass(kind):
+        own = [one for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
+        needed = [one.name for one in own]
+    else:
+        needed = [name for name in readers if name not in kind._field_defaults]
+
+    def read(value: Json) -> Json:
+        if not isinstance(value, dict):
+            raise _MisfitError("is no object with names")
+        for name in needed:
+            if name not in value:
+                raise _MisfitError("is missing", f".{name}")
+        found, name = {}, ""
+        if not (lenient or value.keys() <= readers.keys()):
+            raise _MisfitError("is unknown", f".{next(one for one in value if one not in readers)}")
+        try:
+            for name, one in value.items():
+                if name in readers:
+                    found[name] = readers[name](one)
+        except _MisfitError as error:
+            error.above.append(f".{name}")
+            raise
+        return kind(**found)
+
+    return read
+
+
+def _list_reader(origin: type, kinds: Sequence[_Reader], *, any_length: bool) -> _Reader:
+    def read(value: Json) -> Json:
+        if not isinstance(value, list) or not (any_length or len(kinds) == len(value)):
+            raise _misfit(origin)
+        found: list[Json] = []
+        try:
+            for one, part in zip(repeat(kinds[0]) if any_length else kinds, value):  # noqa: B905 - as long as the value
+                found.append(one(part))
+        except _MisfitError as error:
+            error.above.append(f"[{len(found)}]")
+            raise
+        return origin(found)
+
+    return read
+
+
+def _mapping_reader(read_name: _Reader, read_one: _Reader) -> _Reader:
+    def read(value: Json) -> Json:
+        if not isinstance(value, dict):
+            raise _misfit(Mapping)
+        found, name = {}, ""
+        try:
+            for name, one in value.items():
+                found[read_name(name)] = read_one(one)
+        except _MisfitError as error:
+            error.above.append(f".{name}")
+            raise
+        return found
+
+    return read
+
+
+def _member_reader(kind: type[Enum]) -> _Reader:
+    members = {**{one.value: one for one in kind}, **kind.__members__}
+
+    def read(value: Json) -> Json:
+        if not isinstance(value, (str, int)) or value not in members:
+            raise _misfit(kind)
+        return members[value]
+
+    return read
+
+
+def _exact_reader(kind: type) -> _Reader:
+    def read(value: Json) -> Json:
+        if type(value) is not kind:
+            raise _misfit(kind)
         return value
-    raise ValueError(f"{where or 'it'} is no {getattr(kind, '__name__', str(kind))}")
+
+    return read
 
 
-def _fits(kind: object, value: Json) -> bool:
-    if _shape(kind)[0] is Literal:
-        return isinstance(value, str) and value in _shape(kind)[1]
-    if kind is float:
-        return type(value) in (int, float) and abs(value) <= sys.float_info.max
-    if kind is int:
-        return type(value) is int and abs(value) <= _LARGEST_INTEGER
-    return kind is Any or (kind in (str, bool, NoneType) and type(value) is kind)
+def _number_reader(kind: type[float | complex]) -> _Reader:
+    def read(value: Json) -> Json:
+        if type(value) is kind:
+            return value
+        try:
+            return kind(value if type(value) in (int, float, str) else "")  # by name: NaN, Infinity
+        except (ValueError, OverflowError):
+            raise _misfit(kind) from None
+
+    return read
 
 
-def _of_fields(kind: Setting, value: Json, where: str, lenient: bool) -> object:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where or 'it'} is no object with names")  # noqa: TRY004 - what a file holds
-    kinds, needed = _fields_of(kind)
-    absent = [name for name in needed if name not in value]
-    unknown = [name for name in value if name not in kinds] if not lenient else []
-    if absent or unknown:
-        raise ValueError(f"{_below(where, (absent or unknown)[0])} {'is missing' if absent else 'is unknown'}")
-    known = ((name, one) for name, one in value.items() if name in kinds)
-    return kind(**{name: _parsed(kinds[name], one, _below(where, name), lenient) for name, one in known})
+def _fitting_reader(kind: Setting) -> _Reader:
+    largest = {int: _LARGEST_INTEGER, float: sys.float_info.max}.get(kind)
+    kinds, choices = ((int, float) if kind is float else (int,)), get_args(kind)
 
+    def read(value: Json) -> Json:
+        if largest is not None:
+            fits = type(value) in kinds and -largest <= value <= largest
+        else:
+            fits = kind is Any or (isinstance(value, str) and value in choices)
+        if not fits:
+            raise _misfit(kind)
+        return value
 
-@cache
-def _shape(kind: object) -> tuple[Json, tuple[Json, ...], bool]:
-    """Return what a type is made of, and whether it is a dataclass or named tuple."""
-    return get_origin(kind), get_args(kind), is_dataclass(kind) or hasattr(kind, "_field_defaults")
-
-
-@cache
-def _fields_of(kind: Setting) -> tuple[dict[str, object], tuple[str, ...]]:
-    """Return the types of the fields of a dataclass or named tuple, and which of them have no default."""
-    hints = get_type_hints(kind)
-    if not is_dataclass(kind):
-        return hints, tuple(name for name in hints if name not in kind._field_defaults)
-    needed = (one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
-    return hints, tuple(needed)
-
-
-def _below(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
+    return read
 
 
 def as_json(value: object, number: Callable[[float], float | str] = float) -> Json:

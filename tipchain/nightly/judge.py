@@ -31,10 +31,9 @@ def read_report(work: Work) -> tuple[RunReport | None, str]:
     if work.report.is_symlink() or not work.report.is_file():
         return None, "it left no report"
     try:
-        report = load_report(work.report)
+        return load_report(work.report), ""
     except RecordError as error:
         return None, f"its report cannot be read: {error.message}"
-    return (report, "") if report.stated is not None else (None, "its report is not whole")
 
 
 def files_left(report: RunReport | None, work: Work) -> dict[str, str]:

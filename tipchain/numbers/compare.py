@@ -70,8 +70,8 @@ class TensorDiff(NamedTuple):
     min_abs: float
     max_rel: float
     worst_index: tuple[int, ...]
-    worst_expected: float | complex
-    worst_actual: float | complex
+    worst_expected: bool | int | float | complex
+    worst_actual: bool | int | float | complex
     expected_nan: int
     actual_nan: int
     mismatched_nan: int

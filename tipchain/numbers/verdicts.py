@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tipchain.core.files import atomic_write
-from tipchain.core.json_text import JsonObject
+from tipchain.core.json_text import JsonObject, parse_as
 from tipchain.core.language import escaped
 from tipchain.errors import ExitCode, Outcome, UsageError, exit_code, suggestion
 from tipchain.framework_types import Array
@@ -233,9 +233,6 @@ def _rounded_up(value: float) -> str:
 # Verdicts as JSON and back.
 
 
-_TEXTS = ("path", "expected_dtype", "actual_dtype")
-
-
 def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
     """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
     return [
@@ -253,24 +250,13 @@ def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
     ]
 
 
-def parse_verdicts(documents: Iterable[JsonObject]) -> list[Verdict]:
-    """Return what :func:`render_verdicts` was given."""
-    return [
-        Verdict(
-            outcome=Outcome(item["outcome"]),
-            subject=item["subject"],
-            reason=item.get("reason", ""),
-            diff=None if item.get("diff") is None else _parse_diff(item["diff"]),
-            finite=item.get("finite", True),
-            share=item.get("share"),
-        )
-        for item in documents
-    ]
+def parse_verdicts(documents: Sequence[JsonObject]) -> list[Verdict]:
+    """Return what :func:`render_verdicts` was given.
 
-
-def _parse_diff(document: JsonObject) -> TensorDiff:
-    encoded = [name for name, value in document.items() if type(value) in (str, list) and name not in _TEXTS]
-    return TensorDiff(**{**document, **{name: _decode(document[name]) for name in encoded}})
+    Raises:
+        ValueError: it is something else; which name is at fault.
+    """
+    return parse_as(list[Verdict], documents, "verdicts", lenient=True)
 
 
 def _encode(value: object) -> object:
@@ -279,12 +265,6 @@ def _encode(value: object) -> object:
     if isinstance(value, float) and not isfinite(value):
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return list(value) if isinstance(value, tuple) else value
-
-
-def _decode(value: str | list[int]) -> complex | tuple[int, ...]:
-    if isinstance(value, list):
-        return tuple(value)
-    return complex(value) if "j" in value else float(value)
 
 
 # Diff logs: reprod_log's lines, written once to a file and once to a stream.

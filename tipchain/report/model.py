@@ -218,7 +218,7 @@ class RunReport:
         notes: what was left out and why.
         interrupted: whether the user interrupted the run.
         page: its page as shown to the user; "" where none was written.
-        stated: the exit code that its file tells; None of one that was read from no file, or tells none.
+        stated: the exit code that its file tells; None of one that was read from no file.
     """
 
     title: str = ""
@@ -357,11 +357,14 @@ def parse_report(data: JsonObject) -> RunReport:
     Raises:
         KeyError, TypeError, ValueError, AttributeError: they are none.
     """
-    if data.get("format", FORMAT) != FORMAT:
+    for name in report_json(RunReport()):
+        if name not in data:
+            raise ValueError(f"{name} is missing")
+    if data["format"] != FORMAT:
         raise ValueError(f"format {data['format']!r}, expected {FORMAT}")
-    rest = {name: value for name, value in data.items() if name != "verdicts"}
-    found = parse_as(RunReport, {**rest, "results": data["results"], "stated": data.get("exit_code")}, lenient=True)
-    return replace(found, verdicts=_parse_verdicts(data["verdicts"]))
+    stated = parse_as(int, data["exit_code"], "exit_code")
+    rest = {name: value for name, value in data.items() if name not in ("verdicts", "stated")}
+    return replace(parse_as(RunReport, rest, lenient=True), stated=stated, verdicts=_parse_verdicts(data["verdicts"]))
 
 
 def _verdicts_json(verdicts: Sequence[Verdict]) -> list[dict[str, object]]:
