@@ -147,12 +147,11 @@ install_with_pip() {
   pip_install "${FRAMEWORKS[@]}"
 }
 
-# Compiles while the set-up goes on, so that no process has to wait for it: what the frameworks import, a fifth of all; or
-# everything where Python is told to keep no bytecode, since each process would compile it anew.
+# Compiles all packages where Python is told to keep no bytecode, so that not every process compiles them anew, while the
+# set-up goes on. Elsewhere Python compiles what it imports, which is a fifth of them, and keeps it.
 compile_packages() {
-  local command=(-c "import torch, paddle")
-  [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] || command=(-m compileall -qq -j 0 "$VENV/lib")
-  nice "$VENV/bin/python" "${command[@]}" </dev/null >/dev/null 2>&1 9>&- &
+  [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] ||
+    nice "$VENV/bin/python" -m compileall -qq -j 0 "$VENV/lib" </dev/null >/dev/null 2>&1 9>&- &
 }
 
 # Runs pip of .venv in the project's folder.

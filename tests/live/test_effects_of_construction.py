@@ -218,6 +218,16 @@ def spread_well(x):
     return x / (x * x).mean(-1, keepdim=True)
 
 
+def attend_unscaled(clip):
+    """Return attention of rows to each other whose exponentials float32 has for small values alone."""
+
+    def attend(x):
+        weights = (x @ x.T).exp()
+        return clip(weights @ x / weights.sum(-1, keepdim=True))
+
+    return attend
+
+
 TF, PF = torch.nn.functional, paddle.nn.functional
 
 
@@ -235,6 +245,7 @@ def relu6(x):
         (TF.relu6, relu, "other-activation"),
         (torch.nn.ReLU6(), relu, "other-activation"),
         (TF.relu, relu6, "other-activation"),
+        (attend_unscaled(lambda x: x.clip(max=6)), attend_unscaled(lambda x: x), "missing-term"),
         (TF.relu6, relu6, None),
         (TF.relu6, lambda x: PF.relu(x).clip(max=6), None),
         (TF.hardswish, lambda x: x * PF.relu6(x + 3) / 6, None),
@@ -258,6 +269,23 @@ def test_code_is_tried_on_large_values_that_the_inputs_do_not_show(ours, theirs,
         assert report.diagnoses[0].stage == "preflight"
         assert report.diagnoses[0].explained > 0.99
         assert report.first_divergence.direction == "construction"
+
+
+@pytest.mark.parametrize("kind", ["float64", "bfloat16"])
+@pytest.mark.parametrize("given", [SMALL, np.arange(4)], ids=["floats", "numbers"])
+def test_large_values_are_tried_in_models_of_other_floats(kind, given):
+    torch.manual_seed(0)
+    reference = torch.nn.Sequential(torch.nn.Embedding(4, 3), coded(torch.nn.Module, torch.nn.Linear, TF.relu6))
+    port = paddle.nn.Sequential(paddle.nn.Embedding(4, 3), coded(paddle.nn.Layer, paddle.nn.Linear, relu))
+    if given is SMALL:
+        reference, port = reference[1], port[1]
+    tipchain.copy_weights(reference.eval(), port)
+    port.eval()
+    reference.to(getattr(torch, kind))
+    port.to(dtype=kind)
+    report = tipchain.align(reference, port, {"args": given})
+    assert (report.passed, report.stages["forward"]) == (False, Outcome.PASS), str(report)
+    assert report.stages["preflight"] is Outcome.FAIL
 
 
 def test_what_differs_with_large_values_in_float32_alone_is_no_fault():

@@ -408,42 +408,57 @@ class Locator:
         for copies, samples in ((singles, samples_of(few)), (judge.models, None)):
             if self.pace.over:
                 break
-            both, self.store.samples = Enlarged(judge.models, pairs), samples
-            runs: list[TracedRun] = []
-            for number, held in enumerate(copies):
-                model, double = (held.double or held.single)[""], held.double is not None
-                with both.applied(number, model):
-                    run = run_model(
-                        held.side,
-                        model,
-                        few,
-                        self.store,
-                        double=double,
-                        loss=None,
-                        seed=self.seed,
-                        draws=Draws(self.seed),
-                        backward=False,
-                        flows=self.backward,
-                        known=Twins(runs[0].trace, self.store) if number else None,
-                        pace=self.pace,
-                    )
-                runs.append(run)
+            both, self.store.samples, double = Enlarged(judge.models, pairs), samples, copies is judge.models
+            try:
+                runs = self._run_enlarged(copies, both, few)
+            except Exception:
+                if double:
+                    raise
+                continue  # a model of other floats may not run in float32
             cut = both.cut_off(runs[1].trace)
             if cut is not None:
                 return replace(found, verdicts=(*found.verdicts, told := judge.cuts_off(*cut)), first=told)
-            now = self._paired((copies, (runs[0], runs[1])), layers, Noise(ROUGH))
+            now = self._paired((copies, runs), layers, Noise(ROUGH))
             now.matching = replace(
                 now.matching, pairs=tuple(one for one in now.matching.pairs if (one.port.path, one.port.turn) in keys)
             )
             code = now.first_code()
-            if code is None:
+            nan = any(self.store.has_nan(one.stored) for one in runs[0].values)  # float32 has no numbers as large
+            if code is None and (double or (now.parting() is None and not nan)):
                 break
-            if double and not code[0].nan and code[0].own != inf:
+            if code is not None and double and not code[0].nan and code[0].own != inf:
                 reason = f"{code[0].reason} where layers give large values, of RMS {ENLARGED:g}: an input of such would show it"
                 told = replace(code[0], direction="construction", reason=reason)
                 shown = replace(found, reference=runs[0], port=runs[1], matching=now.matching, enlarged=both.factors)
                 return replace(found, elsewhere=told, later={id(told): shown})
         return found
+
+    def _run_enlarged(
+        self, copies: tuple[Models, Models], both: Enlarged, inputs: ModelInputs
+    ) -> tuple[TracedRun, TracedRun]:
+        """Run both models forward with larger values."""
+
+        def run(number: int, known: Twins | None) -> TracedRun:
+            held = copies[number]
+            model = (held.double or held.single)[""]
+            with both.applied(number, model):
+                return run_model(
+                    held.side,
+                    model,
+                    inputs,
+                    self.store,
+                    double=held.double is not None,
+                    loss=None,
+                    seed=self.seed,
+                    draws=Draws(self.seed),
+                    backward=False,
+                    flows=self.backward,
+                    known=known,
+                    pace=self.pace,
+                )
+
+        reference = run(0, None)
+        return reference, run(1, Twins(reference.trace, self.store))
 
     def _trains(self, models: Pair) -> bool:
         """Tell whether a layer may be in train mode: then what it gives for a sample depends on the others."""
