@@ -73,15 +73,17 @@ def parse_as(kind: type[_T], value: object, where: str = "", *, lenient: bool = 
         parsed: _T = _reader(whatever, lenient)(value)
     except _MisfitError as error:
         place = where + "".join(reversed(error.above))
-        raise ValueError(f"{(place if where else place.removeprefix('.')) or 'it'} {error}") from None
+        name = (place if where else place.removeprefix(".")) or "it"
+        raise ValueError(str(error).replace(IT, name, 1)) from None
     return parsed
 
 
+IT = "{it}"
 _Reader: TypeAlias = Callable[[Json], Json]
 
 
 class _MisfitError(ValueError):
-    """What is wrong with a value, and the names above it, the innermost first."""
+    """What is wrong with a value, which the text calls `IT`, and the names above it, the innermost first."""
 
     def __init__(self, text: str, *above: str) -> None:
         super().__init__(text)
@@ -89,7 +91,8 @@ class _MisfitError(ValueError):
 
 
 def _misfit(kind: Setting) -> _MisfitError:
-    return _MisfitError(f"is no {getattr(kind, '__name__', str(kind))}")
+    kind = getattr(kind, "__name__", str(kind))
+    return _MisfitError(f"{IT} is no {kind}")
 
 
 @cache
@@ -129,23 +132,29 @@ def _union_reader(inner: Sequence[Setting], lenient: bool) -> _Reader:
     return read
 
 
-def _fields_reader(kind: Setting, lenient: bool) -> _Reader:
+@cache
+def _fields_of(kind: Setting, lenient: bool) -> tuple[Mapping[str, _Reader], Sequence[str]]:
+    """Return what reads the fields of a dataclass or named tuple, and which of them have no default."""
     readers = {name: _reader(one, lenient) for name, one in get_type_hints(kind).items()}
     if is_dataclass(kind):
         own = [one for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
         needed = [one.name for one in own]
     else:
         needed = [name for name in readers if name not in kind._field_defaults]
+    return readers, needed
 
+
+def _fields_reader(kind: Setting, lenient: bool) -> _Reader:
     def read(value: Json) -> Json:
+        readers, needed = _fields_of(kind, lenient)  # asked late: a field may be of the same kind
         if not isinstance(value, dict):
-            raise _MisfitError("is no object with names")
+            raise _MisfitError(f"{IT} is no object with names")
         for name in needed:
             if name not in value:
-                raise _MisfitError("is missing", f".{name}")
+                raise _MisfitError(f"{IT} is missing", f".{name}")
         found, name = {}, ""
         if not (lenient or value.keys() <= readers.keys()):
-            raise _MisfitError("is unknown", f".{next(one for one in value if one not in readers)}")
+            raise _MisfitError(f"{IT} is unknown", f".{next(one for one in value if one not in readers)}")
         try:
             for name, one in value.items():
                 if name in readers:
