@@ -299,6 +299,32 @@ def test_what_differs_with_large_values_in_float32_alone_is_no_fault():
     assert not report.diagnoses
 
 
+def exponential(base, convolution, linear):
+    """Return a net whose squares no float can hold where its layers give large values."""
+
+    class Net(base):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.last = convolution(3, 8, 3), convolution(8, 8, 3), linear(8, 4)
+
+        def forward(self, x):
+            x = self.first(x)
+            return self.last(self.second((x * x).exp()).mean((-1, -2)))
+
+    return Net()
+
+
+def test_values_too_large_to_be_compared_are_no_fault():
+    torch.manual_seed(0)
+    reference = exponential(torch.nn.Module, torch.nn.Conv2d, torch.nn.Linear).eval()
+    port = exponential(paddle.nn.Layer, paddle.nn.Conv2D, paddle.nn.Linear)
+    port.eval()
+    tipchain.copy_weights(reference, port)
+    images = np.random.default_rng(0).standard_normal((2, 3, 12, 12)).astype(np.float32)
+    report = tipchain.align(reference, port, {"args": images})
+    assert report.passed, str(report)
+
+
 def crossed(base, linear):
     """Return a net with a layer that looks at its input's memory in another order; the input is used again after it."""
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf, prod
+from math import inf, isfinite, prod
 
 import numpy as np
 
@@ -426,7 +426,7 @@ class Locator:
             nan = any(self.store.has_nan(one.stored) for one in runs[0].values)  # float32 has no numbers as large
             if code is None and (double or (now.parting() is None and not nan)):
                 break
-            if code is not None and double and not code[0].nan and code[0].own != inf:
+            if code is not None and double and not code[0].nan and isfinite(code[0].own or 0.0):
                 reason = f"{code[0].reason} where layers give large values, of RMS {ENLARGED:g}: an input of such would show it"
                 told = replace(code[0], direction="construction", reason=reason)
                 shown = replace(found, reference=runs[0], port=runs[1], matching=now.matching, enlarged=both.factors)
