@@ -475,7 +475,7 @@ def codes_in_code() -> set[str]:
     from tipchain.explain.preflight import kinds
 
     found = {code for module in (loss_formulas, metrics, optimizers) for code in module.CODES.values()}
-    found |= {one.code for one in schedules.KNOBS.values()}
+    found |= {code for code, _ in schedules.KNOBS.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
     for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
