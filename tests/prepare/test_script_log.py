@@ -4,7 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from tipchain.prepare.suite import find_troubles, unfinished_downloads
+from tipchain.prepare import suite
+from tipchain.prepare.suite import TICK_S, Download, find_troubles, unfinished_downloads
 
 
 @pytest.mark.parametrize(
@@ -121,3 +122,15 @@ def test_a_download_that_did_not_get_to_its_end_is_found(lines, names):
     assert [one.name for one in found] == names
     began = datetime(2024, 1, 1, 10, 0, 9 if RETRY in lines else 0).astimezone().timestamp()
     assert [one.began for one in found] == [began] * len(names)
+
+
+@pytest.mark.parametrize(("behind", "aside"), [(0.5, True), (-0.5, True), (100, False)])
+def test_a_file_begun_at_the_start_of_a_second_bears_the_tick_before(behind, aside, tmp_path, monkeypatch):
+    log, half = tmp_path / "log", tmp_path / "w.pdparams"
+    log.touch()
+    half.write_text("half")
+    made = half.stat().st_ctime
+    download = Download(name=half.name, began=made + behind * TICK_S)
+    monkeypatch.setattr(suite, "unfinished_downloads", lambda _: (download,))
+    assert len([*suite._set_half_made_aside(tmp_path, log, made)]) == aside
+    assert half.exists() is not aside

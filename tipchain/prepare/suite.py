@@ -262,6 +262,8 @@ TERMINAL_S, ELSEWHERE_S = 0.2, 30.0
 """How often a running script is told of, on a terminal and in a log."""
 CLOCK_S = 2.0
 """So long after its log was last written to a program that is killed may still write to a file."""
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+"""A file's times may be so many seconds behind the clock: they are of the kernel's last tick, of which a second has at least a hundred (time(7))."""
 HALF_MADE = "half-made"
 
 
@@ -349,7 +351,7 @@ def _set_half_made_aside(root: Path, log: Path, ended: float) -> Iterator[str]:
         return
     for download in unfinished_downloads(text):
         for path in _found_below(root, download.name):
-            if download.began <= path.stat().st_ctime <= ended + CLOCK_S:
+            if download.began - TICK_S <= path.stat().st_ctime <= ended + CLOCK_S:
                 aside = path.with_name(f"{path.name}.{HALF_MADE}")
                 path.replace(aside)
                 yield f"{os.path.relpath(path, root)} is half-made; it is called {aside.name} now"
