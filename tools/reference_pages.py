@@ -471,12 +471,13 @@ def _sentence(text: str | None) -> str:
 
 def codes_in_code() -> set[str]:
     """Return every diagnosis code that the program can give: texts given as ``code``, and the tables of codes."""
-    from tipchain.explain.causes import loss_formulas, metrics, optimizers, schedules
+    from tipchain.explain.causes import functions, loss_formulas, metrics, optimizers, schedules
     from tipchain.explain.preflight import kinds
 
     found = {code for module in (loss_formulas, metrics, optimizers) for code in module.CODES.values()}
     found |= {code for code, _ in schedules.KNOBS.values()}
     found |= {one.code for kind in kinds.KINDS for one in kind.properties}
+    found |= {one.code for arguments in functions.OWN_ARGUMENTS.values() for one in arguments}
     for path in (ROOT / "tipchain" / "explain").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
