@@ -439,7 +439,7 @@ class Enlarged:
     No parameter takes a gradient in them, so that what takes one hands it on to the models' inputs.
 
     Args:
-        models: the copies of both.
+        models: the copies of both, which ran in float64.
         pairs: calls of layers that do the same.
 
     Attributes:
@@ -457,7 +457,8 @@ class Enlarged:
         users = Counter(
             id(tensor)
             for one in models
-            for _, layer in one.side.layers(one.double.whole if one.double else one.single[""])
+            if one.double is not None
+            for _, layer in one.side.layers(one.double.whole)
             for tensor in layer._parameters.values()  # noqa: SLF001  (both frameworks keep a layer's own ones so)
         )
         self._partners = {
