@@ -423,7 +423,7 @@ class _Profile:
     def suite(self) -> Suite:
         reader = self.reader
         self.layout = self.checked_layout(parse_layout(reader.text("layout")))
-        train, infer, whole = self.required("train"), self.required("infer"), self.required("whole")
+        train, infer, whole = reader.mapping("train"), reader.mapping("infer"), reader.mapping("whole")
         before = tuple(self.before(train, one) for one in train.items("before", default=[]))
         suite = Suite(
             name=reader.text("suite"),
@@ -451,7 +451,7 @@ class _Profile:
             weights_there=self.conditions(reader, "weights_there"),
             train=self.step(train),
             before=before,
-            eval=self.step(self.required("eval")),
+            eval=self.step(reader.mapping("eval")),
             export=tuple(
                 self.step(self.nested(reader, "export", index, one)) for index, one in enumerate(reader.items("export"))
             ),
@@ -478,11 +478,6 @@ class _Profile:
         )
         own.done()
         return found
-
-    def required(self, key: str) -> Reader:
-        reader = self.reader.mapping(key)
-        assert reader is not None  # without a default a missing key is an error
-        return reader
 
     def nested(self, reader: Reader, key: str, index: int, data: object) -> Reader:
         from tipchain.core.yaml_reader import Reader as _Reader
@@ -522,15 +517,13 @@ class _Profile:
         return layout
 
     def marks(self) -> Marks:
-        reader = self.reader.mapping("recognise", default=None)
-        if reader is None:
-            return Marks()
+        reader = self.reader.mapping("recognise", optional=True)
         marks = Marks(**{key: self.texts(reader, key) for key in ("folders", "headers", "keys", "values")})
         reader.done()
         return marks
 
     def devices(self) -> Devices:
-        reader = self.required("devices")
+        reader = self.reader.mapping("devices")
         devices = Devices(
             parameter=reader.choice("parameter", ("each", "whole", "value", "none"), default="each"),
             hosts_from=reader.integer("hosts_from", 16),
@@ -547,12 +540,12 @@ class _Profile:
         return devices
 
     def trainers(self) -> tuple[TrainerRule, ...]:
-        reader = self.required("trainers")
+        reader = self.reader.mapping("trainers")
         rules = []
         for kind in list(reader.data):
-            own = reader.mapping(kind, default=None)
-            if own is None:
+            if reader.data[kind] is None:
                 continue  # taken away from what is extended
+            own = reader.mapping(kind)
             rule = TrainerRule(
                 kind=kind,
                 key=own.text("key", default=f"train_{kind}"),
@@ -564,8 +557,8 @@ class _Profile:
         return tuple(rules)
 
     def vars(self) -> Mapping[str, tuple[Choice, ...]]:
-        reader = self.reader.mapping("vars", default=None)
-        return {} if reader is None else {name: self.choices(reader, name) for name in reader.data}
+        reader = self.reader.mapping("vars", optional=True)
+        return {name: self.choices(reader, name) for name in reader.data}
 
     def choices(self, reader: Reader, key: str) -> tuple[Choice, ...]:
         """Return a template, or a list of templates with conditions."""
@@ -626,7 +619,6 @@ class _Profile:
 
     def infer_rule(self, reader: Reader, device: str) -> InferRule:
         own = reader.mapping(device)
-        assert own is not None
         axes = self.texts(own, "axes")
         rule = InferRule(
             axes=axes,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path, PurePosixPath
 
-from tipchain.core.files import atomic_write, is_locked, take_lock
+from tipchain.core.files import atomic_write, is_locked, take_lock, writing
 from tipchain.core.json_text import Json, JsonObject, as_json, flat_facts, parse_as, read_json
 from tipchain.core.language import clean
 from tipchain.errors import BAD, Outcome, OutputError, RecordError, UsageError
@@ -359,10 +359,11 @@ def begin_night(
         "plan": plan_json(plan),
     }
     try:
-        write_document(folder / NIGHT, document)
-    except OSError as error:
+        with writing(folder / NIGHT):
+            write_document(folder / NIGHT, document)
+    except OutputError:
         lock.release()
-        raise OutputError(f"{folder / NIGHT}: cannot be written: {error.strerror}") from error
+        raise
     return night, lock
 
 
