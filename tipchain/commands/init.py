@@ -17,7 +17,8 @@ from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, writing
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, MissingFrameworkError, UsageError
 from tipchain.framework_types import Array
-from tipchain.frameworks.base import Framework, checking, resolve
+from tipchain.frameworks import Framework
+from tipchain.frameworks.base import checking, resolve
 
 SHORT = """\
 # Is the Paddle port the same model as its PyTorch reference?  tipchain align {path}

@@ -25,8 +25,7 @@ from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.machine import how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, RecordError, TipchainError, UsageError, WeightsError
 from tipchain.framework_types import Array
-from tipchain.frameworks import load_framework
-from tipchain.frameworks.base import Framework
+from tipchain.frameworks import Framework, load_framework
 from tipchain.modes import INFO, dump_name, parse_device, tensors_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case

@@ -154,7 +154,7 @@ def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
     framework.configure(
         parse_device(f"gpu:{selected}" if job.device.startswith("gpu") else job.device), case.seed + rank, job.threads
     )
-    paddle = framework.paddle  # type: ignore[attr-defined]
+    paddle = framework.paddle  # type: ignore[union-attr]
     paddle.distributed.init_parallel_env()
     bench = Bench(
         framework=framework,
@@ -427,7 +427,7 @@ def _too_few_gpus(bench: Bench, place: str) -> str:
     if not place.startswith("gpu"):
         return ""
     processes = bench.case.distributed.processes
-    count = bench.framework.paddle.device.cuda.device_count()  # type: ignore[attr-defined]
+    count = bench.framework.paddle.device.cuda.device_count()  # type: ignore[union-attr]
     if count >= processes:
         return ""
     return f"{processes} processes need {processes} GPUs, one each; visible: {count} (--device cpu runs them there)"
