@@ -218,7 +218,7 @@ def test_the_table_is_shown_although_a_report_cannot_be_written(capsys):
     assert go(LEAVES, "--json", "/dev/full") == 2
     captured = capsys.readouterr()
     assert "12 passed" in captured.out
-    assert "cannot write /dev/full" in captured.err
+    assert "/dev/full: cannot be written: " in captured.err
 
 
 def test_a_results_log_that_cannot_be_written_is_an_error(capsys):

@@ -206,7 +206,7 @@ def test_runs_with_folders_of_their_own_share_nothing():
 
 def test_a_folder_that_cannot_be_had_is_2(capsys):
     assert run("--out", "p.txt") == 2
-    assert "cannot make a folder for the run below p.txt/" in capsys.readouterr().err
+    assert "cannot write below p.txt/" in capsys.readouterr().err
 
 
 def test_what_commands_took_is_the_basis_of_the_next_runs_time_left():

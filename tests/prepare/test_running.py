@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tipchain.core.progress import CLEAR
 from tipchain.prepare import suite
 
 
@@ -23,7 +24,7 @@ def told(tmp_path, monkeypatch):
         log.write_text("x" * 2048)
         with suite._told(log) as one:
             for line in ("a", "b\x1b[1m", "c" * 100):
-                one.hear(line)
+                one(line)
             time.sleep(0.3)
         return capsys.readouterr().err
 
@@ -42,7 +43,7 @@ def test_on_a_terminal_it_is_one_line_that_goes_away(told, capsys):
     text = told(capsys, terminal=True)
     assert "\n" not in text
     assert "  0 s, log 2 kB: ccc" in text
-    assert text.endswith("\r\x1b[K")
+    assert text.endswith(CLEAR)
 
 
 def test_a_quiet_script_is_told_of_too(monkeypatch, tmp_path, capsys):

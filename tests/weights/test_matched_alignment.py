@@ -113,6 +113,7 @@ def prepare_here(case, monkeypatch):
 
 def record(case, prepared, folder):
     """Record both sides in this process and return what each stage came to."""
+    from tipchain.core.json_text import as_json, parse_as
     from tipchain.parity.recorder import RecordingJob, run_job
 
     folder.mkdir()
@@ -132,7 +133,7 @@ def record(case, prepared, folder):
             epochs=1,
             commit="",
         )
-        run_job(RecordingJob.from_json(job.to_json()), job.stages, events.append)
+        run_job(parse_as(RecordingJob, as_json(job)), job.stages, events.append)
     return [event for event in events if event["event"] == "end"]
 
 

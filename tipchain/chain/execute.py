@@ -30,6 +30,7 @@ from tipchain.chain.plan import Command, Result, Speed
 from tipchain.chain.process import PYTHON_HINT, Ending, Stop, call, last_lines, log_end
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
+from tipchain.core.machine import signal_name
 from tipchain.errors import NO_VERDICT, NOT_THE_SAME, Outcome
 from tipchain.modes import DataFolders, Mode, data_folders
 
@@ -445,7 +446,7 @@ def run_command(
         outcome=outcome,
         reason=reason,
         exit_code=ending.exit_code,
-        signal=_signal_name(ending.signal),
+        signal=signal_name(ending.signal) if ending.signal else "",
         started=started if ending.seconds or not ending.failure else "",
         seconds=round(ending.seconds, 3),
         peak_memory_mb=ending.peak_memory_mb,
@@ -615,18 +616,9 @@ def killed(code: int | None, number: int) -> str:
     within = 0 if number else _signal_within(code)
     if not number and not within:
         return ""
-    said = f"killed by {_signal_name(number or within)}"
+    said = f"killed by {signal_name(number or within)}"
     said += OUT_OF_MEMORY_HINT if signal.SIGKILL in (number, within) else ""
     return said if number else f"exit {code}: a process that it started was {said}"
-
-
-def _signal_name(number: int) -> str:
-    if not number:
-        return ""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _signal_within(code: int | None) -> int:

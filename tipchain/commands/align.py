@@ -216,10 +216,7 @@ def _run_folder(out: Path) -> Path:
     """Return the folder of the chain's run that this is part of, or a new one."""
     if os.environ.get(RUN_VARIABLE):
         return Path(os.environ[RUN_VARIABLE])
-    try:
-        return new_run(out)
-    except OSError as error:
-        raise UsageError(f"cannot write below {out}: {error.strerror}") from error
+    return new_run(out)
 
 
 def _data_path(wanted: Path | None, case: Case, mode: Mode) -> Path | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import STDOUT, add_json, add_tolerance, write_document
-from tipchain.core.files import check_writable
+from tipchain.core.files import check_writable, writing
 from tipchain.core.language import escaped, in_rows, language, say
 from tipchain.errors import Outcome, UsageError, exit_code
 from tipchain.framework_types import Array
@@ -66,7 +66,8 @@ def run(args: argparse.Namespace) -> int:
         }
         write_document(args.json, document)
     if args.log is not None:
-        _guard(args.log, lambda: write_diff_log(args.log, verdicts, tolerance))
+        with writing(args.log, UsageError):
+            write_diff_log(args.log, verdicts, tolerance)
     return int(code)
 
 
@@ -139,10 +140,3 @@ def _print(verdicts: Sequence[Verdict], warnings: dict[str, str], tolerance: Tol
     counts = [(outcome, sum(v.outcome is outcome for v in verdicts)) for outcome in Outcome]
     summary = ", ".join(f"{count} {outcome.value}" for outcome, count in counts if count)
     print(f"\n{say(f'{len(verdicts)} compared: {summary}')}  ({tolerance})")
-
-
-def _guard(path: object, write: Callable[[], object]) -> None:
-    try:
-        write()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tipchain.bundle.manifest import who
 from tipchain.commands.options import count, seconds
+from tipchain.core.files import writing
 from tipchain.core.language import aligned, clean, say
 from tipchain.errors import ExitCode, UsageError
 from tipchain.nightly.cleanup import (
@@ -182,17 +183,15 @@ def _pin(args: argparse.Namespace) -> int:
     if args.pin and not (args.why or "").strip():
         raise UsageError('tipchain gc: --pin needs a reason\n  expected: --why "..."')
     folder = _named(args, args.pin or args.unpin)
-    try:
+    if not args.pin and not (folder / PIN).exists():
+        raise UsageError(f"{folder}: is not pinned")
+    with writing(folder / PIN, UsageError):
         if args.pin:
             pin(folder, who=who(Path.cwd()), why=args.why.strip())
             print(say(f"{folder}: {clean(pin_text(folder))}"))
         else:
             (folder / PIN).unlink()
             print(say(f"{folder}: is not pinned any more"))
-    except FileNotFoundError:
-        raise UsageError(f"{folder}: is not pinned") from None
-    except OSError as error:
-        raise UsageError(f"{folder / PIN}: cannot be written: {error.strerror}") from error
     return ExitCode.PASSED
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from tipchain.commands.options import add_root
 from tipchain.core.blame import serving
-from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root
+from tipchain.core.files import ROOT_VARIABLE, atomic_write, find_root, writing
 from tipchain.core.language import say
 from tipchain.errors import ExitCode, MissingFrameworkError, UsageError
 from tipchain.framework_types import Array
-from tipchain.frameworks.base import Framework, checking, resolve
+from tipchain.frameworks import Framework
+from tipchain.frameworks.base import checking, resolve
 
 SHORT = """\
 # Is the Paddle port the same model as its PyTorch reference?  tipchain align {path}
@@ -301,7 +302,8 @@ def run(args: argparse.Namespace) -> int:
     path = args.path or (root / "configs" if (root / "configs").is_dir() else root) / f"{name}.yaml"
     _check_free(path, force=args.force)
     inputs, outputs = try_inputs(args.torch, root, args.input or [read_input(SHAPE)])
-    _write(path, short_case(name, path, root, (args.torch, args.paddle), inputs, outputs))
+    with writing(path, UsageError):
+        atomic_write(path, short_case(name, path, root, (args.torch, args.paddle), inputs, outputs))
     print(say(f"wrote {_shown(path)}\nproject root: {root}\nnext:  tipchain align {_shown(path)}"))
     return ExitCode.PASSED
 
@@ -385,13 +387,6 @@ def _check_free(path: Path, *, force: bool) -> None:
         raise UsageError(f"{_shown(path)} exists; --force replaces it")
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        atomic_write(path, text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
 def _shown(path: Path) -> str:
     """Return a path as seen from here, where it lies below."""
     shown = os.path.relpath(path)
@@ -413,7 +408,8 @@ def _write_chain(args: argparse.Namespace) -> int:
     path = args.path or case.root / "test_tipc" / "configs" / case.id / "train_infer_python.txt"
     _check_free(path, force=args.force)
     seen = os.path.relpath(args.chain.resolve(), case.root)
-    _write(path, CHAIN.format(id=case.id, case=seen, steps="|".join(case.stages)))
+    with writing(path, UsageError):
+        atomic_write(path, CHAIN.format(id=case.id, case=seen, steps="|".join(case.stages)))
     missing = [name for name in TRAINS if getattr(case.sides["paddle"], name) is None]
     if missing:
         print(say(f"note: to train it, the case needs {', '.join(missing)} among the builders of both sides"))
@@ -437,6 +433,7 @@ def _write_full(args: argparse.Namespace) -> int:
         raise UsageError(f"--package: {package!r} cannot be a Python package, expected e.g. alignment.my_net")
     path = args.path or Path("configs") / f"{name}.yaml"
     _check_free(path, force=args.force)
-    _write(path, CASE.format(id=name, path=path, package=package))
+    with writing(path, UsageError):
+        atomic_write(path, CASE.format(id=name, path=path, package=package))
     print(say(f"wrote {path}; next: write the builders it names, then  tipchain align {path}"))
     return ExitCode.PASSED

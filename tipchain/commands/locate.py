@@ -20,10 +20,10 @@ from tipchain.commands.options import (
     add_within,
     write_document,
 )
-from tipchain.core.files import check_writable
+from tipchain.core.files import check_writable, writing
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
-from tipchain.errors import OutputError, UsageError
+from tipchain.errors import UsageError
 from tipchain.framework_types import Setting
 
 SHOWN = 12
@@ -114,10 +114,8 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         from tipchain.live.report import AlignmentReport
 
-        try:
+        with writing(args.html):
             AlignmentReport.from_json(json.dumps(done.document)).to_html(args.html)
-        except OSError as error:
-            raise OutputError(f"{args.html}: cannot be written: {error.strerror}") from error
     return done.exit_code
 
 

@@ -19,7 +19,7 @@ from tipchain.commands.history import (
     with_history,
 )
 from tipchain.commands.options import add_json, add_quiet, count, renamed, show
-from tipchain.core.files import atomic_write, check_writable, sha256_of
+from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
 from tipchain.core.language import say, terminal_width, use_color
 from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
@@ -222,10 +222,8 @@ def run_dashboard(args: argparse.Namespace) -> int:
     if args.html == "-":
         sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
         return _say_of_shares(timelines)
-    try:
+    with writing(args.html, UsageError):
         atomic_write(Path(args.html), text)
-    except OSError as error:
-        raise UsageError(f"cannot write {args.html}: {error.strerror}") from error
     nights = sum(len(one.columns) for one in timelines)
     items = sum(len(one.rows) for one in timelines)
     print(say(f"{args.html}: {many(items, 'item')}, {many(nights, 'night')}"))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tipchain import OLD_SPELLINGS_END
 from tipchain.chain.kinds import KINDS
-from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable
+from tipchain.core.files import MODE_VARIABLE, ROOT_VARIABLE, atomic_write, check_writable, writing
 from tipchain.core.language import LANGUAGES, in_rows, say, terminal_width
-from tipchain.errors import OutputError, UsageError
+from tipchain.errors import UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
 
 if TYPE_CHECKING:
@@ -309,10 +309,8 @@ def write_document(target: str, document: object) -> None:
     if target == STDOUT:
         sys.stdout.write(text)
         return
-    try:
+    with writing(target):
         atomic_write(Path(target), text)
-    except OSError as error:
-        raise OutputError(f"{target}: cannot be written: {error.strerror}") from error
 
 
 def show(target: str | None, document: Callable[[], object], text: Callable[[], str]) -> None:

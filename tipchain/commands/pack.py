@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.commands.options import add_mode, add_root, former, renamed
-from tipchain.core.files import commit, replacing_path
+from tipchain.core.files import commit, replacing_path, writing
 from tipchain.core.language import say
-from tipchain.errors import ExitCode, Outcome, OutputError, RecordError, worst
+from tipchain.errors import ExitCode, Outcome, RecordError, worst
 from tipchain.modes import LATEST, Mode, dump_name, log_name, parse_mode
 
 if TYPE_CHECKING:
@@ -77,10 +77,8 @@ def run(args: argparse.Namespace) -> int:
     entries = _entries(case, out, states, args.spelling)
     entries["manifest.json"] = _manifest(case, mode, out / LATEST, states, entries)
     archive = args.out or out / f"{case.id}_{mode.value}.zip"
-    try:
+    with writing(archive):
         _write(archive, f"{case.id}_{mode.value}", entries)
-    except OSError as error:
-        raise OutputError(f"{archive}: cannot be written: {error.strerror or error}") from error
     for stage, state in states.items():
         print(say(f"{state:<15} {stage}"))
     print(say(f"wrote {archive}: {len(entries)} files"))

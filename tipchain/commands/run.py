@@ -305,7 +305,7 @@ def run(args: argparse.Namespace) -> int:
         return code
     if earlier:
         hold_run(earlier)
-    folder = earlier or _new_folder(plan)
+    folder = earlier or new_run(Path.cwd() / plan.out)
     plan = _plan(args, folder.name)
     if earlier and (report := _whole(plan, folder, setting)):
         print(say("nothing is left to do: the latest run passed"), file=sys.stderr)
@@ -365,13 +365,6 @@ class Setting:
 
 def _plan(args: argparse.Namespace, name: str) -> Plan:
     return on_gpus(planned(args, name), leased_gpus())
-
-
-def _new_folder(plan: Plan) -> Path:
-    try:
-        return new_run(Path.cwd() / plan.out)
-    except OSError as error:
-        raise UsageError(f"cannot make a folder for the run below {plan.out}: {error.strerror}") from error
 
 
 def _place(plan: Plan, folder: Path, setting: Setting) -> Place:

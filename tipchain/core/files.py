@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from tipchain import __version__
-from tipchain.errors import UsageError
+from tipchain.errors import OutputError, TipchainError, UsageError
 
 RUN_VARIABLE = "TIPCHAIN_RUN"
 DATA_VARIABLE = "TIPCHAIN_DATA"
@@ -56,19 +56,23 @@ def new_run(out: Path) -> Path:
     """Make and return a new folder ``out/runs/<time-id>``, never one that exists.
 
     The run is held, by a lock in its folder, until this process ends: `prune` leaves it alone.
+
+    Raises:
+        UsageError: it cannot be made.
     """
-    runs = out / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
-    while True:
-        now = datetime.now().astimezone()
-        # Names sort as the runs began, within a second too.
-        path = runs / f"{now:%Y%m%d-%H%M%S}-{now.microsecond:05x}"
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        hold_run(path)
-        return path
+    try:
+        (out / "runs").mkdir(parents=True, exist_ok=True)
+        while True:
+            now = datetime.now().astimezone()
+            # Names sort as the runs began, within a second too.
+            path = out / "runs" / f"{now:%Y%m%d-%H%M%S}-{now.microsecond:05x}"
+            with suppress(FileExistsError):
+                path.mkdir()
+                break
+    except OSError as error:
+        raise UsageError(f"cannot write below {os.path.relpath(out)}: {error.strerror}") from error
+    hold_run(path)
+    return path
 
 
 def hold_run(path: Path) -> None:
@@ -209,11 +213,17 @@ def check_writable(targets: Mapping[str, str | Path | None]) -> None:
     for option, target in targets.items():
         if target in (None, "-"):
             continue
-        try:
+        with writing(f"{option} {target}", UsageError):
             _probe(Path(str(target)))
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UsageError(f"{option} {target}: cannot be written: {reason}") from error
+
+
+@contextmanager
+def writing(target: object, error: type[TipchainError] = OutputError) -> Iterator[None]:
+    """Let what the user wants written, where it cannot be, raise an error that names it and says why."""
+    try:
+        yield
+    except OSError as problem:
+        raise error(f"{target}: cannot be written: {problem.strerror or problem}") from problem
 
 
 def _probe(path: Path) -> None:

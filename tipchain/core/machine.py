@@ -361,9 +361,19 @@ def _unusable(name: str, detail: str) -> DoctorLine:
     return DoctorLine(subject=name, outcome=Outcome.FAIL, detail=detail, remedy=remedy)
 
 
+def signal_name(number: int) -> str:
+    """Return the name of a signal."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def how_ended(code: int) -> str:
+    """Return how a process ended, by what `subprocess` tells."""
+    return f"was killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+
+
 def _reason(done: subprocess.CompletedProcess[str]) -> str:
     if done.returncode < 0:
-        return f"crashed: {signal.Signals(-done.returncode).name}"
+        return f"crashed: {signal_name(-done.returncode)}"
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     return lines[-1] if lines else f"gave no answer, exit code {done.returncode}"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from tipchain.core.files import writing
 from tipchain.errors import UsageError
 
 
@@ -72,19 +74,15 @@ def write_scalars(scalars: Iterable[Scalar], viewer: str, folder: Path) -> int:
         ) from error
     writers: dict[str, Any] = {}
     count = 0
-    try:
+    with writing(f"--{viewer} {folder}", UsageError), ExitStack() as stack:
         for one in scalars:
             if one.run not in writers:
                 writers[one.run] = make(str(folder / one.run))
+                stack.callback(writers[one.run].close)
             # VisualDL counts milliseconds.
             time = one.time if one.time is None or viewer != "visualdl" else round(one.time * 1000)
             writers[one.run].add_scalar(plain_tag(one.tag), one.value, one.step, walltime=time)
             count += 1
-    except OSError as error:
-        raise UsageError(f"--{viewer} {folder}: cannot be written: {error.strerror}") from error
-    finally:
-        for writer in writers.values():
-            writer.close()
     return count
 
 

@@ -235,11 +235,17 @@ class Reader:
         self.asked: list[str] = []
 
     def error(
-        self, key: str | None, message: str, *, found: object = None, expected: object = None, hint: str | None = None
+        self,
+        key: str | Path_ | None,
+        message: str,
+        *,
+        found: object = None,
+        expected: object = None,
+        hint: str | None = None,
     ) -> InputError:
-        """Return an error that names the file, the line and the key."""
-        path = self.path if key is None else (*self.path, key)
-        if hint is None and key is not None and key not in self.data:
+        """Return an error that names the file, the line and the key, or a path below this mapping."""
+        path = (*self.path, *((key,) if isinstance(key, str) else key or ()))
+        if hint is None and isinstance(key, str) and key not in self.data:
             hint = self._misspelled(key)
         return self.document.error(
             message,
@@ -303,12 +309,17 @@ class Reader:
             )
         return found
 
-    def mapping(self, key: str, **default: object) -> Reader | None:
-        """Return a reader of the mapping below ``key``."""
-        found = self.value(key, dict, "a mapping", **default)
-        if found is None:
-            return None
+    def mapping(self, key: str, *, optional: bool = False) -> Reader:
+        """Return a reader of the mapping below ``key``; of an optional one that is not there, an empty one."""
+        found = self.value(key, dict, "a mapping", default={} if optional else ...)
         return Reader(self.file, self.document, (*self.path, key), found)
+
+    def entries(self, key: str, expected: str, *, wrong: str) -> Iterator[Reader]:
+        """Yield a reader of each mapping in the list ``key``, which may be missing; ``wrong`` is said of what is none."""
+        for number, found in enumerate(self.items(key, default=())):
+            if not isinstance(found, dict):
+                raise self.error((key, str(number)), wrong, found=repr(found), expected=expected)
+            yield Reader(self.file, self.document, (*self.path, key, str(number)), found)
 
     def args(self, key: str) -> Options:
         """Return a mapping of arguments, unchecked."""

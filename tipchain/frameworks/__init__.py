@@ -1,8 +1,17 @@
-"""The frameworks, each loaded when it is asked for."""
+"""The frameworks, each loaded when it is asked for.
+
+Both do the same in the same words: arrays cross this border as numpy arrays, in torch's layout and under torch's names.
+"""
 
 from __future__ import annotations
 
-from tipchain.frameworks.base import Framework
+from tipchain.frameworks.paddle_ import PaddleFramework, PaddleUpdates
+from tipchain.frameworks.torch_ import TorchFloat64, TorchFramework, TorchUpdates
+
+Framework = TorchFramework | PaddleFramework
+"""One framework, loaded by its constructor."""
+Updates = TorchUpdates | PaddleUpdates
+"""An optimizer and the parameters that it updates, under torch's names and in torch's layout; gradients come from outside."""
 
 
 def load_framework(name: str, *, wide: bool = False) -> Framework:
@@ -12,13 +21,5 @@ def load_framework(name: str, *, wide: bool = False) -> Framework:
         MissingFrameworkError: it cannot be imported.
     """
     if wide:
-        from tipchain.frameworks.torch_ import TorchFloat64
-
         return TorchFloat64()
-    if name == "torch":
-        from tipchain.frameworks.torch_ import TorchFramework
-
-        return TorchFramework()
-    from tipchain.frameworks.paddle_ import PaddleFramework
-
-    return PaddleFramework()
+    return TorchFramework() if name == "torch" else PaddleFramework()

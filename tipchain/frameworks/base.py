@@ -7,19 +7,19 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tipchain.core.blame import UsersError, blame, claim, place_of, placed, serving
 from tipchain.errors import CaseError, UsageError
-from tipchain.framework_types import Array, Dataset, Model, Optimizer, Schedule, Tensor
-from tipchain.frameworks.randomness import Draws
-from tipchain.modes import Device
+from tipchain.framework_types import Array, Model, Optimizer, Schedule
+
+if TYPE_CHECKING:
+    from tipchain.frameworks import Framework
 
 # From ``"module:callable"`` to the callable, and to what a builder of a case makes, checked.
 
@@ -211,9 +211,7 @@ def rate_factor(optimizer: object, parameter: object) -> float:
     return own if ratio is None else own * float(ratio(parameter))
 
 
-# What a side can do, whatever its framework.
-#
-# Arrays cross this border as numpy arrays, in torch's layout and under torch's names.
+# What a side trains with, and what a model of either framework returns.
 
 
 Builder = Callable[..., Any]
@@ -242,161 +240,6 @@ class Trainer:
         """Advance the learning rate schedule, if there is one."""
         if self.scheduler is not None:
             self.scheduler.step()
-
-
-class Updates(Protocol):
-    """An optimizer and the parameters that it updates, under torch's names and in torch's layout; gradients come from outside."""
-
-    optimizer: Optimizer
-
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every parameter."""
-
-    def tensor(self, name: str) -> Tensor:
-        """Return a parameter as the framework keeps it, the first part of one that is divided."""
-
-    def value(self, name: str) -> Array:
-        """Return a copy of a parameter."""
-
-    def assign(self, name: str, value: Array) -> None:
-        """Set a parameter."""
-
-    def add_gradient(self, name: str, gradient: Array) -> None:
-        """Add to a parameter's gradient; a frozen one gets none."""
-
-    def step(self) -> None:
-        """Update the parameters once, then clear the gradients."""
-
-    def set_rate(self, factor: float) -> None:
-        """Set the learning rate to ``factor`` times the one that the optimizer was built with."""
-
-    def rates(self) -> dict[str, float]:
-        """Return the present learning rate of every parameter that the optimizer updates."""
-
-    def momentum(self) -> float:
-        """Return the present momentum (beta1) of what a schedule may move, else 0."""
-
-
-class Framework(Protocol):
-    """One framework, loaded by its constructor."""
-
-    name: str
-
-    def versions(self) -> dict[str, str]:
-        """Return the framework's version and build."""
-
-    def configure(self, device: Device, seed: int, threads: int) -> str:
-        """Choose device, seed and threads, switch TF32 off, and describe the device.
-
-        Raises:
-            MissingFrameworkError: no such device.
-        """
-
-    def seed(self, seed: int) -> None:
-        """Seed every generator that user code may draw from: the framework's, numpy's and Python's."""
-
-    def build(self, builder: Builder, args: Mapping[str, object]) -> Any:
-        """Return the model on the chosen device."""
-
-    def undrawn(self) -> AbstractContextManager[None]:
-        """Return a context in which initializers set parameters to zero, for a model that weights are loaded into."""
-
-    def load_weights(self, model: object, path: Path) -> None:
-        """Load a weight file; every key must fit.
-
-        Raises:
-            WeightsError: unreadable, or keys or shapes that do not fit.
-        """
-
-    def set_training(self, model: object, training: bool) -> None:
-        """Switch train mode, keeping random layers (dropout) off, or eval mode."""
-
-    def wake_dropout(self, model: object) -> None:
-        """Switch the framework's own dropout layers to train mode."""
-
-    def randomness(self, draws: Draws | None) -> AbstractContextManager[None]:
-        """Return a context in which random numbers are ``draws``; None switches dropout off."""
-
-    def double_precision(self) -> AbstractContextManager[None]:
-        """Return a context in which new floating-point tensors are float64 where nothing else is said."""
-
-    def widening(self, *, claims: bool) -> AbstractContextManager[None]:
-        """Return a context in which what asks for float32 gets float64: a cast to float32 does nothing to a model in float32.
-
-        ``claims``: tensors of torch in float64 say that they are in float32, for models that insist on it.
-        """
-
-    def widened(self, value: object) -> Any:
-        """Return a model (changed in place) or a tensor of floats in float64; anything else as it is."""
-
-    def watch_variances(self, model: object) -> None:
-        """From now on follow BatchNorm's running variances as Paddle defines them (biased)."""
-
-    def shared_statistics(self, model: object) -> AbstractContextManager[object]:
-        """Return a context in which a watched model itself has the running variances of that definition."""
-
-    def inference(self) -> AbstractContextManager[Any]:
-        """Return a context without gradients."""
-
-    def tensor(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device."""
-
-    def leaf(self, array: Array) -> Any:
-        """Return ``array`` as a tensor on the device whose ``grad`` is filled when something of it runs backward."""
-
-    def array(self, tensor: Tensor) -> Array:
-        """Return a tensor's values as an array of its own."""
-
-    def is_tensor(self, value: Any) -> bool:
-        """Tell whether ``value`` is a tensor."""
-
-    def concat(self, tensors: Sequence[object]) -> Any:
-        """Join tensors along axis 0."""
-
-    def trainer(
-        self,
-        model: object,
-        optimizer: Builder,
-        learning_rate: float,
-        args: Mapping[str, object],
-        scheduler: Builder | None,
-        scheduler_args: Mapping[str, object],
-    ) -> Trainer:
-        """Build the optimizer and its schedule."""
-
-    def build_layers(self) -> Model:
-        """Return a small model of layers of every usual kind, equal in both frameworks."""
-
-    def updates(self, model: Model, optimizer: Optimizer, names: Mapping[str, str]) -> Updates:
-        """Return a model's parameters under an optimizer of theirs; ``names`` are Paddle's names by torch's where they differ."""
-
-    def any_precision(self) -> AbstractContextManager[None]:
-        """Return a context in which an optimizer's clipping takes float64."""
-
-    def parameters(
-        self, model: Model, names: Mapping[str, str], *, shared: bool = False
-    ) -> Iterator[tuple[str, Array]]:
-        """Yield trainable and frozen parameters under torch's names and in torch's layout.
-
-        ``shared``: they may be the framework's own memory, not to be written to.
-        """
-
-    def gradients(
-        self, model: Model, names: Mapping[str, str], *, shared: bool = False, single: bool = False
-    ) -> Iterator[tuple[str, Array]]:
-        """Yield the gradients that exist, named as the parameters are; ``shared``: as with `parameters`.
-
-        ``single``: those in float64 come in float32.
-        """
-
-    def gradient(self, parameter: object) -> Any:
-        """Return a parameter's gradient as a dense tensor; None where there is none."""
-
-    def buffers(self, model: object, names: Mapping[str, str]) -> Iterator[tuple[str, Array]]:
-        """Yield buffers under torch's names; variances as Paddle's BatchNorm defines them (biased)."""
-
-    def batches(self, dataset: Dataset, indices: Sequence[Sequence[int]]) -> Iterator[Batch]:
-        """Load the given samples through the framework's own data loader."""
 
 
 def flatten_outputs(framework: Framework, output: object, names: Sequence[str]) -> dict[str, Any]:

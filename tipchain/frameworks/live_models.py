@@ -16,7 +16,7 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.framework_types import After, Array, Before, Function, Hook, Model, Nested, Optimizer, Tensor
-from tipchain.frameworks.base import Framework
+from tipchain.frameworks import Framework
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.randomness import Draws, attributes
 from tipchain.frameworks.torch_ import TorchFramework

@@ -17,7 +17,8 @@ from tipchain.explain.findings import PIECES
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.explain.preflight.parameters import Tensors, two_initializations
 from tipchain.framework_types import Array, Function, Model, Nested, Setting, Tensor
-from tipchain.frameworks.base import Framework, checking, make_optimizer, resolve
+from tipchain.frameworks import Framework
+from tipchain.frameworks.base import checking, make_optimizer, resolve
 from tipchain.frameworks.paddle_ import PaddleFramework
 from tipchain.frameworks.torch_ import TorchFramework
 from tipchain.live.arguments import read_arrays

@@ -21,7 +21,7 @@ from tipchain.core.files import append, atomic_write
 from tipchain.core.guard import guarded
 from tipchain.core.json_text import JsonObject
 from tipchain.core.language import fold, say, terminal_width
-from tipchain.core.machine import kept_import, paddle_kernels
+from tipchain.core.machine import how_ended, kept_import, paddle_kernels
 from tipchain.core.progress import Pace, Progress, interrupted
 from tipchain.errors import ExitCode, Outcome, TipchainError, UsageError
 from tipchain.report.model import Diagnosed, RunReport, diagnose_run, stage_of
@@ -143,13 +143,12 @@ def _ended(code: int, output: str) -> Launched:
         raise UsageError(message)
     if code == ExitCode.FAILED and marked:
         raise UsersError(message)
-    if code < 0:
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        what = f"the process that ran the models was killed by {name}"
-    else:
-        what = f"the process that ran the models ended with exit code {code}"
     shown = "\n".join(f"  | {line}" for line in lines[-LAST:])
-    return Launched(text=f"ERROR: {what}\n{shown}".rstrip(), exit_code=ExitCode.FAILED, document=None)
+    return Launched(
+        text=f"ERROR: the process that ran the models {how_ended(code)}\n{shown}".rstrip(),
+        exit_code=ExitCode.FAILED,
+        document=None,
+    )
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

@@ -137,15 +137,7 @@ def texts(one: Reader, key: str, expected: str, default: Sequence[str] | None = 
     found = [found] if isinstance(found, str) else found
     for number, text in enumerate(found):
         if not isinstance(text, str) or not text:
-            path = (*one.path, key, str(number))
-            raise ManifestError(
-                "is not a text",
-                file=one.file,
-                line=one.document.line(path),
-                key=".".join(path),
-                found=repr(text),
-                expected=expected,
-            )
+            raise one.error((key, str(number)), "is not a text", found=repr(text), expected=expected)
     return tuple(found)
 
 
@@ -332,12 +324,14 @@ def load_manifest(path: Path) -> NightManifest:
     name = reader.text("name", default=path.stem)
     if not WORD.fullmatch(name):
         raise reader.error("name", "cannot be a folder's name", found=repr(name), expected="a name such as suite")
-    defaults = _defaults(reader)
+    common = reader.mapping("defaults", optional=True)
+    defaults = _common(common, Common())
+    common.done()
     data = _data(reader, root)
     entries = [
-        *(_chains(one, defaults, data) for one in _list(reader, "chains")),
-        *(_cases(one, defaults, data) for one in _list(reader, "cases")),
-        *(_command(one, defaults, data) for one in _list(reader, "commands")),
+        read(one, defaults, data)
+        for key, read in (("chains", _chains), ("cases", _cases), ("commands", _command))
+        for one in reader.entries(key, "a mapping of keys", wrong="is not an entry")
     ]
     reader.done()
     if not entries:
@@ -356,27 +350,6 @@ def _root(reader: Reader, path: Path) -> Path:
     return project_above(path.resolve().parent)
 
 
-def _list(reader: Reader, key: str) -> list[Reader]:
-    """Return a reader of each mapping in the list ``key``."""
-    found = []
-    for number, data in enumerate(reader.items(key, default=())):
-        path = (key, str(number))
-        one = Reader(reader.file, reader.document, path, data if isinstance(data, dict) else {})
-        if not isinstance(data, dict):
-            raise one.error(None, "is not an entry", found=repr(data), expected="a mapping of keys")
-        found.append(one)
-    return found
-
-
-def _defaults(reader: Reader) -> Common:
-    one = reader.mapping("defaults", default=None)
-    if one is None:
-        return Common()
-    common = _common(one, Common())
-    one.done()
-    return common
-
-
 def _common(one: Reader, defaults: Common) -> Common:
     return Common(
         devices=choices(one, "devices", DEVICES, defaults.devices),
@@ -392,12 +365,10 @@ def _common(one: Reader, defaults: Common) -> Common:
 
 
 def _data(reader: Reader, root: Path) -> dict[str, DataFolder]:
-    folders = reader.mapping("data", default=None)
+    folders = reader.mapping("data", optional=True)
     found: dict[str, DataFolder] = {}
-    for name in folders.data if folders is not None else ():
-        assert folders is not None
+    for name in folders.data:
         one = folders.mapping(name)
-        assert one is not None
         path = root / Path(one.text("path")).expanduser()
         found[name] = DataFolder(name=name, path=path, layout=one.choice("layout", tuple(LAYOUTS), default="any"))
         one.done()

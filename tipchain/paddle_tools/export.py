@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 
 from tipchain.commands.options import Parser, add_device
+from tipchain.core.files import writing
 from tipchain.core.language import say
 from tipchain.errors import CaseError, DataError, ExitCode, UsageError
 from tipchain.framework_types import Array, Model, Nested
@@ -51,28 +52,25 @@ def run(args: argparse.Namespace) -> int:
     model = bench.model()
     load_paddle_weights(model, args.pretrained)
     model.eval()
-    try:
-        with _beside(args.output_dir) as folder:
-            inputs = [spec for spec in bench.case.inputs.values() if spec.name != "label"]
-            if not inputs:
-                raise CaseError("has no model input", file=bench.case.path, key="inputs")
-            save_program(model, inputs, folder)
-            worst, classes = check_export(bench, model, folder)
-            card = ModelCard(
-                case=bench.case.id,
-                inputs=[
-                    {"name": spec.name, "shape": [None, *spec.shape[1:]], "dtype": spec.dtype}
-                    for spec in bench.case.inputs.values()
-                    if spec.name != "label"
-                ],
-                class_names=_class_names(bench, classes),
-                transform=sample_spec(bench.case) or "",
-                paddle=str(bench.paddle.__version__),
-            )
-            (folder / f"{STEM}.yml").write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
-            _put_in_place(folder, args.output_dir)
-    except OSError as error:
-        raise ProgramError(f"{args.output_dir}: cannot be written: {error.strerror or error}") from error
+    with writing(args.output_dir, ProgramError), _beside(args.output_dir) as folder:
+        inputs = [spec for spec in bench.case.inputs.values() if spec.name != "label"]
+        if not inputs:
+            raise CaseError("has no model input", file=bench.case.path, key="inputs")
+        save_program(model, inputs, folder)
+        worst, classes = check_export(bench, model, folder)
+        card = ModelCard(
+            case=bench.case.id,
+            inputs=[
+                {"name": spec.name, "shape": [None, *spec.shape[1:]], "dtype": spec.dtype}
+                for spec in bench.case.inputs.values()
+                if spec.name != "label"
+            ],
+            class_names=_class_names(bench, classes),
+            transform=sample_spec(bench.case) or "",
+            paddle=str(bench.paddle.__version__),
+        )
+        (folder / f"{STEM}.yml").write_text(yaml.safe_dump(asdict(card), sort_keys=False, allow_unicode=True))
+        _put_in_place(folder, args.output_dir)
     sizes = " and ".join(map(str, BATCHES))
     print(say(f"exported {args.output_dir}/{STEM}: equals the training engine at batch {sizes}, max|Δ| {worst:.3g}"))
     return ExitCode.PASSED

@@ -22,7 +22,7 @@ from tipchain.core.files import DATA_VARIABLE
 from tipchain.core.machine import core_count, paddle_kernels
 from tipchain.errors import TipchainError, UsageError
 from tipchain.framework_types import Dataset, Function, Model
-from tipchain.frameworks.base import Framework
+from tipchain.frameworks import Framework
 from tipchain.modes import Device, data_folder, parse_device
 from tipchain.parity.case import Case, load_case, open_builder
 

@@ -295,8 +295,7 @@ def read_inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec
         CaseError: no shape or an impossible one, both ``shape`` and ``shapes``, counts of shapes that do not fit
             together, or an input that a stage needs and the case does not name.
     """
-    inputs = reader.mapping("inputs", default={})
-    assert inputs is not None
+    inputs = reader.mapping("inputs", optional=True)
     result = {name: _read_one(inputs, name) for name in inputs.data}
     _check_counts(inputs, result)
     needs = [stage for stage in stages if "fake" in INFO[stage].uses]
@@ -317,7 +316,6 @@ def read_inputs(reader: Reader, stages: Sequence[str]) -> Mapping[str, InputSpec
 
 def _read_one(inputs: Reader, name: str) -> InputSpec:
     one = inputs.mapping(name)
-    assert one is not None
     shapes = _shapes(one)
     dtype = one.choice("dtype", DTYPES, default="float32")
     values = one.choice("values", FLOATS, default="normal")
@@ -483,11 +481,9 @@ def _possible_stages(reader: Reader) -> list[str]:
 
 def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
     sides = reader.mapping("sides")
-    assert sides is not None
     result = {}
     for name in SIDES:
         side = sides.mapping(name)
-        assert side is not None
         builders = {key: side.text(key, default=None) for key in BUILDERS}
         for key, spec in builders.items():
             if spec is not None and not all(part.strip() for part in (spec.partition(":")[0], spec.partition(":")[2])):
@@ -503,9 +499,7 @@ def _sides(reader: Reader, stages: Sequence[str]) -> Mapping[str, Side]:
 
 
 def _weights(reader: Reader, root: Path) -> WeightsSpec:
-    weights = reader.mapping("weights", default=None)
-    if weights is None:
-        return WeightsSpec()
+    weights = reader.mapping("weights", optional=True)
     torch = weights.text("torch", default=None)
     init = weights.choice("init", ("kaiming",), default=None if torch else "kaiming")
     if torch is not None and not torch.strip():
@@ -526,8 +520,7 @@ def _weights(reader: Reader, root: Path) -> WeightsSpec:
 
 
 def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str, Override]:
-    by_stage = reader.mapping("overrides", default={})
-    assert by_stage is not None
+    by_stage = reader.mapping("overrides", optional=True)
     result = {}
     for stage in by_stage.data:
         if stage not in stages or not {"fake", "weights"} & set(INFO[stage].uses):
@@ -539,7 +532,6 @@ def _overrides(reader: Reader, stages: Sequence[str], root: Path) -> Mapping[str
                 hint=did_you_mean(stage, able),
             )
         one = by_stage.mapping(stage)
-        assert one is not None
         result[stage] = Override(
             model_args=one.args("model_args") if "model_args" in one.data else None,
             weights=_weights(one, root) if "weights" in one.data else None,
@@ -565,8 +557,7 @@ def _outputs(reader: Reader) -> tuple[str, ...]:
 
 
 def _tolerances(reader: Reader) -> Mapping[str, Mapping[str, Tolerance]]:
-    stages = reader.mapping("tolerances", default={})
-    assert stages is not None
+    stages = reader.mapping("tolerances", optional=True)
     result: dict[str, Mapping[str, Tolerance]] = {}
     for stage in stages.data:
         if stage not in STAGES:
@@ -574,14 +565,12 @@ def _tolerances(reader: Reader) -> Mapping[str, Mapping[str, Tolerance]]:
                 stage, "is not a known stage", expected=", ".join(STAGES), hint=did_you_mean(stage, STAGES)
             )
         keys = stages.mapping(stage)
-        assert keys is not None
         result[stage] = {key: _tolerance(keys, stage, key) for key in keys.data}
     return MappingProxyType(result)
 
 
 def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
     one = keys.mapping(key)
-    assert one is not None
     numbers = {
         name: one.value(name, (int, float), "a number >= 0", default=None) for name in ("threshold", "rtol", "atol")
     }
@@ -599,8 +588,7 @@ def _tolerance(keys: Reader, stage: str, key: str) -> Tolerance:
 
 
 def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
-    modes = reader.mapping("modes", default={})
-    assert modes is not None
+    modes = reader.mapping("modes", optional=True)
     known = [mode.value for mode in CHAIN_MODES]
     result = {}
     for name in modes.data:
@@ -612,18 +600,7 @@ def _modes(reader: Reader) -> Mapping[str, ModeSettings]:
 
 def _deviations(reader: Reader) -> tuple[KnownDeviation, ...]:
     result = []
-    for number, found in enumerate(reader.items("known_deviations", default=[])):
-        path = ("known_deviations", str(number))
-        if not isinstance(found, dict):
-            raise CaseError(
-                "is not a deviation",
-                file=reader.file,
-                line=reader.document.line(path),
-                key=".".join(path),
-                found=found,
-                expected="{subject: forward/logits, reason: ...}",
-            )
-        one = Reader(reader.file, reader.document, path, found)
+    for one in reader.entries("known_deviations", "{subject: forward/logits, reason: ...}", wrong="is not a deviation"):
         result.append(KnownDeviation(subject=one.text("subject"), reason=one.text("reason")))
         one.done()
         stage, _, key = result[-1].subject.partition("/")

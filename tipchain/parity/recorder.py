@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -21,12 +21,11 @@ import numpy as np
 from tipchain import __version__
 from tipchain.core.blame import blame, users_fault
 from tipchain.core.files import replacing_path, sha256_of
-from tipchain.core.json_text import JsonObject
-from tipchain.core.machine import paddle_kernels
+from tipchain.core.json_text import JsonObject, as_json, parse_as
+from tipchain.core.machine import how_ended, paddle_kernels
 from tipchain.errors import MissingFrameworkError, RecordError, TipchainError, UsageError, WeightsError
 from tipchain.framework_types import Array
-from tipchain.frameworks import load_framework
-from tipchain.frameworks.base import Framework
+from tipchain.frameworks import Framework, load_framework
 from tipchain.modes import INFO, dump_name, parse_device, tensors_name
 from tipchain.numbers.dumps import load_record, save_record
 from tipchain.parity.case import Case, load_case
@@ -153,17 +152,6 @@ class RecordingJob:
     truth: bool = False
     noise: bool = True
     since: float = 0.0
-
-    def to_json(self) -> str:
-        """Return the job as JSON."""
-        return json.dumps(asdict(self), indent=1)
-
-    @classmethod
-    def from_json(cls, text: str) -> RecordingJob:
-        """Read what `to_json` wrote."""
-        data = json.loads(text)
-        needs = {stage: StageNeeds(**one) for stage, one in data["needs"].items()}
-        return cls(**{**data, "stages": tuple(data["stages"]), "needs": needs})
 
 
 Emit = Callable[[JsonObject], None]
@@ -344,7 +332,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Array]) -> None:
 
 def main(argv: list[str]) -> int:
     """Run the job in ``argv[0]``; events go to the file descriptor ``argv[1]``, orders come from ``argv[2]``."""
-    job = RecordingJob.from_json(Path(argv[0]).read_text())
+    job = parse_as(RecordingJob, json.loads(Path(argv[0]).read_text()))
     with os.fdopen(int(argv[1]), "w", buffering=1) as events, os.fdopen(int(argv[2])) as orders:
 
         def emit(event: Mapping[str, object]) -> None:
@@ -395,7 +383,7 @@ class RecordingSide:
         """Start a process that records what is left, beside those that do."""
         spec = self.log.with_suffix(".json")
         if not self.processes:  # others may be reading it
-            spec.write_text(self.job.to_json())
+            spec.write_text(json.dumps(as_json(self.job)))
         self.processes.append(RecordingProcess(self.job, spec, self.log))
         self._feed(self.processes[-1])
 
@@ -457,14 +445,9 @@ class RecordingSide:
 
     def _close(self, process: RecordingProcess) -> None:
         """Give what a process was to record, and what nobody is left to record, the reason why it is not."""
-        code = process.process.wait()
+        what = f"the {self.side} process {how_ended(process.process.wait())}"
         self.processes.remove(process)
         process.stop(patience=0.0)
-        if code < 0:
-            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-            what = f"the {self.side} process was killed by {name}"
-        else:
-            what = f"the {self.side} process ended with exit code {code}"
         lost = [process.order, *(() if self.processes else self.left)]
         for order in filter(None, lost):
             during = "" if process.stage in ("", order.removesuffix(NOISE_ORDER)) else f" during {process.stage}"

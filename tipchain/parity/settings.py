@@ -34,8 +34,7 @@ def read_settings(kind: type[T], reader: Reader, key: str) -> T:
     Raises:
         CaseError: a value that cannot be; the message names file, line and key.
     """
-    mapping = reader.mapping(key, default={})
-    assert mapping is not None
+    mapping = reader.mapping(key, optional=True)
     found = kind(**{one.name: one.metadata["read"](mapping, one.name) for one in fields(kind)})  # type: ignore[arg-type]
     if hasattr(found, "check"):
         found.check(mapping)
@@ -101,7 +100,7 @@ def _backward_modes(reader: Reader, key: str) -> tuple[str, ...]:
     for number, mode in enumerate(found):
         if mode not in MODES:
             raise reader.error(
-                f"{key}.{number}", "is not a mode", found=mode, expected=expected, hint=did_you_mean(str(mode), MODES)
+                (key, str(number)), "is not a mode", found=mode, expected=expected, hint=did_you_mean(str(mode), MODES)
             )
     if not found or len(set(found)) < len(found):
         raise reader.error(key, "is empty or names one twice", found=list(found), expected=expected)
@@ -207,8 +206,7 @@ class InitSettings:
 
 
 def _loss_variants(reader: Reader, key: str) -> Mapping[str, Args]:
-    variants = reader.mapping(key, default={})
-    assert variants is not None
+    variants = reader.mapping(key, optional=True)
     for name in variants.data:
         if not name.strip() or "/" in name or name in _RESERVED:
             expected = "a name without '/', such as smoothed"
@@ -285,8 +283,8 @@ class EnvelopeSettings:
 
 
 def _benchmark(reader: Reader, key: str) -> Mapping[str, float] | None:
-    benchmark = reader.mapping(key, default=None)
-    if benchmark is None:
+    benchmark = reader.mapping(key, optional=True)
+    if reader.data.get(key) is None:
         return None
     published = {key: float(benchmark.value(key, (int, float), "a number")) for key in benchmark.data}
     if not published:
@@ -364,8 +362,7 @@ class TrainDataSettings:
 
 
 def _update_variants(reader: Reader, key: str) -> Mapping[str, Args]:
-    variants = reader.mapping(key, default={})
-    assert variants is not None
+    variants = reader.mapping(key, optional=True)
     for name in variants.data:
         if not name or "/" in name:
             raise variants.error(name, "cannot name a variant", expected="a name without a slash")

@@ -7,14 +7,13 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -26,7 +25,9 @@ from tipchain.chain.load import load_plan
 from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending, Stop, call
 from tipchain.chain.profiles import OWN, all_suites
-from tipchain.core.language import say
+from tipchain.chain.run import on_signals
+from tipchain.core.language import clean, say
+from tipchain.core.progress import Screen, cut, terminal_size
 from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import Mode
 from tipchain.prepare.keep import put_back, start_keeping
@@ -302,14 +303,15 @@ def run_script(
     bash = shutil.which(argv[0])
     if bash is None:
         raise UsageError(f"{SCRIPT} needs bash, which is not on PATH")
-    with _alone(root), _stoppable() as stop, programs(interpreter) as folder:
+    stop = Stop()
+    with _alone(root), on_signals(stop.ask), programs(interpreter) as folder:
         left = log.stat().st_mtime if log.exists() else 0.0
         for fault in [*_put_back(root), *_set_half_made_aside(root, log, left)]:
             print(say(f"note: from an earlier call: {fault}"))
         before = _changed_files(root)
         if keep:
             start_keeping(root / LOGS, folder)
-        with _told(log) as told:
+        with _told(log) as hear:
             # User's environment with messages in English, which is what is looked for.
             given = dict(os.environ)
             if whole := given.pop("LC_ALL", ""):
@@ -320,7 +322,7 @@ def run_script(
                 env=environment(interpreter, folder, {**given, "LC_MESSAGES": "C", NESTED: str(root / SCRIPT)}),
                 log=log,
                 timeout_s=limit_s,
-                watch=told.hear,
+                watch=hear,
                 stop=stop,
             )
         faults = [*_put_back(root), *_set_half_made_aside(root, log, time.time())]
@@ -389,74 +391,28 @@ def _alone(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _stoppable() -> Iterator[Stop]:
-    """Let SIGTERM and SIGHUP end the script as Ctrl-C does, so that no child is left behind."""
-    stop = Stop()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    # nohup ignores SIGHUP, and means it.
-    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda *_: stop.ask()) for number in heard}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class ScriptProgress:
-    """Says that a script goes on: on a terminal in one line that changes, elsewhere in a line now and then."""
-
-    def __init__(self, log: Path) -> None:
-        self.log, self.began, self.line = log, time.monotonic(), ""
-        self.terminal = sys.stderr.isatty()
-
-    def hear(self, line: str) -> None:
-        """Note the last line of the script's output."""
-        self.line = "".join(char for char in line if char.isprintable())
-
-    def say(self) -> None:
-        """Write how long it has run, how much it has written and its last line."""
-        try:
-            size = self.log.stat().st_size
-        except OSError:
-            size = 0
-        width = shutil.get_terminal_size().columns - 1
-        text = f"  {time.monotonic() - self.began:.0f} s, log {size / 1024:.0f} kB: {self.line}"[:width]
-        self.write(f"\r\x1b[K{text}" if self.terminal else f"{text}\n")
-
-    def clear(self) -> None:
-        """Take the line away from a terminal."""
-        self.write("\r\x1b[K" if self.terminal else "")
-
-    @staticmethod
-    def write(text: str) -> None:
-        """Write to standard error."""
-        try:
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        except OSError:  # the terminal is gone; the script goes on
-            return
-
-
-@contextmanager
-def _told(log: Path) -> Iterator[ScriptProgress]:
-    """Yield what hears a script's lines, and tell of them until it ends."""
-    told, over = ScriptProgress(log), threading.Event()
+def _told(log: Path) -> Iterator[Callable[[str], None]]:
+    """Yield what hears a script's lines, and tell of them until it ends: on a terminal in one line that changes."""
+    lines, screen, began, over = [""], Screen(sys.stderr), time.monotonic(), threading.Event()
 
     def tell() -> None:
-        while not over.wait(TERMINAL_S if told.terminal else ELSEWHERE_S):
-            told.say()
+        while not over.wait(TERMINAL_S if screen.live else ELSEWHERE_S):
+            with suppress(OSError):  # the terminal is gone; the script goes on
+                size = log.stat().st_size if log.exists() else 0
+                text = f"  {time.monotonic() - began:.0f} s, log {size / 1024:.0f} kB: {clean(lines[-1])}"
+                screen.draw([text])
+                if not screen.live:
+                    screen.print(cut(text, terminal_size(sys.stderr).columns - 1))
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
     try:
-        yield told
+        yield lines.append
     finally:
         over.set()
         thread.join()
-        told.clear()
+        with suppress(OSError):
+            screen.draw([])
 
 
 def _changed_files(root: Path) -> Mapping[str, tuple[int, int]]:

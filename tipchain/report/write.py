@@ -8,12 +8,13 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.plan import Result
-from tipchain.core.files import atomic_write
+from tipchain.core.files import atomic_write, writing
 from tipchain.core.json_text import flat_facts
 from tipchain.core.language import say, terminal_width, use_color
 from tipchain.core.quantities import Scalar
@@ -327,10 +328,8 @@ def with_page(
     if target is None:
         return report
     text = render_run(report, verdict_line(report), command_of(report), details if failed else ())
-    if html_to is None:
+    with writing(html_to, UsageError) if html_to else nullcontext():
         atomic_write(target, text)
-    else:
-        _write(target, text)
     return replace(report, page=os.path.relpath(target))
 
 
@@ -360,10 +359,8 @@ def write_report(report: RunReport, targets: Targets, *, stream: TextIO, root: P
     if targets.github:
         for line in annotate_run(report, root):
             print(line, file=stream)
-        try:
+        with writing(os.environ.get(SUMMARY_VARIABLE), UsageError):
             write_summary(summarize_run(report, verdict_line(report)))
-        except OSError as error:
-            raise UsageError(f"cannot write {os.environ.get(SUMMARY_VARIABLE)}: {error.strerror}") from error
     for target, render in ((targets.json, dump_report), (targets.junit, junit_xml)):
         if target == "-":
             # Write a document to standard output, in UTF-8 as both formats demand, whatever the terminal's encoding is.
@@ -372,12 +369,6 @@ def write_report(report: RunReport, targets: Targets, *, stream: TextIO, root: P
                 sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
             sys.stdout.write(text)
         elif target:
-            _write(Path(target), render(report))
+            with writing(target, UsageError):
+                atomic_write(Path(target), render(report))
     return int(report.exit_code)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        atomic_write(path, text)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error

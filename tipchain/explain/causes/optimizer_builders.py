@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tipchain.errors import UsageError, WeightsError
 from tipchain.explain.locate.matching import pair_layers
 from tipchain.framework_types import Model, Optimizer, Schedule, Tensor
-from tipchain.frameworks.base import Updates
+from tipchain.frameworks import Updates
 from tipchain.frameworks.live_models import LiveSide, Sides, name_alike
 from tipchain.frameworks.paddle_ import PaddleUpdates, held_parameters, own_schedule
 from tipchain.frameworks.torch_ import TorchUpdates

@@ -32,7 +32,7 @@ from tipchain.explain.preflight.optimizers import (
     torch_treatments,
 )
 from tipchain.framework_types import Array, Options, Setting, Tensor
-from tipchain.frameworks.base import Updates
+from tipchain.frameworks import Updates
 from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.paddle_ import parameter_groups
 from tipchain.numbers.compare import common_factor

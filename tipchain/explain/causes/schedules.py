@@ -19,7 +19,7 @@ from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.preflight.optimizers import paddle_argument
 from tipchain.explain.preflight.table import Trait
 from tipchain.framework_types import Array, Options, Schedule
-from tipchain.frameworks.base import Updates
+from tipchain.frameworks import Updates
 from tipchain.frameworks.live_models import Sides
 from tipchain.frameworks.paddle_ import PaddleUpdates
 from tipchain.numbers.tolerance import (

@@ -15,7 +15,8 @@ from tipchain.core.blame import UsersError, placed
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.errors import DataError
 from tipchain.framework_types import Array, Dataset, Function, Metric, Model, Nested, Tensor
-from tipchain.frameworks.base import Framework, Trainer, concat_outputs
+from tipchain.frameworks import Framework
+from tipchain.frameworks.base import Trainer, concat_outputs
 from tipchain.parity.case import LABEL, Case, open_builder
 from tipchain.parity.inputs import make_inputs
 

@@ -11,7 +11,7 @@ from tipchain.errors import Outcome, UsageError
 from tipchain.explain.causes.data_images import explain_images, words_of
 from tipchain.explain.causes.data_order import explain_labels, explain_order
 from tipchain.framework_types import Array, Nested
-from tipchain.frameworks.base import Framework
+from tipchain.frameworks import Framework
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
 from tipchain.numbers.verdicts import Verdict, compare

@@ -24,7 +24,7 @@ import numpy as np
 
 from tipchain.core.blame import blame
 from tipchain.core.files import atomic_write
-from tipchain.core.json_text import JsonObject
+from tipchain.core.json_text import JsonObject, as_json, parse_as
 from tipchain.core.machine import core_count
 from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
@@ -138,10 +138,6 @@ class WorkerJob:
     reseed: int = 0
     names: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        """Return the job as JSON."""
-        return json.dumps(asdict(self), indent=1)
-
 
 def report_path(folder: Path, rank: int) -> Path:
     """Return where the process ``rank`` leaves its report."""
@@ -158,7 +154,7 @@ def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
     framework.configure(
         parse_device(f"gpu:{selected}" if job.device.startswith("gpu") else job.device), case.seed + rank, job.threads
     )
-    paddle = framework.paddle  # type: ignore[attr-defined]
+    paddle = framework.paddle  # type: ignore[union-attr]
     paddle.distributed.init_parallel_env()
     bench = Bench(
         framework=framework,
@@ -198,7 +194,7 @@ def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Ar
 def main(argv: Sequence[str]) -> int:
     """Do the job in ``argv[0]``; what goes wrong stands in this process's report."""
     end_with_parent()
-    job = WorkerJob(**json.loads(Path(argv[0]).read_text()))
+    job = parse_as(WorkerJob, json.loads(Path(argv[0]).read_text()))
     rank, processes = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
     try:
         report = run(job, rank, processes)
@@ -240,7 +236,7 @@ class WorkerGroup:
     def __init__(self, job: WorkerJob, *, processes: int, timeout_s: float, logs: Path) -> None:
         self.folder, self.processes, self.timeout_s, self.logs = Path(job.folder), processes, timeout_s, logs
         spec = self.folder / "job.json"
-        spec.write_text(job.to_json())
+        spec.write_text(json.dumps(as_json(job)))
         with (logs / "distributed_launch.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -431,7 +427,7 @@ def _too_few_gpus(bench: Bench, place: str) -> str:
     if not place.startswith("gpu"):
         return ""
     processes = bench.case.distributed.processes
-    count = bench.framework.paddle.device.cuda.device_count()  # type: ignore[attr-defined]
+    count = bench.framework.paddle.device.cuda.device_count()  # type: ignore[union-attr]
     if count >= processes:
         return ""
     return f"{processes} processes need {processes} GPUs, one each; visible: {count} (--device cpu runs them there)"

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ import numpy as np
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import Json, JsonObject
 from tipchain.core.language import clean
-from tipchain.core.machine import kept_import
+from tipchain.core.machine import how_ended, kept_import
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array, Model, Nested
 from tipchain.frameworks.base import flatten_outputs
@@ -132,18 +131,13 @@ class OnnxProcess:
             for key, array in load_record(self.folder / OUTPUTS).arrays.items() if state["outputs"] else ():
                 outputs.setdefault(key.partition("/")[0], []).append(array)
             return EngineEnd(outputs=outputs, errors=state["errors"], versions=state["versions"])
-        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         printed = _printed_reason(self.log.read_text(errors="replace")) if state["doing"] == CONVERTING else ""
-        reason = f"{NOT_CONVERTED}: {printed}" if printed else f"the process {how} while {state['doing']}"
+        reason = f"{NOT_CONVERTED}: {printed}" if printed else f"the process {how_ended(code)} while {state['doing']}"
         if state.get("unsupported"):
             reason += f"; paddle2onnx does not list: {', '.join(state['unsupported'])}"
         if state["doing"] == CONVERTING:
             reason += f"; {LEFT_OUT}"
         return EngineEnd(errors={"": f"{reason}; log: {self.log}"}, versions=state["versions"])
-
-
-def _signal_name(number: int) -> str:
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 class _Progress:

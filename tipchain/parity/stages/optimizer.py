@@ -13,7 +13,8 @@ import numpy as np
 
 from tipchain.errors import CaseError, Outcome
 from tipchain.framework_types import Array, Options
-from tipchain.frameworks.base import Updates, make_optimizer
+from tipchain.frameworks import Updates
+from tipchain.frameworks.base import make_optimizer
 from tipchain.numbers.compare import common_factor, largest
 from tipchain.numbers.verdicts import Verdict, compare
 from tipchain.parity.settings import MODEL

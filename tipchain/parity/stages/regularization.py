@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tipchain.errors import Outcome
 from tipchain.framework_types import Array
-from tipchain.frameworks.base import Updates
+from tipchain.frameworks import Updates
 from tipchain.numbers.compare import TensorDiff, diff_arrays
 from tipchain.numbers.dumps import Record
 from tipchain.numbers.tolerance import Tolerance
