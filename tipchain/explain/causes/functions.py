@@ -291,7 +291,6 @@ def activations(paddle: ModuleType, *, shape: Sequence[int]) -> Iterator[tuple[s
 
 def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     """Yield a call followed by an activation, or with another one in its place, or without it."""
-    paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in ACTIVE
     where = place_of(op, piece)
@@ -304,7 +303,7 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
             message=f"it applies `{kind}`{where}, the reference doesn't",
             fix=f"remove `{kind}`{where}",
         )
-    for name, written, function in activations(paddle, shape=first.shape):
+    for name, written, function in activations(piece.paddle, shape=first.shape):
         rare = name in RARE
         if rare and not RARE[name] & set(piece.truth.names):
             continue
@@ -343,7 +342,7 @@ def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call followed by dropout, where the reference drops: torch's probabilities first."""
     if not piece.reference.training:
         return
-    functional = piece.sides.port.framework.paddle.nn.functional  # type: ignore[union-attr]
+    functional = piece.paddle.nn.functional
     layers = [one for _, one in piece.sides.reference.layers(piece.reference)]
     told = [one.p for one in layers if "Dropout" in type(one).__name__]
     for probability in dict.fromkeys([*told, *RATES]):

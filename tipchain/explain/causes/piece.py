@@ -16,18 +16,7 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.program import (
-    LAYER,
-    OF_TORCH,
-    Act,
-    HopelessError,
-    Op,
-    Recorder,
-    Tap,
-    caller,
-    floats_of,
-    numpy_of,
-)
+from tipchain.explain.causes.program import LAYER, OF_TORCH, Act, HopelessError, Op, Recorder, Tap, caller, numpy_of
 from tipchain.explain.findings import shown_path
 from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative, rms
 from tipchain.explain.locate.replay import drawn_again
@@ -406,6 +395,39 @@ class Piece:
         """The port's path as messages have it."""
         return shown_path(self.paths[1])
 
+    @property
+    def paddle(self) -> ModuleType:
+        """The port's framework."""
+        return self.sides.port.framework.paddle  # type: ignore[no-any-return, union-attr]
+
+    def is_tensor(self, value: object) -> bool:
+        """Tell whether a value is a tensor of the port's."""
+        return self.sides.port.is_tensor(value)
+
+    def tensors(self, value: object) -> list[Tensor]:
+        """Return the port's tensors in a nested value."""
+        return take_out(value, self.is_tensor)[1]
+
+    def floats(self, value: object) -> list[Tensor]:
+        """Return the floating-point tensors in a nested value."""
+        return [one for one in self.tensors(value) if "float" in str(one.dtype)]
+
+    def floats_given(self, op: Op) -> list[Tensor]:
+        """Return the floating-point tensors that a call was given."""
+        return self.floats((op.args, dict(op.kwargs)))
+
+    def first_given(self, op: Op) -> Tensor:
+        """Return the first of these; None without any."""
+        return next(iter(self.floats_given(op)), None)
+
+    def is_mask(self, value: Nested) -> bool:
+        """Tell whether a value hides others: booleans, or large negative numbers."""
+        if not self.is_tensor(value) or not value.size:
+            return False
+        if "float" not in str(value.dtype):
+            return "bool" in str(value.dtype)
+        return bool((value <= HIDING).any())
+
     @contextmanager
     def open(self) -> Iterator[Piece]:
         """Run the reference's piece, then stand between the port's and Paddle's functions until the context ends."""
@@ -631,31 +653,3 @@ def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array])
             return inf
         total += distance(one.transpose(axes), other) ** 2
     return sqrt(total) / scale if scale else 0.0
-
-
-# Small things that several groups of causes ask about a piece.
-
-
-def is_tensor(piece: Piece) -> Callable[[object], bool]:
-    """Return what tells the port's tensors."""
-    return piece.sides.port.is_tensor
-
-
-def paddle_of(piece: Piece) -> ModuleType:
-    """Return the port's framework."""
-    return piece.sides.port.framework.paddle  # type: ignore[no-any-return, union-attr]
-
-
-def first_tensor(op: Op, piece: Piece) -> Tensor:
-    """Return the first floating-point tensor that a call was given."""
-    found = floats_of((op.args, dict(op.kwargs)), is_tensor(piece))
-    return found[0] if found else None
-
-
-def is_mask(value: Nested, piece: Piece) -> bool:
-    """Tell whether a value hides others: booleans, or large negative numbers."""
-    if not is_tensor(piece)(value) or not value.size:
-        return False
-    if "float" not in str(value.dtype):
-        return "bool" in str(value.dtype)
-    return bool((value <= HIDING).any())

@@ -415,16 +415,6 @@ def helpers(framework: str = "paddle") -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def tensors_of(value: object, is_tensor: Callable[[object], bool]) -> list[Tensor]:
-    """Return the tensors in a nested value."""
-    return take_out(value, is_tensor)[1]
-
-
-def floats_of(value: object, is_tensor: Callable[[object], bool]) -> list[Tensor]:
-    """Return the floating-point tensors in a nested value."""
-    return [one for one in tensors_of(value, is_tensor) if "float" in str(one.dtype)]
-
-
 def numpy_of(tensor: Tensor) -> Array:
     """Return a tensor's values in float64, or as they are if they are no floats."""
     array = np.asarray(tensor.detach().numpy())

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from tipchain.explain.causes.piece import Piece, ReferenceCall, is_tensor
-from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of, tensors_of
+from tipchain.explain.causes.piece import Piece, ReferenceCall
+from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
@@ -144,7 +144,7 @@ class Walk:
     def given(self, op: Op) -> dict[Key, Tensor]:
         """Return the tensors that a call was given, as they were then."""
         found = {}
-        for one in tensors_of((op.args, dict(op.kwargs)), is_tensor(self.piece)):
+        for one in self.piece.tensors((op.args, dict(op.kwargs))):
             written = self.writes.get(id(one), ())
             found[self._key(one, op.number)] = next((each.args[0] for each in written if each.number >= op.number), one)
         if op.written is not None:
@@ -157,7 +157,7 @@ class Walk:
         if op.written is not None:
             return {self._key(op.written, op.number, after=True): op.result}
         found = {}
-        for one in tensors_of(op.result, is_tensor(self.piece)):
+        for one in self.piece.tensors(op.result):
             later = self.writes.get(id(one), ())
             found[self._key(one, op.number, after=True)] = next(
                 (each.args[0] for each in later if each.number > op.number), one
@@ -307,7 +307,7 @@ class Walk:
             result = op.function(*args, **kwargs)
         except Exception:  # noqa: BLE001  (another shape may not fit: then it is not the counterpart)
             return None
-        return [args[0]] if op.written is not None else tensors_of(result, is_tensor(self.piece))
+        return [args[0]] if op.written is not None else self.piece.tensors(result)
 
     def _counterpart(
         self, op: Op, key: Key, old: Tensor, array: Array, *, leaf: bool = False
