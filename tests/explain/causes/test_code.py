@@ -275,8 +275,7 @@ def test_numbers_that_the_references_code_multiplies_or_divides_by_are_tried_as_
     with CallRecord.over({}) as watch:
         numbers = 2 / (live.torch.ones(2) / 0.3 * 1.7)
     assert numbers.numel() == 2
-    port = SimpleNamespace(is_tensor=live.paddle.is_tensor)
-    piece = SimpleNamespace(shown="`net`", truth=watch, sides=SimpleNamespace(port=port))
+    piece = SimpleNamespace(shown="`net`", truth=watch, floats_given=lambda _: [])
     op = Op(number=0, name="sin", args=(), kwargs={}, result=None, place="a.py:1", line="")
     found = [one.message for one in by_scales(op, piece, live.paddle.ones([2])) if one.confirmed]
     for told in ("by 1/0.3 ", "by 1.7 ", "by 2 "):
