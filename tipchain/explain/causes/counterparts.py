@@ -38,7 +38,7 @@ from tipchain.explain.causes.program import (
     signature_of,
     with_argument,
     with_arguments,
-    with_tensor,
+    with_tensors,
 )
 from tipchain.explain.causes.steps import layout_code
 from tipchain.explain.causes.tensors import own_tensors, told_by_name
@@ -595,7 +595,7 @@ def _exchange(parting: Parting, walk: Walk, *, healed: bool = False) -> tuple[_E
         return None
     tensor, old = walk.right(new), wrong[0]
     if list(tensor.shape) == list(walk.tensor_of(old).shape):
-        acts = {op.number: with_tensor(op.args, old[0], tensor) for op in taken[old]}
+        acts = {op.number: with_tensors(op.args, {old[0]: tensor}) for op in taken[old]}
         return _Exchange(taken[old][0], old, new), acts
     sizes = [list(tensor.shape)]
     fitting = [op for op in parting.ops if [list(each.shape) for each in walk.made(op).values()] == sizes]

@@ -291,9 +291,16 @@ def check_data(
     opened: list[DataSource] = []
     read: list[ReadSamples] = []
     for number, side in enumerate(SIDE_NAMES):
-        found = _take(opened, read, data[number], samples, sides, side, seed)
-        if found is not None:
-            return found
+        _seed(sides, seed)
+        try:
+            opened.append(_open(data[number], samples, sides, side))
+            # The port's as far as the reference's, and a little on where that ended.
+            most = len(read[0].samples) + (EXTRA if read[0].whole else 0) if read else None
+            read.append(opened[number].read(most))
+        except UsageError as error:
+            return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
+            return failed_to_run(f"the {side}'s data", error)
     if not (read[0].whole or not all(one.is_dataset and one.dataset is one.opened for one in opened)):
         _seed(sides, seed)
         count = len(read[0].samples)
@@ -314,27 +321,6 @@ def check_data(
     )
 
 
-def _take(
-    opened: list[DataSource],
-    read: list[ReadSamples],
-    given: object,
-    samples: Sequence[object] | None,
-    sides: Sequence[LiveSide],
-    side: str,
-    seed: int,
-) -> PieceCheck | None:
-    """Open and read one side's data; return the ERROR of what cannot be read."""
-    _seed(sides, seed)
-    try:
-        opened.append(_open(given, samples, sides, side))
-        read.append(_read(opened, read))
-    except UsageError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
-        return failed_to_run(f"the {side}'s data", error)
-    return None
-
-
 def _open(given: object, samples: Sequence[Any] | None, sides: Sequence[LiveSide], side: str) -> DataSource:
     if samples is None:
         return DataSource(given, sides, side)
@@ -348,13 +334,6 @@ def _open(given: object, samples: Sequence[Any] | None, sides: Sequence[LiveSide
 def _seed(sides: Sequence[Any], seed: int) -> None:
     for side in sides:
         side.seed(seed)
-
-
-def _read(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> ReadSamples:
-    """Read the source opened last: as far as the one before it, and a little on where that one ended."""
-    if not read:
-        return opened[0].read()
-    return opened[1].read(len(read[0].samples) + (EXTRA if read[0].whole else 0))
 
 
 def _inner(opened: Sequence[DataSource]) -> tuple[Dataset | None, Dataset | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -46,6 +47,10 @@ class DataCause:
         return Diagnosis(
             code=self.code, port_path=path, message=message, evidence=evidence, explained=self.explained, fix=self.fix
         )
+
+
+certain = partial(DataCause, explained=1.0)
+"""A cause that leaves nothing of the difference."""
 
 
 def channel_axis(shape: tuple[int, ...]) -> int | None:

@@ -296,10 +296,9 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     where = place_of(op, piece)
     built = {type(one).__name__.lower() for _, one in piece.sides.reference.layers(piece.reference)}
     if is_one:
-        skip = argument_of(0)
         yield Hypothesis(
             code="extra-activation",
-            acts={op.number: skip},
+            acts={op.number: argument_of(0)},
             message=f"it applies `{kind}`{where}, the reference doesn't",
             fix=f"remove `{kind}`{where}",
         )
@@ -311,7 +310,6 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         confirmed = not rare and (called_so or name.replace("_", "") in built)
         plain = kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
         if is_one and not plain:  # its settings are looked at elsewhere
-            replace = instead(function)
             code = "other-activation"
             if name == "leaky_relu" and kind in ("leaky_relu", "LeakyReLU"):
                 code = "negative-slope"
@@ -321,16 +319,15 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
                 code = "softmax-axis"
             yield Hypothesis(
                 code=code,
-                acts={op.number: replace},
+                acts={op.number: instead(function)},
                 confirmed=confirmed,
                 message=f"it applies `{kind}`{where}, the reference `{written}`",
                 fix=f"write `{written}` for `{kind}`{where}",
                 place=op.path if op.name == LAYER else None,
             )
-        append = then(function)
         yield Hypothesis(
             code="missing-activation",
-            acts={op.number: append},
+            acts={op.number: then(function)},
             confirmed=confirmed,
             message=f"it lacks `{written}` after {called(op)}{where}",
             fix=f"apply `{written}` after {called(op)}{where}",
@@ -346,10 +343,9 @@ def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     layers = [one for _, one in piece.sides.reference.layers(piece.reference)]
     told = [one.p for one in layers if "Dropout" in type(one).__name__]
     for probability in dict.fromkeys([*told, *RATES]):
-        act = then(partial(functional.dropout, p=probability, training=True))
         yield Hypothesis(
             code="missing-dropout",
-            acts={op.number: act},
+            acts={op.number: then(partial(functional.dropout, p=probability, training=True))},
             confirmed=probability in told,
             message=f"it lacks `dropout` with p={probability} after {called(op)}{place_of(op, piece)}",
             fix=f"apply `F.dropout(p={probability}, training=self.training)` after {called(op)}{place_of(op, piece)}",

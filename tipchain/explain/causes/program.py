@@ -508,13 +508,8 @@ def in_order(order: Sequence[int], name: str = "x") -> Act:
     return act
 
 
-def with_tensor(args: Sequence[Nested], old: int, new: Tensor) -> Act:
-    """Return a call with another tensor in the places of one, also in lists among the arguments."""
-    return with_tensors(args, {old: new})
-
-
 def with_tensors(args: Sequence[Nested], changes: Mapping[int, Tensor]) -> Act:
-    """Return a call with other tensors in the places of some, as `with_tensor` does, by the identities of these."""
+    """Return a call with other tensors in the places of some, by the identities of these, also in lists among the arguments."""
     places = [
         (number, None, changes[id(one)]) if id(one) in changes else (number, place, changes[id(each)])
         for number, one in enumerate(args)

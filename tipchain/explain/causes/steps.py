@@ -54,20 +54,18 @@ def by_orders(op: Op, piece: Piece, results: Sequence[object]) -> Iterator[Hypot
     given = op.args[0] if op.args else op.kwargs.get("x")
     if op.name in ("concat", "stack") and isinstance(given, list | tuple) and len(given) > 1:
         for order in islice(permutations(range(len(given))), 1, MOST_ORDERS):
-            act = reordered(order)
             yield Hypothesis(
                 code="concat-order",
-                acts={op.number: act},
+                acts={op.number: reordered(order)},
                 message=f"`{op.name}`{where} joins its tensors in the wrong order: the right one is {list(order)}",
                 fix=f"give `{op.name}`{where} its tensors in the order {list(order)}: `{op.line}`",
             )
     many = isinstance(op.result, list | tuple) and all(piece.is_tensor(one) for one in op.result)
     if op.name in ("split", "chunk", "unbind", "unstack") and many and len(results) > 1:
         for order in islice(permutations(range(len(results))), 1, MOST_ORDERS):
-            part = then(lambda made, order=order: [made[number] for number in order])  # type: ignore[misc]
             yield Hypothesis(
                 code="swapped-qkv" if len(results) == 3 else "split-order",
-                acts={op.number: part},
+                acts={op.number: then(lambda made, order=order: [made[number] for number in order])},  # type: ignore[misc]
                 message=f"the parts of `{op.name}`{where} are taken in the wrong order: the right one is {list(order)}",
                 fix=f"take the parts of `{op.name}`{where} in the order {list(order)}: `{op.line}`",
             )
@@ -80,20 +78,18 @@ def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     if op.name in ("reshape", "flatten", "unflatten") and given is not None:
         code = layout_code(op, given, first)
         for order in islice(permutations(range(len(given.shape))), 1, MOST_ORDERS):
-            before = _transposed_before(order)
             yield Hypothesis(
                 code=code,
-                acts={op.number: before},
+                acts={op.number: _transposed_before(order)},
                 message=f"the axes are in another order in front of `{op.name}`{where}",
                 fix=f"transpose by {list(order)} in front of `{op.name}`{where}: `{op.line}`",
             )
         for order in islice(permutations(range(len(first.shape))), 1, MOST_ORDERS):
             sizes = [first.shape[axis] for axis in order]
             back = sorted(range(len(order)), key=order.__getitem__)
-            after = instead(lambda one, sizes=sizes, back=back: one.reshape(sizes).transpose(back))  # type: ignore[misc]
             yield Hypothesis(
                 code=code,
-                acts={op.number: after},
+                acts={op.number: instead(lambda one, sizes=sizes, back=back: one.reshape(sizes).transpose(back))},  # type: ignore[misc]
                 message=f"`{op.name}`{where} divides an axis in another order",
                 fix=f"reshape to {sizes} and transpose by {back} for `{op.name}`{where}: `{op.line}`",
             )
@@ -101,10 +97,9 @@ def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     if 1 < rank <= 4 and op.name != LAYER:
         for order in islice(permutations(range(rank)), 1, MOST_ORDERS):
             if [first.shape[axis] for axis in order] == list(first.shape):
-                turn = then_first(lambda one, order=order: one.transpose(list(order)))  # type: ignore[misc]
                 yield Hypothesis(
                     code="axis-order",
-                    acts={op.number: turn},
+                    acts={op.number: then_first(lambda one, order=order: one.transpose(list(order)))},  # type: ignore[misc]
                     message=f"the result of `{op.name}`{where} has its axes in another order",
                     fix=f"transpose the result of `{op.name}`{where} by {list(order)}: `{op.line}`",
                 )
@@ -155,10 +150,9 @@ def by_scales(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
                 message=f"the reference multiplies what goes into {called(op)}{where} by {name}",
                 fix=f"multiply what goes into {called(op)}{where} by {name}: `{op.line}`",
             )
-        act = then_first(partial(_times, value))
         yield Hypothesis(
             code=code,
-            acts={op.number: act},
+            acts={op.number: then_first(partial(_times, value))},
             confirmed=value in told,
             message=f"the reference multiplies by {name} after {called(op)}{where}",
             fix=f"multiply the result of {called(op)}{where} by {name}: `{op.line}`",
@@ -296,19 +290,17 @@ def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                     ("missing-mask", f"where {name} is not zero", paddle.logical_not(fitted)),
                 ]
     for code, told, seen in masks[:MOST_TENSORS]:
-        act = on_input(partial(_hidden, paddle, seen))
         yield Hypothesis(
             code=code,
-            acts={op.number: act},
+            acts={op.number: on_input(partial(_hidden, paddle, seen))},
             message=f"it does not mask {told} in front of softmax{where}",
             fix=f"add a mask that hides {told} in front of softmax{where}: `{op.line}`",
         )
     for name, tensor in available:
         if piece.is_mask(tensor) and "float" in str(tensor.dtype):
-            plus = on_input(tensor.add)
             yield Hypothesis(
                 code="missing-mask",
-                acts={op.number: plus},
+                acts={op.number: on_input(tensor.add)},
                 message=f"it does not add the mask {name} in front of softmax{where}",
                 fix=f"add {name} in front of softmax{where}: `{op.line}`",
             )
@@ -357,11 +349,10 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             continue
         for value in changed:
             new = (*items[:place], value, *items[place + 1 :])
-            act = with_argument(1, new)
             code = "wrong-index" if isinstance(item, int) else "off-by-one"
             yield Hypothesis(
                 code=code,
-                acts={op.number: act},
+                acts={op.number: with_argument(1, new)},
                 message=f"it takes index {index_text(item)}{where}, the reference {index_text(value)}",
                 fix=f"write {index_text(value)} for {index_text(item)}{where}: `{op.line}`",
             )
@@ -743,10 +734,9 @@ def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str
     fitting = [(name, one) for name, one in available if list(one.shape) == shape and one is not first]
     for name, tensor in fitting[:MOST_TENSORS]:
         # A sum is no residual where it already is in this one.
-        plus = then_first(tensor.add)
         yield Hypothesis(
             code="missing-residual",
-            acts={op.number: plus},
+            acts={op.number: then_first(tensor.add)},
             message=f"it does not add {name} to the result of {called(op)}{where}",
             fix=f"add {name} to the result of {called(op)}{where}",
         )
@@ -755,10 +745,9 @@ def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str
             ("sign", "subtract", tensor.neg().add),
             ("missing-gate", "multiply by", tensor.multiply),
         ):
-            act = then_first(apply)
             yield Hypothesis(
                 code=code,
-                acts={op.number: act},
+                acts={op.number: then_first(apply)},
                 message=f"the reference behaves as if it would {how} {name} after {called(op)}{where}",
                 fix=f"{how} {name} after {called(op)}{where}",
             )

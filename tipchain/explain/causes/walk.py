@@ -115,13 +115,8 @@ class Walk:
                 value = self.values[number].array
                 wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
                 if wanted and number in self.makers and number not in self.shared and value is not None:
-                    new = self.piece.sides.port.tensor(
-                        np.ascontiguousarray(next(arranged(value, array.shape, flat=True))), gradient=False
-                    )
-                    step = self.makers[number]
-                    self.partings.append(
-                        Parting(op=op, old=made, new=new, key=key, ops=(op,), step=step, steps=tuple(self._chain(step)))
-                    )
+                    new = self._as_ports(next(arranged(value, array.shape, flat=True)))
+                    self.partings.append(self._parting(op, made, new, key, (op,), self.makers[number]))
                     break
 
     def _put_leaves_right(self) -> None:
@@ -232,10 +227,14 @@ class Walk:
             self.healed[key] = tensor
             self.shared.add(number)
             step = self.makers[number]
-            chain = tuple(self._chain(step))
-            self.partings += self._elements(op, step) or [
-                Parting(op=op, old=old, new=tensor, key=key, ops=segment, step=step, steps=chain)
-            ]
+            self.partings += self._elements(op, step) or [self._parting(op, old, tensor, key, segment, step)]
+
+    def _as_ports(self, array: Array) -> Tensor:
+        """Return values of the reference's as a tensor of the port's."""
+        return self.piece.sides.port.tensor(np.ascontiguousarray(array), gradient=False)
+
+    def _parting(self, op: Op, old: Tensor, new: Tensor, key: Key, ops: tuple[Op, ...], step: ReferenceCall) -> Parting:
+        return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(self._chain(step)))
 
     def _elements(self, op: Op, step: ReferenceCall) -> list[Parting]:
         """Return the partings of the tensors that both put together, where each is the counterpart of the one in its place."""
@@ -253,20 +252,9 @@ class Walk:
             elsewhere = set(self.matched[key]) - set(step.given)  # it is right, and does not belong here
             if maker is None or made is None or value is None or value.size != old.size or elsewhere:
                 return []
-            new = self.piece.sides.port.tensor(
-                np.ascontiguousarray(next(arranged(value, tuple(old.shape), flat=True))), gradient=False
-            )
-            found.append(
-                Parting(
-                    op=maker,
-                    old=old,
-                    new=new,
-                    key=key,
-                    ops=self.open.get(key) or self._behind(maker, set(step.given)),
-                    step=made,
-                    steps=tuple(self._chain(made)),
-                )
-            )
+            new = self._as_ports(next(arranged(value, tuple(old.shape), flat=True)))
+            before = self.open.get(key) or self._behind(maker, set(step.given))
+            found.append(self._parting(maker, old, new, key, before, made))
         return found
 
     def _behind(self, op: Op, others: set[int]) -> tuple[Op, ...]:
@@ -325,7 +313,7 @@ class Walk:
             if leaf and number in self.makers and not self._is_constant(number):
                 continue
             for one in arranged(ours, array.shape, flat=True):
-                tensor = self.piece.sides.port.tensor(np.ascontiguousarray(one), gradient=False)
+                tensor = self._as_ports(one)
                 tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
                 if known is not None or self._makes_right(key, tensor, op.number - leaf, number):
                     return number, tensor
@@ -362,7 +350,7 @@ class Walk:
                 continue
             hidden = hidden if (hidden == like).mean() >= 0.5 else ~hidden
             form = hidden if array.dtype.kind == "b" else np.where(hidden, array.min(), 0.0)
-            tensor = self.piece.sides.port.tensor(np.ascontiguousarray(form), gradient=False)
+            tensor = self._as_ports(form)
             tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
             if self._makes_right(key, tensor, since, number):
                 return number, tensor
