@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from math import inf, prod, sqrt
 
@@ -429,29 +430,14 @@ def parameter_gradients(
             if arranged <= SAME_DOUBLE < relative_or_inf(truth, port64):
                 yield only(f"gradient of {name}", arranged)
                 continue
-
-        found = measure(
-            f"gradient of {name}",
-            truth,
-            _of(slow, name),
-            port,
-            known if port64 is None else port64,
-            _of(moved, name),
-            least,
-            replays.terms(truth),
+        exact, terms = known if port64 is None else port64, replays.terms(truth)
+        measured = partial(
+            measure, f"gradient of {name}", truth, _of(slow, name), port, exact, least=least, terms=terms
         )
+        found = measured(_of(moved, name))
         if moved is None and classify([found])[0] is Closeness.LOWER_PRECISION:
             # A sum that is zero but for rounding is as coarse as its terms are many.
-            found = measure(
-                found.what,
-                truth,
-                _of(slow, name),
-                port,
-                found.exact,
-                _of(replays.moved, name),
-                least,
-                replays.terms(truth),
-            )
+            found = measured(_of(replays.moved, name))
         yield found
 
 

@@ -262,17 +262,28 @@ Close = Callable[[TracedValue, TracedValue], bool]
 """Tells whether two values are the same up to rounding, whatever the order of their axes."""
 Folds = Callable[["CallPair", int, Call], bool]
 """Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
-ACTIVATIONS: Mapping[str, str] = dict(
-    one.split(":")
-    for one in """
-        ReLU:relu ReLU6:relu6 LeakyReLU:leaky_relu ELU:elu CELU:celu SELU:selu GELU:gelu SiLU:silu Silu:silu Swish:swish
-        Hardswish:hardswish Hardsigmoid:hardsigmoid Sigmoid:sigmoid Tanh:tanh Softplus:softplus Mish:mish Softmax:softmax
-        LogSoftmax:log_softmax Hardtanh:hardtanh Softsign:softsign LogSigmoid:log_sigmoid Tanhshrink:tanhshrink
-        Hardshrink:hardshrink Softshrink:softshrink Threshold:threshold ThresholdedReLU:thresholded_relu PReLU:prelu
-        RReLU:rrelu GLU:glu
-    """.split()
+
+
+def _pairs(words: str) -> dict[str, str]:
+    return dict(one.split(":") for one in words.split())
+
+
+PLAIN_ACTIVATIONS = _pairs(
+    """
+    ReLU:relu ReLU6:relu6 SiLU:silu Silu:silu Hardswish:hardswish GELU:gelu Tanh:tanh Sigmoid:sigmoid
+    Hardsigmoid:hardsigmoid LeakyReLU:leaky_relu ELU:elu Mish:mish Softplus:softplus
+    """
 )
-"""Both frameworks' functions of one tensor, by the classes of layers that compute them."""
+"""Functions of one tensor under the name that both frameworks have them by, by the classes of layers that compute them: the ones
+that a layer may have inside or after it."""
+ACTIVATIONS = PLAIN_ACTIVATIONS | _pairs(
+    """
+    CELU:celu SELU:selu Swish:swish Softmax:softmax LogSoftmax:log_softmax Hardtanh:hardtanh Softsign:softsign
+    LogSigmoid:log_sigmoid Tanhshrink:tanhshrink Hardshrink:hardshrink Softshrink:softshrink Threshold:threshold
+    ThresholdedReLU:thresholded_relu PReLU:prelu RReLU:rrelu GLU:glu
+    """
+)
+"""All of both frameworks', by the classes."""
 _SIZES = ("1d", "2d", "3d")
 _FAMILY = {
     f"{kind}{ending}": family
@@ -778,6 +789,10 @@ class Comparer:
         if ours and theirs and not links:
             return inf
         return max((self.between(ours[link.ours], theirs[link.theirs], link.layout) for link in links), default=0.0)
+
+    def output_apart(self, pair: CallPair, link: TensorLink) -> float:
+        """Return how far an output of two calls is apart."""
+        return self.between(pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.layout)
 
     def between(self, one: TracedValue, other: TracedValue, layout: PortLayout) -> float:
         """Return how far two tensors are apart; each pair is compared once."""
