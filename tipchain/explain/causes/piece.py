@@ -18,7 +18,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.program import LAYER, OF_TORCH, Act, HopelessError, Op, Recorder, Tap, caller, numpy_of
 from tipchain.explain.findings import shown_path
-from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative, rms
+from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.trace import Call, put_back, take_out
@@ -535,7 +535,7 @@ class Piece:
         wanted = self.truth.consumed
         if self.consumer is None or wanted is None or len(tensors) <= self.consumer.number:
             return False
-        return _apart(wanted, numpy_of(tensors[self.consumer.number])) > (1 - EXPLAINED) * self._unmended
+        return relative_arranged(wanted, numpy_of(tensors[self.consumer.number])) > (1 - EXPLAINED) * self._unmended
 
     def error(self, outcome: PieceOutcome) -> tuple[float, float]:
         """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
@@ -543,12 +543,12 @@ class Piece:
         if self.backward and not self.loss:
             return gradients, inf
         ours, theirs = self.truth.outputs, outcome.outputs
-        end = sqrt(sum(_apart(one, other) ** 2 for one, other in zip(ours, theirs, strict=False)))
+        end = sqrt(sum(relative_arranged(one, other) ** 2 for one, other in zip(ours, theirs, strict=False)))
         if len(ours) > len(theirs) or not ours:
             end = inf
         end = sqrt(end**2 + gradients**2)
         wanted = self.truth.consumed
-        apart = inf if wanted is None or outcome.consumed is None else _apart(wanted, outcome.consumed)
+        apart = inf if wanted is None or outcome.consumed is None else relative_arranged(wanted, outcome.consumed)
         if outcome.ops:  # the piece as it is
             self._unmended = apart
         return end, apart
@@ -634,12 +634,6 @@ def _note(
 ) -> None:
     """Copy the tensors that a layer is given."""
     seen.append([np.array(numpy_of(one)) for one in take_out((args, dict(kwargs)), is_tensor)[1]])
-
-
-def _apart(expected: Array, actual: Array) -> float:
-    """Return the relative RMS of the difference, in whatever order the port has its axes."""
-    axes = arrange(expected, actual)
-    return inf if axes is None else relative(expected.transpose(axes), actual)
 
 
 def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> float:

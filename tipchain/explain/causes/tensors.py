@@ -18,10 +18,11 @@ from tipchain.explain.causes.piece import OUTPUT, Piece
 from tipchain.explain.causes.program import LAYER, Op, on_input, then_first
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
-from tipchain.explain.preflight.parameters import FEW, STATISTICS, describe_values, is_constant, port_array, same_values
+from tipchain.explain.preflight.parameters import FEW, describe_values, is_constant, port_array, same_values
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_ENLARGED, SAME_SINGLE
+from tipchain.weights.matching import STATISTICS
 from tipchain.weights.sides import TensorSlot, divide, join, torch_view
 
 
