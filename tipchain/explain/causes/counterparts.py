@@ -542,8 +542,7 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
     places = [number for number, one in enumerate(op.args) if piece.is_tensor(one)]
     matched = {}
     for number in places:
-        key = next((key for key in walk.given(op) if key[0] == id(op.args[number])), None)
-        matched[number] = () if key is None else walk.matched[key]
+        matched[number] = walk.matched_given(op, op.args[number])
     missing = [one for one in step.given if not any(one in found for found in matched.values())]
     wrong = [number for number in places if not set(matched[number]) & set(step.given)]
     for value in missing:
@@ -731,11 +730,8 @@ OPERATORS = {
 
 def _place_of_given(op: Op, step: ReferenceCall, walk: Walk) -> int | None:
     """Return which argument of a call the reference first hands to a step."""
-    for number, one in enumerate(op.args):
-        key = next((key for key in walk.given(op) if key[0] == id(one)), None)
-        if key is not None and set(walk.matched[key]) & set(step.given):
-            return number
-    return None
+    given = (number for number, one in enumerate(op.args) if set(walk.matched_given(op, one)) & set(step.given))
+    return next(given, None)
 
 
 def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:

@@ -344,12 +344,8 @@ class DataSource:
         if isinstance(value, str | bytes):
             names.append(value if isinstance(value, str) else value.decode(errors="replace"))
             return
-        if isinstance(value, Mapping):
-            for key, one in value.items():
-                self._take(one, f"{name}.{key}".lstrip("."), fields, names)
-            return
-        if isinstance(value, tuple) or (isinstance(value, list) and not is_numbers(value)):
-            for key, one in enumerate(value):
+        if isinstance(value, Mapping | tuple) or (isinstance(value, list) and not is_numbers(value)):
+            for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
                 self._take(one, f"{name}.{key}".lstrip("."), fields, names)
             return
         tensor = next((one for one in self.tensors if one.is_tensor(value)), None)

@@ -147,6 +147,10 @@ class Walk:
             found[self._key(op.written, op.number)] = op.args[0]
         return found
 
+    def matched_given(self, op: Op, tensor: object) -> tuple[int, ...]:
+        """Return the reference's tensors that are one that a call was given; nothing of what is none."""
+        return next((self.matched[key] for key in self.given(op) if key[0] == id(tensor)), ())
+
     def made(self, op: Op) -> dict[Key, Tensor]:
         """Return the tensors that a call made, as they were then."""
         if op.written is not None:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from math import inf
 from operator import attrgetter
 
@@ -535,15 +535,21 @@ def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[C
     """Align two sequences of calls so that the sum of the pairs' scores is largest."""
     if not ours or not theirs:
         return []
-    scores = [[_score(one, other, close) for other in theirs] for one in ours]
-    best = np.zeros((len(ours) + 1, len(theirs) + 1))
-    for i in range(len(ours) - 1, -1, -1):
-        for j in range(len(theirs) - 1, -1, -1):
-            best[i, j] = max(best[i + 1, j], best[i, j + 1], best[i + 1, j + 1] + scores[i][j])
+    scores = np.array([[_score(one, other, close) for other in theirs] for one in ours])
+    return [CallPair(reference=ours[i], port=theirs[j]) for i, j in _best_pairs(scores)]
+
+
+def _best_pairs(scores: Array) -> list[tuple[int, int]]:
+    """Return the pairs of two sequences, both in order, of which the sum of the scores is largest; 0 pairs nothing."""
+    rows, columns = scores.shape
+    best = np.zeros((rows + 1, columns + 1))
+    for i in range(rows - 1, -1, -1):
+        for j in range(columns - 1, -1, -1):
+            best[i, j] = max(best[i + 1, j], best[i, j + 1], best[i + 1, j + 1] + scores[i, j])
     found, i, j = [], 0, 0
-    while i < len(ours) and j < len(theirs):
-        if scores[i][j] > 0 and best[i, j] == best[i + 1, j + 1] + scores[i][j]:
-            found.append(CallPair(reference=ours[i], port=theirs[j]))
+    while i < rows and j < columns:
+        if scores[i, j] > 0 and best[i, j] == best[i + 1, j + 1] + scores[i, j]:
+            found.append((i, j))
             i, j = i + 1, j + 1
         elif best[i, j] == best[i + 1, j]:
             i += 1
@@ -620,10 +626,8 @@ def _containers(
 def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dict[frozenset[int], list[Call]]:
     below: dict[int, set[int]] = defaultdict(set)
     for number, call in enumerate(calls):
-        parent = call.parent
-        while parent is not None:
-            below[parent].add(number)
-            parent = trace.calls[parent].parent
+        for around in trace.around(call):
+            below[around.number].add(number)
     found: dict[frozenset[int], list[Call]] = defaultdict(list)
     for call in trace.calls:
         if call.number in below and call.number not in inner:
@@ -641,11 +645,8 @@ def _wholes(
         for call in calls:
             if hands_on(call):
                 continue
-            parent = call.parent
-            while parent is not None and parent not in paired:
-                parent = traces[side].calls[parent].parent
-            if parent is not None:
-                pair = paired[parent]
+            holders = (paired[one.number] for one in traces[side].around(call) if one.number in paired)
+            for pair in islice(holders, 1):
                 found[pair.port.number] = replace(pair, whole=True)
     return list(found.values())
 
@@ -741,26 +742,15 @@ class Comparer:
         self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], left: Sequence[int], free: Sequence[int]
     ) -> list[tuple[int, int]]:
         """Return the pairs of two sequences, both in order, of which most hold the same values, and then most fit."""
-        scores = {
-            (one, other): 0.0
-            if self.layout(ours[one], theirs[other]) is None
-            else 1.0 + (len(left) + len(free)) * self._same(ours[one], theirs[other])
-            for one in left
-            for other in free
-        }
-        best: dict[tuple[int, int], tuple[float, list[tuple[int, int]]]] = {}
-        for i in range(len(left), -1, -1):
-            for j in range(len(free), -1, -1):
-                if i == len(left) or j == len(free):
-                    best[i, j] = 0.0, []
-                    continue
-                pair = left[i], free[j]
-                ways = [best[i + 1, j], best[i, j + 1]]
-                if scores[pair]:
-                    total, rest = best[i + 1, j + 1]
-                    ways.insert(0, (total + scores[pair], [pair, *rest]))
-                best[i, j] = max(ways, key=lambda way: way[0])
-        return best[0, 0][1]
+        if not left or not free:
+            return []
+        scores = np.array([[self._likely(ours[one], theirs[other]) for other in free] for one in left])
+        most = len(left) + len(free)
+        return [(left[i], free[j]) for i, j in _best_pairs(np.where(scores > 1, 1.0 + most, scores))]
+
+    def _likely(self, one: TracedValue, other: TracedValue) -> float:
+        """Return 2 for tensors that hold the same, 1 for those that fit, else 0."""
+        return 0.0 if self.layout(one, other) is None else 1.0 + self._same(one, other)
 
     def _same(self, one: TracedValue, other: TracedValue) -> bool:
         layout = self.layout(one, other)
