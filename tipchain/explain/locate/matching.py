@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import takewhile
 from math import inf
 from operator import attrgetter
 
@@ -645,9 +645,9 @@ def _wholes(
         for call in calls:
             if hands_on(call):
                 continue
-            holders = (paired[one.number] for one in traces[side].around(call) if one.number in paired)
-            for pair in islice(holders, 1):
-                found[pair.port.number] = replace(pair, whole=True)
+            holder = next((paired[one.number] for one in traces[side].around(call) if one.number in paired), None)
+            if holder is not None:
+                found[holder.port.number] = replace(holder, whole=True)
     return list(found.values())
 
 
@@ -742,15 +742,12 @@ class Comparer:
         self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], left: Sequence[int], free: Sequence[int]
     ) -> list[tuple[int, int]]:
         """Return the pairs of two sequences, both in order, of which most hold the same values, and then most fit."""
-        if not left or not free:
-            return []
-        scores = np.array([[self._likely(ours[one], theirs[other]) for other in free] for one in left])
-        most = len(left) + len(free)
-        return [(left[i], free[j]) for i, j in _best_pairs(np.where(scores > 1, 1.0 + most, scores))]
-
-    def _likely(self, one: TracedValue, other: TracedValue) -> float:
-        """Return 2 for tensors that hold the same, 1 for those that fit, else 0."""
-        return 0.0 if self.layout(one, other) is None else 1.0 + self._same(one, other)
+        most, others = len(left) + len(free), [theirs[number] for number in free]
+        scores = [
+            [0.0 if self.layout(one, other) is None else 1.0 + most * self._same(one, other) for other in others]
+            for one in (ours[number] for number in left)
+        ]
+        return [(left[i], free[j]) for i, j in _best_pairs(np.array(scores).reshape(len(left), len(free)))]
 
     def _same(self, one: TracedValue, other: TracedValue) -> bool:
         layout = self.layout(one, other)
