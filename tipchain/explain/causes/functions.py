@@ -135,7 +135,10 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
     known = named_kind(layer)
     traits = {one.arguments[1]: one for one in (() if known is None else known.properties)}
     wanted = {
-        name: value for name in present if name in traits for value in _reference_values(layer, reference, traits[name])
+        name: value if name == "groups" else list(ntuple(value, dims))
+        for name in present
+        if name in traits
+        for value in _reference_values(layer, reference, traits[name])
     }
     for name, value in wanted.items():
         yield variant(name.replace("_", "-"), {name: value}, confirmed=True)
