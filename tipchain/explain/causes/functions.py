@@ -279,9 +279,9 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         )
     for name, written, function in activations(piece.paddle, shape=first.shape):
         rare = name in RARE
-        if rare and not RARE[name] & set(piece.truth.names):
+        if rare and not RARE[name] & set(piece.truth.record.names):
             continue
-        called_so = any(one.rstrip("_") == name for one in piece.truth.names)  # torch's ReLU6 calls hardtanh
+        called_so = any(one.rstrip("_") == name for one in piece.truth.record.names)  # torch's ReLU6 calls hardtanh
         confirmed = not rare and (called_so or name.replace("_", "") in built)
         plain = kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
         if is_one and not plain:  # its settings are looked at elsewhere
@@ -407,7 +407,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
         given = op.kwargs.get(name, op.args[place] if place < len(op.args) else None)
         told = [
             value
-            for value in piece.truth.constants.get(op.name, ())
+            for value in piece.truth.record.constants.get(op.name, ())
             if not isinstance(value, bool) and any(type(value) is type(one) for one in usual)
         ]
         tried: list[object] = [] if given is None else [given]

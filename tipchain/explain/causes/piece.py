@@ -77,7 +77,15 @@ class RecordedTensor:
 
 
 class CallRecord:
-    """A record of the calls that torch code makes; made by `over`."""
+    """A record of the calls that torch code makes; made by `over`.
+
+    Attributes:
+        names: the functions that were called, torch's names.
+        sketches: of every tensor that they made.
+        constants: numbers among their arguments, by function, Paddle's names.
+        steps: the calls of the code's own, with what they were given and returned.
+        values: the tensors of these, by number.
+    """
 
     def __init__(self, torch: ModuleType) -> None:
         self.torch = torch
@@ -303,21 +311,13 @@ class Truth:
         outputs: its outputs.
         consumed: what the reference's layer at the consumer's place was given.
         gradients: by the port's name.
-        sketches: of every tensor that its code made.
-        names: the functions that its code called, torch's names.
-        constants: numbers among their arguments, by function, Paddle's names.
-        steps: the calls of its own code, with what they were given and returned.
-        values: the tensors of these, by number.
+        record: the calls that its code made.
     """
 
     outputs: tuple[Array, ...]
     consumed: Array | None
     gradients: Mapping[str, Array]
-    sketches: tuple[Sketch, ...]
-    names: tuple[str, ...]
-    constants: Mapping[str, tuple[object, ...]]
-    steps: tuple[ReferenceCall, ...] = ()
-    values: tuple[RecordedTensor, ...] = ()
+    record: CallRecord
 
 
 INPUT, OUTPUT = -1, -2
@@ -611,16 +611,8 @@ class Piece:
         consumed = None
         if self.consumer is not None and len(seen) > self.consumer.reference_turn:
             consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
-        return Truth(
-            outputs=tuple(numpy_of(one) for one in outputs),
-            consumed=consumed,
-            gradients=gradients,
-            sketches=tuple(watch.sketches),
-            names=tuple(watch.names),
-            constants=watch.constants,
-            steps=tuple(watch.steps),
-            values=tuple(watch.values),
-        )
+        made = tuple(numpy_of(one) for one in outputs)
+        return Truth(outputs=made, consumed=consumed, gradients=gradients, record=watch)
 
     def _ends(self, number: int, outputs: list[Tensor]) -> list[Tensor]:
         """Return the outputs that both sides have, in one order."""

@@ -712,7 +712,7 @@ def forward_place(layer: Model) -> str:
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     best = trials.best()
     tried = f"{len(trials.trials)} causes were tried in {piece.runs} runs, {trials.failed} could not be run"
-    tried += only_in_one(trials.base.ops, piece.truth.steps) if piece.backward else ""
+    tried += only_in_one(trials.base.ops, piece.truth.record.steps) if piece.backward else ""
     if best is None or not best.explained:
         return _unknown(verdict, tried, 0.0 if trials.trials else None)
     told = f"{tried}; the best, `{best.hypothesis.code}` ({best.hypothesis.message}), explains {best.explained:.1%}, less than {EXPLAINED:.0%}"

@@ -134,7 +134,7 @@ def by_scales(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     told = {
         float(value): f"{value:.6g}"
         for name in ("multiply", "divide", "rdiv", "pow", "add")
-        for value in piece.truth.constants.get(name, ())
+        for value in piece.truth.record.constants.get(name, ())
         if isinstance(value, int | float) and value
     }
     told.update({1 / value: f"1/{value:.6g}" for value in told})
@@ -232,7 +232,7 @@ def _ends(ops: Sequence[Op], directs: Sequence[set[int]], piece: Piece) -> set[i
 
 def _known(tensor: object, piece: Piece) -> bool:
     sketch = Sketch(numpy_of(tensor))
-    return any(sketch.close(one, SAME_DOUBLE) for one in piece.truth.sketches)
+    return any(sketch.close(one, SAME_DOUBLE) for one in piece.truth.record.sketches)
 
 
 def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str, Tensor]]:
@@ -636,7 +636,7 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 message=f"{called(op)}{place_of(op, piece)} stops the gradient",
                 fix=f"don't cut the gradient at {op.place}: `{op.line}`",
             )
-    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.names):
+    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.record.names):
         for op in ops:
             if any(not one.stop_gradient for one in piece.floats(op.result)):
                 yield Hypothesis(

@@ -485,7 +485,7 @@ def by_named_functions(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypo
     """Yield a call followed by, or a layer given the result of, a function of numbers that only the reference calls."""
     here = {one.name for one in ops}
     made = piece.floats(op.result)
-    for name in dict.fromkeys(one for one in piece.truth.names if one in UNARY and UNARY[one] not in here):
+    for name in dict.fromkeys(one for one in piece.truth.record.names if one in UNARY and UNARY[one] not in here):
         if not made:
             return
         function, told = getattr(piece.paddle, UNARY[name]), f"`paddle.{UNARY[name]}`"

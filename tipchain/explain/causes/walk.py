@@ -58,8 +58,8 @@ class Walk:
     def __init__(self, piece: Piece, ops: Sequence[Op], error: float) -> None:
         self.piece, self.ops = piece, ops
         self.tolerance = max(SAME_DOUBLE, min(SAME_SINGLE, ROUGH * error)) if piece.double else SAME_ENLARGED
-        self.values = piece.truth.values
-        self.steps = piece.truth.steps
+        self.values = piece.truth.record.values
+        self.steps = piece.truth.record.steps
         self.makers = {number: step for step in self.steps for number in step.made}
         self.sizes: dict[int, list[int]] = {}
         for number, one in enumerate(self.values):
