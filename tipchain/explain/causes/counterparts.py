@@ -15,11 +15,13 @@ import numpy as np
 from tipchain.explain.causes.functions import (
     ACTIVE,
     MOST_EPSILON,
+    added_epsilon,
     arguments_of,
     called,
     class_of,
     has_axis,
     index_text,
+    is_epsilon,
     place_of,
     same_setting,
 )
@@ -292,10 +294,10 @@ def _small_numbers(
     told = [
         value for step in steps for name, value in spelled(step, walk).items() if name in ("epsilon", "y", "1", "4")
     ]
-    small = [one for one in told if isinstance(one, float) and 0 < one <= MOST_EPSILON]
+    small = [one for one in told if is_epsilon(one)]
     for place, op in enumerate(segments[0]):
-        present = op.args[1] if op.name == "add" and len(op.args) > 1 else None
-        if not isinstance(present, float) or not 0 < present <= MOST_EPSILON:
+        present = added_epsilon(op)
+        if present is None:
             continue
         numbers = [one[place].number for one in segments if len(one) == len(segments[0])]
         for value in dict.fromkeys(one for one in small if one != present):

@@ -469,7 +469,7 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
         (
             (work.grid_left(geometry, method), geometry, method)
             for _, geometry in likely
-            for method in work.methods(geometry)
+            for method in (METHODS[:1] if geometry.rule == "none" else METHODS)
         ),
         key=lambda one: one[0],
     )
@@ -523,9 +523,6 @@ class _Work:
     @property
     def crop(self) -> tuple[int, int]:
         return self.results[0].shape[0], self.results[0].shape[1]
-
-    def methods(self, geometry: Geometry) -> tuple[Method, ...]:
-        return METHODS[:1] if geometry.rule == "none" else METHODS
 
     def grid_left(self, geometry: Geometry, method: Method) -> float:
         """Return what is left on a grid of pixels, as a share of the spread."""

@@ -401,7 +401,7 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     )
     for trait, name, place in (
         *((one, name, names.index(name)) for one, name in both if name),
-        *(((_ADDED, "y", 1),) if _adds_epsilon(op) else ()),
+        *(((_ADDED, "y", 1),) if added_epsilon(op) else ()),
     ):
         usual = trait.usual or ()
         given = op.kwargs.get(name, op.args[place] if place < len(op.args) else None)
@@ -435,7 +435,12 @@ def has_axis(op: Op, axis: object) -> bool:
     return all(-rank <= one < rank for one in axes if isinstance(one, int))
 
 
-def _adds_epsilon(op: Op) -> bool:
-    """Tell whether a call adds a constant as small as those that keep roots and divisions finite."""
-    value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
+def is_epsilon(value: object) -> bool:
+    """Tell whether a value is as small as the constants that keep roots and divisions finite."""
     return isinstance(value, float) and 0 < value <= MOST_EPSILON
+
+
+def added_epsilon(op: Op) -> float | None:
+    """Return such a constant that a call adds; None where it does not."""
+    value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
+    return value if is_epsilon(value) else None

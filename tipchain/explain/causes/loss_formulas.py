@@ -463,7 +463,8 @@ def factors(problem: Problem) -> Iterator[Guess]:
         factor = problem.actual.value / problem.expected.value
     if not factor or abs(factor - 1) < SAME_DOUBLE:
         return
-    code, words = _meaning(problem, factor)
+    meant = ((code, words) for size, code, words in _meanings(problem) if abs(factor / size - 1) < SAME_SINGLE)
+    code, words = next(meant, ("loss-scale", ""))
     scaled = problem.expected.scaled(factor)
     if abs(problem.actual.value - problem.expected.value) <= SAME_SINGLE * abs(problem.expected.value):
         yield Guess(
@@ -491,13 +492,6 @@ def _reduction_fix(words: str) -> str:
         if words.startswith(": a mean over")
         else "use the reference's reduction"
     )
-
-
-def _meaning(problem: Problem, factor: float) -> tuple[str, str]:
-    for meaning, code, words in _meanings(problem):
-        if abs(factor / meaning - 1) < SAME_SINGLE:
-            return code, words
-    return "loss-scale", ""
 
 
 def _meanings(problem: Problem) -> Iterator[tuple[float, str, str]]:

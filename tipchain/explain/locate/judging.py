@@ -518,7 +518,11 @@ class PairJudge:
         """Return a verdict in the light of the random numbers that both calls drew."""
         draws = self.runs[1].draws
         alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
-        return verdict if alike else _random(verdict)
+        if alike or not verdict.at_fault:
+            return verdict
+        return verdict.not_comparable(
+            "random, not comparable: its random numbers cannot be made those of the reference"
+        )
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
@@ -806,13 +810,6 @@ def same_numbers(runs: tuple[TracedRun, TracedRun]) -> bool:
 def _made_up_for(verdict: LayerVerdict) -> LayerVerdict:
     """Return the verdict about a layer whose result has another shape, though nothing that is made of it differs."""
     return verdict.not_comparable(f"{verdict.reason}; the results computed from them are equal")
-
-
-def _random(verdict: LayerVerdict) -> LayerVerdict:
-    """Return the verdict about a layer whose random numbers are not those of its counterpart."""
-    if not verdict.at_fault:
-        return verdict
-    return verdict.not_comparable("random, not comparable: its random numbers cannot be made those of the reference")
 
 
 def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:

@@ -384,18 +384,13 @@ def settled(
         and loose.get(id(one), 0.0) >= REFUTES * actual
     }
     return tuple(
-        _refuted(one)
+        replace(one.not_comparable(f"built differently, but the models do the same: {one.reason}"), refuted=True)
         if id(one) in loose
         and one.closeness is Closeness.DIFFERS
         and ((one.port_path, one.turn) in refuted if one.direction == "forward" or not gradients else True)
         else one
         for one in found
     )
-
-
-def _refuted(verdict: LayerVerdict) -> LayerVerdict:
-    reason = f"built differently, but the models do the same: {verdict.reason}"
-    return replace(verdict.not_comparable(reason), refuted=True)
 
 
 # Layers that agree in both float64 runs: what is left to say is how close float32 comes, and that takes one sample.
