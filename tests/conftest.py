@@ -21,22 +21,40 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 PROPERTIES = "test_properties.py"
-MAIN_JOB = "test_main_job.py"
-IN_PLACE = ("test_readme.py", "test_guide.py")
+MAIN_JOB = ("test_main_job.py", "test_readme.py", "test_guide.py")
 """Files whose tests write where the main job's AlexNet does: one process runs them all, one after the other."""
-LONG = (
-    "test_align.py",
+WAITING = (
     "test_ray_nights.py",
     "test_foreign_checkout.py",
-    "test_page_commands.py",
-    "test_pages.py",
-    "test_ci_files.py",
-    "test_site.py",
-    "test_default.py",
+    "test_cluster_node.py",
+    "test_process.py",
+    "test_warden.py",
+    "test_paddle_tools.py",
     "test_commands.py",
-    "test_setup.py",
+    "test_solo_stages.py",
+    "test_distributed_stage.py",
+    "test_cpu_slots.py",
+    "test_run_command.py",
+    "test_cluster_executor.py",
+    "test_run.py",
+    "test_local.py",
 )
-"""Files that take longest, the dearest first, as the list at the end of a run shows them."""
+"""Files that wait more than they compute: they run beside the main job, whose two sides keep both cores busy."""
+LONG = (
+    "test_align.py",
+    "test_default.py",
+    "test_page_commands.py",
+    "test_setup.py",
+    "test_ci_files.py",
+    "test_adoption_page.py",
+    "test_reference_cache.py",
+    "test_held_out.py",
+    "test_resume.py",
+    "test_zoo.py",
+)
+"""Files of the others that take longest, the dearest first, as the list at the end of a run shows them."""
+FIRST = (*MAIN_JOB, *WAITING, *LONG)
+"""What is run before all others, so that no process is left with something long alone at the end."""
 BROWSER = "_browser.py"
 """How the names of files end whose tests look at pages: they share one browser."""
 NIGHTLY_TIMEOUT_S = 4 * 3600
@@ -77,19 +95,15 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Let pytest-xdist give the tests of a file to one process, and so all that want a browser, and all that write in one place.
-
-    Each other test of the main job may go to any: they write in folders of their own, and take minutes.
-    """
+    """Let pytest-xdist give the tests of a file to one process, and so all that want a browser, and all that write in one place."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file, _, test = nodeid.partition("::")
-            name = file.rpartition("/")[2]
-            if name in IN_PLACE or (name == MAIN_JOB and "alexnet" in test):
-                return "in place"
-            return nodeid if name == MAIN_JOB else "browser" if name.endswith(BROWSER) else file
+            file = nodeid.partition("::")[0]
+            if file.endswith(BROWSER):
+                return "browser"
+            return "main job" if file.rpartition("/")[2] in MAIN_JOB else file
 
     return Scheduling(config, log)
 
@@ -101,17 +115,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.name == PROPERTIES:
             item.add_marker(pytest.mark.nightly)
             item.add_marker(pytest.mark.timeout(NIGHTLY_TIMEOUT_S))
-    items.sort(key=_turn)
+    items.sort(key=lambda item: FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST))
     if "nightly" not in str(config.getoption("markexpr")):
         _leave_out(config, items, [item for item in items if item.get_closest_marker("nightly")])
-
-
-def _turn(item: pytest.Item) -> int:
-    """Return when a test's turn is: first what takes longest, so that no process is left with it alone at the end."""
-    name = item.path.name
-    if name == MAIN_JOB or name in IN_PLACE:
-        return 0
-    return 1 + (LONG.index(name) if name in LONG else len(LONG))
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], some: list[pytest.Item]) -> None:

@@ -10,6 +10,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from tipchain.parity.recorder import model_environment
+
 HERE = Path(__file__).resolve().parent
 VARIABLE = "TIPCHAIN_FORKED"
 """What names the folder of the sockets, as in forked/sitecustomize.py."""
@@ -20,7 +22,12 @@ def _keeper() -> tuple[subprocess.Popen[str], tempfile.TemporaryDirectory[str]]:
     folder = tempfile.TemporaryDirectory(prefix="tipchain-forked-")
     command = [sys.executable, str(HERE / "forked" / "sitecustomize.py"), folder.name]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=model_environment(),  # what glibc is told of memory it takes in as a process starts
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

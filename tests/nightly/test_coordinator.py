@@ -21,7 +21,6 @@ from tipchain.nightly.nights import (
     ENDED,
     FINISHED,
     ItemRecord,
-    finished_items,
     hold,
     holder,
     item_folder,
@@ -29,6 +28,7 @@ from tipchain.nightly.nights import (
     latest_night,
     nights_below,
     read_night,
+    read_summary,
     usual_seconds,
     write_document,
     write_record,
@@ -255,7 +255,7 @@ def test_what_earlier_nights_tell(tmp_path):
     assert last_failed(nights) == {"a[cpu]", "b[cpu]"}, "a night that goes on counts, and what it did not run as before"
     write_record(late.folder, ItemRecord(id="a[cpu]", attempt=1, outcome=Outcome.SKIP), late.token)
     assert last_failed(nights) == {"b[cpu]"}, "what could not run is as it was before"
-    assert finished_items(late.folder) is None
+    assert read_summary(late.folder) is None
     with pytest.raises(UsageError, match="no night"):
         last_failed(tmp_path / "none")
 

@@ -366,6 +366,16 @@ def test_an_item_that_is_new_and_fails_is_newly_failing(tmp_path):
     assert "Newly failing:new alexnet" in top
 
 
+def test_an_item_that_errors_where_it_failed_before_still_fails(tmp_path):
+    for day, ended in enumerate((Outcome.PASS, Outcome.FAIL, Outcome.ERROR)):
+        night = NightSample(tmp_path / "suite", day, [GOOD], environment={**ENVIRONMENT, "commit": f"c{day}"})
+        night.end(GOOD, ended)
+        night.finish()
+    top = re.sub("<[^>]*>", "", page_of(tmp_path, tmp_path).partition('id="filters"')[0].partition('id="verdict"')[2])
+    assert "Newly failing" not in top
+    assert "Still failing:FAIL -&gt; ERROR alexnet since " in top
+
+
 def test_what_has_just_failed_is_told_with_the_commits_that_changed_the_file_at_fault(tmp_path):
     def git(*words: str) -> str:
         name = ["-c", "user.name=me", "-c", "user.email=me@example.com"]

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from tipchain import frameworks
 from tipchain.core import machine
 from tipchain.frameworks import load_framework
+from tipchain.paddle_tools import program
 from tipchain.parity import recorder
 from tipchain.parity.stages import Bench
 from tipchain.parity.stages.judging import TensorFile
@@ -204,6 +206,18 @@ def test_paddles_matrix_library_takes_the_kernels_that_the_processor_has(monkeyp
     assert ("MKL_DEBUG_CPU_TYPE" in recorder._environment(SimpleNamespace(threads=1))) == set_
     monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "4")
     assert recorder._environment(SimpleNamespace(threads=1))["MKL_DEBUG_CPU_TYPE"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "given", "found"), [("AuthenticAMD", "", "5"), ("AuthenticAMD", "4", "4"), ("GenuineIntel", "", "")]
+)
+def test_the_programs_that_train_and_infer_take_these_kernels_too(monkeypatch, tmp_path, vendor, given, found):
+    (tmp_path / "cpuinfo").write_text(CPUINFO.format(vendor, "fma avx2"))
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
+    variables = {"MKL_DEBUG_CPU_TYPE": given} if given else {}
+    monkeypatch.setattr(program.os, "environ", variables)
+    monkeypatch.setattr(frameworks, "load_framework", lambda name: (name, variables.get("MKL_DEBUG_CPU_TYPE", "")))
+    assert program.import_paddle() == ("paddle", found)
 
 
 def test_memory_is_kept_for_reuse_unless_the_user_says_otherwise(monkeypatch):

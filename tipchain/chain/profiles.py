@@ -10,7 +10,7 @@ from datetime import date
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from tipchain.chain.suites import (
     FIXES,
@@ -19,16 +19,15 @@ from tipchain.chain.suites import (
     Before,
     Choice,
     Condition,
-    Devices,
     Infer,
     InferRule,
     Marks,
     SlotRule,
     Step,
     Suite,
+    Template,
     TrainerRule,
     Verified,
-    Whole,
 )
 from tipchain.errors import ProfileError, UsageError, did_you_mean, suggestion
 
@@ -252,7 +251,6 @@ def _check_pattern(place: Place, text: str, seen: Seen) -> None:
 SHIPPED = Path(__file__).resolve().parents[1] / "suites"
 OWN = Path("test_tipc/tipchain_suite.yaml")
 ENTRY_POINTS = "tipchain.suites"
-STYLES = ("models", "kinds", "quantize")
 ROLE = re.compile(r"[a-z_]\w*")
 
 
@@ -408,6 +406,14 @@ def parse_layout(text: str) -> tuple[SlotRule, ...]:
     return tuple(rules)
 
 
+_Part = TypeVar("_Part")
+
+
+@cache
+def _hints(kind: type) -> Mapping[str, Json]:
+    return get_type_hints(kind, include_extras=True)
+
+
 class _Profile:
     """One profile file on its way to a Suite."""
 
@@ -423,61 +429,68 @@ class _Profile:
     def suite(self) -> Suite:
         reader = self.reader
         self.layout = self.checked_layout(parse_layout(reader.text("layout")))
-        train, infer, whole = reader.mapping("train"), reader.mapping("infer"), reader.mapping("whole")
-        before = tuple(self.before(train, one) for one in train.items("before", default=[]))
-        suite = Suite(
+        train, infer, own = reader.mapping("train"), reader.mapping("infer"), reader.mapping("vars", optional=True)
+        before = [self.nested(train, "before", *one) for one in enumerate(train.items("before", default=[]))]
+        suite = self.read(
+            Suite,
+            reader,
             name=reader.text("suite"),
-            title=reader.text("title"),
             file=str(self.path),
-            marks=self.marks(),
+            marks=self.read(Marks, reader.mapping("recognise", optional=True)),
             layout=self.layout,
             reads=reader.value("reads", int, "a number of lines", default=None),
             rest=reader.choice("values", ("cut", "rest"), default="cut") == "rest",
             pipes=reader.choice("pipes", ("blanks", "refuse"), default="blanks") == "blanks",
-            mode_lists=frozenset(self.texts(reader, "mode_lists")),
-            fixed_epoch=reader.text("fixed_epoch", default=""),
-            unread=frozenset(self.texts(reader, "unread")),
-            devices=self.devices(),
-            launcher=self.arguments(reader, "launcher"),
-            out=self.template(reader, "out"),
             trainers=self.trainers(),
-            amp_trainer=reader.text("amp_trainer", default=""),
-            unknown_trainer=reader.choice("unknown_trainer", ("norm", "skip"), default="norm"),
-            finetune=reader.choice("finetune", ("norm", "none", "slot")),
-            save=self.template(reader, "save"),
-            vars=self.vars(),
-            weights=self.template(reader, "weights"),
-            weights_else=self.texts(reader, "weights_else", templates=True),
-            weights_there=self.conditions(reader, "weights_there"),
-            train=self.step(train),
-            before=before,
-            eval=self.step(reader.mapping("eval")),
-            export=tuple(
-                self.step(self.nested(reader, "export", index, one)) for index, one in enumerate(reader.items("export"))
-            ),
-            infer=self.infer(infer),
-            whole=self.whole(whole),
-            klquant=reader.choice("klquant", ("", *STYLES), default=""),
-            klquant_trains=reader.flag("klquant_trains", False),
-            results_log=reader.text("results_log", default="results_python.log"),
-            results_head=self.template(reader, "results_head", default=""),
-            status=self.template(reader, "status"),
-            redirected=frozenset(self.texts(reader, "redirected")),
-            result_line=reader.text("result_line", default=""),
+            vars={name: self.choices(own, name) for name in own.data},
+            train=self.read(Step, train),
+            before=tuple(self.read(Before, one) for one in before),
+            infer=self.read(Infer, infer, rules={device: self.infer_rule(infer, device) for device in ("cpu", "gpu")}),
             verified=tuple(self.verified(index, one) for index, one in enumerate(reader.items("verified", default=[]))),
         )
-        reader.done()
         check_profile(suite, self.seen)
         return suite
 
+    def read(self, kind: type[_Part], reader: Reader, **given: object) -> _Part:
+        """Return a part of the profile, each key as the type of its field says; ``given`` are fields that are read otherwise."""
+        make: Json = kind
+        for name, hint in _hints(make).items():
+            if name not in given:
+                defaults = make._field_defaults
+                given[name] = self.value(reader, name, hint, {"default": defaults[name]} if name in defaults else {})
+        reader.done()
+        found: _Part = make(**given)
+        return found
+
+    def value(self, reader: Reader, key: str, hint: Json, default: Mapping[str, Json]) -> object:
+        """Return the value of a key by its type."""
+        plain: Mapping[Json, Json] = {bool: reader.flag, int: reader.integer, str: reader.text}
+        origin: Json = get_origin(hint)
+        inner = get_args(hint)[:1]
+        found: object
+        if hint in plain:
+            found = plain[hint](key, **default)
+        elif hint is Template:
+            found = self.template(reader, key, **default)
+        elif origin is Literal:
+            found = reader.choice(key, get_args(hint), **default)
+        elif origin is None:
+            found = self.read(hint, reader.mapping(key))
+        elif origin is Mapping:
+            found = {name: text_of(role) for name, role in reader.args(key).items()}
+        elif inner in ((str,), (Template,)):
+            found = origin(self.texts(reader, key, templates=inner == (Template,)))
+        elif inner == (Step,):
+            found = tuple(self.read(Step, self.nested(reader, key, *one)) for one in enumerate(reader.items(key)))
+        elif inner == (ArgumentItem,):
+            found = self.arguments(reader, key) if not default or key in reader.data else ()
+        else:
+            found = (self.choices if inner == (Choice,) else self.conditions)(reader, key)
+        return found
+
     def verified(self, index: int, entry: object) -> Verified:
         own = self.nested(self.reader, "verified", index, entry)
-        day = own.value("date", date, "a day, as 2026-11-22")
-        found = Verified(
-            commit=own.text("commit"), model=own.text("model"), paddle=own.text("paddle"), date=day.isoformat()
-        )
-        own.done()
-        return found
+        return self.read(Verified, own, date=own.value("date", date, "a day, as 2026-11-22").isoformat())
 
     def nested(self, reader: Reader, key: str, index: int, data: object) -> Reader:
         from tipchain.core.yaml_reader import Reader as _Reader
@@ -516,29 +529,6 @@ class _Profile:
                 raise self.reader.error("layout", f"the role {role!r} stands twice")
         return layout
 
-    def marks(self) -> Marks:
-        reader = self.reader.mapping("recognise", optional=True)
-        marks = Marks(**{key: self.texts(reader, key) for key in ("folders", "headers", "keys", "values")})
-        reader.done()
-        return marks
-
-    def devices(self) -> Devices:
-        reader = self.reader.mapping("devices")
-        devices = Devices(
-            parameter=reader.choice("parameter", ("each", "whole", "value", "none"), default="each"),
-            hosts_from=reader.integer("hosts_from", 16),
-            at_once=reader.flag("at_once", True),
-            before_training=reader.choice("before_training", ("keep", "unset"), default="keep"),
-            before_eval=reader.flag("before_eval", False),
-            hosts_export=reader.flag("hosts_export", False),
-            export_all=reader.flag("export_all", False),
-            unset_after=reader.choice("unset_after", ("inference", "iteration"), default="inference"),
-            launches_one_host=reader.flag("launches_one_host", True),
-            overwritten=reader.flag("overwritten", False),
-        )
-        reader.done()
-        return devices
-
     def trainers(self) -> tuple[TrainerRule, ...]:
         reader = self.reader.mapping("trainers")
         rules = []
@@ -555,10 +545,6 @@ class _Profile:
             own.done()
             rules.append(rule)
         return tuple(rules)
-
-    def vars(self) -> Mapping[str, tuple[Choice, ...]]:
-        reader = self.reader.mapping("vars", optional=True)
-        return {name: self.choices(reader, name) for name in reader.data}
 
     def choices(self, reader: Reader, key: str) -> tuple[Choice, ...]:
         """Return a template, or a list of templates with conditions."""
@@ -586,67 +572,11 @@ class _Profile:
         own.done()
         return choice
 
-    def step(self, reader: Reader) -> Step:
-        step = Step(
-            arguments=self.arguments(reader, "arguments"),
-            log=self.choices(reader, "log"),
-            usual=self.choices(reader, "usual"),
-            wrapper=tuple(reader.text("wrapper", default="").split()),
-            when=self.conditions(reader, "when"),
-        )
-        reader.done("before")
-        return step
-
-    def before(self, reader: Reader, entry: object) -> Before:
-        own = self.nested(reader, "before", 0, entry)
-        before = Before(words=own.text("words"), cwd=own.text("cwd", default="."), when=self.conditions(own, "when"))
-        own.done()
-        return before
-
-    def infer(self, reader: Reader) -> Infer:
-        infer = Infer(
-            cwd=reader.text("cwd", default="."),
-            folder=self.template(reader, "folder"),
-            model=self.template(reader, "model"),
-            data=reader.text("data"),
-            data_else=reader.text("data_else", default=""),
-            raw=frozenset(self.texts(reader, "raw")),
-            rules={device: self.infer_rule(reader, device) for device in ("cpu", "gpu")},
-            result_file=self.choices(reader, "result_file"),
-        )
-        reader.done()
-        return infer
-
     def infer_rule(self, reader: Reader, device: str) -> InferRule:
         own = reader.mapping(device)
         axes = self.texts(own, "axes")
-        rule = InferRule(
-            axes=axes,
-            fixed_axes=self.texts(own, "fixed_axes") or axes,
-            skip=tuple(self.tests(own, "skip", one) for one in own.items("skip", default=[])),
-            arguments=self.arguments(own, "arguments"),
-            log=self.template(own, "log"),
-        )
-        own.done()
-        return rule
-
-    def whole(self, reader: Reader) -> Whole:
-        kinds = reader.args("kinds")
-        whole = Whole(
-            style=reader.choice("style", STYLES),
-            kinds={name: text_of(role) for name, role in kinds.items()},
-            klquant_kinds=self.texts(reader, "klquant_kinds"),
-            command=reader.text("command", default=""),
-            folder=self.template(reader, "folder", default=""),
-            infer_folder=self.template(reader, "infer_folder", default=""),
-            gpus=reader.text("gpus", default="0"),
-            unset=reader.text("unset", default=""),
-            cwd=self.choices(reader, "cwd"),
-            export=self.arguments(reader, "export") if "export" in reader.data else (),
-            log=self.template(reader, "log", default=""),
-        )
-        reader.done()
-        return whole
+        skip = tuple(self.tests(own, "skip", one) for one in own.items("skip", default=[]))
+        return self.read(InferRule, own, axes=axes, fixed_axes=self.texts(own, "fixed_axes") or axes, skip=skip)
 
     # Items and conditions
 

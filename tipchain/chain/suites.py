@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from tipchain.chain.params import Slot
 from tipchain.modes import Mode
@@ -88,6 +88,8 @@ class LintFinding(NamedTuple):
 
 
 FilledBy = Literal["key", "value"]
+Style = Literal["models", "kinds", "quantize"]
+Template: TypeAlias = Annotated[str, "filled in by str.format"]
 OPERATIONS = ("is", "not", "has", "lacks", "matches")
 
 
@@ -184,14 +186,14 @@ class Devices(NamedTuple):
         overwritten: whether an inference overwrites the device argument of the later trainings of its leg.
     """
 
-    parameter: str = "each"
+    parameter: Literal["each", "whole", "value", "none"] = "each"
     hosts_from: int = 16
     at_once: bool = True
-    before_training: str = "keep"
+    before_training: Literal["keep", "unset"] = "keep"
     before_eval: bool = False
     hosts_export: bool = False
     export_all: bool = False
-    unset_after: str = "inference"
+    unset_after: Literal["inference", "iteration"] = "inference"
     launches_one_host: bool = True
     overwritten: bool = False
 
@@ -225,8 +227,8 @@ class Before(NamedTuple):
     """
 
     words: str
-    cwd: str
-    when: tuple[Condition, ...]
+    cwd: str = "."
+    when: tuple[Condition, ...] = ()
 
 
 class InferRule(NamedTuple):
@@ -244,7 +246,7 @@ class InferRule(NamedTuple):
     fixed_axes: tuple[str, ...]
     skip: tuple[tuple[Condition, ...], ...]
     arguments: tuple[ArgumentItem, ...]
-    log: str
+    log: Template
 
 
 class Infer(NamedTuple):
@@ -263,13 +265,13 @@ class Infer(NamedTuple):
             to the folder in which the plan was made. Without it, a line must match ``result_line``.
     """
 
-    cwd: str
-    folder: str
-    model: str
+    folder: Template
+    model: Template
     data: str
-    data_else: str
-    raw: frozenset[str]
     rules: Mapping[str, InferRule]
+    cwd: str = "."
+    data_else: str = ""
+    raw: frozenset[str] = frozenset()
     result_file: tuple[Choice, ...] = ()
 
 
@@ -292,17 +294,17 @@ class Whole(NamedTuple):
         log: the log of the export.
     """
 
-    style: str
+    style: Style
     kinds: Mapping[str, str] = MappingProxyType({})
     klquant_kinds: tuple[str, ...] = ()
     command: str = ""
-    folder: str = ""
-    infer_folder: str = ""
+    folder: Template = ""
+    infer_folder: Template = ""
     gpus: str = "0"
     unset: str = ""
     cwd: tuple[Choice, ...] = ()
     export: tuple[ArgumentItem, ...] = ()
-    log: str = ""
+    log: Template = ""
 
 
 class Marks(NamedTuple):
@@ -391,39 +393,39 @@ class Suite(NamedTuple):
     name: str
     title: str
     file: str
-    marks: Marks
     layout: tuple[SlotRule, ...]
-    reads: int | None
-    rest: bool
-    pipes: bool
-    mode_lists: frozenset[str]
-    fixed_epoch: str
-    unread: frozenset[str]
     devices: Devices
     launcher: tuple[ArgumentItem, ...]
-    out: str
+    out: Template
     trainers: tuple[TrainerRule, ...]
-    amp_trainer: str
-    unknown_trainer: str
-    finetune: str
-    save: str
-    vars: Mapping[str, tuple[Choice, ...]]
-    weights: str
-    weights_else: tuple[str, ...]
-    weights_there: tuple[Condition, ...]
+    finetune: Literal["norm", "none", "slot"]
+    save: Template
+    weights: Template
     train: Step
-    before: tuple[Before, ...]
     eval: Step
     export: tuple[Step, ...]
     infer: Infer
     whole: Whole
-    klquant: str
-    klquant_trains: bool
-    results_log: str
-    results_head: str
-    status: str
-    redirected: frozenset[str]
-    result_line: str
+    status: Template
+    marks: Marks = Marks()
+    reads: int | None = None
+    rest: bool = False
+    pipes: bool = True
+    mode_lists: frozenset[str] = frozenset()
+    fixed_epoch: str = ""
+    unread: frozenset[str] = frozenset()
+    amp_trainer: str = ""
+    unknown_trainer: Literal["norm", "skip"] = "norm"
+    vars: Mapping[str, tuple[Choice, ...]] = MappingProxyType({})
+    weights_else: tuple[Template, ...] = ()
+    weights_there: tuple[Condition, ...] = ()
+    before: tuple[Before, ...] = ()
+    klquant: Literal["", "models", "kinds", "quantize"] = ""
+    klquant_trains: bool = False
+    results_log: str = "results_python.log"
+    results_head: Template = ""
+    redirected: frozenset[str] = frozenset()
+    result_line: str = ""
     verified: tuple[Verified, ...] = ()
 
     def trains(self, mode: Mode, fixes: frozenset[str]) -> bool:

@@ -108,11 +108,8 @@ def this_machine() -> tuple[str, str]:
 
 def night_source(night: Night) -> IngestSource:
     """Return a night as a source, with the items that have ended so far."""
-    finished: JsonObject = {}
-    with suppress(OSError, ValueError):  # what a night that came to its end says about itself
-        found = nights.read_document(night.folder / FINISHED)
-        parse_as(float, found.get("seconds") or 0.0)
-        finished = found if found.get("token") == night.token else {}
+    summary = nights.read_summary(night.folder)
+    ended = summary if summary and summary.token == night.token else None
     facts = flat_facts(night.environment)
     commit, name = facts.pop("commit", ""), facts.pop("machine", "")
     entry = Entry(
@@ -122,8 +119,8 @@ def night_source(night: Night) -> IngestSource:
         title=night.plan.name,
         began=night.epoch,
         started=night.started,
-        seconds=max(float(finished.get("seconds") or 0.0), 0.0),
-        finished=bool(finished),
+        seconds=max(ended.seconds, 0.0) if ended else 0.0,
+        finished=ended is not None,
         commit=commit,
         root=night.plan.root,
         machine=name,

@@ -27,6 +27,7 @@ from tipchain.nightly.nights import (
     DamagedRecord,
     ItemRecord,
     Night,
+    NightSummary,
     item_folder,
     write_document,
     write_record,
@@ -191,7 +192,7 @@ class Coordinator:
         self.require_gpu, self.sinks, self.keep_dumps = require_gpu, sinks, keep_dumps
         self.interrupted, self.problem = False, ""
         self.counts: Counter[Outcome] = Counter()
-        self.seconds: dict[str, tuple[str, float]] = {}
+        self.seconds: dict[str, tuple[Outcome, float]] = {}
         self.estimate = Estimate(usual or {})
         self._works: dict[str, Work] = {}
         self._lost: Counter[str] = Counter()
@@ -351,7 +352,7 @@ class Coordinator:
 
     def _count(self, record: ItemRecord) -> None:
         self.counts[record.outcome] += 1
-        self.seconds[record.id] = (record.outcome.name, record.seconds)
+        self.seconds[record.id] = (record.outcome, record.seconds)
         if record.attempt and record.outcome in (Outcome.PASS, Outcome.FAIL):
             self.estimate.learn(record.seconds)
 
@@ -386,15 +387,15 @@ class Coordinator:
 
     def _finish(self) -> None:
         """Write down that the night has finished, and give it to the sinks."""
-        document = {
-            "token": self.night.token,
-            "counts": {one.name: self.counts[one] for one in Outcome},
-            "exit_code": int(exit_code(outcome for outcome, count in self.counts.items() if count)),
-            "seconds": round(self.state().seconds or 0.0, 3),
-            "items": self.seconds,
-        }
+        summary = NightSummary(
+            token=self.night.token,
+            counts={one: self.counts[one] for one in Outcome},
+            exit_code=int(exit_code(outcome for outcome, count in self.counts.items() if count)),
+            seconds=round(self.state().seconds or 0.0, 3),
+            items=self.seconds,
+        )
         try:
-            write_document(self.night.folder / FINISHED, document)
+            write_document(self.night.folder / FINISHED, as_json(summary))
         except OSError as error:
             self._halt(error)
             return

@@ -428,22 +428,22 @@ def _latest(one: _Line) -> Markup:
     said = (*column.results.wrong, *column.results.notes)
     parts = [_came_to(line), _list(element("li", text) for text in said)]
     bad = [row for row in one.rows if row.bad and row.cells[-1]]
-    fresh = [row for row in bad if row.changed]
-    others = [row for row in one.rows if row.changed and row not in fresh]
+    fresh = [row for row in bad if row.newly_bad]
+    others = [row for row in one.rows if row.changed and row not in bad]
     swaying = [row for row in one.rows if row.flips and row not in fresh and row not in others and not row.bad]
     environment = [element("li", f"environment: {text}") for text in column.environment]
     for title, entries in (
         ("Newly failing:", [*_entries(one, fresh, suspects=True)]),
         (
             "Still failing:" if len(line.columns) > 1 else "Failing:",
-            [*_entries(one, [row for row in bad if not row.changed])],
+            [*_entries(one, [row for row in bad if row not in fresh])],
         ),
         ("Otherwise changed since the night before:", [*environment, *_entries(one, others)]),
         ("Unsteady, without a change of commit or environment:", [*_entries(one, swaying)]),
     ):
         if entries:
             parts += [element("p", title), _list(entries)]
-    if not (fresh or others or environment) and len(line.columns) > 1:
+    if not (environment or any(row.changed for row in one.rows)) and len(line.columns) > 1:
         parts.append(element("p", "Nothing changed since the night before."))
     return markup(parts)
 
@@ -473,9 +473,8 @@ def _entries(one: _Line, rows: Sequence[TimelineRow], *, suspects: bool = False)
         latest = row.latest
         word = row.changed or (latest.record.outcome.value if latest else "")
         reason = latest.why if latest and row.changed != "gone" else ""
-        since = (
-            f" since {when(columns[row.since])}" if row.bad and not row.changed and row.since < len(columns) - 1 else ""
-        )
+        begun = row.bad and row.latest is row.cells[-1] and not row.newly_bad and row.since < len(columns) - 1
+        since = f" since {when(columns[row.since])}" if begun else ""
         mark = unsteady(row, columns)
         yield element(
             "li",

@@ -482,17 +482,34 @@ FAILED_LOOKED_AT = 30
 """How many nights tell how an item last ended; of one that was run in shares, each of them."""
 
 
-def finished_items(path: Path) -> Mapping[str, tuple[Outcome, float]] | None:
-    """Return how the items of a finished night ended and what seconds they took; None if it has not, or cannot be read.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NightSummary:
+    """What a night that came to its end says of itself, in ``finished.json``.
+
+    Attributes:
+        token: the night's.
+        counts: how many items ended how.
+        exit_code: the program's.
+        seconds: what it took, with all attempts at it.
+        items: how each ended, and its seconds, by id.
+    """
+
+    token: str = ""
+    counts: Mapping[Outcome, int] = field(default_factory=dict)
+    exit_code: int = 0
+    seconds: float = 0.0
+    items: Mapping[str, tuple[Outcome, float]] = field(default_factory=dict)
+
+
+def read_summary(path: Path) -> NightSummary | None:
+    """Return what a finished night says of itself; None if it has not finished, or that cannot be read.
 
     Args:
         path: the night's folder, or a copy of its ``finished.json``.
     """
-    try:
-        items = read_document(path / FINISHED if path.is_dir() else path)["items"].items()
-        return {name: (Outcome[outcome], parse_as(float, seconds)) for name, (outcome, seconds) in items}
-    except UNREADABLE:
-        return None
+    with suppress(OSError, ValueError):
+        return parse_as(NightSummary, read_document(path / FINISHED if path.is_dir() else path), lenient=True)
+    return None
 
 
 def _seconds_of(items: Mapping[str, tuple[Outcome, float]]) -> dict[str, float]:
@@ -509,10 +526,10 @@ def usual_seconds(nights: Path, limit: int = LOOKED_AT) -> dict[str, float]:
     found: dict[str, list[float]] = defaultdict(list)
     told = 0
     for folder in nights_below(nights):
-        items = finished_items(folder) if told < limit else None
-        if items is not None:
+        summary = read_summary(folder) if told < limit else None
+        if summary is not None:
             told += 1
-            for name, seconds in _seconds_of(items).items():
+            for name, seconds in _seconds_of(summary.items).items():
                 found[name].append(seconds)
     return {name: statistics.median(several) for name, several in found.items()}
 
@@ -526,12 +543,12 @@ def balance_seconds(path: Path) -> dict[str, float]:
     Raises:
         UsageError: there is none, or it cannot be read.
     """
-    items = finished_items(path)
-    if items is None:
+    summary = read_summary(path)
+    if summary is None or not summary.items:
         raise UsageError(
             f"--balance-by {path}: cannot be read\n  expected: a finished night's folder, or its {FINISHED}"
         )
-    return _seconds_of(items)
+    return _seconds_of(summary.items)
 
 
 def last_failed(nights: Path) -> frozenset[str]:
@@ -547,9 +564,9 @@ def last_failed(nights: Path) -> frozenset[str]:
         raise UsageError(f"--last-failed: no night of this manifest is below {nights}")
     latest: dict[str, Outcome] = {}
     for folder in folders[:FAILED_LOOKED_AT]:
-        items = finished_items(folder)
+        summary = read_summary(folder)
         try:
-            ended = items or {one.id: (one.outcome, one.seconds) for one in read_night(folder).records()}
+            ended = (summary and summary.items) or {one.id: (one.outcome, 0.0) for one in read_night(folder).records()}
         except RecordError as error:
             raise UsageError(f"--last-failed: {error}") from error
         for name, (outcome, _) in ended.items():

@@ -152,6 +152,12 @@ class TimelineRow:
         return self.latest is not None and self.latest.record.outcome in BAD
 
     @property
+    def newly_bad(self) -> bool:
+        """Whether it fails or errors in the latest night, and did neither the time before."""
+        ran = [cell.record.outcome in BAD for cell in self.cells if cell]
+        return self.cells[-1] is not None and len(self.cells) > 1 and ran[-2:] in ([True], [False, True])
+
+    @property
     def since(self) -> int:
         """The column since which it has not passed; of what is not bad, the number of columns."""
         found = len(self.cells)

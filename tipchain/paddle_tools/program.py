@@ -19,7 +19,7 @@ from typing import Protocol
 from tipchain.commands.options import Parser, add_root
 from tipchain.core.blame import serving
 from tipchain.core.files import DATA_VARIABLE
-from tipchain.core.machine import core_count
+from tipchain.core.machine import core_count, paddle_kernels
 from tipchain.errors import TipchainError, UsageError
 from tipchain.framework_types import Dataset, Function, Model
 from tipchain.frameworks import Framework
@@ -207,7 +207,7 @@ def find_data(case: Case, data_path: Path | None, environment: Mapping[str, str]
 
 
 def import_paddle() -> Framework:
-    """Import paddle with as many threads as there are processors, without its notices.
+    """Import paddle with as many threads as there are processors and the kernels that these have, without its notices.
 
     Paddle computes with one thread where OMP_NUM_THREADS is not set.
 
@@ -218,6 +218,7 @@ def import_paddle() -> Framework:
 
     if "PADDLE_TRAINERS_NUM" not in os.environ:  # processes of one launch share the processors
         os.environ.setdefault("OMP_NUM_THREADS", str(core_count()))
-    os.environ.setdefault("GLOG_minloglevel", "2")
+    for name, value in {**paddle_kernels(), "GLOG_minloglevel": "2"}.items():
+        os.environ.setdefault(name, value)
     with contextlib.redirect_stderr(io.StringIO()):
         return load_framework("paddle")
