@@ -369,14 +369,17 @@ def given(folder: Path, manifest: BundleManifest) -> GivenInputs:
     return GivenInputs(
         inputs={variant: folder / name for variant, name in manifest.inputs.items()},
         weights={
-            variant: WeightFiles(
-                paths={"paddle": folder / one.file},
-                sha256={"paddle": manifest.files[one.file]},
-                digest=one.digest,
-                names=one.names,
-            )
-            for variant, one in manifest.weights.items()
+            variant: _stored(folder, manifest, one, {"paddle": one.file}) for variant, one in manifest.weights.items()
         },
+    )
+
+
+def _stored(folder: Path, manifest: BundleManifest, one: BundledWeights, paths: Mapping[str, str]) -> WeightFiles:
+    return WeightFiles(
+        paths={side: folder / name for side, name in paths.items()},
+        sha256={side: manifest.files[name] for side, name in paths.items()},
+        digest=one.digest,
+        names=one.names,
     )
 
 
@@ -390,13 +393,7 @@ def kept_weights(folder: Path, manifest: BundleManifest, case: Case) -> GivenInp
     for variant, one in manifest.weights.items():
         seen = case.for_stage(variant) if variant else case
         if seen.weights.torch is None and weights_spec(seen) == one.spec:
-            paths = {"torch": one.torch, "paddle": one.file}
-            found[variant] = WeightFiles(
-                paths={side: folder / name for side, name in paths.items()},
-                sha256={side: manifest.files[name] for side, name in paths.items()},
-                digest=one.digest,
-                names=one.names,
-            )
+            found[variant] = _stored(folder, manifest, one, {"torch": one.torch, "paddle": one.file})
     return GivenInputs(weights=found)
 
 

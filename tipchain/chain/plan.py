@@ -146,9 +146,9 @@ class Plan(NamedTuple):
     status: str
     out: str
     run: str
-    commands: tuple[Command, ...]
-    latest: tuple[tuple[str, str], ...]
-    notes: tuple[str, ...]
+    commands: tuple[Command, ...] = ()
+    latest: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
     chain: str = TRAIN_INFER
     results_log: str = "results_python.log"
     results_head: str = ""

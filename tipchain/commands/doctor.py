@@ -99,10 +99,9 @@ def _check_ends() -> DoctorLine:
     from tipchain.chain.warden import can_adopt
 
     if can_adopt():
-        detail = "all that a program starts ends with it, and with tipchain"
-        return DoctorLine(subject="processes", outcome=Outcome.PASS, detail=detail)
+        return DoctorLine("processes", Outcome.PASS, "all that a program starts ends with it, and with tipchain")
     detail = "this system gives no orphans to an ancestor (PR_SET_CHILD_SUBREAPER): a process that leaves its group and clears its environment outlives its program"
-    return DoctorLine(subject="processes", outcome=Outcome.SKIP, detail=detail)
+    return DoctorLine("processes", Outcome.SKIP, detail)
 
 
 def _check_drop_in() -> DoctorLine:
@@ -113,14 +112,13 @@ def _check_drop_in() -> DoctorLine:
         detail += f" (installed beside it: {metadata.version('reprod-log')})"
     except metadata.PackageNotFoundError:
         detail += " (not installed, not needed)"
-    return DoctorLine(subject="reprod_log", outcome=Outcome.PASS, detail=detail)
+    return DoctorLine("reprod_log", Outcome.PASS, detail)
 
 
 def _check_project(start: Path) -> list[DoctorLine]:
     root = next((place for place in (start, *start.parents) if (place / "test_tipc/configs").is_dir()), None)
     if root is None:
-        detail = f"{start} lies in no project with a test_tipc/configs"
-        return [DoctorLine(subject="project", outcome=Outcome.SKIP, detail=detail)]
+        return [DoctorLine("project", Outcome.SKIP, f"{start} lies in no project with a test_tipc/configs")]
     weights = root / DATA_FOLDER / "weights"
     made = sorted(path.parent for path in weights.glob("*/*/manifest.json"))
     remedy = "bash prepare.sh PARAMS MODE makes them"
@@ -135,16 +133,10 @@ def _check_data(root: Path, data_set: str, kind: str) -> DoctorLine:
     subject = f"{kind} data" if data_set == DIGITS else folder.name
     if not folder.exists():
         needed_for = CASES if (data_set, kind) == (DIGITS, "lite") else ""
-        return DoctorLine(
-            subject=subject,
-            outcome=Outcome.SKIP,
-            detail="not made yet",
-            remedy=way_out(folder.name),
-            needed_for=needed_for,
-        )
+        return DoctorLine(subject, Outcome.SKIP, "not made yet", remedy=way_out(folder.name), needed_for=needed_for)
     try:
         check_data(folder)
     except DataError as error:
         detail, remedy = f"{error.file}: {error.message}", error.hint or ""
-        return DoctorLine(subject=subject, outcome=Outcome.FAIL, detail=detail, remedy=remedy)
-    return DoctorLine(subject=subject, outcome=Outcome.PASS, detail=str(folder))
+        return DoctorLine(subject, Outcome.FAIL, detail, remedy=remedy)
+    return DoctorLine(subject, Outcome.PASS, str(folder))

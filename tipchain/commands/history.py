@@ -123,22 +123,21 @@ def check_history(args: argparse.Namespace) -> None:
         place_of(Path.cwd(), args.database)
 
 
-def night_sink(args: argparse.Namespace) -> Callable[[Path], None]:
-    """Return who is given a night's folder in the end."""
+class NightSink:
+    """Who is given a night's folder in the end: the history.
 
-    def sink(folder: Path) -> None:
+    Attributes:
+        has_it: whether its database has the night.
+    """
+
+    def __init__(self, database: str | None) -> None:
+        self.database, self.has_it = database, False
+
+    def __call__(self, folder: Path) -> None:
+        """Add a night, or keep it until the database can be reached."""
         from tipchain.history.ingest import keep_night
 
-        args.kept = keep_night(folder, args.database)
-
-    return sink
-
-
-def with_history(args: argparse.Namespace, code: ExitCode) -> ExitCode:
-    """Return a night's exit code: 1 instead of 0 where the history is required and does not have the night."""
-    kept = getattr(args, "kept", None)
-    missing = args.require_history and (kept is None or not kept.sent)
-    return ExitCode.FAILED if missing and code == ExitCode.PASSED else code
+        self.has_it = keep_night(folder, self.database).sent
 
 
 def _finish(parser: argparse.ArgumentParser, act: Callable[[argparse.Namespace], int], as_json: bool = True) -> None:

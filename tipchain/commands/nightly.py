@@ -11,13 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.commands.history import (
-    add_night_arguments,
-    add_night_diff_arguments,
-    check_history,
-    night_sink,
-    with_history,
-)
+from tipchain.commands.history import NightSink, add_night_arguments, add_night_diff_arguments, check_history
 from tipchain.commands.options import add_json, add_quiet, count, renamed, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
@@ -413,6 +407,7 @@ def _go_on(
     from tipchain.nightly.night_report import NightView
     from tipchain.nightly.nights import usual_seconds
 
+    history = NightSink(args.database)
     view = NightView(io.StringIO() if args.quiet else sys.stdout, len(night.plan.items))
     coordinator = Coordinator(
         night,
@@ -421,7 +416,7 @@ def _go_on(
         require_gpu=bool(execution.get("require_gpu")),
         keep_dumps=execution.get("keep_dumps") != FAILED,
         usual=usual_seconds(night.folder.parent),
-        sinks=(night_sink(args),),
+        sinks=(history,),
     )
     view.number = len(night.plan.items) - coordinator.left
     place = os.path.relpath(night.folder)
@@ -435,7 +430,9 @@ def _go_on(
     finally:
         view.close()
         lock.release()
-    code = with_history(args, result.exit_code)
+    code = result.exit_code
+    if code is ExitCode.PASSED and args.require_history and not history.has_it:
+        code = ExitCode.FAILED
     seconds = coordinator.state().seconds or 0.0
     from tipchain.nightly.night_report import summary_lines
 

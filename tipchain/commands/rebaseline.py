@@ -13,7 +13,16 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tipchain.bundle.manifest import BundleManifest
+from tipchain.bundle.manifest import (
+    BundleManifest,
+    identity,
+    log_of,
+    open_bundle,
+    read_manifest,
+    untold,
+    who,
+    write_move,
+)
 from tipchain.commands.bundle import add_making_arguments, check_making_arguments, default_folder
 from tipchain.commands.options import STDOUT, add_json, add_root, write_document
 from tipchain.core.files import check_writable, find_root
@@ -56,8 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Move the reference or refuse to, and return the exit code."""
-    from tipchain.bundle.manifest import open_bundle, read_manifest
-
     if not args.why.strip():
         raise UsageError("--why is empty\n  expected: why the reference moves, in a sentence")
     if args.seed:
@@ -114,7 +121,6 @@ def _locked(place: Path) -> Iterator[None]:
 def _new(args: argparse.Namespace, place: Path, old: BundleManifest, case: Case, mode: Mode) -> Iterator[Path]:
     """Yield the new bundle in a folder beside the old one; it is removed, if it is still there."""
     from tipchain.bundle.making import BundleFailedError, Wanted, kept_weights, make_bundle, work_folder
-    from tipchain.bundle.manifest import open_bundle
     from tipchain.parity.weights import GivenInputs
 
     with work_folder(place) as work:
@@ -150,7 +156,6 @@ def _decide(
     """Compare, and move where the evidence or ``--force`` lets it."""
     from tipchain.bundle.evidence import BundleSide, compare_bundles, false_statistics
     from tipchain.bundle.making import replace_folder
-    from tipchain.bundle.manifest import identity, log_of, who, write_move
     from tipchain.parity.stages.judging import Rules
 
     place = old[0]
@@ -170,15 +175,8 @@ def _decide(
         BundleSide(folder=old[0], manifest=old[1]), BundleSide(folder=new[0], manifest=new[1]), Rules.of(case)
     )
     accepted = bool(evidence) and all(one.accepted for one in evidence)
-    move = {
-        "when": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "who": who(case.root),
-        "why": args.why.strip(),
-        "forced": not accepted,
-        "old": identity(old[1]),
-        "new": identity(new[1]),
-        "evidence": [_plain(one) for one in evidence],
-    }
+    told = [_plain(one) for one in evidence]
+    move = _move(args, case, forced=not accepted, old=identity(old[1]), new=identity(new[1]), evidence=told)
     width = max((len(one.stage) for one in evidence), default=0)
     lines = [f"{'ok' if one.accepted else 'NO':<3} {one.stage:<{width}}  {one.reason}" for one in evidence]
     if not accepted and not args.force:
@@ -199,21 +197,17 @@ def _decide(
     return _tell(args, lines, {"moved": True, **move})
 
 
+def _move(args: argparse.Namespace, case: Case, **facts: object) -> dict[str, object]:
+    """Return what the log says of a move."""
+    when = datetime.now().astimezone().isoformat(timespec="seconds")
+    return {"when": when, "who": who(case.root), "why": args.why.strip(), **facts}
+
+
 def _stay(args: argparse.Namespace, place: Path, manifest: BundleManifest, case: Case) -> int:
     """Leave a bundle that would be the same; where the log tells of another one, record it if forced to."""
-    from tipchain.bundle.manifest import identity, log_of, untold, who, write_move
-
     other = untold(place, manifest)
     if other and args.force:
-        move = {
-            "when": datetime.now().astimezone().isoformat(timespec="seconds"),
-            "who": who(case.root),
-            "why": args.why.strip(),
-            "forced": True,
-            "old": {},
-            "new": identity(manifest),
-            "evidence": [],
-        }
+        move = _move(args, case, forced=True, old={}, new=identity(manifest), evidence=[])
         write_move(place, move)
         return _tell(args, [f"{place}: recorded in {log_of(place)} as it is"], {"moved": False, **move})
     lines = [f"{place}: is as it would be now; nothing to move", *([other] if other else [])]
@@ -223,8 +217,6 @@ def _stay(args: argparse.Namespace, place: Path, manifest: BundleManifest, case:
 
 def _content(place: Path) -> str:
     """Return the content of the bundle that is at a place now; "" where there is none."""
-    from tipchain.bundle.manifest import read_manifest
-
     try:
         return read_manifest(place).content
     except BundleError:

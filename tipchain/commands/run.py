@@ -490,5 +490,5 @@ def _with_problem(report: RunReport, file: str, problem: str) -> RunReport:
         return report
     from tipchain.numbers.verdicts import Verdict
 
-    verdict = Verdict(outcome=Outcome.ERROR, subject=f"run/{file}", reason=problem)
+    verdict = Verdict(Outcome.ERROR, f"run/{file}", problem)
     return replace(report, verdicts=(*report.verdicts, verdict))

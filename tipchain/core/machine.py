@@ -259,7 +259,7 @@ PROBES = {"torch": TORCH_PROBE, "paddle": PADDLE_PROBE}
 DISTRIBUTIONS = {"torch": "torch", "paddle": "paddlepaddle"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DoctorLine:
     """One line of the doctor's report.
 
@@ -284,9 +284,9 @@ def check_python() -> DoctorLine:
     supported = low <= sys.version_info[:2] <= high
     wanted = f"{low[0]}.{low[1]} to {high[0]}.{high[1]}"
     return DoctorLine(
-        subject="python",
-        outcome=Outcome.PASS if supported else Outcome.FAIL,
-        detail=f"{platform.python_version()} {sys.executable}",
+        "python",
+        Outcome.PASS if supported else Outcome.FAIL,
+        f"{platform.python_version()} {sys.executable}",
         remedy="" if supported else f"tipchain is tested with Python {wanted}; give one with --python",
     )
 
@@ -300,8 +300,7 @@ def check_threads() -> DoctorLine:
     """Say how many threads computations may use: results differ by rounding between counts."""
     allowed = core_count()
     settings = [f"{name}={os.environ.get(name, 'unset')}" for name in THREAD_VARIABLES]
-    detail = f"{allowed} of {os.cpu_count()} cores usable, {', '.join(settings)}"
-    return DoctorLine(subject="threads", outcome=Outcome.PASS, detail=detail)
+    return DoctorLine("threads", Outcome.PASS, f"{allowed} of {os.cpu_count()} cores usable, {', '.join(settings)}")
 
 
 def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> DoctorLine:
@@ -329,14 +328,14 @@ def check_framework(name: str, timeout_s: float = PROBE_TIMEOUT_S) -> DoctorLine
     detail = f"{facts['version']}, {facts['build']} build{threads}, devices: {', '.join(facts['devices'])}"
     if not facts["checked"]:
         return _unusable(name, f"{detail}; a Linear layer does not give finite numbers")
-    return DoctorLine(subject=name, outcome=Outcome.PASS, detail=detail)
+    return DoctorLine(name, Outcome.PASS, detail)
 
 
 def check_folder(subject: str, folder: Path, remedy: str) -> DoctorLine:
     """Say whether ``folder``, not essential, holds a manifest."""
     if (folder / "manifest.json").is_file():
-        return DoctorLine(subject=subject, outcome=Outcome.PASS, detail=str(folder))
-    return DoctorLine(subject=subject, outcome=Outcome.SKIP, detail="not there yet", remedy=remedy)
+        return DoctorLine(subject, Outcome.PASS, str(folder))
+    return DoctorLine(subject, Outcome.SKIP, "not there yet", remedy=remedy)
 
 
 def _check_package(name: str, extra: str) -> DoctorLine:
@@ -349,16 +348,16 @@ def _check_package(name: str, extra: str) -> DoctorLine:
         found = _absent(name, remedy, CASES if extra == "tipchain[cases]" else "")
         broken = extra == "tipchain" and name in PACKAGES
         return replace(found, outcome=Outcome.FAIL) if broken else found
-    return DoctorLine(subject=name, outcome=Outcome.PASS, detail=version)
+    return DoctorLine(name, Outcome.PASS, version)
 
 
 def _absent(name: str, remedy: str, needed_for: str) -> DoctorLine:
-    return DoctorLine(subject=name, outcome=Outcome.SKIP, detail="not installed", remedy=remedy, needed_for=needed_for)
+    return DoctorLine(name, Outcome.SKIP, "not installed", remedy=remedy, needed_for=needed_for)
 
 
 def _unusable(name: str, detail: str) -> DoctorLine:
     remedy = f'pip install {DISTRIBUTIONS[name]} (or "tipchain[cpu]"), or {SET_UP}'
-    return DoctorLine(subject=name, outcome=Outcome.FAIL, detail=detail, remedy=remedy)
+    return DoctorLine(name, Outcome.FAIL, detail, remedy=remedy)
 
 
 def signal_name(number: int) -> str:

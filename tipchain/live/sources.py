@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from tipchain.core.blame import serving
 from tipchain.core.files import root_of_callables
@@ -289,12 +290,8 @@ def open_callables(
     reference: str,
     port: str,
     inputs: Path,
+    pairs: JsonObject = MappingProxyType({}),
     *,
-    loss: tuple[str, str] | None = None,
-    optimizers: tuple[str, str] | None = None,
-    schedulers: tuple[str, str] | None = None,
-    clip: tuple[str, str] | None = None,
-    step: tuple[str, str] | None = None,
     names: NameMap | None = None,
     copy_weights: bool = True,
 ) -> Arguments:
@@ -305,11 +302,8 @@ def open_callables(
         port: makes the Paddle layer.
         inputs: a ``.npz`` file of arrays by the name of forward's argument, ``args`` or ``args_0``, ``args_1`` for
             positional ones, and ``labels`` (``labels_0``, … for a tuple of them, ``labels.KEY`` for a mapping).
-        loss: torch's and Paddle's ``module:callable``, called as ``(output, labels)``; a class is made an object first.
-        optimizers: builders.
-        clip: what each side's loop does to gradients before an update.
-        step: each side's training step.
-        schedulers: builders; ``none`` in place of one: that side has no schedule of its own.
+        pairs: torch's and Paddle's ``module:callable`` by what `STAGE_OF` has: losses (a class is made an object first),
+            builders and the like; None for no such pair, ``none`` in place of one: that side has no such thing.
         names: which layers belong together.
         copy_weights: whether a port whose weights are an initialization of its own is given the reference's.
 
@@ -327,19 +321,18 @@ def open_callables(
     if names is not None:
         names.check(found["reference"], found["port"])
         found["names"], found["ignore"] = dict(names.names), names.ignore
-    pairs = {"loss": loss, "optimizers": optimizers, "schedulers": schedulers, "clip": clip, "step": step}
     lacking: dict[str, str] = {}
     found["lacking"] = lacking
-    for name, specs in pairs.items():
-        if specs is None:
+    for name, stage in STAGE_OF.items():
+        if not (specs := pairs.get(name)):
             continue
         if lacking:
-            lacking.setdefault(STAGE_OF[name], f"not compared: it needs {next(iter(lacking))}")
+            lacking.setdefault(stage, f"not compared: it needs {next(iter(lacking))}")
             continue
         try:
             given = tuple(None if spec == NONE else resolve(spec, root) for spec in specs)
         except CaseError as error:  # the layers are compared all the same
-            lacking[STAGE_OF[name]] = "; ".join(line.strip() for line in str(error).splitlines())
+            lacking[stage] = "; ".join(line.strip() for line in str(error).splitlines())
             continue
         found[name] = tuple(one() if isinstance(one, type) else one for one in given) if name == "loss" else given
     if copy_weights:

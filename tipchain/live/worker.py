@@ -342,33 +342,25 @@ def _work(asked: JsonObject, progress: Progress) -> int:
     progress.stage("building the models")
     names = read_names(Path(asked["names"])) if asked.get("names") else None
     if asked.get("case"):
-        data_path = Path(asked["data_path"]) if asked.get("data_path") else None
-        given = open_case(
-            Path(asked["case"]), asked["mode"], reseed=asked.get("reseed", 0), data_path=data_path, names=names
-        )
+        case = (Path(asked["case"]), asked["mode"])
+        chosen = {
+            "reseed": asked.get("reseed", 0),
+            "data_path": Path(asked["data_path"]) if asked.get("data_path") else None,
+        }
+        given = open_case(*case, **chosen, names=names)
         if asked.get("only") is not None and not UPDATES & set(asked["only"]):
             # Nothing that failed updates parameters: training both models in float64 as well takes the most memory of all.
             given = {name: value for name, value in given.items() if name not in ("optimizers", "schedulers")}
         if not asked.get("certify"):
-            given |= feed_case(
-                Path(asked["case"]),
-                asked["mode"],
-                reseed=asked.get("reseed", 0),
-                data_path=data_path,
-                only=asked.get("only"),
-            )
+            given |= feed_case(*case, **chosen, only=asked.get("only"))
     else:
-        pairs: JsonObject = {
-            name: tuple(asked[name]) if asked.get(name) else None
-            for name in ("loss", "optimizers", "schedulers", "clip", "step")
-        }
         given = open_callables(
             asked["reference"],
             asked["port"],
             Path(asked["inputs"]),
+            asked,
             names=names,
             copy_weights=asked.get("copy_weights", True),
-            **pairs,
         )
         given |= feed_callables(asked)
         if asked.get("outputs"):

@@ -34,7 +34,7 @@ _KINDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The judgement about one tensor, or about one key that is missing, extra or reshaped.
 
@@ -83,10 +83,10 @@ def compare(
     for name in actual:
         if name not in expected:
             reason = f"not in the reference{suggestion(name, [other for other in expected if other not in actual])}"
-            verdicts.append(Verdict(outcome=Outcome.FAIL, subject=name, reason=reason))
+            verdicts.append(Verdict(Outcome.FAIL, name, reason))
     if not verdicts:
         reason = "nothing was compared: no arrays on either side"
-        verdicts.append(Verdict(outcome=Outcome.ERROR, subject="dump", reason=reason))
+        verdicts.append(Verdict(Outcome.ERROR, "dump", reason))
     return verdicts
 
 
@@ -98,10 +98,10 @@ def _compare_one(
     diff: TensorDiff | None,
 ) -> Verdict:
     if name not in port:
-        return Verdict(outcome=Outcome.FAIL, subject=name, reason="missing in the port")
+        return Verdict(Outcome.FAIL, name, "missing in the port")
     rule = tolerance if isinstance(tolerance, Tolerance) else tolerance.get(name, tolerance.get(ANY))
     if rule is None:
-        return Verdict(outcome=Outcome.ERROR, subject=name, reason="no tolerance is given for this tensor")
+        return Verdict(Outcome.ERROR, name, "no tolerance is given for this tensor")
     actual = port[name]
     if diff is None or rule.rtol:
         whole = {expected.dtype.kind, actual.dtype.kind} <= set("biu")
@@ -157,7 +157,7 @@ def judge(diff: TensorDiff, tolerance: Tolerance, *, subject: str, outside: int 
         # With rtol each element is allowed something else, which no fact tells.
         taken = most / allowed if allowed else inf if most else 0.0
         share = taken if isfinite(taken) and not tolerance.rtol else None
-    return Verdict(outcome=outcome, subject=subject, reason=reason, diff=diff, share=share)
+    return Verdict(outcome, subject, reason, diff=diff, share=share)
 
 
 def vacuous(diff: TensorDiff, tolerance: Tolerance) -> str | None:

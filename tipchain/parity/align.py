@@ -38,7 +38,7 @@ from tipchain.parity.case import SIDES, Case
 from tipchain.parity.inputs import mark
 from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingSide, listen
 from tipchain.parity.stages.backward import lacks_noise
-from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage
+from tipchain.parity.stages.judging import BENCHMARK, Rules, StageJudgement, foreign, judge_stage, unjudged
 from tipchain.parity.weights import GivenInputs, Prepared, prepare
 from tipchain.report.model import RunReport, dump_report
 
@@ -391,7 +391,7 @@ class _Scribe:
         judged = sorted(self.judged, key=lambda one: STAGES.index(one.stage))
         ended = {one.stage for one in judged}
         left = [
-            Verdict(outcome=Outcome.SKIP, subject=f"{stage}/run", reason="interrupted before it was judged")
+            Verdict(Outcome.SKIP, f"{stage}/run", "interrupted before it was judged")
             for stage in self.request.stages
             if interrupted and stage not in ended
         ]
@@ -457,7 +457,7 @@ def align(
             )
             for stage, reason in prepared.failures.items():
                 pending.remove(stage)
-                judged.append(_unprepared(stage, reason))
+                judged.append(unjudged(stage, "needs", reason))
                 listener(judged[-1])
             jobs = [_job(request, prepared, pending, side) for side in request.recorded_sides]
             cache = _spare(request, jobs, pending, since) if pending else None
@@ -527,14 +527,9 @@ def show_recording(progress: Progress, stages: Sequence[str], sides: Sequence[Re
     progress.say(", ".join([mine, *others]))
 
 
-def _unprepared(stage: str, reason: str) -> StageJudgement:
-    verdict = Verdict(outcome=Outcome.ERROR, subject=f"{stage}/needs", reason=reason)
-    return StageJudgement(stage=stage, verdicts=(verdict,))
-
-
 def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], rules: Rules) -> StageJudgement:
     failures = [
-        Verdict(outcome=Outcome.ERROR, subject=f"{stage}/{one.side}", reason=message)
+        Verdict(Outcome.ERROR, f"{stage}/{one.side}", message)
         for one in sides
         if (message := one.ended[stage]) is not None
     ]
@@ -543,14 +538,9 @@ def _judge(request: AlignRequest, stage: str, sides: Sequence[RecordingSide], ru
     recorded = request.recorded_sides
     if stage in SOLO and "paddle" not in (*recorded, *request.dumps):
         reason = "it compares the port with itself; the port was not recorded"
-        return StageJudgement(
-            stage=stage, verdicts=(Verdict(outcome=Outcome.SKIP, subject=f"{stage}/torch", reason=reason),)
-        )
+        return unjudged(stage, "torch", reason, Outcome.SKIP)
     if stage not in SOLO and len(recorded) + len(request.dumps) < len(SIDES):
-        reason = f"only {recorded[0]} was recorded; nothing was compared"
-        return StageJudgement(
-            stage=stage, verdicts=(Verdict(outcome=Outcome.SKIP, subject=f"{stage}/{recorded[0]}", reason=reason),)
-        )
+        return unjudged(stage, recorded[0], f"only {recorded[0]} was recorded; nothing was compared", Outcome.SKIP)
     return judge_stage(stage, request.folder, rules)
 
 

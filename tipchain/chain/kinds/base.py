@@ -203,9 +203,6 @@ class Chain(PlanDraft):
             status="",
             out=folder,
             run=run,
-            commands=(),
-            latest=(),
-            notes=(),
             data=options.data,
         )
         super().__init__(head, python, options, named=not request.legacy, told=not request.legacy)
@@ -223,6 +220,22 @@ class Chain(PlanDraft):
         """Return a line's argument, with a value of ours for its own; nothing where the file has no such line."""
         slot = self.slots.get(role)
         return () if slot is None else flag(slot, value, literal=value is not None, join=join, fixes=self.fixes)
+
+    def export_of(self, mode: str) -> Slot:
+        """Return the line with the program that exports one of PaddleDetection's models.
+
+        Raises:
+            ParamsError: there is no such export.
+        """
+        if mode not in EXPORTS:
+            known = "|".join(("null", *EXPORTS))
+            raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected=known)
+        return self.slots[EXPORTS[mode]]
+
+    def exporting(self, program: Words) -> Words:
+        """Return the words of such an export."""
+        named = (*self.words("export_weight"), *self.words("filename", self.model), *self.words("export_save"))
+        return (*self.python, *program, *named)
 
     def made(self, *, results_log: str, status: str, redirected: Iterable[str] = ()) -> Plan:
         """Return the plan.

@@ -502,8 +502,6 @@ class _Original(_Maker):
             out=folder,
             run=folder,
             commands=tuple(one._replace(id=f"{one.step}[{n}]") for n, one in enumerate(self.commands, 1)),
-            latest=(),
-            notes=(),
         )
 
     def asked(self) -> tuple[Sequence[str], Sequence[str], Sequence[str], Sequence[str], str, bool]:

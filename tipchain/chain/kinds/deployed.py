@@ -23,7 +23,7 @@ from itertools import product
 from pathlib import Path
 
 from tipchain.chain.emitter import DEVICE_KINDS, SHORT_NAMES
-from tipchain.chain.kinds.base import EXPORTS, Chain, Layout, Request, choose_layout, read_lines
+from tipchain.chain.kinds.base import Chain, Layout, Request, choose_layout, read_lines
 from tipchain.chain.params import NOTHING, Words, check_folder_name, plain_list, split_words
 from tipchain.chain.plan import Command, Plan
 from tipchain.chain.slots import ROLES, Slots, legacy_slots
@@ -147,23 +147,14 @@ class _Inference(Chain):
             [one for one in plain_list(self.slots["infer_model"].value) if one] if "infer_model" in self.slots else [""]
         )
         for mode in plain_list(self.slots["infer_modes"].value) if "infer_modes" in self.slots else ("null",):
-            needs = () if mode == "null" else (self.export(mode),)
+            needs: tuple[str, ...] = ()
+            if mode != "null":
+                slot = self.export_of(mode)
+                argv = self.exporting(split_words(slot.value, slot))
+                needs = (self.add(Command(id=mode, step="export", argv=argv, leg=mode), log="export.log"),)
             for model in models:
                 self.infer(model, mode, needs)
         return self.made(results_log="results_cpp.log", status="{model} - {command} - {log} ")
-
-    def export(self, mode: str) -> str:
-        """Add the export of a model.
-
-        Raises:
-            ParamsError: there is no such export.
-        """
-        if mode not in EXPORTS:
-            raise self.slots["infer_modes"].error(f"unknown export {mode!r}", expected="|".join(EXPORTS))
-        slot = self.slots[EXPORTS[mode]]
-        argv = (*self.python, *split_words(slot.value, slot), *self.words("export_weight"))
-        argv += (*self.words("filename", self.model), *self.words("export_save"))
-        return self.add(Command(id=mode, step="export", argv=argv, leg=mode), log="export.log")
 
     def infer(self, model: str, mode: str, needs: tuple[str, ...]) -> None:
         program = split_words(self.slots["program"].value, self.slots["program"])
@@ -296,8 +287,7 @@ CPP_LAYOUTS: Sequence[Layout] = (
     ),
 )
 SERVING_MEANINGS: Mapping[str, str] = {
-    "model_name": "the model's name, which names the output folder",
-    "python": "the interpreter",
+    **ROLES,
     "model_url": "address of the exported model",
     "model_url2": "address of the exported detector",
     "convert": "program that converts an exported model for Paddle Serving",
@@ -324,11 +314,6 @@ SERVING_MEANINGS: Mapping[str, str] = {
     "extra_client": "one more argument of the client",
     "filename": "argument that names the exported model, after model_name",
     "export_save": "argument for the folder that export writes to",
-    "export_weight": "argument for the weights to export",
-    "export_norm": "program that exports what normal training left",
-    "export_pact": "program that exports what training with quantization left",
-    "export_fpgm": "program that exports what training with pruning left",
-    "export_distill": "program that exports what training with distillation left",
     "export_kl_quant": "program that quantizes what training left",
     "export_x1": "nothing: the original reads it and uses it nowhere",
     "export_x2": "nothing: the original reads it and uses it nowhere",
@@ -368,14 +353,11 @@ class _Serving(Chain):
             self.serve(converted, cwd)
         else:
             for mode in [one for one in plain_list(self.slots["infer_modes"].value) if one]:
-                if mode == "null":
-                    self.serve((), ".")
-                elif mode in EXPORTS:
-                    self.serve((self.export(mode),), ".")
-                else:
-                    raise self.slots["infer_modes"].error(
-                        f"unknown export {mode!r}", expected="|".join(("null", *EXPORTS))
-                    )
+                needs: tuple[str, ...] = ()
+                if mode != "null":
+                    argv = self.exporting(self.program(self.export_of(mode).role))
+                    needs = (self.skip("export", mode, argv, ".", "export.log"),)
+                self.serve(needs, ".")
         return self.made(results_log=f"results_{self.kind}.log", status="{model} - {command} - {log} ")
 
     @property
@@ -402,11 +384,6 @@ class _Serving(Chain):
             part = part or ("_cls" if "model_dir2" in self.slots else "")
             ids.append(self.skip("convert", part.strip("_"), argv, self.start, f"{self.side}_trans_model{part}.log"))
         return tuple(ids)
-
-    def export(self, mode: str) -> str:
-        argv = (*self.python, *self.program(EXPORTS[mode]), *self.words("export_weight"))
-        argv += (*self.words("filename", self.model), *self.words("export_save"))
-        return self.skip("export", mode, argv, ".", "export.log")
 
     def serve(self, needs: tuple[str, ...], cwd: str) -> None:
         """Add a server and its client for each device."""

@@ -304,7 +304,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
             done.append(_judge_mode(dumps, rules, tensors, prefix))
             judged += _named(add_hints(done[-1], mode, other=done[0] if prefix else None), prefix)
     if tensors is None:
-        verdict = Verdict(outcome=Outcome.ERROR, subject=f"{STAGE}/tensors", reason=wrong)
+        verdict = Verdict(Outcome.ERROR, f"{STAGE}/tensors", wrong)
         judged += Judged(verdicts=(verdict,))
     return judged + judge_batches(dumps)
 
@@ -382,8 +382,8 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
     noise_scale, recorded = 0.0, any(one.startswith("gradient_noise/") for one in left)
     for group in ("gradient", "parameter", "buffer"):
         base = rules.group(group)
-        names = [name for name in left if name.startswith(f"{group}/")]
-        verdicts += _one_sided(left, right, group)
+        names, theirs = ([name for name in side if name.startswith(f"{group}/")] for side in (left, right))
+        verdicts += judging.one_sided(STAGE, dict.fromkeys(names), dict.fromkeys(theirs))
         scale, zeros = _scale(left, group, names)
         noise_scale = scale if group == "gradient" else noise_scale
         for name in names:
@@ -398,7 +398,7 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
         if names and group != "buffer" and not scale > 0:
             what = "gradients are" if group == "gradient" else "parameters stay as they were: all updates are"
             reason = f"all {what} zero or NaN in the reference, so the comparison proves nothing"
-            verdicts.append(Verdict(outcome=Outcome.ERROR, subject=f"backward/{group}", reason=reason))
+            verdicts.append(Verdict(Outcome.ERROR, f"backward/{group}", reason))
         rounded = [name for name in names if (known := tolerances.get(f"{STAGE}/{name}")) and known.reason == ROUNDING]
         if rounded:
             notes.append(
@@ -407,15 +407,8 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
         if zeros and scale > 0:
             notes.append(f"zero by structure, {len(zeros)} {group}s: {', '.join(zeros)}")
     if not verdicts:
-        verdicts.append(Verdict(outcome=Outcome.ERROR, subject="backward/tensors", reason="no gradients were recorded"))
+        verdicts.append(Verdict(Outcome.ERROR, "backward/tensors", "no gradients were recorded"))
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances, notes=tuple(notes))
-
-
-def _one_sided(left: Mapping[str, object], right: Mapping[str, object], group: str) -> Iterator[Verdict]:
-    for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
-        for name in first:
-            if name.startswith(f"{group}/") and name not in second:
-                yield Verdict(outcome=Outcome.FAIL, subject=f"backward/{name}", reason=words)
 
 
 def _scale(left: Mapping[str, object], group: str, names: Iterable[str]) -> tuple[float, list[str]]:

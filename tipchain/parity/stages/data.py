@@ -146,21 +146,19 @@ def judge_transforms(dumps: Dumps, rules: Rules) -> list[Verdict]:
         return []
     if None in names:
         side = "port" if names[0] is None else "reference"
-        reason = f"only the {side} names a builder `transforms`: nothing to compare"
-        return [Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)]
+        return [Verdict(Outcome.ERROR, subject, f"only the {side} names a builder `transforms`: nothing to compare")]
     for side, record in (("reference", dumps.reference), ("port", dumps.port)):
         gap = details(record).get("transforms_gap")
         if gap:
             reason = f"the {side}'s named transforms do not give what its data set gives: {gap}"
-            return [Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)]
+            return [Verdict(Outcome.ERROR, subject, reason)]
     expected, actual = (list(one or []) for one in names)
     said = next(_differing(dumps, rules, expected), "")
     if not said and expected != actual:
         said = f"the sides name different transforms: {', '.join(expected)} expected, {', '.join(actual)} actual"
     if said:
-        return [Verdict(outcome=Outcome.FAIL, subject=subject, reason=said)]
-    reason = f"equal after each: {', '.join(expected)}"
-    return [Verdict(outcome=Outcome.PASS, subject=subject, reason=reason)]
+        return [Verdict(Outcome.FAIL, subject, said)]
+    return [Verdict(Outcome.PASS, subject, f"equal after each: {', '.join(expected)}")]
 
 
 def _names(facts: Mapping[str, object]) -> Sequence[str] | None:
@@ -256,14 +254,12 @@ def judge_samples(dumps: Dumps, rules: Rules) -> list[Verdict]:
             differing.add("image")
         if differing:
             said = "; ".join(_explain(number, left, right, differing))
-            reason = f"first at {_place(number, expected)}: {said}"
-            return [Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason)]
+            return [Verdict(Outcome.FAIL, subject, f"first at {_place(number, expected)}: {said}")]
     if len(left) != len(right):
         counts = f"{len(left)} expected, {len(right)} actual"
         reason = f"the first {min(len(left), len(right))} are equal, but there are {counts}"
-        return [Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason)]
-    reason = f"{len(left)} samples equal in file, label, dtype, shape and values"
-    return [Verdict(outcome=Outcome.PASS, subject=subject, reason=reason)]
+        return [Verdict(Outcome.FAIL, subject, reason)]
+    return [Verdict(Outcome.PASS, subject, f"{len(left)} samples equal in file, label, dtype, shape and values")]
 
 
 def label_notes(dumps: Dumps) -> Iterator[str]:
@@ -379,7 +375,7 @@ def judge_files(dumps: Dumps) -> list[Verdict]:
     if left is None or right is None:
         return []
     if left == right:
-        return [Verdict(outcome=Outcome.PASS, subject=subject, reason=f"{len(left)} file names equal, in order")]
+        return [Verdict(Outcome.PASS, subject, f"{len(left)} file names equal, in order")]
     if sorted(left) == sorted(right):
         kind = "the same files in another order"
     else:
@@ -388,13 +384,7 @@ def judge_files(dumps: Dumps) -> list[Verdict]:
         (n for n, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), min(len(left), len(right))
     )
     shown = [names[first] if first < len(names) else "nothing" for names in (left, right)]
-    return [
-        Verdict(
-            outcome=Outcome.FAIL,
-            subject=subject,
-            reason=f"{kind}; first at sample {first}: expected {shown[0]}, actual {shown[1]}",
-        )
-    ]
+    return [Verdict(Outcome.FAIL, subject, f"{kind}; first at sample {first}: expected {shown[0]}, actual {shown[1]}")]
 
 
 def _files(record: Record) -> list[str] | None:

@@ -495,7 +495,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     """Compare several processes with one; what could not be run is a SKIP with the reason."""
     facts = details(dumps.port)
     if facts.get("skipped"):
-        verdict = Verdict(outcome=Outcome.SKIP, subject=f"{STAGE}/processes", reason=facts["skipped"])
+        verdict = Verdict(Outcome.SKIP, f"{STAGE}/processes", facts["skipped"])
         return Judged(verdicts=(verdict,))
     processes = int(facts.get("processes") or 0)
     judged = _explain_losses(judging.judge_arrays(dumps, rules), dumps, processes)
@@ -503,7 +503,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         with TensorFile(tensor_paths(dumps)[0]) as left, TensorFile(tensor_paths(dumps)[1]) as right:
             judged += _judge_tensors(left, right, rules, processes)
     except RecordError as error:
-        verdict = Verdict(outcome=Outcome.ERROR, subject=f"{STAGE}/tensors", reason=str(error))
+        verdict = Verdict(Outcome.ERROR, f"{STAGE}/tensors", str(error))
         judged += Judged(verdicts=(verdict,))
     return judged + Judged(verdicts=tuple(_judge_ranks(facts)))
 
@@ -512,37 +512,31 @@ def _judge_ranks(facts: Mapping[str, object]) -> Iterator[Verdict]:
     """Judge whether all processes held the same tensors, bit by bit, before the first and after the last step."""
     subject, found = f"{STAGE}/ranks", facts.get("diverged")
     if not isinstance(found, Mapping):
-        yield Verdict(outcome=Outcome.ERROR, subject=subject, reason="the processes' digests are not in the dump")
+        yield Verdict(Outcome.ERROR, subject, "the processes' digests are not in the dump")
         return
     if not facts.get("tensors"):
-        yield Verdict(outcome=Outcome.ERROR, subject=subject, reason="nothing was compared: no tensors")
+        yield Verdict(Outcome.ERROR, subject, "nothing was compared: no tensors")
         return
     if found.get("start"):
         yield Verdict(
-            outcome=Outcome.FAIL,
-            subject=subject,
-            reason=(
-                f"before the first step {_named(found['start'])}: they do not come from rank 0 "
-                "(paddle.DataParallel leaves out a parameter with no_sync)"
-            ),
+            Outcome.FAIL,
+            subject,
+            f"before the first step {_named(found['start'])}: they do not come from rank 0 "
+            "(paddle.DataParallel leaves out a parameter with no_sync)",
         )
     elif found.get("end"):
         yield Verdict(
-            outcome=Outcome.FAIL,
-            subject=subject,
-            reason=(
-                f"after {facts.get('steps')} steps {_named(found['end'])}: each process updates them with gradients or "
-                "a rate of its own"
-            ),
+            Outcome.FAIL,
+            subject,
+            f"after {facts.get('steps')} steps {_named(found['end'])}: each process updates them with gradients or "
+            "a rate of its own",
         )
     else:
         yield Verdict(
-            outcome=Outcome.PASS,
-            subject=subject,
-            reason=(
-                f"{facts['tensors']} tensors equal on {facts.get('processes')} processes, before the first step and "
-                "after the last"
-            ),
+            Outcome.PASS,
+            subject,
+            f"{facts['tensors']} tensors equal on {facts.get('processes')} processes, before the first step and "
+            "after the last",
         )
 
 
@@ -599,15 +593,9 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
     hint = _hint(_update_ratio(left, right), processes, "update")
     updates = [float(left[name]) for name in left if name.startswith("update_rms/")]
     update = max(filter(isfinite, updates), default=0.0)
-    for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
-        verdicts += [
-            Verdict(outcome=Outcome.FAIL, subject=f"{STAGE}/{name}", reason=words)
-            for name in first
-            if name not in second and not name.startswith("update_rms/")
-        ]
-    for name in left:
-        if name not in right or name.startswith("update_rms/"):
-            continue
+    ours, theirs = (dict.fromkeys(one for one in side if not one.startswith("update_rms/")) for side in (left, right))
+    verdicts += judging.one_sided(STAGE, ours, theirs)
+    for name in filter(theirs.__contains__, ours):
         group = name.partition("/")[0]
         bound = tensor_bound(group, rules.group(group, STAGE), update, left[name])
         (verdict,) = compare({name: left[name]}, {name: right[name]}, bound)
@@ -617,7 +605,7 @@ def _judge_tensors(left: Tensors, right: Tensors, rules: Rules, processes: int) 
         tolerances[f"{STAGE}/{name}"] = bound
     if not update > 0:
         reason = "all updates are zero or NaN in the reference, so the comparison proves nothing"
-        verdicts.append(Verdict(outcome=Outcome.ERROR, subject=f"{STAGE}/parameter", reason=reason))
+        verdicts.append(Verdict(Outcome.ERROR, f"{STAGE}/parameter", reason))
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
 
 

@@ -430,13 +430,13 @@ def _missing(dumps: Dumps, name: str, engine: JsonObject) -> Iterator[Verdict]:
     """Yield a verdict for everything that an engine did not give."""
     subject = f"{dumps.stage}/{name}"
     if engine.get("skipped"):
-        yield Verdict(outcome=Outcome.SKIP, subject=subject, reason=engine["skipped"])
+        yield Verdict(Outcome.SKIP, subject, engine["skipped"])
         return
     for batch, message in engine.get("errors", {}).items():
         place = f"{subject}@{batch}" if batch else subject
-        yield Verdict(outcome=Outcome.ERROR, subject=place, reason=f"{message}{_other_batches(dumps, name, batch)}")
+        yield Verdict(Outcome.ERROR, place, f"{message}{_other_batches(dumps, name, batch)}")
     if not engine.get("errors") and not any(key.startswith(f"{name}/") for key in dumps.port.arrays):
-        yield Verdict(outcome=Outcome.ERROR, subject=subject, reason=f"{NOTHING} of this engine")
+        yield Verdict(Outcome.ERROR, subject, f"{NOTHING} of this engine")
 
 
 def _other_batches(dumps: Dumps, name: str, batch: str) -> str:

@@ -248,7 +248,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
     verdicts |= _judge_random(random, expected, actual, alpha)
     if not verdicts:
         reason = "nothing was compared: the models have no parameters"
-        verdicts["parameters"] = Verdict(outcome=Outcome.ERROR, subject="parameters", reason=reason)
+        verdicts["parameters"] = Verdict(Outcome.ERROR, "parameters", reason)
     ordered = [name for name in [*expected, *actual, *verdicts] if name in verdicts]
     return Judged(
         verdicts=tuple(replace(verdicts[name], subject=f"{dumps.stage}/{name}") for name in dict.fromkeys(ordered)),
@@ -269,10 +269,6 @@ def _parameters(record: Record) -> dict[str, _Parameter]:
     return found
 
 
-def _verdict(outcome: Outcome, name: str, reason: str) -> Verdict:
-    return Verdict(outcome=outcome, subject=name, reason=reason)
-
-
 def _mismatch(name: str, expected: Mapping[str, _Parameter], actual: Mapping[str, _Parameter]) -> Verdict | None:
     """Return the verdict about a parameter that cannot be compared, or None."""
     reason, finite = "", True
@@ -281,12 +277,11 @@ def _mismatch(name: str, expected: Mapping[str, _Parameter], actual: Mapping[str
     elif name not in expected:
         reason = f"not in the reference{suggestion(name, [other for other in expected if other not in actual])}"
     elif not expected[name].values.size and expected[name].shape == actual[name].shape:
-        reason = f"nothing was compared: the tensor is empty, shape {expected[name].shape}"
-        return Verdict(outcome=Outcome.ERROR, subject=name, reason=reason)
+        return Verdict(Outcome.ERROR, name, f"nothing was compared: the tensor is empty, shape {expected[name].shape}")
     else:
         reason = _other_kind(expected[name], actual[name])
         finite = expected[name].finite and actual[name].finite
-    return Verdict(outcome=Outcome.FAIL, subject=name, reason=reason, finite=finite) if reason else None
+    return Verdict(Outcome.FAIL, name, reason, finite=finite) if reason else None
 
 
 def _other_kind(left: _Parameter, right: _Parameter) -> str:
@@ -339,7 +334,7 @@ def _judge_random(
     for name in names:
         places, reason = _fixed_places(expected[name], actual[name])
         if reason:
-            verdicts[name] = _verdict(Outcome.FAIL, name, reason)
+            verdicts[name] = Verdict(Outcome.FAIL, name, reason)
             continue
         samples[name] = [one.values[:, ~places].ravel() for one in (expected[name], actual[name])]
     # How many values a side must have so that a difference can be seen at all.
@@ -351,7 +346,7 @@ def _judge_random(
         kept = min(map(len, samples.pop(name)))
         seeds = math.ceil(needed * len(expected[name].values) / kept)
         reason = f"{kept} values are too few to tell any two distributions apart; init.seeds of {seeds} would do"
-        verdicts[name] = _verdict(Outcome.SKIP, name, reason)
+        verdicts[name] = Verdict(Outcome.SKIP, name, reason)
     p_values = adjust([p for pair in samples.values() for p in _compare(*pair)])
     shapes = {name: one.shape for name, one in expected.items()}
     for number, (name, (left, right)) in enumerate(samples.items()):
@@ -360,10 +355,10 @@ def _judge_random(
         mine = p_values[TESTS * number : TESTS * (number + 1)]
         if min(mine) > alpha:
             reason = f"std {looks[0].std:.4g} expected, {looks[1].std:.4g} found, {looks[0]} · {size}"
-            verdicts[name] = _verdict(Outcome.PASS, name, reason)
+            verdicts[name] = Verdict(Outcome.PASS, name, reason)
             continue
         found = "; ".join(filter(None, (*_differences(looks, mine, alpha), *_named(name, looks, shapes))))
-        verdicts[name] = _verdict(
+        verdicts[name] = Verdict(
             Outcome.FAIL, name, f"{found} · p {max(min(mine), 1e-300):.1g} after correction, {size}"
         )
     return verdicts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -194,18 +194,16 @@ def judge_details(dumps: Dumps) -> Judged:
     nan = {side: facts["nan"] for side, facts in (("torch", left), ("paddle", right)) if facts.get("nan")}
     verdicts = [
         Verdict(
-            outcome=Outcome.FAIL,
-            subject=f"{stage}/outputs",
-            reason=f"the {side} model put out {count} NaN; metrics of NaN tell nothing",
+            Outcome.FAIL,
+            f"{stage}/outputs",
+            f"the {side} model put out {count} NaN; metrics of NaN tell nothing",
             finite=False,
         )
         for side, count in nan.items()
     ]
     verdicts += [
         Verdict(
-            outcome=Outcome.FAIL,
-            subject=f"{stage}/{key}",
-            reason=f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}",
+            Outcome.FAIL, f"{stage}/{key}", f"{words}: expected {str(left[key])[:12]}, actual {str(right[key])[:12]}"
         )
         for key, words in DETAILS.items()
         if key in left and key in right and left[key] != right[key]
@@ -228,7 +226,7 @@ def judge_batches(dumps: Dumps) -> Judged:
     ]
     kept = left.get("first_batches")
     if kept and left.get("batches") == right.get("batches"):
-        verdicts.append(Verdict(outcome=Outcome.PASS, subject=subject, reason="equal files and labels, in order"))
+        verdicts.append(Verdict(Outcome.PASS, subject, "equal files and labels, in order"))
     return replace(judged, verdicts=tuple(verdicts))
 
 
@@ -368,13 +366,13 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
     try:
         records = {side: load_record(path) for side, path in paths.items()}
     except InputError as error:
-        return _failed(stage, "dump", str(error))
+        return unjudged(stage, "dump", str(error))
     wrong = [text for side in paths if (text := foreign(paths[side], records[side], stage, side))]
     if wrong:
-        return _failed(stage, "dump", "; ".join(wrong))
+        return unjudged(stage, "dump", "; ".join(wrong))
     differing = _different_inputs(records["torch"], records["paddle"])
     if differing:
-        return _failed(stage, "inputs", f"the dumps come from different inputs: {', '.join(differing)}")
+        return unjudged(stage, "inputs", f"the dumps come from different inputs: {', '.join(differing)}")
     notes = tuple(
         f"{paths[side].name} has no JSON beside it: its inputs were not checked"
         for side in paths
@@ -395,7 +393,7 @@ def judge_stage(stage: str, folder: Path, rules: Rules) -> StageJudgement:
         judged: Judged = import_module(f"tipchain.parity.stages.{stage}").judge(dumps, rules)
     except Exception as error:  # noqa: BLE001  (one stage's odd dump must not take the other stages' verdicts away)
         traceback.print_exc()
-        return _failed(stage, "dump", f"cannot be judged: {type(error).__name__}: {error}")
+        return unjudged(stage, "dump", f"cannot be judged: {type(error).__name__}: {error}")
     verdicts = [_deviate(verdict, rules.deviations) for verdict in judged.verdicts]
     return StageJudgement(
         stage=stage,
@@ -418,9 +416,15 @@ def case_of(folder: Path) -> Path | None:
     return None
 
 
-def _failed(stage: str, what: str, reason: str) -> StageJudgement:
-    verdict = Verdict(outcome=Outcome.ERROR, subject=f"{stage}/{what}", reason=reason)
-    return StageJudgement(stage=stage, verdicts=(verdict,))
+def one_sided(stage: str, left: Collection[str], right: Collection[str]) -> Iterator[Verdict]:
+    """Yield a FAIL for each name that one side alone has."""
+    for first, second, words in ((left, right, "missing in the port"), (right, left, "not in the reference")):
+        yield from (Verdict(Outcome.FAIL, f"{stage}/{name}", words) for name in first if name not in second)
+
+
+def unjudged(stage: str, what: str, reason: str, outcome: Outcome = Outcome.ERROR) -> StageJudgement:
+    """Return what is said of a stage that could not be judged."""
+    return StageJudgement(stage=stage, verdicts=(Verdict(outcome, f"{stage}/{what}", reason),))
 
 
 def foreign(path: Path, record: Record, stage: str, side: str) -> str | None:
@@ -471,4 +475,4 @@ def _lost_deviations(
         if deviation.subject.startswith(f"{stage}/") and deviation.subject not in subjects:
             reason = "known_deviations names it, but nothing of that name was compared"
             reason += suggestion(deviation.subject, subjects)
-            yield Verdict(outcome=Outcome.ERROR, subject=deviation.subject, reason=reason)
+            yield Verdict(Outcome.ERROR, deviation.subject, reason)

@@ -70,8 +70,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         verdicts.append(replace(_finish(verdict, reference, port, rule, dumps), subject=f"{stage}/{key}"))
         tolerances[f"{stage}/{key}"] = rule
     if not verdicts:
-        reason = "nothing was compared: no curve on either side"
-        verdicts = [Verdict(outcome=Outcome.ERROR, subject=f"{stage}/dump", reason=reason)]
+        verdicts = [Verdict(Outcome.ERROR, f"{stage}/dump", "nothing was compared: no curve on either side")]
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
 
 

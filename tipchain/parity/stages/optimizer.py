@@ -168,7 +168,7 @@ def judge(dumps: Dumps, rules: Rules) -> Judged:
         reason = "nothing was compared: no updates on either side"
         if verdicts:
             reason = "proves nothing: no update moves any parameter, on either side"
-        verdicts = [Verdict(outcome=Outcome.ERROR, subject=f"{dumps.stage}/dump", reason=reason)]
+        verdicts = [Verdict(Outcome.ERROR, f"{dumps.stage}/dump", reason)]
     return Judged(verdicts=tuple(verdicts), tolerances=tolerances)
 
 

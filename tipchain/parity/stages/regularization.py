@@ -356,4 +356,4 @@ def _join(variant: str, name: str) -> str:
 
 
 def _verdict(outcome: Outcome, label: str, reason: str, diff: TensorDiff | None = None) -> Verdict:
-    return Verdict(outcome=outcome, subject=f"{STAGE}/{label}", reason=reason, diff=diff)
+    return Verdict(outcome, f"{STAGE}/{label}", reason, diff=diff)

@@ -228,14 +228,13 @@ def _judge_tensors(dumps: Dumps, rules: Rules) -> Judged:
         with TensorFile(paths[0]) as left, TensorFile(paths[1]) as right:
             verdicts = [_judge_curve(left, right, rules.factor), *_judge_seeds(left, right, dumps, rules.margin)]
     except (RecordError, KeyError) as error:
-        reason = f"the losses were not compared: {error}"
-        verdicts = [Verdict(outcome=Outcome.ERROR, subject=CURVE, reason=reason)]
+        verdicts = [Verdict(Outcome.ERROR, CURVE, f"the losses were not compared: {error}")]
     return Judged(verdicts=tuple(verdicts))
 
 
 def _judge_curve(left: Mapping[str, Array], right: Mapping[str, Array], factor: float) -> Verdict:
     def verdict(outcome: Outcome, reason: str, *, finite: bool = True) -> Verdict:
-        return Verdict(outcome=outcome, subject=CURVE, reason=reason, finite=finite)
+        return Verdict(outcome, CURVE, reason, finite=finite)
 
     reference, port, runs = left["loss"], right["loss"], left["envelope"]
     if reference.ndim != 1 or runs.shape[1:] != reference.shape or not runs.size:
@@ -299,19 +298,18 @@ def _judge_seeds(
             yield _judge_runs(f"train/{key}", runs, samples if isinstance(samples, int) else 0, margin)
         else:
             words = "missing in the port" if key in left else "not in the reference"
-            yield Verdict(outcome=Outcome.FAIL, subject=f"train/{key}", reason=words)
+            yield Verdict(Outcome.FAIL, f"train/{key}", words)
 
 
 def _judge_runs(subject: str, runs: tuple[list[float], list[float]], samples: int, margin: float) -> Verdict:
     if not np.isfinite([*runs[0], *runs[1]]).all():
         reason = f"a metric is not finite: expected {runs[0]}, actual {runs[1]}"
-        return Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason, finite=False)
+        return Verdict(Outcome.FAIL, subject, reason, finite=False)
     step = grid_step([*runs[0], *runs[1]], samples)
     try:
         found = judge_runs(*runs, margin, step=step)
     except ImportError as error:
-        reason = f"the runs were not compared: {error}; pip install 'tipchain[stats]'"
-        return Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason)
+        return Verdict(Outcome.ERROR, subject, f"the runs were not compared: {error}; pip install 'tipchain[stats]'")
     return _verdict_of_runs(subject, found, runs, margin, step)
 
 
@@ -325,14 +323,13 @@ def _verdict_of_runs(
     )
     match found.answer:
         case Answer.EQUIVALENT:
-            return Verdict(outcome=Outcome.PASS, subject=subject, reason=f"equivalent: {facts}")
+            return Verdict(Outcome.PASS, subject, f"equivalent: {facts}")
         case Answer.DIFFERENT:
-            return Verdict(outcome=Outcome.FAIL, subject=subject, reason=f"different: {facts}")
+            return Verdict(Outcome.FAIL, subject, f"different: {facts}")
         case Answer.NOT_ENOUGH_RUNS:
             more = f"{found.more:,} more" if found.more is not None else "too many more"
             coarse = f"; one sample of the evaluation set is {step:.3g}" if step > margin else ""
-            reason = f"not enough runs: {more} a side needed; {facts}{coarse}"
-            return Verdict(outcome=Outcome.SKIP, subject=subject, reason=reason)
+            return Verdict(Outcome.SKIP, subject, f"not enough runs: {more} a side needed; {facts}{coarse}")
 
 
 def _coarse(dumps: Dumps, metrics: Judged) -> Judged:

@@ -283,7 +283,7 @@ def judge_orders(stage: str, reference: Record, port: Record) -> Iterator[Verdic
         "repeat": _judge_repeat(*sides),
     }
     for name, (outcome, reason) in judged.items():
-        yield Verdict(outcome=outcome, subject=f"{stage}/{name}", reason=reason)
+        yield Verdict(outcome, f"{stage}/{name}", reason)
 
 
 def _judge_batches(expected: _Orders, actual: _Orders, drop_last: object) -> tuple[Outcome, str]:
@@ -404,9 +404,7 @@ def _judge_values(dumps: Dumps, rules: Rules) -> Judged:
     if random[0] != random[1]:
         words = [("the same values at every read", "other values at every read")[one] for one in random]
         verdict = Verdict(
-            outcome=Outcome.FAIL,
-            subject=f"{dumps.stage}/values",
-            reason=f"of one and the same sample: expected {words[0]}, actual {words[1]}",
+            Outcome.FAIL, f"{dumps.stage}/values", f"of one and the same sample: expected {words[0]}, actual {words[1]}"
         )
 
     def samples(record: Record) -> Record:
@@ -427,8 +425,7 @@ def _judge_builders(dumps: Dumps) -> list[Verdict]:
         if left != right:
             side = "reference" if left else "port"
             reason = f"only the {side} names a builder `{name}`: nothing to compare"
-            subject = f"{dumps.stage}/{name}"
-            verdicts.append(Verdict(outcome=Outcome.ERROR, subject=subject, reason=reason))
+            verdicts.append(Verdict(Outcome.ERROR, f"{dumps.stage}/{name}", reason))
     return verdicts
 
 
@@ -487,9 +484,9 @@ def _judge_draws(dumps: Dumps) -> list[Verdict]:
         p = min((next(adjusted) for _ in found), default=1.0)
         if p <= alpha:
             reason = f"other distributions: {quantity.describe()} · p {max(p, 1e-300):.1g} after correction"
-            verdicts.append(Verdict(outcome=Outcome.FAIL, subject=subject, reason=reason))
+            verdicts.append(Verdict(Outcome.FAIL, subject, reason))
         else:
-            verdicts.append(Verdict(outcome=Outcome.PASS, subject=subject, reason=quantity.describe()))
+            verdicts.append(Verdict(Outcome.PASS, subject, quantity.describe()))
     return verdicts
 
 
@@ -508,8 +505,7 @@ def _quantities(dumps: Dumps) -> tuple[list[_Quantity], list[Verdict]]:
         elif not (np.isfinite(left[name]).all() and np.isfinite(right[name]).all()):
             reason, finite = "NaN or Inf among the draws", False
         if reason:
-            subject = f"{dumps.stage}/{name}"
-            verdicts.append(Verdict(outcome=outcome, subject=subject, reason=reason, finite=finite))
+            verdicts.append(Verdict(outcome, f"{dumps.stage}/{name}", reason, finite=finite))
             continue
         pair = _without_rounding(left[name], right[name])
         if name.startswith("pixels/"):
