@@ -10,8 +10,6 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from tipchain.parity.recorder import model_environment
-
 HERE = Path(__file__).resolve().parent
 VARIABLE = "TIPCHAIN_FORKED"
 """What names the folder of the sockets, as in forked/sitecustomize.py."""
@@ -19,6 +17,8 @@ VARIABLE = "TIPCHAIN_FORKED"
 
 @cache
 def _keeper() -> tuple[subprocess.Popen[str], tempfile.TemporaryDirectory[str]]:
+    from tipchain.parity.recorder import model_environment
+
     folder = tempfile.TemporaryDirectory(prefix="tipchain-forked-")
     command = [sys.executable, str(HERE / "forked" / "sitecustomize.py"), folder.name]
     process = subprocess.Popen(
