@@ -28,7 +28,6 @@ WAITING = (
     "test_foreign_checkout.py",
     "test_cluster_node.py",
     "test_process.py",
-    "test_warden.py",
     "test_paddle_tools.py",
     "test_commands.py",
     "test_solo_stages.py",

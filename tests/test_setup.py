@@ -20,8 +20,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = PROJECT / "tools/environment.sh"
 PARAMS = "test_tipc/configs/demo/train_infer_python.txt"
 LITE = "lite_train_lite_infer"
-PIPS = 5
-"""Calls of pip where there is no uv: pip itself, what it would fetch for torch, the frameworks beside the others, what the frameworks need."""
+PIPS = 6
+"""Calls of pip where it finds no uv: uv, pip itself, what it would fetch for torch, the frameworks beside the others, what the frameworks need."""
 CPU = json.dumps({"install": [{"metadata": {"name": "torch", "version": "2.13.0", "requires_dist": ["filelock"]}}]})
 CUDA = CPU.replace("filelock", "nvidia-cublas==13")
 
@@ -42,6 +42,7 @@ INNER = """#!/usr/bin/env bash
 if [[ $1 == -m && $2 == pip && "$*" != *"config list" ]]; then
   echo "$*" >> "$STUB_LOG"
   [[ $* != *--dry-run* ]] || { cat "$STUB_FOLDER/report"; exit; }
+  [[ $* != *" uv" ]] || { [[ ! -e $STUB_FOLDER/uv_of_pip ]] || cp "$STUB_FOLDER/uv_of_pip" "${0%/*}/uv"; exit; }
   [[ -z ${STUB_KILL:-} || $* != *--build-constraint* ]] || kill -9 0
   sleep "${STUB_SLEEP:-0}"
   [[ -z ${STUB_HANGS:-} || $* == *"--upgrade pip" ]] || sleep 600
@@ -122,9 +123,9 @@ class Project:
             out, err = process.communicate(timeout=60)
         return subprocess.CompletedProcess(args, process.returncode, out, err)
 
-    def has_uv(self, compiled: str = "torch==2.13.0+cpu\nsympy==1.14.0\n") -> None:
-        (self.stubs / "uv").write_text(UV)
-        (self.stubs / "uv").chmod(0o755)
+    def has_uv(self, compiled: str = "torch==2.13.0+cpu\nsympy==1.14.0\n", name: str = "uv") -> None:
+        (self.stubs / name).write_text(UV)
+        (self.stubs / name).chmod(0o755)
         (self.stubs / "compiled").write_text(compiled)
 
     def calls(self) -> list[str]:
@@ -169,8 +170,9 @@ def ready(project):
 def test_the_environment_is_made_under_the_constraints(project, option):
     done = project.prepare(PARAMS, LITE, "--env-only", *filter(None, [option]))
     assert done.returncode == 0, done.stderr
-    venv, pip, dry, *beside, last = project.calls()
+    venv, uv, pip, dry, *beside, last = project.calls()
     assert venv == "venv"
+    assert uv.endswith("-c constraints.txt uv")
     assert pip.endswith("-c constraints.txt --upgrade pip")
     assert "--dry-run --no-deps" in dry
     (frameworks,) = (call for call in beside if call.endswith("--no-deps torch paddlepaddle"))
@@ -184,8 +186,9 @@ def test_the_environment_is_made_under_the_constraints(project, option):
 
 
 @pytest.mark.parametrize("option", ["", "--dev"])
-def test_uv_makes_the_environment_where_it_is_installed(project, option):
-    project.has_uv()
+@pytest.mark.parametrize("fetched", [False, True])
+def test_uv_makes_the_environment_and_pip_fetches_it_where_it_is_not_installed(project, option, fetched):
+    project.has_uv(name="uv_of_pip" if fetched else "uv")
     told = {
         "PIP_FIND_LINKS": "/wheels ~/more",
         "PIP_INDEX_URL": "https://pip.test/simple",
@@ -195,6 +198,7 @@ def test_uv_makes_the_environment_where_it_is_installed(project, option):
     assert done.returncode == 0, done.stderr
     venv, *lines = project.calls()
     assert venv == "venv"
+    assert not fetched or lines.pop(0).endswith("install -qq --no-compile -c constraints.txt uv")
     variables = [
         "UV_BUILD_CONSTRAINT=constraints.txt",
         "UV_CONSTRAINT=constraints.txt",
@@ -230,7 +234,7 @@ def test_pip_goes_on_where_uv_cannot(project, told, reason):
     project.has_uv()
     done = project.prepare(PARAMS, LITE, "--env-only", **told)
     assert done.returncode == 0, done.stderr
-    assert len([call for call in project.calls() if call.startswith("-m pip")]) == PIPS
+    assert len([call for call in project.calls() if call.startswith("-m pip")]) == PIPS - 1, "uv is here"
     assert done.stderr.index(reason) < done.stderr.index("going on with pip") < done.stderr.index("environment ready")
 
 

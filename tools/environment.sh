@@ -109,14 +109,14 @@ write_state() {
 }
 
 # Installs the packages with uv, which unpacks them side by side and links them from its cache, from the places and under
-# the constraints that pip is told. Fails where there is no uv, or it cannot. Arguments: those for the development tools.
+# the constraints that pip is told. Fails where pip finds no uv either, or it cannot. Arguments: those for the development tools.
 install_with_uv() {
-  local settings packages uv=(env) quiet=(--quiet)
-  command -v uv >/dev/null || return 1
+  local settings packages program uv=(env) quiet=(--quiet)
+  program="$(command -v uv)" || program="$(fetch_uv)" || return 1
   [[ ! -t 2 ]] || quiet=()
   cd "$ROOT"
   if settings="$(run_pip config list | "$VENV/bin/python" tools/installers.py uv)" && mapfile -t settings <<<"$settings" &&
-    uv+=("${settings[@]}" uv pip) &&
+    uv+=("${settings[@]}" "$program" pip) &&
     packages="$("${uv[@]}" compile --quiet --no-header --no-annotate --python "$VENV/bin/python" - <<<torch)" &&
     warn_about_cuda "$packages" && say "installing the packages with uv" &&
     "${uv[@]}" install "${quiet[@]}" --python "$VENV/bin/python" pip "${FRAMEWORKS[@]}" -e '.[cases,onnx]' "$@" >&2; then
@@ -124,6 +124,11 @@ install_with_uv() {
   fi
   say "uv cannot, for the reason above: going on with pip"
   return 1
+}
+
+# Has pip install uv, and prints where it is.
+fetch_uv() {
+  run_pip install -qq --no-compile -c constraints.txt uv >/dev/null 2>&1 && [[ -x $VENV/bin/uv ]] && printf '%s' "$VENV/bin/uv"
 }
 
 # Installs the packages with pip. The frameworks are half of all that is unpacked, so that two of pip share it: nothing of

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PIP = "26.3"
 FRAMEWORKS = ("torch==2.13.0", "paddlepaddle==3.3.1")
-BUILD_BACKEND = ("hatchling", "editables")
+SET_UP = ("hatchling", "editables", "uv")
 CUDA = re.compile(r"^(nvidia-|cuda-|triton\b)")
 HEADER = """\
 # Versions that the set-up installs (prepare.sh passes this file to pip and uv as constraints).
@@ -45,7 +45,7 @@ def resolve(python: str, folder: Path) -> tuple[Python, dict[str, str]]:
     subprocess.run([*pip, "install", "--quiet", f"pip=={PIP}"], check=True)
     torch = _report([*pip, "install", "--no-deps", FRAMEWORKS[0]], folder)
     requirements = folder / "requirements.txt"
-    requirements.write_text("\n".join([*_plain_needs(torch), *FRAMEWORKS[1:], *BUILD_BACKEND, *_project_needs()]))
+    requirements.write_text("\n".join([*_plain_needs(torch), *FRAMEWORKS[1:], *SET_UP, *_project_needs()]))
     everything = _report(
         [*pip, "install", "--ignore-installed", "--requirement", requirements, "--group", f"{ROOT}/pyproject.toml:dev"],
         folder,

@@ -482,7 +482,8 @@ def codes_in_code() -> set[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 given = [one.value for one in node.keywords if one.arg == "code"]
-                given += node.args[:1] if isinstance(node.func, ast.Name) and node.func.id == "DataCause" else []
+                called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                given += node.args[:1] if called in ("DataCause", "certain", "finding") else []
                 found |= {one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)}
     return found
 

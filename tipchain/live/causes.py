@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import linecache
+import os
 import re
 import sys
 import textwrap
@@ -99,7 +100,7 @@ def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:
     """Return the line that a cause's own words name."""
     for text in (cause.fix, cause.message):
         for name, number in QUOTED.findall(text):
-            files = [file for file in dict.fromkeys([*preferred, *_loaded()]) if Path(file).name == name]
+            files = [file for file in dict.fromkeys([*preferred, *_loaded(name)]) if Path(file).name == name]
             found = [
                 SourceLine(file=file, line=int(number), code=linecache.getline(file, int(number)).strip())
                 for file in files
@@ -111,10 +112,15 @@ def _quoted(cause: Diagnosis, preferred: Sequence[str]) -> SourceLine | None:
     return None
 
 
-def _loaded() -> list[str]:
-    modules = [module for name, module in list(sys.modules.items()) if not name.startswith(LIBRARIES)]
+def _loaded(name: str) -> list[str]:
+    """Return the files of modules that may be called ``name``; what the thousands of others lead to is not looked up."""
+    modules = [module for module_name, module in list(sys.modules.items()) if not module_name.startswith(LIBRARIES)]
     files = (getattr(module, "__file__", None) for module in modules)
-    return [str(Path(file).resolve()) for file in files if file and file.endswith(".py")]
+    return [
+        str(Path(file).resolve())
+        for file in files
+        if file and file.endswith(".py") and (file.rpartition(os.sep)[2] == name or os.path.islink(file))  # noqa: PTH114
+    ]
 
 
 class _Finder:

@@ -564,7 +564,7 @@ class _Matching:
             raise self._refusal(problems, found, ours, theirs, taken, likely)
         pairs = [pair for pair in (*settled, *found.pairs) if ours[pair.expected][1].name in targets]
         resolved, moved = self._resolve(pairs, ours, theirs, targets)
-        self.torch = _without(self.torch, lambda slot: slot.name in self.left)
+        self.torch = without(self.torch, lambda slot: slot.name in self.left)
         again = self._paddle(resolved)
         refuse(_left(self.torch, again, ties, self.again))
         self.names = resolved
@@ -659,7 +659,7 @@ class _Matching:
         )
 
 
-def _without(layers: Sequence[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
+def without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
     """Return layers without some of their tensors; those that lose all are left out."""
     kept = []
     for layer in layers:
@@ -671,12 +671,12 @@ def _without(layers: Sequence[LayerTensors], drop: Callable[[TensorSlot], bool])
 
 def _without_left(layers: Sequence[LayerTensors], names: Mapping[str, str]) -> list[LayerTensors]:
     """Return torch's layers without what names say that only torch has."""
-    return _without(layers, lambda slot: only_in_torch(slot.name, names))
+    return without(layers, lambda slot: only_in_torch(slot.name, names))
 
 
 def _without_kept(layers: Sequence[LayerTensors]) -> list[LayerTensors]:
     """Return Paddle's layers without what names say that only the port has."""
-    return _without(layers, lambda slot: slot.name.startswith(NOT_IN_TORCH))
+    return without(layers, lambda slot: slot.name.startswith(NOT_IN_TORCH))
 
 
 def matchable_layers(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
@@ -396,13 +396,18 @@ def _refuse_lazy(held: Mapping[str, tuple[TensorKind, object]], path: str) -> No
             )
 
 
-def _torch_tensors(module: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
-    for leaf, tensor in module._parameters.items():  # noqa: SLF001
+def _own_tensors(layer: Model, hidden: Container[str]) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
+    """Yield the parameters and buffers of a layer's own, of either framework, but for the buffers that are not saved."""
+    for leaf, tensor in layer._parameters.items():  # noqa: SLF001
         if tensor is not None:
             yield leaf, ("parameter", tensor)
-    for leaf, tensor in module._buffers.items():  # noqa: SLF001
-        if tensor is not None and leaf not in module._non_persistent_buffers_set:  # noqa: SLF001
+    for leaf, tensor in layer._buffers.items():  # noqa: SLF001
+        if tensor is not None and leaf not in hidden:
             yield leaf, ("buffer", tensor)
+
+
+def _torch_tensors(module: Model) -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
+    return _own_tensors(module, module._non_persistent_buffers_set)  # noqa: SLF001
 
 
 def _all_tensors(module: Model, path: str = "") -> Iterator[tuple[str, tuple[TensorKind, Tensor]]]:
@@ -625,7 +630,7 @@ class _PaddleWalk:
         self, layer: Model, path: str, torch_path: str, rule: LayerRule | None, skip: frozenset[int]
     ) -> LayerTensors:
         """Return the tensors that the layer at ``path`` itself holds."""
-        held = [one for one in _own_tensors(layer) if id(one[2]) not in skip]
+        hidden = layer._non_persistable_buffer_names_set  # noqa: SLF001
         if rule is None:
             kind, rule = f"{UNSUPPORTED}{type(layer).__name__}", OWN
         else:
@@ -633,7 +638,9 @@ class _PaddleWalk:
         fixed = {one.leaf for one in cell_tensors(layer) if one.fixed} if kind.endswith("Cell") else set()
         leaves = {paddle: torch for torch, paddle in rule.renamed.items()}
         slots = []
-        for own, tensor_kind, tensor in held:
+        for own, (tensor_kind, tensor) in _own_tensors(layer, hidden):
+            if id(tensor) in skip:
+                continue
             leaf = leaves.get(own, own)
             slot = self._slot(
                 torch_path,
@@ -673,16 +680,6 @@ class _PaddleWalk:
             fixed=fixed,
             again=again,
         )
-
-
-def _own_tensors(layer: Model) -> Iterator[tuple[str, TensorKind, Tensor]]:
-    for leaf, tensor in layer._parameters.items():  # noqa: SLF001
-        if tensor is not None:
-            yield leaf, "parameter", tensor
-    hidden = layer._non_persistable_buffer_names_set  # noqa: SLF001
-    for leaf, tensor in layer._buffers.items():  # noqa: SLF001
-        if tensor is not None and leaf not in hidden:
-            yield leaf, "buffer", tensor
 
 
 def _stacked(shapes: Sequence[Shape]) -> Shape:

@@ -275,8 +275,7 @@ def test_numbers_that_the_references_code_multiplies_or_divides_by_are_tried_as_
     with CallRecord.over({}) as watch:
         numbers = 2 / (live.torch.ones(2) / 0.3 * 1.7)
     assert numbers.numel() == 2
-    port = SimpleNamespace(is_tensor=live.paddle.is_tensor)
-    piece = SimpleNamespace(shown="`net`", truth=watch, sides=SimpleNamespace(port=port))
+    piece = SimpleNamespace(shown="`net`", truth=SimpleNamespace(record=watch), floats_given=lambda _: [])
     op = Op(number=0, name="sin", args=(), kwargs={}, result=None, place="a.py:1", line="")
     found = [one.message for one in by_scales(op, piece, live.paddle.ones([2])) if one.confirmed]
     for told in ("by 1/0.3 ", "by 1.7 ", "by 2 "):
@@ -288,7 +287,7 @@ def test_arguments_that_are_tried_are_those_of_paddles_functions(live):
     for name, arguments in OWN_ARGUMENTS.items():
         function = next(one for one in (getattr(functions, name, None), getattr(paddle, name, None)) if callable(one))
         assert all(set(one.arguments) & signature_of(function).keys() for one in arguments), name
-    piece = SimpleNamespace(truth=SimpleNamespace(constants={}))
+    piece = SimpleNamespace(truth=SimpleNamespace(record=SimpleNamespace(constants={})))
     x = paddle.ones([2, 6])
     for name, args, wrong in (
         (

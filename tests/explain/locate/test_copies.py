@@ -78,7 +78,7 @@ def test_tensors_that_were_taken_out_die_with_their_owner(live):
         gc.enable()
 
 
-def test_an_alignment_loads_no_compiler():
+def test_an_alignment_loads_no_compiler(forked):
     import subprocess
     import sys
 

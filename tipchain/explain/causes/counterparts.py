@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -15,16 +15,18 @@ import numpy as np
 from tipchain.explain.causes.functions import (
     ACTIVE,
     MOST_EPSILON,
+    added_epsilon,
     arguments_of,
     called,
     class_of,
     has_axis,
     index_text,
+    is_epsilon,
     place_of,
     same_setting,
 )
 from tipchain.explain.causes.hypotheses import Hypothesis, holder_of
-from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain, is_tensor, paddle_of
+from tipchain.explain.causes.piece import Piece, ReferenceCall, is_plain
 from tipchain.explain.causes.program import (
     FUSED,
     LAYER,
@@ -38,7 +40,7 @@ from tipchain.explain.causes.program import (
     signature_of,
     with_argument,
     with_arguments,
-    with_tensor,
+    with_tensors,
 )
 from tipchain.explain.causes.steps import layout_code
 from tipchain.explain.causes.tensors import own_tensors, told_by_name
@@ -222,7 +224,7 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
     told = []
     for place, op in enumerate(segments[0]):
         for step in [one for one in steps if one.name == op.name and op.name != LAYER]:
-            changes = differences(op, step, piece, walk)
+            changes = differences(op, step, walk)
             numbers = [
                 one[place].number for one in segments if len(one) == len(segments[0]) and one[place].place == op.place
             ]
@@ -264,7 +266,7 @@ def _settings_in_turn(
             continue
         for place, step in zip(sorted(places, key=lambda at: segments[0][at].number), counterparts, strict=True):
             op = segments[0][place]
-            changes = differences(op, step, piece, walk)
+            changes = differences(op, step, walk)
             told += [(op, name, present, value) for _, name, present, value in changes]
             values = {slot: value for slot, _, _, value in changes}
             acts |= {
@@ -292,10 +294,10 @@ def _small_numbers(
     told = [
         value for step in steps for name, value in spelled(step, walk).items() if name in ("epsilon", "y", "1", "4")
     ]
-    small = [one for one in told if isinstance(one, float) and 0 < one <= MOST_EPSILON]
+    small = [one for one in told if is_epsilon(one)]
     for place, op in enumerate(segments[0]):
-        present = op.args[1] if op.name == "add" and len(op.args) > 1 else None
-        if not isinstance(present, float) or not 0 < present <= MOST_EPSILON:
+        present = added_epsilon(op)
+        if present is None:
             continue
         numbers = [one[place].number for one in segments if len(one) == len(segments[0])]
         for value in dict.fromkeys(one for one in small if one != present):
@@ -345,9 +347,9 @@ def _with_settings(
     )
 
 
-def differences(op: Op, step: ReferenceCall, piece: Piece, walk: Walk) -> list[tuple[int | str, str, object, object]]:
+def differences(op: Op, step: ReferenceCall, walk: Walk) -> list[tuple[int | str, str, object, object]]:
     """Return where the settings of a call are not those of the reference's: slot, name, the port's value, the reference's."""
-    slots = _slots(op, is_tensor(piece))
+    slots = _slots(op)
     found: list[tuple[int | str, str, object, object]] = []
     for given, value in spelled(step, walk).items():
         named = [one for one in slots if one[1].rstrip("s") == given.rstrip("s")]
@@ -382,7 +384,7 @@ def _defaults(op: Op, slots: Sequence[tuple[int | str, str, object]]) -> list[ob
     return [parameters[name].default if name in parameters else inspect.Parameter.empty for _, name, _ in slots]
 
 
-def _slots(op: Op, telling: Callable[[object], bool]) -> list[tuple[int | str, str, object]]:
+def _slots(op: Op) -> list[tuple[int | str, str, object]]:
     """Return where a call has settings: position or name, the name, the value."""
     parameters = list(op.parameters.values())
     if any(one.kind is one.VAR_POSITIONAL for one in parameters):
@@ -402,7 +404,7 @@ def _slots(op: Op, telling: Callable[[object], bool]) -> list[tuple[int | str, s
         for one in parameters[len(op.args) :]
         if one.name not in op.kwargs and one.default is not one.empty and is_plain(one.default) and one.name != "name"
     ]
-    return [one for one in found if not telling(one[2])]
+    return found
 
 
 def spelled(step: ReferenceCall, walk: Walk) -> dict[str, object]:
@@ -494,7 +496,7 @@ def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
     if len(first.ops) != 1 or len(first.steps) != 1 or LAYER in (first.op.name, first.step.name):
         return
     op, step = first.op, first.step
-    paddle = paddle_of(piece)
+    paddle = piece.paddle
     function = getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
     if function is None or step.name == op.name or op.written is not None:
         return
@@ -507,7 +509,7 @@ def _other_function(group: Sequence[Parting], piece: Piece, walk: Walk) -> Itera
         given = names[int(name)] if name.isdigit() and int(name) < len(names) else name
         if given in parameters and value is not None:
             settings[given] = list(value) if isinstance(value, tuple) else value
-    count = len([one for one in op.args if is_tensor(piece)(one)])
+    count = len([one for one in op.args if piece.is_tensor(one)])
     act = called_as(function, most=max(count, 1), without=tuple(op.kwargs), **settings)
     where = place_of(op, piece)
     how = f"({', '.join(f'{name}={value!r}' for name, value in settings.items())})" if settings else ""
@@ -539,11 +541,10 @@ def _operands(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
     op, step = group[0].op, group[0].step
     if op.name != step.name or op.written is not None:
         return
-    places = [number for number, one in enumerate(op.args) if is_tensor(piece)(one)]
+    places = [number for number, one in enumerate(op.args) if piece.is_tensor(one)]
     matched = {}
     for number in places:
-        key = next((key for key in walk.given(op) if key[0] == id(op.args[number])), None)
-        matched[number] = () if key is None else walk.matched[key]
+        matched[number] = walk.matched_given(op, op.args[number])
     missing = [one for one in step.given if not any(one in found for found in matched.values())]
     wrong = [number for number in places if not set(matched[number]) & set(step.given)]
     for value in missing:
@@ -595,7 +596,7 @@ def _exchange(parting: Parting, walk: Walk, *, healed: bool = False) -> tuple[_E
         return None
     tensor, old = walk.right(new), wrong[0]
     if list(tensor.shape) == list(walk.tensor_of(old).shape):
-        acts = {op.number: with_tensor(op.args, old[0], tensor) for op in taken[old]}
+        acts = {op.number: with_tensors(op.args, {old[0]: tensor}) for op in taken[old]}
         return _Exchange(taken[old][0], old, new), acts
     sizes = [list(tensor.shape)]
     fitting = [op for op in parting.ops if [list(each.shape) for each in walk.made(op).values()] == sizes]
@@ -630,12 +631,12 @@ def _given_less(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[
     if op.name != step.name or op.name == LAYER or op.written is not None:
         return
     parameters = list(op.parameters)
-    telling, where = is_tensor(piece), place_of(op, piece)
+    where = place_of(op, piece)
     for name, number in step.named.items():
         given, value = NAMES.get(name, name), walk.values[number].array
         place = parameters.index(given) if given in parameters else -1
         present = op.kwargs.get(given, op.args[place] if 0 <= place < len(op.args) else None)
-        if place < 0 or value is None or telling(present):
+        if place < 0 or value is None or piece.is_tensor(present):
             continue
         tensor = piece.sides.port.tensor(value, gradient=False)
         shown_value = f" {value.tolist()}" if value.size <= FEW else f" of shape {list(value.shape)}"
@@ -731,16 +732,13 @@ OPERATORS = {
 
 def _place_of_given(op: Op, step: ReferenceCall, walk: Walk) -> int | None:
     """Return which argument of a call the reference first hands to a step."""
-    for number, one in enumerate(op.args):
-        key = next((key for key in walk.given(op) if key[0] == id(one)), None)
-        if key is not None and set(walk.matched[key]) & set(step.given):
-            return number
-    return None
+    given = (number for number, one in enumerate(op.args) if set(walk.matched_given(op, one)) & set(step.given))
+    return next(given, None)
 
 
 def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
     """Return what Paddle's function makes of the port's tensors as a step does of the reference's; None if it is not that."""
-    paddle = paddle_of(piece)
+    paddle = piece.paddle
     function = (
         OPERATORS.get(step.name) or getattr(paddle, step.name, None) or getattr(paddle.nn.functional, step.name, None)
     )
@@ -753,7 +751,7 @@ def _done(step: ReferenceCall, piece: Piece, walk: Walk) -> Tensor:
         made = function(*tensors, *settings) if len(tensors) == len(step.given) else None
     except Exception:  # noqa: BLE001  (Paddle may write this function otherwise: then it is not said)
         return None
-    if made is None or not is_tensor(piece)(made) or step.made[0] not in walk.find(numpy_of(made)):
+    if made is None or not piece.is_tensor(made) or step.made[0] not in walk.find(numpy_of(made)):
         return None
     return made
 
@@ -773,7 +771,7 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
     where = place_of(op, piece)
     wholes = [walk.expression(first), walk.reference_expression(first)]
     if wholes[0] == wholes[1]:
-        apart = differences(op, step, piece, walk)
+        apart = differences(op, step, walk)
         listed = [", ".join(f"{one[1]}={index_text(one[place])}" for one in apart) for place in (2, 3)]
         wholes = [f"{whole} with {said}" if said else whole for whole, said in zip(wholes, listed, strict=True)]
     same = wholes[0] == wholes[1]
@@ -796,7 +794,7 @@ def by_substitution(piece: Piece, walk: Walk, every: Sequence[Parting] = ()) -> 
         code=code,
         confirmed=False,
         changes=len(groups),
-        acts=acts_of(walk.partings, paddle_of(piece).assign),
+        acts=acts_of(walk.partings, piece.paddle.assign),
         message=message,
         fix=f"do{where} (`{op.line}`) what the reference does at {place}: `{line}`",
         evidence=f"with the reference's tensors at {len(walk.partings)} calls the error is gone",

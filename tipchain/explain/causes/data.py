@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -47,29 +47,65 @@ ORDER = "sample-order"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SamplePair:
-    """Samples of both sides that differ.
+    """Samples of both sides.
 
     Attributes:
-        ours: the reference's.
-        theirs: the port's.
-        off: numbers of those that differ.
-        fields: the port's field by the reference's.
+        opened: both sources.
+        read: what was read of each.
         raws: raw samples, where transforms are compared.
         transforms: both sides', likewise.
-        datasets: both sides' data sets, None where there are none.
-        tensors: the frameworks whose tensors may come.
         path: what diagnoses call the piece.
+        off: numbers of those that differ.
+        fields: the port's field by the reference's.
     """
 
-    ours: Sequence[Sample]
-    theirs: Sequence[Sample]
-    off: Sequence[int]
-    fields: Mapping[str, str]
+    opened: Sequence[DataSource]
+    read: Sequence[ReadSamples]
     raws: Sequence[Nested] | None
     transforms: tuple[Nested, Nested] | None
-    datasets: tuple[Dataset | None, Dataset | None]
-    tensors: Sequence[LiveSide]
     path: str
+    off: Sequence[int] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ours(self) -> Sequence[Sample]:
+        """The reference's."""
+        return self.read[0].samples
+
+    @property
+    def theirs(self) -> Sequence[Sample]:
+        """The port's."""
+        return self.read[1].samples
+
+    @property
+    def counts(self) -> tuple[int | None, int | None]:
+        """Samples of each side, None where it is not known."""
+        return self.read[0].total, self.read[1].total
+
+    @property
+    def tensors(self) -> Sequence[LiveSide]:
+        """The frameworks whose tensors may come."""
+        return self.opened[0].tensors
+
+    @property
+    def datasets(self) -> tuple[Dataset | None, Dataset | None]:
+        """Both sides' data sets, None where there are none."""
+        return self.opened[0].dataset, self.opened[1].dataset
+
+    def random(self, seed: int) -> list[bool]:
+        """Tell of each side whether it gives something else when it is read once more, after another seed."""
+        _seed(self.tensors, seed + 1)
+        if self.transforms is not None and self.raws is not None:
+            again = [
+                transformed(one, list(self.raws)[:AGAIN], source.tensors, source.side).read().samples
+                for one, source in zip(self.transforms, self.opened, strict=True)
+            ]
+        else:
+            again = [source.again(AGAIN) or [] for source in self.opened]
+        return [
+            any(not same_sample(one, other) for one, other in zip(before.samples, after, strict=False))
+            for before, after in zip(self.read, again, strict=True)
+        ]
 
     def values(self, name: str, numbers: Sequence[int]) -> tuple[list[Array], list[Array]]:
         """Return a field of samples, of both sides."""
@@ -291,9 +327,16 @@ def check_data(
     opened: list[DataSource] = []
     read: list[ReadSamples] = []
     for number, side in enumerate(SIDE_NAMES):
-        found = _take(opened, read, data[number], samples, sides, side, seed)
-        if found is not None:
-            return found
+        _seed(sides, seed)
+        try:
+            opened.append(_open(data[number], samples, sides, side))
+            # The port's as far as the reference's, and a little on where that ended.
+            most = len(read[0].samples) + (EXTRA if read[0].whole else 0) if read else None
+            read.append(opened[number].read(most))
+        except UsageError as error:
+            return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
+            return failed_to_run(f"the {side}'s data", error)
     if not (read[0].whole or not all(one.is_dataset and one.dataset is one.opened for one in opened)):
         _seed(sides, seed)
         count = len(read[0].samples)
@@ -306,33 +349,8 @@ def check_data(
         if not one.samples:
             return PieceCheck(outcome=Outcome.ERROR, reason=f"nothing was compared: the {side}'s data has no samples")
     transforms = data if samples is not None else None
-    return _judge(
-        _Pairing(opened, read, samples, transforms),
-        path,
-        seed,
-        lambda: check_data(sides, _inner(opened), seed=seed, path=path),
-    )
-
-
-def _take(
-    opened: list[DataSource],
-    read: list[ReadSamples],
-    given: object,
-    samples: Sequence[object] | None,
-    sides: Sequence[LiveSide],
-    side: str,
-    seed: int,
-) -> PieceCheck | None:
-    """Open and read one side's data; return the ERROR of what cannot be read."""
-    _seed(sides, seed)
-    try:
-        opened.append(_open(given, samples, sides, side))
-        read.append(_read(opened, read))
-    except UsageError as error:
-        return PieceCheck(outcome=Outcome.ERROR, reason=str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (user code)
-        return failed_to_run(f"the {side}'s data", error)
-    return None
+    pair = SamplePair(opened=opened, read=read, raws=samples, transforms=transforms, path=path)
+    return _judge(pair, seed, lambda: check_data(sides, pair.datasets, seed=seed, path=path))
 
 
 def _open(given: object, samples: Sequence[Any] | None, sides: Sequence[LiveSide], side: str) -> DataSource:
@@ -350,51 +368,8 @@ def _seed(sides: Sequence[Any], seed: int) -> None:
         side.seed(seed)
 
 
-def _read(opened: Sequence[DataSource], read: Sequence[ReadSamples]) -> ReadSamples:
-    """Read the source opened last: as far as the one before it, and a little on where that one ended."""
-    if not read:
-        return opened[0].read()
-    return opened[1].read(len(read[0].samples) + (EXTRA if read[0].whole else 0))
-
-
-def _inner(opened: Sequence[DataSource]) -> tuple[Dataset | None, Dataset | None]:
-    return opened[0].dataset, opened[1].dataset
-
-
-class _Pairing:
-    def __init__(
-        self,
-        opened: Sequence[DataSource],
-        read: Sequence[ReadSamples],
-        raws: Sequence[object] | None,
-        transforms: tuple[Nested, Nested] | None,
-    ) -> None:
-        self.opened, self.read, self.raws, self.transforms = opened, read, raws, transforms
-        self.ours, self.theirs = read[0].samples, read[1].samples
-
-    @property
-    def counts(self) -> tuple[int | None, int | None]:
-        """Samples of each side, None where it is not known."""
-        return self.read[0].total, self.read[1].total
-
-    def random(self, seed: int) -> list[bool]:
-        """Tell of each side whether it gives something else when it is read once more, after another seed."""
-        _seed(self.opened[0].tensors, seed + 1)
-        if self.transforms is not None and self.raws is not None:
-            again = [
-                transformed(one, list(self.raws)[:AGAIN], source.tensors, source.side).read().samples
-                for one, source in zip(self.transforms, self.opened, strict=True)
-            ]
-        else:
-            again = [source.again(AGAIN) or [] for source in self.opened]
-        return [
-            any(not same_sample(one, other) for one, other in zip(before.samples, after, strict=False))
-            for before, after in zip(self.read, again, strict=True)
-        ]
-
-
-def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCheck]) -> PieceCheck:
-    ours, theirs = pairing.ours, pairing.theirs
+def _judge(pairing: SamplePair, seed: int, inside: Callable[[], PieceCheck]) -> PieceCheck:
+    ours, theirs, path = pairing.ours, pairing.theirs, pairing.path
     numbers = {f"{path}/reference_samples": float(len(ours)), f"{path}/port_samples": float(len(theirs))}
     try:
         fields = pair_fields(ours[0], theirs[0])
@@ -414,7 +389,7 @@ def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCh
     random = pairing.random(seed)
     places = places_of(ours, theirs, fields)
     if any(random):
-        found = _judge_random(pairing, random, places, path, inside)
+        found = _judge_random(pairing, random, places, inside)
         if found is not None:
             return found
     numbers[f"{path}/differing_samples"] = float(len(off))
@@ -431,22 +406,11 @@ def _judge(pairing: _Pairing, path: str, seed: int, inside: Callable[[], PieceCh
             numbers=numbers,
             diagnoses=(order.diagnosis("", evidence, path),),
         )
-    pair = SamplePair(
-        ours=ours,
-        theirs=theirs,
-        off=off,
-        fields=fields,
-        raws=pairing.raws,
-        transforms=pairing.transforms,
-        datasets=_inner(pairing.opened),
-        tensors=pairing.opened[0].tensors,
-        path=path,
-    )
-    causes = tuple(explain(pair))
+    causes = tuple(explain(replace(pairing, off=off, fields=fields)))
     return PieceCheck(outcome=Outcome.FAIL, reason=reason, numbers=numbers, diagnoses=causes)
 
 
-def _as_many(pairing: _Pairing) -> bool:
+def _as_many(pairing: SamplePair) -> bool:
     """Tell whether neither side goes on where the other ends."""
     ours, theirs = pairing.read
     if len(ours.samples) == len(theirs.samples):
@@ -454,13 +418,13 @@ def _as_many(pairing: _Pairing) -> bool:
     return not (ours.whole if len(theirs.samples) > len(ours.samples) else theirs.whole)
 
 
-def _complete(pairing: _Pairing) -> bool:
+def _complete(pairing: SamplePair) -> bool:
     """Tell whether an order can be told: of all samples, or at least as many of both sides."""
     return all(one.whole for one in pairing.read) or len(pairing.ours) == len(pairing.theirs) or pairing.read[0].whole
 
 
 def _judge_random(
-    pairing: _Pairing, random: Sequence[bool], places: Sequence[int | None], path: str, inside: Callable[[], PieceCheck]
+    pairing: SamplePair, random: Sequence[bool], places: Sequence[int | None], inside: Callable[[], PieceCheck]
 ) -> PieceCheck | None:
     shuffled = None not in places and sorted(one for one in places if one is not None) == list(range(len(pairing.ours)))
     if all(random):
@@ -490,7 +454,7 @@ def _judge_random(
     )
     cause = Diagnosis(
         code="shuffle" if shuffled else "random",
-        port_path=path,
+        port_path=pairing.path,
         message=message,
         evidence="read twice",
         explained=1.0 if shuffled else None,
@@ -499,7 +463,7 @@ def _judge_random(
     return PieceCheck(outcome=Outcome.FAIL, reason=message, diagnoses=(cause,))
 
 
-def _equal(pairing: _Pairing) -> str:
+def _equal(pairing: SamplePair) -> str:
     compared = min(len(pairing.ours), len(pairing.theirs))
     whole = all(one.whole for one in pairing.read)
     total = pairing.counts[0]
@@ -507,7 +471,7 @@ def _equal(pairing: _Pairing) -> str:
     return f"{compared}{of} samples are equal{'; '.join(['', *_notes(pairing)])}"
 
 
-def _notes(pairing: _Pairing) -> Iterator[str]:
+def _notes(pairing: SamplePair) -> Iterator[str]:
     """Yield what differs and does not matter."""
     ours, theirs = pairing.ours[0], pairing.theirs[0]
     for name, other in pair_fields(ours, theirs).items():
@@ -519,7 +483,7 @@ def _notes(pairing: _Pairing) -> Iterator[str]:
         yield f"batches of {sizes[0]} expected, of {sizes[1]} actual"
 
 
-def _reason(pairing: _Pairing, off: Sequence[int], fields: Mapping[str, str]) -> str:
+def _reason(pairing: SamplePair, off: Sequence[int], fields: Mapping[str, str]) -> str:
     ours, theirs = pairing.ours, pairing.theirs
     if not off:
         return f"the first {min(len(ours), len(theirs))} samples are equal, but one side has more"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tipchain.core.language import listed
-from tipchain.explain.causes.data_sources import DataCause
+from tipchain.explain.causes.data_sources import DataCause, certain
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import SAME_ENLARGED
 
@@ -67,32 +67,30 @@ def _permuted(known: Sequence[int], count: int) -> DataCause:
     else:
         how = "the same samples in another order"
         fix = "read samples in the reference's order: shuffle=False, or the same sorted list of files"
-    return DataCause("sample-order", f"order: {how}", fix, explained=1.0)
+    return certain("sample-order", f"order: {how}", fix)
 
 
 def _missing(known: Sequence[int], count: int, missing: Sequence[int], batch: int | None) -> DataCause | None:
     said = f"{some(missing)} of the reference's {count} missing in the port"
     if list(known) != sorted(known):
-        return DataCause(
+        return certain(
             "missing-samples",
             f"order: {said}, and the order is another",
             "read every sample once, in the reference's order",
-            explained=1.0,
         )
     tail = list(missing) == list(range(count - len(missing), count))
     if tail and batch and len(known) % batch == 0 and len(missing) < batch:
-        return DataCause(
+        return certain(
             "drop-last",
             f"order: the port leaves out the smaller last batch: {said}",
             "pass drop_last=False to the port's DataLoader",
-            explained=1.0,
         )
     if tail:
         said = f"the last {len(missing)} of the reference's {count} samples are missing in the port: is the last batch dropped?"
-        return DataCause("missing-samples", f"order: {said}", "read to the end: drop_last=False", explained=1.0)
+        return certain("missing-samples", f"order: {said}", "read to the end: drop_last=False")
     if list(missing) == list(range(len(missing))):
         said = f"the port begins {len(missing)} later: {said}"
-    return DataCause("missing-samples", f"order: {said}", "read every sample of the reference's list", explained=1.0)
+    return certain("missing-samples", f"order: {said}", "read every sample of the reference's list")
 
 
 def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: Sequence[int]) -> DataCause:
@@ -103,18 +101,14 @@ def _repeated(known: Sequence[int], count: int, twice: Sequence[int], missing: S
         and list(known[:count]) == list(range(count))
         and list(known[count:]) == [n % count for n in range(extra)]
     ):
-        return DataCause(
+        return certain(
             "repeated-samples",
             f"order: after the reference's {count} samples the port has the first {extra} again: does a sampler fill up the last batch?",
             "do not fill up the last batch (DistributedBatchSampler does) when evaluating",
-            explained=1.0,
         )
     lacks = f", and lacks {some(missing)}" if missing else ""
-    return DataCause(
-        "repeated-samples",
-        f"order: the port has {some(twice)} more than once{lacks}",
-        "read every sample once",
-        explained=1.0,
+    return certain(
+        "repeated-samples", f"order: the port has {some(twice)} more than once{lacks}", "read every sample once"
     )
 
 
@@ -132,18 +126,16 @@ def explain_counts(
         less, more, batch = (theirs, ours, batches[1]) if port else (ours, theirs, batches[0])
         if batch and less == more // batch * batch:
             which = "port" if port else "reference"
-            return DataCause(
+            return certain(
                 "drop-last",
                 f"order: the {which} leaves out the smaller last batch: samples: {said}",
                 f"pass drop_last={not port} to the port's DataLoader",
-                explained=1.0,
             )
     more_there = ours is not None and (theirs is None or theirs > ours)
-    return DataCause(
+    return certain(
         ("extra-samples" if more_there else "missing-samples"),
         f"order: samples: {said}",
         "read the reference's list of samples",
-        explained=1.0,
     )
 
 
@@ -195,7 +187,7 @@ def _one_hot(numbers: Sequence[Array], vectors: Sequence[Array], words: str) -> 
         return None
     smooth = f", smoothed by {low * count:.3g}" if low > SMOOTH else ""
     shifted = f", with class {-offset} at place 0" if offset else ""
-    return DataCause(
+    return certain(
         "one-hot",
         f"label: {words} one-hot vectors of {count} classes{smooth}{shifted}, the other side's are class numbers",
         (
@@ -203,7 +195,6 @@ def _one_hot(numbers: Sequence[Array], vectors: Sequence[Array], words: str) -> 
             if words.startswith("the port")
             else "make the port's labels one-hot, as the reference's are"
         ),
-        explained=1.0,
     )
 
 
@@ -214,11 +205,10 @@ def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
     steps = {other - one for one, other in pairs}
     if len(steps) == 1:
         step = steps.pop()
-        return DataCause(
+        return certain(
             "label-shift",
             f"label: all class numbers are shifted by {step:+g}",
             f"{'subtract' if step > 0 else 'add'} {abs(step):g} {'from' if step > 0 else 'to'} the port's labels",
-            explained=1.0,
         )
     if len(mapping) < max(FEWEST, len(pairs)) or len(set(mapping.values())) < len(mapping):
         return None
@@ -240,9 +230,7 @@ def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
         )
     else:
         how, fix = "", "number the classes as the reference does: from the same sorted list of names"
-    return DataCause(
-        "class-order", f"label: classes are numbered otherwise throughout ({shown}){how}", fix, explained=1.0
-    )
+    return certain("class-order", f"label: classes are numbered otherwise throughout ({shown}){how}", fix)
 
 
 def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
@@ -259,25 +247,22 @@ def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
             np.roll(ours, step)[abs(step) : size - abs(step)], theirs[abs(step) : size - abs(step)]
         ):
             which = "before" if step > 0 else "after"
-            return DataCause(
+            return certain(
                 "label-order",
                 f"label: each image has the label of the image {abs(step)} {which} it",
                 "keep images and labels in step: index both with the same number",
-                explained=1.0,
             )
     if size > 1 and np.array_equal(ours[::-1], theirs):
-        return DataCause(
+        return certain(
             "label-order",
             "label: the labels are in reverse order, the images are not",
             "keep images and labels in step: index both with the same number",
-            explained=1.0,
         )
     if size > FEWEST and np.array_equal(np.sort(ours), np.sort(theirs)):
-        return DataCause(
+        return certain(
             "label-order",
             "label: the same labels, but of other images: shuffled apart from the images",
             "shuffle images and labels together",
-            explained=1.0,
         )
     return None
 
@@ -343,24 +328,21 @@ def _strip(sequences: Sequence[Array]) -> _Padded:
 def _padded_otherwise(ours: _Padded, theirs: _Padded, whole: Sequence[Sequence[Array]]) -> DataCause:
     lengths = [max(map(len, side)) for side in whole]
     if ours.value is not None and theirs.value is not None and ours.side != theirs.side:
-        return DataCause(
+        return certain(
             "padding-side",
             f"tokens: the port pads on the {theirs.side}, the reference on the {ours.side}",
             f"pass padding_side={ours.side!r}",
-            explained=1.0,
         )
     if ours.value is not None and theirs.value is not None and ours.value != theirs.value:
-        return DataCause(
+        return certain(
             "padding-value",
             f"tokens: the port pads with {theirs.value}, the reference with {ours.value}",
             f"pad with {ours.value}",
-            explained=1.0,
         )
-    return DataCause(
+    return certain(
         "max-length",
         f"tokens: the port's sequences are {lengths[1]} long with their padding, the reference's {lengths[0]}",
         "pad as the reference does: to the same length",
-        explained=1.0,
     )
 
 
@@ -387,11 +369,8 @@ def _ends(ours: _Padded, theirs: _Padded) -> DataCause | None:
                 where = [f"at the beginning {', '.join(map(str, next(iter(heads))))}"] if first else []
                 where += [f"at the end {', '.join(map(str, next(iter(tails))))}"] if last else []
                 fix = "add the special tokens as the reference does: add_special_tokens=" + str(long is ours)
-                return DataCause(
-                    "special-tokens",
-                    f"tokens: the {who} special tokens that the {whom}: {' and '.join(where)}",
-                    fix,
-                    explained=1.0,
+                return certain(
+                    "special-tokens", f"tokens: the {who} special tokens that the {whom}: {' and '.join(where)}", fix
                 )
     return None
 
@@ -431,9 +410,7 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Da
     if any(len(one) != len(other) for one, other in zip(expected, actual, strict=True)):
         return None
     if all(np.array_equal(one, other[::-1]) for one, other in zip(expected, actual, strict=True)):
-        return DataCause(
-            "token-order", "tokens: the port's are in reverse order", "do not reverse the tokens", explained=1.0
-        )
+        return certain("token-order", "tokens: the port's are in reverse order", "do not reverse the tokens")
     pairs = sorted(
         {(int(a), int(b)) for one, other in zip(expected, actual, strict=True) for a, b in zip(one, other, strict=True)}
     )
@@ -443,15 +420,13 @@ def _renumbered_tokens(expected: Sequence[Array], actual: Sequence[Array]) -> Da
     steps = {b - a for a, b in moved}
     shown = ", ".join(f"{a} → {b}" for a, b in moved[:4]) + (", …" if len(moved) > 4 else "")
     if len(steps) == 1 and len(moved) > len(pairs) // 2:
-        return DataCause(
+        return certain(
             "token-shift",
             f"tokens: the port's numbers are {next(iter(steps)):+d} ({shown})",
             "take the reference's vocabulary, with the same offset",
-            explained=1.0,
         )
-    return DataCause(
+    return certain(
         "vocabulary",
         f"tokens: the port numbers tokens otherwise ({shown})",
         "take the reference's vocabulary and special tokens",
-        explained=1.0,
     )

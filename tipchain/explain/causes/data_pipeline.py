@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from operator import itemgetter
 
 import numpy as np
 
@@ -468,7 +469,7 @@ def identify(raws: Sequence[Array], results: Sequence[Array], bound: float) -> P
         (
             (work.grid_left(geometry, method), geometry, method)
             for _, geometry in likely
-            for method in work.methods(geometry)
+            for method in (METHODS[:1] if geometry.rule == "none" else METHODS)
         ),
         key=lambda one: one[0],
     )
@@ -523,9 +524,6 @@ class _Work:
     def crop(self) -> tuple[int, int]:
         return self.results[0].shape[0], self.results[0].shape[1]
 
-    def methods(self, geometry: Geometry) -> tuple[Method, ...]:
-        return METHODS[:1] if geometry.rule == "none" else METHODS
-
     def grid_left(self, geometry: Geometry, method: Method) -> float:
         """Return what is left on a grid of pixels, as a share of the spread."""
         rows, columns = (np.unique(np.linspace(0, length - 1, GRID).astype(int)) for length in self.crop)
@@ -554,20 +552,17 @@ def _coarse(work: _Work) -> Iterator[tuple[float, Geometry]]:
         found += [Geometry(rule="exact", height=one, width=one) for one in sorted(sizes) if one != high]
     seen = set()
     for size in found:
-        best: tuple[float, Geometry] | None = None
+        cuts: list[tuple[float, Geometry]] = []
         for cut in CUTS:
             geometry = replace(size, **cut)
             shapes = [geometry.shape(one.shape) for one in work.raws]
             places = [geometry.place(shape, work.crop) for shape in shapes]
             key = (geometry.rule == "none", *zip(shapes, places, strict=True))
-            if None in places or key in seen:
-                continue
-            seen.add(key)
-            left = work.grid_left(geometry, METHODS[0])
-            if best is None or left < best[0]:
-                best = left, geometry
-        if best is not None:
-            yield best
+            if None not in places and key not in seen:
+                seen.add(key)
+                cuts.append((work.grid_left(geometry, METHODS[0]), geometry))
+        if cuts:
+            yield min(cuts, key=itemgetter(0))
 
 
 def _finest(
@@ -628,15 +623,13 @@ def _fit_lines(given: Array, wanted: Array) -> tuple[tuple[int, ...], Array, Arr
     """Return the order of channels, straight lines that make ``wanted`` of ``given``, and what they leave, RMS."""
     channels = given.shape[1]
     orders = [tuple(range(channels))] + ([tuple(reversed(range(channels)))] if channels > 1 else [])
-    best = None
+    found = []
     for order in orders:
         x, y = given[:, list(order)].T, wanted.T
         factor, shift = fit(x, y)
         left = float(np.sqrt(np.mean(np.square(factor[:, None] * x + shift[:, None] - y))))
-        if best is None or left < best[3]:
-            best = order, factor, shift, left
-    assert best is not None
-    return best
+        found.append((order, factor, shift, left))
+    return min(found, key=itemgetter(3))
 
 
 # Why two sides' transforms differ, where the raw images are at hand: both pipelines are found out and held together.

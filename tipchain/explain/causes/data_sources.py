@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -46,6 +47,10 @@ class DataCause:
         return Diagnosis(
             code=self.code, port_path=path, message=message, evidence=evidence, explained=self.explained, fix=self.fix
         )
+
+
+certain = partial(DataCause, explained=1.0)
+"""A cause that leaves nothing of the difference."""
 
 
 def channel_axis(shape: tuple[int, ...]) -> int | None:
@@ -339,12 +344,8 @@ class DataSource:
         if isinstance(value, str | bytes):
             names.append(value if isinstance(value, str) else value.decode(errors="replace"))
             return
-        if isinstance(value, Mapping):
-            for key, one in value.items():
-                self._take(one, f"{name}.{key}".lstrip("."), fields, names)
-            return
-        if isinstance(value, tuple) or (isinstance(value, list) and not is_numbers(value)):
-            for key, one in enumerate(value):
+        if isinstance(value, Mapping | tuple) or (isinstance(value, list) and not is_numbers(value)):
+            for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
                 self._take(one, f"{name}.{key}".lstrip("."), fields, names)
             return
         tensor = next((one for one in self.tensors if one.is_tensor(value)), None)

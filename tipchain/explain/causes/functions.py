@@ -14,7 +14,7 @@ from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then
 from tipchain.explain.causes.program import argument as argument_of
 from tipchain.explain.locate.matching import ACTIVATIONS
 from tipchain.explain.preflight.kinds import AXES, EPSILON, EPSILONS, RATES, SLOPES, called_kind, named_kind
-from tipchain.explain.preflight.table import FLAGS, PAD_MODES, UNTOLD, LayerKind, Trait, same
+from tipchain.explain.preflight.table import FLAGS, PAD_MODES, UNTOLD, LayerKind, Pads, Trait, ntuple, paddle_pads, same
 from tipchain.framework_types import Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import attributes
 
@@ -114,7 +114,8 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
     layer, kind = op.layer, class_of(op.layer)
     if not kind.startswith("Conv") or not hasattr(layer, "_padding"):
         return
-    dims = len(layer._kernel_size)  # noqa: SLF001
+    sizes = layer._kernel_size  # noqa: SLF001
+    dims, pads = len(sizes), _pads(layer, layer._padding)  # noqa: SLF001
     convolve = getattr(paddle.nn.functional, f"conv{dims}d" + ("_transpose" if "Transpose" in kind else ""))
     found = {name: getattr(layer, f"_{name}") for name in ("stride", "dilation", "groups", "padding")}
     present = {**found, "output_padding": layer.output_padding} if "Transpose" in kind else found
@@ -131,7 +132,14 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
             fix=f"pass {', '.join(f'`{name}={value!r}`' for name, value in values.items())} to `{path}`",
         )
 
-    wanted = _wanted(reference, present, dims)
+    known = named_kind(layer)
+    traits = {one.arguments[1]: one for one in (() if known is None else known.properties)}
+    wanted = {
+        name: value if name == "groups" else list(ntuple(value, dims))
+        for name in present
+        if name in traits
+        for value in _reference_values(layer, reference, traits[name])
+    }
     for name, value in wanted.items():
         yield variant(name.replace("_", "-"), {name: value}, confirmed=True)
     if len(wanted) > 1:
@@ -143,37 +151,35 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
         for number in (0, 1, 2):
             yield variant("output-padding", {"output_padding": number})
         return
-    sizes = layer._kernel_size  # noqa: SLF001
     for sides in product(
         *[((size - 1, 0), (0, size - 1), ((size - 1) // 2, size // 2), (size // 2, (size - 1) // 2)) for size in sizes]
     ):
-        flat = [one for side in sides for one in side]
-        if _pairs(flat, dims) != [
-            (one, one) if isinstance(one, int) else one for one in _pairs(present["padding"], dims)
-        ]:
-            yield variant("padding-side", {"padding": flat if dims > 1 else list(sides[0])})
-    yield from _leading(op, paddle, path, convolve, sizes)
+        if sides != pads:
+            yield variant("padding-side", {"padding": [one for side in sides for one in side]})
+    for side in ("before", "after"):  # the same padding in all, but on one side of each axis
+        whole = [sum(pair) for pair in reversed(pads)]
+        amounts = [one for size in whole for one in ((size, 0) if side == "before" else (0, size))]
+        yield Hypothesis(
+            code="padding-side",
+            message=f"its padding stands on both sides, the reference's {side} the data",
+            fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it",
+            acts={op.number: _padded(op, paddle, convolve, amounts, "constant")},
+        )
+
+
+def _pads(layer: Model, padding: object) -> Pads:
+    """Return a padding as a convolution of Paddle's adds it; none where that depends on its input."""
+    kernel, stride = tuple(layer._kernel_size), ntuple(layer._stride, len(layer._kernel_size))  # noqa: SLF001
+    found = paddle_pads(padding, kernel, stride, None, last=False)
+    return ((0, 0),) * len(kernel) if isinstance(found, str) else found
 
 
 def _usual(present: Mapping[str, object], dims: int) -> Iterator[tuple[str, int]]:
     """Yield usual values of a convolution's arguments, those that it does not have."""
     for number in range(4):
         for name in ("padding", *(("stride", "dilation") if number else ())):
-            if _pairs(present[name], dims) != [number] * dims:
+            if ntuple(present[name], dims) != (number,) * dims:
                 yield name, number
-
-
-def _wanted(reference: object, present: Mapping[str, object], dims: int) -> dict[str, object]:
-    """Return the arguments that torch's module has otherwise, as Paddle writes them."""
-    found = {}
-    for name, value in present.items():
-        given = getattr(reference, name, None)
-        if given is None:
-            continue
-        told = given.upper() if isinstance(given, str) else list(given) if isinstance(given, tuple) else given
-        if (told != value) if name == "groups" else (_pairs(told, dims) != _pairs(value, dims)):
-            found[name] = told
-    return found
 
 
 def _padded(op: Op, paddle: ModuleType, convolve: Function, amounts: Sequence[int], mode: str) -> Act:
@@ -190,44 +196,13 @@ def _padded(op: Op, paddle: ModuleType, convolve: Function, amounts: Sequence[in
     return act
 
 
-def _leading(op: Op, paddle: ModuleType, path: str, convolve: Function, sizes: Sequence[int]) -> Iterator[Hypothesis]:
-    """Yield the same padding in all, but on one side of each axis."""
-    padded = _pairs(op.layer._padding, len(sizes))  # noqa: SLF001
-    whole = [2 * one if isinstance(one, int) else sum(one) if isinstance(one, tuple) else 0 for one in padded]
-    for side in ("before", "after"):
-        amounts = [one for size in reversed(whole) for one in ((size, 0) if side == "before" else (0, size))]
-        yield Hypothesis(
-            code="padding-side",
-            message=f"its padding stands on both sides, the reference's {side} the data",
-            fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it",
-            acts={op.number: _padded(op, paddle, convolve, amounts, "constant")},
-        )
-
-
-def _pairs(padding: object, dims: int) -> list[object]:
-    if isinstance(padding, str):
-        return [padding.upper()] * dims
-    if isinstance(padding, int):
-        return [padding] * dims
-    if isinstance(padding, list | tuple) and len(padding) == dims:
-        return list(padding)
-    if isinstance(padding, list | tuple) and len(padding) == 2 * dims:
-        return [tuple(padding[2 * number : 2 * number + 2]) for number in range(dims)]
-    return [0] * dims
-
-
 def _padding_modes(op: Op, reference: Model, paddle: ModuleType, path: str, convolve: Function) -> Iterator[Hypothesis]:
     """Yield a convolution whose input is padded with other values."""
     layer = op.layer
-    dims = len(layer._kernel_size)  # noqa: SLF001
     wanted = getattr(reference, "padding_mode", "")
     given = getattr(reference, "padding", None)
     told = given if isinstance(given, int | tuple | list) else layer._padding  # noqa: SLF001
-    amounts = [
-        one
-        for size in reversed(_pairs(told, dims))
-        for one in (size if isinstance(size, tuple) else (0, 0) if isinstance(size, str) else (size, size))
-    ]
+    amounts = [one for pair in reversed(_pads(layer, told)) for one in pair]
     for mode in PAD_MODES:
         shown = "zeros" if mode == "constant" else mode
         if shown == layer._padding_mode:  # noqa: SLF001
@@ -291,28 +266,25 @@ def activations(paddle: ModuleType, *, shape: Sequence[int]) -> Iterator[tuple[s
 
 def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     """Yield a call followed by an activation, or with another one in its place, or without it."""
-    paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
     kind = type(op.layer).__name__ if op.name == LAYER else op.name
     is_one = kind in ACTIVE
     where = place_of(op, piece)
     built = {type(one).__name__.lower() for _, one in piece.sides.reference.layers(piece.reference)}
     if is_one:
-        skip = argument_of(0)
         yield Hypothesis(
             code="extra-activation",
-            acts={op.number: skip},
+            acts={op.number: argument_of(0)},
             message=f"it applies `{kind}`{where}, the reference doesn't",
             fix=f"remove `{kind}`{where}",
         )
-    for name, written, function in activations(paddle, shape=first.shape):
+    for name, written, function in activations(piece.paddle, shape=first.shape):
         rare = name in RARE
-        if rare and not RARE[name] & set(piece.truth.names):
+        if rare and not RARE[name] & set(piece.truth.record.names):
             continue
-        called_so = any(one.rstrip("_") == name for one in piece.truth.names)  # torch's ReLU6 calls hardtanh
+        called_so = any(one.rstrip("_") == name for one in piece.truth.record.names)  # torch's ReLU6 calls hardtanh
         confirmed = not rare and (called_so or name.replace("_", "") in built)
         plain = kind.lower().replace("_", "") == name.replace("_", "") and "(" not in written
         if is_one and not plain:  # its settings are looked at elsewhere
-            replace = instead(function)
             code = "other-activation"
             if name == "leaky_relu" and kind in ("leaky_relu", "LeakyReLU"):
                 code = "negative-slope"
@@ -322,16 +294,15 @@ def by_activation(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
                 code = "softmax-axis"
             yield Hypothesis(
                 code=code,
-                acts={op.number: replace},
+                acts={op.number: instead(function)},
                 confirmed=confirmed,
                 message=f"it applies `{kind}`{where}, the reference `{written}`",
                 fix=f"write `{written}` for `{kind}`{where}",
                 place=op.path if op.name == LAYER else None,
             )
-        append = then(function)
         yield Hypothesis(
             code="missing-activation",
-            acts={op.number: append},
+            acts={op.number: then(function)},
             confirmed=confirmed,
             message=f"it lacks `{written}` after {called(op)}{where}",
             fix=f"apply `{written}` after {called(op)}{where}",
@@ -343,14 +314,13 @@ def by_dropout(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     """Yield a call followed by dropout, where the reference drops: torch's probabilities first."""
     if not piece.reference.training:
         return
-    functional = piece.sides.port.framework.paddle.nn.functional  # type: ignore[union-attr]
+    functional = piece.paddle.nn.functional
     layers = [one for _, one in piece.sides.reference.layers(piece.reference)]
     told = [one.p for one in layers if "Dropout" in type(one).__name__]
     for probability in dict.fromkeys([*told, *RATES]):
-        act = then(partial(functional.dropout, p=probability, training=True))
         yield Hypothesis(
             code="missing-dropout",
-            acts={op.number: act},
+            acts={op.number: then(partial(functional.dropout, p=probability, training=True))},
             confirmed=probability in told,
             message=f"it lacks `dropout` with p={probability} after {called(op)}{place_of(op, piece)}",
             fix=f"apply `F.dropout(p={probability}, training=self.training)` after {called(op)}{place_of(op, piece)}",
@@ -431,13 +401,13 @@ def by_function_arguments(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     )
     for trait, name, place in (
         *((one, name, names.index(name)) for one, name in both if name),
-        *(((_ADDED, "y", 1),) if _adds_epsilon(op) else ()),
+        *(((_ADDED, "y", 1),) if added_epsilon(op) else ()),
     ):
         usual = trait.usual or ()
         given = op.kwargs.get(name, op.args[place] if place < len(op.args) else None)
         told = [
             value
-            for value in piece.truth.constants.get(op.name, ())
+            for value in piece.truth.record.constants.get(op.name, ())
             if not isinstance(value, bool) and any(type(value) is type(one) for one in usual)
         ]
         tried: list[object] = [] if given is None else [given]
@@ -465,7 +435,12 @@ def has_axis(op: Op, axis: object) -> bool:
     return all(-rank <= one < rank for one in axes if isinstance(one, int))
 
 
-def _adds_epsilon(op: Op) -> bool:
-    """Tell whether a call adds a constant as small as those that keep roots and divisions finite."""
-    value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
+def is_epsilon(value: object) -> bool:
+    """Tell whether a value is as small as the constants that keep roots and divisions finite."""
     return isinstance(value, float) and 0 < value <= MOST_EPSILON
+
+
+def added_epsilon(op: Op) -> float | None:
+    """Return such a constant that a call adds; None where it does not."""
+    value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
+    return value if is_epsilon(value) else None

@@ -17,6 +17,7 @@ from tipchain.explain.locate.differences import arrange, name_number, relative, 
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
 from tipchain.numbers.tolerance import CONSTANT, EXPLAINED, NOISE, REMAINDER, SAME_DOUBLE, SAME_SINGLE
+from tipchain.weights.sides import join
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ def holder_of(ops: Iterable[Op], piece: Piece) -> str:
     right = [one for one in piece.cleared if place == one or place.startswith(f"{one}.")]
     place = min(right, key=len).rpartition(".")[0] if right else place
     layers = dict(piece.sides.port.layers(piece.port))
-    base = piece.sides.port.framework.paddle.nn.Layer  # type: ignore[union-attr]
+    base = piece.paddle.nn.Layer
     while place and type(layers[place]).forward is base.forward:
         place = place.rpartition(".")[0]
     return place
@@ -282,7 +283,7 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
         if len(missing) == len(truth) or any(name.startswith("input ") for name in missing):
             return None  # the code tells where
         held = common_path(name.rpartition(".")[0] for name in missing)
-        place = ".".join(part for part in (piece.paths[1], held) if part)
+        place = join(piece.paths[1], held)
         shown = shown_path(place)
         names = ", ".join(name.removeprefix(f"{held}.") for name in missing)
         return Diagnosis(

@@ -8,6 +8,7 @@ from math import log
 
 import numpy as np
 
+from tipchain.explain.causes.update_formulas import descend
 from tipchain.explain.locate.trace import is_array, take_out
 from tipchain.framework_types import Array, Nested, Options, Setting
 from tipchain.numbers.tolerance import CONSTANT, NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
@@ -380,13 +381,7 @@ def _focus(factors: Array, logs: Array, names: Array, weights: Array) -> tuple[f
             left += float(((wanted[at] - sizes[int(kind)] * slope[at]) ** 2).sum())
         return left, sizes
 
-    grid = np.linspace(0, MOST_FOCUS, 41)
-    at = int(np.argmin([fit(float(gamma))[0] for gamma in grid]))
-    low, high = float(grid[max(at - 1, 0)]), float(grid[min(at + 1, len(grid) - 1)])
-    for _ in range(60):
-        third = (high - low) / 3
-        low, high = (low, high - third) if fit(low + third)[0] <= fit(high - third)[0] else (low + third, high)
-    gamma = (low + high) / 2
+    gamma, _ = descend(lambda one: fit(one)[0], np.linspace(0, MOST_FOCUS, 41))
     short = float(f"{gamma:.4g}")
     gamma = short if fit(short)[0] <= 4 * fit(gamma)[0] + NOISE * float(((factors * weights) ** 2).sum()) else gamma
     left, sizes = fit(gamma)
@@ -468,7 +463,8 @@ def factors(problem: Problem) -> Iterator[Guess]:
         factor = problem.actual.value / problem.expected.value
     if not factor or abs(factor - 1) < SAME_DOUBLE:
         return
-    code, words = _meaning(problem, factor)
+    meant = ((code, words) for size, code, words in _meanings(problem) if abs(factor / size - 1) < SAME_SINGLE)
+    code, words = next(meant, ("loss-scale", ""))
     scaled = problem.expected.scaled(factor)
     if abs(problem.actual.value - problem.expected.value) <= SAME_SINGLE * abs(problem.expected.value):
         yield Guess(
@@ -496,13 +492,6 @@ def _reduction_fix(words: str) -> str:
         if words.startswith(": a mean over")
         else "use the reference's reduction"
     )
-
-
-def _meaning(problem: Problem, factor: float) -> tuple[str, str]:
-    for meaning, code, words in _meanings(problem):
-        if abs(factor / meaning - 1) < SAME_SINGLE:
-            return code, words
-    return "loss-scale", ""
 
 
 def _meanings(problem: Problem) -> Iterator[tuple[float, str, str]]:

@@ -262,13 +262,12 @@ def check_loss(
         floor = _noise(run, arrays, labels, doubles)
     else:
         floor = _errors(expected, single, ()) if isinstance(single, Evaluated) else [0.0] * (1 + len(arrays))
-    problem = Problem(
-        expected=expected,
-        actual=actual,
-        outputs=tuple(arrays),
-        labels=labels,
-        run=lambda number, given, target: _again(run, number, given, target, precise=precise),
-    )
+
+    def again(number: int, given: Sequence[Array], target: Nested) -> Evaluated | None:
+        found = _attempt(run, number, given, target, double=precise)
+        return found if isinstance(found, Evaluated) else None  # where it raises, the hypothesis does not apply
+
+    problem = Problem(expected=expected, actual=actual, outputs=tuple(arrays), labels=labels, run=again)
     found = _judge(problem, floor, precise=precise)
     nan = isnan(expected.value) or any(bool(np.isnan(one).any()) for one in expected.gradients)
     if found.outcome is Outcome.PASS and not equal_nan and nan:
@@ -405,12 +404,6 @@ def _attempt(run: Run, number: int, arrays: Sequence[Array], labels: Nested, *, 
     except Exception as error:  # noqa: BLE001  (user code)
         return error
     return found
-
-
-def _again(run: Run, number: int, given: Sequence[Array], labels: Nested, *, precise: bool) -> Evaluated | None:
-    """Return a loss of other outputs or labels, None where it raises: the hypothesis does not apply."""
-    found = _attempt(run, number, given, labels, double=precise)
-    return found if isinstance(found, Evaluated) else None
 
 
 def _noise(run: Run, arrays: Sequence[Array], labels: Nested, doubles: Sequence[object]) -> list[float]:

@@ -123,7 +123,8 @@ class Way:
         if self.metric == "accuracy":
             ranks = (outputs > outputs[np.arange(len(labels)), labels][:, None]).sum(axis=1)
             hits = ranks < self.k
-            return _over_classes(hits, labels, self.average, count) if self.average else float(hits.mean())
+            each = [hits[labels == number].mean() for number in np.unique(labels)] if self.average else hits
+            return float(np.sum(each) / count if self.average == "all classes" else np.mean(each))
         return _confusion(self.metric, self.average, outputs.argmax(axis=1), labels, count)
 
 
@@ -142,11 +143,6 @@ def _flat(outputs: Array, axis: int) -> Array | None:
     moved = np.moveaxis(outputs, axis, -1)
     flat: Array = moved.reshape(-1, moved.shape[-1])
     return flat
-
-
-def _over_classes(hits: Array, labels: Array, average: str, count: int) -> float:
-    each = [hits[labels == number].mean() for number in np.unique(labels)]
-    return float(np.mean(each)) if average == "classes" else float(np.sum(each) / count)
 
 
 def _rate(metric: str, hits: float, found: float, true: float) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from operator import itemgetter
 
 import numpy as np
@@ -76,7 +76,8 @@ def why(case: MetricPair, name: str, other: str) -> list[Diagnosis]:
     which = f"{name}: " if name else ""
     found = ways_apart(case, ours, theirs)
     if len(found) != 1:  # one thing called otherwise explains more than two ways of counting that only look alike
-        found = _related(case, ours, theirs) or _called_otherwise(case, name, other, ours, theirs) or found
+        guesses = chain(_related(ours), _called_otherwise(case, (name, other)))
+        found = _first(case, ours, theirs, guesses) or _counted_as_class(case, (name, other), (ours, theirs)) or found
     if not found:
         values = f"reference {_shown_values(ours)}, port {_shown_values(theirs)}"
         found = [
@@ -215,9 +216,40 @@ def _fix(name: str, one: Way) -> str:
     }[name]
 
 
-def _related(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
-    """Recognize values that are a plain function of the reference's, whatever that counts."""
-    guesses: list[tuple[str, str, str, Array]] = [
+@dataclass(frozen=True, slots=True, eq=False)
+class _Guess:
+    """A hypothesis, with what one side's metric would give if it held; of the port it says what the reference gives."""
+
+    code: str
+    message: str
+    fix: str
+    values: Array
+    evidence: str = ""
+    of_port: bool = False
+
+
+def _first(case: MetricPair, ours: Array, theirs: Array, guesses: Iterable[_Guess]) -> list[Diagnosis]:
+    for one in guesses:
+        share = _explained(*((theirs, ours) if one.of_port else (ours, theirs)), one.values)
+        if share >= EXPLAINED:
+            tried = one.evidence or f"tried on {len(case.probes)} sets of outputs"
+            evidence = f"{tried}: {share:.2%} of the difference is gone"
+            return [
+                Diagnosis(
+                    code=one.code,
+                    port_path=METRIC,
+                    message=one.message,
+                    evidence=evidence,
+                    explained=share,
+                    fix=one.fix,
+                )
+            ]
+    return []
+
+
+def _related(ours: Array) -> Iterator[_Guess]:
+    """Yield values that are a plain function of the reference's, whatever that counts."""
+    for code, message, fix, values in (
         ("percentage", "the port's value is a percentage, the reference's a fraction", "divide by 100", 100 * ours),
         ("percentage", "the port's value is a fraction, the reference's a percentage", "multiply by 100", ours / 100),
         ("error-rate", "the port's value is 1 minus the reference's", "return 1 - value", 1 - ours),
@@ -230,77 +262,61 @@ def _related(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
             np.sqrt(np.abs(ours)),
         ),
         ("root", "the port's value is the square of the reference's", "take the square root", ours**2),
-    ]
-    return _first(case, ours, theirs, iter(guesses))
+    ):
+        yield _Guess(code, message, fix, values)
 
 
-def _called_otherwise(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
-    """Call one metric with something changed: the last batch alone, batch by batch, other outputs, other labels."""
-    apart = case, name, other, ours, theirs
-    return (
-        _of_one_batch(*apart)
-        or _binned(*apart)
-        or _first(case, ours, theirs, _guesses(case, name))
-        or _counted_by_port(case, other, ours, theirs)
-        or _counted_as_class(case, (name, other), (ours, theirs))
-    )
-
-
-def _of_one_batch(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
-    """Recognize a metric that keeps one batch of several: what the other gives for that batch alone."""
-    if all(len(probe.batches) < 2 for probe in case.probes):
-        return []
-    for which, at in (("last", slice(-1, None)), ("first", slice(0, 1))):
-        found = _explained_by_rerun((name, other), (ours, theirs), partial(_reruns, case, change=itemgetter(at)))
-        if found is not None:
-            who, whom, share = found
-            return [
-                Diagnosis(
-                    code=f"{which}-batch",
-                    port_path=METRIC,
-                    message=f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
-                    evidence=f"the {whom}'s metric was given the {which} batch alone: {share:.2%} of the difference is gone",
-                    explained=share,
-                    fix="sum over all batches in update() and divide once at the end"
-                    if who == "port"
-                    else f"keep the {which} batch's value, as the reference does",
-                )
-            ]
-    return []
-
-
-def _binned(case: MetricPair, name: str, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
-    """Recognize a metric that counts scores in bins: what the other gives for scores that are rounded down to them."""
+def _called_otherwise(case: MetricPair, names: tuple[str, str]) -> Iterator[_Guess]:
+    """Yield what one metric gives with something changed: one batch alone, in bins, batch by batch, other outputs, other labels."""
+    several = any(len(probe.batches) > 1 for probe in case.probes)
+    for which, at in (("last", slice(-1, None)), ("first", slice(0, 1))) if several else ():
+        for side, who, whom in CALLED:
+            yield _Guess(
+                f"{which}-batch",
+                f"the {who}'s value is that of the {which} batch alone, the {whom}'s of all batches",
+                "sum over all batches in update() and divide once at the end"
+                if who == "port"
+                else f"keep the {which} batch's value, as the reference does",
+                _reruns(case, side, names[side], itemgetter(at)),
+                f"the {whom}'s metric was given the {which} batch alone",
+                bool(side),
+            )
     for squashed, bins in product((False, True), BINS):
-        change = partial(_into_bins, bins=bins, squashed=squashed)
-        found = _explained_by_rerun((name, other), (ours, theirs), partial(_rerun, case, change=change))
-        if found is not None:
-            who, whom, share = found
-            return [
-                Diagnosis(
-                    code="bins",
-                    port_path=METRIC,
-                    message=f"the {who} counts scores in {bins} bins, the {whom} each score",
-                    evidence=f"the {whom}'s metric was given scores rounded down to 1/{bins}: {share:.2%} of the difference is gone",
-                    explained=share,
-                    fix="compute from sorted scores, or pass num_thresholds=4095 or more"
-                    if who == "port"
-                    else f"pass num_thresholds={bins}",
-                )
-            ]
-    return []
+        for side, who, whom in CALLED:
+            yield _Guess(
+                "bins",
+                f"the {who} counts scores in {bins} bins, the {whom} each score",
+                "compute from sorted scores, or pass num_thresholds=4095 or more"
+                if who == "port"
+                else f"pass num_thresholds={bins}",
+                _rerun(case, names[side], partial(_into_bins, bins=bins, squashed=squashed), side),
+                f"the {whom}'s metric was given scores rounded down to 1/{bins}",
+                bool(side),
+            )
+    for size in range(CHUNKS + 1):
+        which = f"batches of {size}" if size else "each batch"
+        message = f"the port's value is the mean of the reference's values of {which}"
+        fix = "sum hits and samples over all batches and divide once at the end"
+        yield _Guess("batch-average", message, fix, _by_batches(case, names[0], size))
+    for code, message, fix, change in CHANGES:
+        yield _Guess(code, message, fix, _rerun(case, names[0], change))
+    for label in _labels(case):
+        message = f"the port leaves out samples of label {label}, the reference counts them"
+        left = _rerun(case, names[0], partial(without, label=label))
+        yield _Guess("ignored-label", message, f"count label {label} too", left)
+    for label in _labels(case):
+        yield _Guess(
+            "ignored-label",
+            f"the port counts samples of label {label}, the reference leaves them out",
+            f"leave out samples of label {label}: ignore_index={label}",
+            _rerun(case, names[1], partial(without, label=label), 1),
+            "without them the port gives the reference's values",
+            of_port=True,
+        )
 
 
-def _explained_by_rerun(
-    keys: tuple[str, str], values: tuple[Array, Array], rerun: Callable[..., Array | None]
-) -> tuple[str, str, float] | None:
-    """Return whose metric does what, whose does not, and the share explained, where ``rerun`` of that one gives the other's values."""
-    for side, (who, whom) in enumerate((("port", "reference"), ("reference", "port"))):
-        again = rerun(side=side, name=keys[side])
-        share = 0.0 if again is None else _explained(values[side], values[1 - side], again)
-        if share >= EXPLAINED:
-            return who, whom, share
-    return None
+CALLED = ((0, "port", "reference"), (1, "reference", "port"))
+"""Whose metric is called otherwise, by number, to give what whose does, and what that itself does not."""
 
 
 def _into_bins(batch: Batch, bins: int, *, squashed: bool) -> Sequence[Batch]:
@@ -314,67 +330,42 @@ def _into_bins(batch: Batch, bins: int, *, squashed: bool) -> Sequence[Batch]:
     return [(np.log(np.maximum(made, TINY) / np.maximum(1 - made, TINY)) if squashed else made, labels)]
 
 
-def _guesses(case: MetricPair, name: str) -> Iterator[tuple[str, str, str, Array]]:
-    """Yield code, message and fix of calling the reference otherwise, with the values that come of it."""
-    for size in range(CHUNKS + 1):
-        means = _by_batches(case, name, size)
-        if means is not None:
-            which = f"batches of {size}" if size else "each batch"
-            message = f"the port's value is the mean of the reference's values of {which}"
-            yield ("batch-average", message, "sum hits and samples over all batches and divide once at the end", means)
-    for code, message, fix, change in CHANGES:
-        values = _rerun(case, name, change)
-        if values is not None:
-            yield code, message, fix, values
-    for label in _labels(case):
-        values = _rerun(case, name, partial(without, label=label))
-        if values is not None:
-            message = f"the port leaves out samples of label {label}, the reference counts them"
-            yield "ignored-label", message, f"count label {label} too", values
-
-
-def _rerun(case: MetricPair, name: str, change: Callable[[Batch], Sequence[Batch]], side: int = 0) -> Array | None:
-    """Return what a side's metric says of changed batches, None where it does not take them."""
+def _rerun(case: MetricPair, name: str, change: Callable[[Batch], Sequence[Batch]], side: int = 0) -> Array:
+    """Return what a side's metric says with each batch changed."""
     return _reruns(case, side, name, lambda batches: [made for one in batches for made in change(one)])
 
 
-def _reruns(
-    case: MetricPair, side: int, name: str, change: Callable[[Sequence[Batch]], Sequence[Batch]]
-) -> Array | None:
-    try:
-        return np.array([case.meters[side].values(change(probe.batches)).get(name, np.nan) for probe in case.probes])
-    except Exception:  # noqa: BLE001  (a metric that does not take such batches: the hypothesis does not apply)
-        return None
+def _reruns(case: MetricPair, side: int, name: str, change: Callable[[Sequence[Batch]], Sequence[Batch]]) -> Array:
+    def value(batches: Sequence[Batch]) -> float:
+        made = change(batches)
+        return case.meters[side].values(made).get(name, np.nan) if made else np.nan
+
+    return _tried(case, value)
 
 
-def _first(
-    case: MetricPair, ours: Array, theirs: Array, guesses: Iterator[tuple[str, str, str, Array]]
-) -> list[Diagnosis]:
-    for code, message, fix, values in guesses:
-        share = _explained(ours, theirs, values)
-        if share >= EXPLAINED:
-            evidence = f"tried on {len(case.probes)} sets of outputs: {share:.2%} of the difference is gone"
-            return [
-                Diagnosis(code=code, port_path=METRIC, message=message, evidence=evidence, explained=share, fix=fix)
-            ]
-    return []
-
-
-def _by_batches(case: MetricPair, name: str, size: int) -> Array | None:
-    """Return the mean of the reference's values of each batch, or of batches of ``size`` samples."""
+def _tried(case: MetricPair, value: Callable[[Sequence[Batch]], float]) -> Array:
+    """Return a value of each probe; NaN where a metric does not take what it is given: the hypothesis does not apply."""
     found = []
     for probe in case.probes:
-        batches: Sequence[Batch] = probe.batches
+        try:
+            found.append(value(probe.batches))
+        except Exception:  # noqa: BLE001, PERF203  (a user's metric)
+            found.append(np.nan)
+    return np.array(found)
+
+
+def _by_batches(case: MetricPair, name: str, size: int) -> Array:
+    """Return the mean of the reference's values of each batch, or of batches of ``size`` samples."""
+
+    def mean(batches: Sequence[Batch]) -> float:
         if size:
             if not all(are_arrays(one) for one in batches):
-                return None
+                return np.nan
             outputs, labels = join(batches)
             batches = [(outputs[at : at + size], labels[at : at + size]) for at in range(0, len(outputs), size)]
-        try:
-            found.append(float(np.mean([case.meters[0].values([one]).get(name, np.nan) for one in batches])))
-        except Exception:  # noqa: BLE001  (as above)
-            return None
-    return np.array(found)
+        return float(np.mean([case.meters[0].values([one]).get(name, np.nan) for one in batches]))
+
+    return _tried(case, mean)
 
 
 def _softmax(x: Array) -> Array:
@@ -442,31 +433,6 @@ def without(batch: Batch, label: int) -> Sequence[Batch]:
     return [(outputs[keep], labels[keep])] if keep.any() else []
 
 
-def _counted_by_port(case: MetricPair, other: str, ours: Array, theirs: Array) -> list[Diagnosis]:
-    """Recognize a label that the reference leaves out and the port counts: without it the port gives the reference's value."""
-    for label in _labels(case):
-        found = []
-        for probe in case.probes:
-            batches = [made for one in probe.batches for made in without(one, label)]
-            try:
-                found.append(case.meters[1].values(batches).get(other, np.nan) if batches else np.nan)
-            except Exception:  # noqa: BLE001  (as above)
-                found.append(np.nan)
-        share = _explained(theirs, ours, np.array(found))
-        if share >= EXPLAINED:
-            return [
-                Diagnosis(
-                    code="ignored-label",
-                    port_path=METRIC,
-                    message=f"the port counts samples of label {label}, the reference leaves them out",
-                    evidence=f"without them the port gives the reference's values: {share:.2%} of the difference is gone",
-                    explained=share,
-                    fix=f"leave out samples of label {label}: ignore_index={label}",
-                )
-            ]
-    return []
-
-
 def _counted_as_class(case: MetricPair, keys: tuple[str, str], values: tuple[Array, Array]) -> list[Diagnosis]:
     """Recognize a label of no class that one side counts as the first: with that in its place it says the same, and so do both."""
     for label in [one for one in _labels(case) if one in IGNORED]:
@@ -475,9 +441,9 @@ def _counted_as_class(case: MetricPair, keys: tuple[str, str], values: tuple[Arr
             return [(batch[0], np.where(batch[1] == label, 0, batch[1]))] if are_arrays(batch) else [batch]
 
         made = [_rerun(case, key, change, side) for side, key in enumerate(keys)]
-        if made[0] is None or made[1] is None or not _all_same(made[0], made[1]):
+        if np.isnan(made).all() or not _all_same(made[0], made[1]):
             continue
-        counted = [_all_same(one, before) for one, before in zip(made, values, strict=True) if one is not None]
+        counted = [_all_same(one, before) for one, before in zip(made, values, strict=True)]
         if counted not in ([True, False], [False, True]):
             continue
         who, whom = ("reference", "port") if counted[0] else ("port", "reference")

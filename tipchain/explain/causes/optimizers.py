@@ -239,15 +239,6 @@ CLIPPED: Mapping[str, str] = {
 """What to write by the reference's clipping."""
 
 
-def fix_of(knob: str, reference: Formula) -> str:
-    """Return what to write in the port, given what the reference does."""
-    if knob in ("clip", "limit"):
-        return CLIPPED[reference.clip].format(reference.limit)
-    expected = getattr(reference, knob)
-    shown = expected if not isinstance(expected, float) else float(f"{expected:.5g}")
-    return FIXES.get(knob, f"pass {knob}={shown}").format(shown)
-
-
 # Why two optimizers update parameters differently, in words.
 
 
@@ -402,10 +393,17 @@ def _diagnosis(
 
 def _fix(knob: str, reference: Formula, said: Formula | None) -> str:
     """Return what to write in the port; of a knob that its optimizer has as the reference already, where to look."""
-    knobs = ("clip", "limit") if knob in ("clip", "limit") else (knob,)
-    if knob in SAID and said is not None and all(getattr(said, one) == getattr(reference, one) for one in knobs):
+    clips = knob in ("clip", "limit")
+    same = said is not None and all(
+        getattr(said, one) == getattr(reference, one) for one in (("clip", "limit") if clips else (knob,))
+    )
+    if knob in SAID and same:
         return f"the port's optimizer says that it has this {knob} already: look at what its step() makes of it"
-    return fix_of(knob, reference)
+    if clips:
+        return CLIPPED[reference.clip].format(reference.limit)
+    expected = getattr(reference, knob)
+    shown = expected if not isinstance(expected, float) else float(f"{expected:.5g}")
+    return FIXES.get(knob, f"pass {knob}={shown}").format(shown)
 
 
 def _explained(

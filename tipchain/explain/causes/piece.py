@@ -16,20 +16,9 @@ from typing import Any
 import numpy as np
 
 from tipchain.errors import WeightsError
-from tipchain.explain.causes.program import (
-    LAYER,
-    OF_TORCH,
-    Act,
-    HopelessError,
-    Op,
-    Recorder,
-    Tap,
-    caller,
-    floats_of,
-    numpy_of,
-)
+from tipchain.explain.causes.program import LAYER, OF_TORCH, Act, HopelessError, Op, Recorder, Tap, caller, numpy_of
 from tipchain.explain.findings import shown_path
-from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative, rms
+from tipchain.explain.locate.differences import HIDING, Sketch, arrange, distance, relative_arranged, rms
 from tipchain.explain.locate.replay import drawn_again
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.trace import Call, put_back, take_out
@@ -88,7 +77,15 @@ class RecordedTensor:
 
 
 class CallRecord:
-    """A record of the calls that torch code makes; made by `over`."""
+    """A record of the calls that torch code makes; made by `over`.
+
+    Attributes:
+        names: the functions that were called, torch's names.
+        sketches: of every tensor that they made.
+        constants: numbers among their arguments, by function, Paddle's names.
+        steps: the calls of the code's own, with what they were given and returned.
+        values: the tensors of these, by number.
+    """
 
     def __init__(self, torch: ModuleType) -> None:
         self.torch = torch
@@ -314,21 +311,13 @@ class Truth:
         outputs: its outputs.
         consumed: what the reference's layer at the consumer's place was given.
         gradients: by the port's name.
-        sketches: of every tensor that its code made.
-        names: the functions that its code called, torch's names.
-        constants: numbers among their arguments, by function, Paddle's names.
-        steps: the calls of its own code, with what they were given and returned.
-        values: the tensors of these, by number.
+        record: the calls that its code made.
     """
 
     outputs: tuple[Array, ...]
     consumed: Array | None
     gradients: Mapping[str, Array]
-    sketches: tuple[Sketch, ...]
-    names: tuple[str, ...]
-    constants: Mapping[str, tuple[object, ...]]
-    steps: tuple[ReferenceCall, ...] = ()
-    values: tuple[RecordedTensor, ...] = ()
+    record: CallRecord
 
 
 INPUT, OUTPUT = -1, -2
@@ -405,6 +394,39 @@ class Piece:
     def shown(self) -> str:
         """The port's path as messages have it."""
         return shown_path(self.paths[1])
+
+    @property
+    def paddle(self) -> ModuleType:
+        """The port's framework."""
+        return self.sides.port.framework.paddle  # type: ignore[no-any-return, union-attr]
+
+    def is_tensor(self, value: object) -> bool:
+        """Tell whether a value is a tensor of the port's."""
+        return self.sides.port.is_tensor(value)
+
+    def tensors(self, value: object) -> list[Tensor]:
+        """Return the port's tensors in a nested value."""
+        return take_out(value, self.is_tensor)[1]
+
+    def floats(self, value: object) -> list[Tensor]:
+        """Return the floating-point tensors in a nested value."""
+        return [one for one in self.tensors(value) if "float" in str(one.dtype)]
+
+    def floats_given(self, op: Op) -> list[Tensor]:
+        """Return the floating-point tensors that a call was given."""
+        return self.floats((op.args, dict(op.kwargs)))
+
+    def first_given(self, op: Op) -> Tensor:
+        """Return the first of these; None without any."""
+        return next(iter(self.floats_given(op)), None)
+
+    def is_mask(self, value: Nested) -> bool:
+        """Tell whether a value hides others: booleans, or large negative numbers."""
+        if not self.is_tensor(value) or not value.size:
+            return False
+        if "float" not in str(value.dtype):
+            return "bool" in str(value.dtype)
+        return bool((value <= HIDING).any())
 
     @contextmanager
     def open(self) -> Iterator[Piece]:
@@ -513,7 +535,7 @@ class Piece:
         wanted = self.truth.consumed
         if self.consumer is None or wanted is None or len(tensors) <= self.consumer.number:
             return False
-        return _apart(wanted, numpy_of(tensors[self.consumer.number])) > (1 - EXPLAINED) * self._unmended
+        return relative_arranged(wanted, numpy_of(tensors[self.consumer.number])) > (1 - EXPLAINED) * self._unmended
 
     def error(self, outcome: PieceOutcome) -> tuple[float, float]:
         """Return how far a run is from the truth, relative RMS: in the end, and in what the consumer was given."""
@@ -521,12 +543,12 @@ class Piece:
         if self.backward and not self.loss:
             return gradients, inf
         ours, theirs = self.truth.outputs, outcome.outputs
-        end = sqrt(sum(_apart(one, other) ** 2 for one, other in zip(ours, theirs, strict=False)))
+        end = sqrt(sum(relative_arranged(one, other) ** 2 for one, other in zip(ours, theirs, strict=False)))
         if len(ours) > len(theirs) or not ours:
             end = inf
         end = sqrt(end**2 + gradients**2)
         wanted = self.truth.consumed
-        apart = inf if wanted is None or outcome.consumed is None else _apart(wanted, outcome.consumed)
+        apart = inf if wanted is None or outcome.consumed is None else relative_arranged(wanted, outcome.consumed)
         if outcome.ops:  # the piece as it is
             self._unmended = apart
         return end, apart
@@ -589,16 +611,8 @@ class Piece:
         consumed = None
         if self.consumer is not None and len(seen) > self.consumer.reference_turn:
             consumed = seen[self.consumer.reference_turn][self.consumer.reference_number]
-        return Truth(
-            outputs=tuple(numpy_of(one) for one in outputs),
-            consumed=consumed,
-            gradients=gradients,
-            sketches=tuple(watch.sketches),
-            names=tuple(watch.names),
-            constants=watch.constants,
-            steps=tuple(watch.steps),
-            values=tuple(watch.values),
-        )
+        made = tuple(numpy_of(one) for one in outputs)
+        return Truth(outputs=made, consumed=consumed, gradients=gradients, record=watch)
 
     def _ends(self, number: int, outputs: list[Tensor]) -> list[Tensor]:
         """Return the outputs that both sides have, in one order."""
@@ -614,12 +628,6 @@ def _note(
     seen.append([np.array(numpy_of(one)) for one in take_out((args, dict(kwargs)), is_tensor)[1]])
 
 
-def _apart(expected: Array, actual: Array) -> float:
-    """Return the relative RMS of the difference, in whatever order the port has its axes."""
-    axes = arrange(expected, actual)
-    return inf if axes is None else relative(expected.transpose(axes), actual)
-
-
 def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array]) -> float:
     """Return how far gradients are apart, relative to the largest of their RMS; a missing one is zero."""
     scale = max((rms(one) for one in expected.values()), default=0.0)
@@ -631,31 +639,3 @@ def _gradients_apart(expected: Mapping[str, Array], actual: Mapping[str, Array])
             return inf
         total += distance(one.transpose(axes), other) ** 2
     return sqrt(total) / scale if scale else 0.0
-
-
-# Small things that several groups of causes ask about a piece.
-
-
-def is_tensor(piece: Piece) -> Callable[[object], bool]:
-    """Return what tells the port's tensors."""
-    return piece.sides.port.is_tensor
-
-
-def paddle_of(piece: Piece) -> ModuleType:
-    """Return the port's framework."""
-    return piece.sides.port.framework.paddle  # type: ignore[no-any-return, union-attr]
-
-
-def first_tensor(op: Op, piece: Piece) -> Tensor:
-    """Return the first floating-point tensor that a call was given."""
-    found = floats_of((op.args, dict(op.kwargs)), is_tensor(piece))
-    return found[0] if found else None
-
-
-def is_mask(value: Nested, piece: Piece) -> bool:
-    """Tell whether a value hides others: booleans, or large negative numbers."""
-    if not is_tensor(piece)(value) or not value.size:
-        return False
-    if "float" not in str(value.dtype):
-        return "bool" in str(value.dtype)
-    return bool((value <= HIDING).any())

@@ -415,16 +415,6 @@ def helpers(framework: str = "paddle") -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def tensors_of(value: object, is_tensor: Callable[[object], bool]) -> list[Tensor]:
-    """Return the tensors in a nested value."""
-    return take_out(value, is_tensor)[1]
-
-
-def floats_of(value: object, is_tensor: Callable[[object], bool]) -> list[Tensor]:
-    """Return the floating-point tensors in a nested value."""
-    return [one for one in tensors_of(value, is_tensor) if "float" in str(one.dtype)]
-
-
 def numpy_of(tensor: Tensor) -> Array:
     """Return a tensor's values in float64, or as they are if they are no floats."""
     array = np.asarray(tensor.detach().numpy())
@@ -518,13 +508,8 @@ def in_order(order: Sequence[int], name: str = "x") -> Act:
     return act
 
 
-def with_tensor(args: Sequence[Nested], old: int, new: Tensor) -> Act:
-    """Return a call with another tensor in the places of one, also in lists among the arguments."""
-    return with_tensors(args, {old: new})
-
-
 def with_tensors(args: Sequence[Nested], changes: Mapping[int, Tensor]) -> Act:
-    """Return a call with other tensors in the places of some, as `with_tensor` does, by the identities of these."""
+    """Return a call with other tensors in the places of some, by the identities of these, also in lists among the arguments."""
     places = [
         (number, None, changes[id(one)]) if id(one) in changes else (number, place, changes[id(each)])
         for number, one in enumerate(args)

@@ -195,28 +195,15 @@ def _exponential(curve: Array) -> Shape | None:
 
 
 def _cosine(curve: Array) -> Shape | None:
-    return _fitted(curve, "cosine", lambda length: {"length": length}, _wave)
+    return _fitted(curve, "cosine", {}, _wave)
 
 
 def _polynomial(curve: Array) -> Shape | None:
-    for power in POWERS:
-        found = _fitted(
-            curve,
-            "polynomial",
-            lambda length, power=power: {"length": length, "power": power},  # type: ignore[misc]
-            _fall,
-        )
-        if found is not None:
-            return found
-    return None
+    found = (_fitted(curve, "polynomial", {"power": power}, _fall) for power in POWERS)
+    return next((shape for shape in found if shape is not None), None)
 
 
-def _fitted(
-    curve: Array,
-    family: str,
-    knobs: Callable[[int], dict[str, object]],
-    form: Callable[[Mapping[str, object], Array], Array],
-) -> Shape | None:
+def _fitted(curve: Array, family: str, knobs: Options, form: Callable[[Options, Array], Array]) -> Shape | None:
     """Return the shape ``end + (first - end) * form`` that a curve has, its length and end fitted."""
     if len(curve) < 4:
         return None
@@ -228,13 +215,13 @@ def _fitted(
     for length in lengths:
         if length < 2:
             continue
-        part = form(knobs(length), chosen)
+        part = form({"length": length, **knobs}, chosen)
         rest = 1 - part
         size = float(rest @ rest)
         end = float(rest @ (thin - curve[0] * part)) / size if size > 0 else 0.0
         if float(np.abs(curve[0] * part + end * rest - thin).max()) <= SAME_SINGLE * scale:
             end = 0.0 if abs(end) < CONSTANT * scale else end
-            return Shape(family=family, knobs={**knobs(length), "end": end})
+            return Shape(family=family, knobs={"length": length, **knobs, "end": end})
     return None
 
 

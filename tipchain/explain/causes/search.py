@@ -24,7 +24,7 @@ from tipchain.explain.causes.functions import (
 )
 from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
 from tipchain.explain.causes.piece import Consumer, Piece
-from tipchain.explain.causes.program import LAYER, Op, floats_of
+from tipchain.explain.causes.program import LAYER, Op
 from tipchain.explain.causes.steps import (
     at_output,
     available_before,
@@ -404,7 +404,8 @@ def _diagnose(
         if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
             given = map(partial(_given_otherwise, piece), piece.mended)
             return [told for told in given if told][:1]
-        trials.most = min(most, max(LEAST_RUNS, WORK // max(made_by(trials.base.ops, piece.sides.port), 1)))
+        made = sum(int(np.prod(one.shape)) for op in trials.base.ops for one in piece.floats(op.result))
+        trials.most = min(most, max(LEAST_RUNS, WORK // max(made, 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
         if not trials.settled() and piece.backward:
             direct = told_by_gradients(piece, trials.base)
@@ -432,7 +433,7 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
         return []
     partings, causes = walk.partings, list[Diagnosis]()
     for group in groups:
-        holder = ".".join(part for part in (piece.paths[1], group[0].op.holder) if part)
+        holder = join(piece.paths[1], group[0].op.holder)
         if group[0].op.name == LAYER or holder in inside:
             continue
         others = acts_of([one for one in partings if one not in group], piece.sides.port.assign)
@@ -542,11 +543,6 @@ def _given_otherwise(piece: Piece, mended: tuple[int, int]) -> Diagnosis | None:
     )
 
 
-def made_by(ops: Sequence[Op], side: LiveSide) -> int:
-    """Return how many elements the calls of one run made."""
-    return sum(int(np.prod(one.shape)) for op in ops for one in floats_of(op.result, side.is_tensor))
-
-
 def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:
     for group in _groups(piece, trials, models):
         trials.run(group)
@@ -598,7 +594,7 @@ def _searched(piece: Piece, trials: Trials, order: Sequence[Op]) -> Iterator[Ite
     yield norms(piece, ops)
     inside = sorted(order, key=lambda op: op.number)
     for op in inside:  # few, and seldom by chance
-        yield everywhere(by_orders(op, piece, floats_of(op.result, piece.sides.port.is_tensor)), op, ops)
+        yield everywhere(by_orders(op, piece, piece.floats(op.result)), op, ops)
     for op in inside:
         yield exchanged(op, piece, ops)
         yield by_masks(op, piece, ops)
@@ -622,7 +618,7 @@ def _quick(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             yield from _of_layer(op, piece, None)
     else:
         yield from by_function_arguments(op, piece)
-    made = floats_of(op.result, piece.sides.port.is_tensor)
+    made = piece.floats(op.result)
     if made:
         yield from by_activation(op, piece, made[0])
         yield from by_dropout(op, piece)
@@ -648,9 +644,8 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
         path = theirs or "the model"
         found = [one for one in by_arguments(layer, reference, path) if one.confirmed]
         for op in [one for one in ops if one.name == LAYER and one.path == inside[1]]:
-            made = floats_of(op.result, piece.sides.port.is_tensor)
-            paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
-            found += [one for one in by_geometry(op, reference, paddle, path) if one.confirmed]
+            made = piece.floats(op.result)
+            found += [one for one in by_geometry(op, reference, piece.paddle, path) if one.confirmed]
             found += (
                 [one for one in by_activation(op, piece, made[0]) if one.confirmed and one.code != "missing-activation"]
                 if made
@@ -670,9 +665,8 @@ def below(path: str, around: str) -> str | None:
 
 
 def _of_layer(op: Op, piece: Piece, reference: object) -> Iterator[Hypothesis]:
-    path = ".".join(part for part in (piece.paths[1], op.path) if part) or "the model"
-    paddle = piece.sides.port.framework.paddle  # type: ignore[union-attr]
-    for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, paddle, path)):
+    path = join(piece.paths[1], op.path) or "the model"
+    for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, piece.paddle, path)):
         yield replace(one, place=op.path)
 
 
@@ -685,7 +679,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
         dict.fromkeys(f"`{other.hypothesis.code}`" for other in found[1:TOLD] if other.hypothesis.code != one.code)
     )
     beside = f"{others} would explain as much" if others else ""
-    place = ".".join(part for part in (piece.paths[1], one.placed(trials.base.ops, piece)) if part)
+    place = join(piece.paths[1], one.placed(trials.base.ops, piece))
     return Diagnosis(
         code=one.code,
         port_path=place,
@@ -718,7 +712,7 @@ def forward_place(layer: Model) -> str:
 def _untold(verdict: LayerVerdict, piece: Piece, trials: Trials) -> Diagnosis:
     best = trials.best()
     tried = f"{len(trials.trials)} causes were tried in {piece.runs} runs, {trials.failed} could not be run"
-    tried += only_in_one(trials.base.ops, piece.truth.steps) if piece.backward else ""
+    tried += only_in_one(trials.base.ops, piece.truth.record.steps) if piece.backward else ""
     if best is None or not best.explained:
         return _unknown(verdict, tried, 0.0 if trials.trials else None)
     told = f"{tried}; the best, `{best.hypothesis.code}` ({best.hypothesis.message}), explains {best.explained:.1%}, less than {EXPLAINED:.0%}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice, permutations
@@ -14,7 +14,7 @@ import numpy as np
 
 from tipchain.explain.causes.functions import ACTIVE, called, index_text, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis
-from tipchain.explain.causes.piece import OUTPUT, Piece, first_tensor, is_mask, is_tensor, paddle_of
+from tipchain.explain.causes.piece import OUTPUT, Piece
 from tipchain.explain.causes.program import (
     LAYER,
     LIKES,
@@ -22,11 +22,9 @@ from tipchain.explain.causes.program import (
     Op,
     argument,
     constant,
-    floats_of,
     instead,
     numpy_of,
     on_input,
-    tensors_of,
     then,
     then_first,
     with_argument,
@@ -34,7 +32,6 @@ from tipchain.explain.causes.program import (
 )
 from tipchain.explain.causes.program import in_order as reordered
 from tipchain.explain.locate.differences import Sketch, known_numbers, name_number, relative
-from tipchain.explain.locate.trace import take_out
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.numbers.tolerance import SAME_DOUBLE
 
@@ -53,24 +50,22 @@ CURVED = frozenset({"exp", "softmax", "log_softmax", "sigmoid", "tanh"})
 
 def by_orders(op: Op, piece: Piece, results: Sequence[object]) -> Iterator[Hypothesis]:
     """Yield lists of tensors in another order."""
-    where, telling = place_of(op, piece), is_tensor(piece)
+    where = place_of(op, piece)
     given = op.args[0] if op.args else op.kwargs.get("x")
     if op.name in ("concat", "stack") and isinstance(given, list | tuple) and len(given) > 1:
         for order in islice(permutations(range(len(given))), 1, MOST_ORDERS):
-            act = reordered(order)
             yield Hypothesis(
                 code="concat-order",
-                acts={op.number: act},
+                acts={op.number: reordered(order)},
                 message=f"`{op.name}`{where} joins its tensors in the wrong order: the right one is {list(order)}",
                 fix=f"give `{op.name}`{where} its tensors in the order {list(order)}: `{op.line}`",
             )
-    many = isinstance(op.result, list | tuple) and all(telling(one) for one in op.result)
+    many = isinstance(op.result, list | tuple) and all(piece.is_tensor(one) for one in op.result)
     if op.name in ("split", "chunk", "unbind", "unstack") and many and len(results) > 1:
         for order in islice(permutations(range(len(results))), 1, MOST_ORDERS):
-            part = then(lambda made, order=order: [made[number] for number in order])  # type: ignore[misc]
             yield Hypothesis(
                 code="swapped-qkv" if len(results) == 3 else "split-order",
-                acts={op.number: part},
+                acts={op.number: then(lambda made, order=order: [made[number] for number in order])},  # type: ignore[misc]
                 message=f"the parts of `{op.name}`{where} are taken in the wrong order: the right one is {list(order)}",
                 fix=f"take the parts of `{op.name}`{where} in the order {list(order)}: `{op.line}`",
             )
@@ -79,24 +74,22 @@ def by_orders(op: Op, piece: Piece, results: Sequence[object]) -> Iterator[Hypot
 def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     """Yield another order of axes in front of, inside or after a call that changes shapes."""
     where = place_of(op, piece)
-    given = first_tensor(op, piece)
+    given = piece.first_given(op)
     if op.name in ("reshape", "flatten", "unflatten") and given is not None:
         code = layout_code(op, given, first)
         for order in islice(permutations(range(len(given.shape))), 1, MOST_ORDERS):
-            before = _transposed_before(order)
             yield Hypothesis(
                 code=code,
-                acts={op.number: before},
+                acts={op.number: _transposed_before(order)},
                 message=f"the axes are in another order in front of `{op.name}`{where}",
                 fix=f"transpose by {list(order)} in front of `{op.name}`{where}: `{op.line}`",
             )
         for order in islice(permutations(range(len(first.shape))), 1, MOST_ORDERS):
             sizes = [first.shape[axis] for axis in order]
             back = sorted(range(len(order)), key=order.__getitem__)
-            after = instead(lambda one, sizes=sizes, back=back: one.reshape(sizes).transpose(back))  # type: ignore[misc]
             yield Hypothesis(
                 code=code,
-                acts={op.number: after},
+                acts={op.number: instead(lambda one, sizes=sizes, back=back: one.reshape(sizes).transpose(back))},  # type: ignore[misc]
                 message=f"`{op.name}`{where} divides an axis in another order",
                 fix=f"reshape to {sizes} and transpose by {back} for `{op.name}`{where}: `{op.line}`",
             )
@@ -104,10 +97,9 @@ def by_axes(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     if 1 < rank <= 4 and op.name != LAYER:
         for order in islice(permutations(range(rank)), 1, MOST_ORDERS):
             if [first.shape[axis] for axis in order] == list(first.shape):
-                turn = then_first(lambda one, order=order: one.transpose(list(order)))  # type: ignore[misc]
                 yield Hypothesis(
                     code="axis-order",
-                    acts={op.number: turn},
+                    acts={op.number: then_first(lambda one, order=order: one.transpose(list(order)))},  # type: ignore[misc]
                     message=f"the result of `{op.name}`{where} has its axes in another order",
                     fix=f"transpose the result of `{op.name}`{where} by {list(order)}: `{op.line}`",
                 )
@@ -137,12 +129,12 @@ def _times(factor: float, tensor: Tensor) -> object:
 
 def by_scales(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
     """Yield the result times numbers that models multiply by; of the reference's own code first."""
-    where, telling = place_of(op, piece), is_tensor(piece)
-    sizes = [int(size) for one in (first, *floats_of((op.args, dict(op.kwargs)), telling)) for size in one.shape]
+    where = place_of(op, piece)
+    sizes = [int(size) for one in (first, *piece.floats_given(op)) for size in one.shape]
     told = {
         float(value): f"{value:.6g}"
         for name in ("multiply", "divide", "rdiv", "pow", "add")
-        for value in piece.truth.constants.get(name, ())
+        for value in piece.truth.record.constants.get(name, ())
         if isinstance(value, int | float) and value
     }
     told.update({1 / value: f"1/{value:.6g}" for value in told})
@@ -158,10 +150,9 @@ def by_scales(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
                 message=f"the reference multiplies what goes into {called(op)}{where} by {name}",
                 fix=f"multiply what goes into {called(op)}{where} by {name}: `{op.line}`",
             )
-        act = then_first(partial(_times, value))
         yield Hypothesis(
             code=code,
-            acts={op.number: act},
+            acts={op.number: then_first(partial(_times, value))},
             confirmed=value in told,
             message=f"the reference multiplies by {name} after {called(op)}{where}",
             fix=f"multiply the result of {called(op)}{where} by {name}: `{op.line}`",
@@ -183,17 +174,17 @@ class Flow:
         rests: by call, all calls that it rests on.
     """
 
-    def __init__(self, ops: Sequence[Op], is_tensor: Callable[[object], bool]) -> None:
+    def __init__(self, ops: Sequence[Op], piece: Piece) -> None:
         self.directs: list[set[int]] = []
         self.rests: list[set[int]] = []
         makers: dict[int, int] = {}
         for index, op in enumerate(ops):
-            given = tensors_of((op.args, dict(op.kwargs)), is_tensor)
+            given = piece.tensors((op.args, dict(op.kwargs)))
             given = given if op.written is None else [op.written, *given]
             direct = {makers[id(one)] for one in given if id(one) in makers}
             self.directs.append(direct)
             self.rests.append(direct.union(*(self.rests[one] for one in direct)))
-            for one in tensors_of(op.result, is_tensor):
+            for one in piece.tensors(op.result):
                 makers.setdefault(id(one), index)
             if op.written is not None:
                 makers[id(op.written)] = index
@@ -205,10 +196,9 @@ def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
     A call is cleared where the reference has a tensor of the same values, in whatever order, and so is all that it
     rests on. What nothing wrong rests on, and what is cleared and far from the first doubtful one, comes last.
     """
-    is_tensor = piece.sides.port.is_tensor
-    flow = Flow(ops, is_tensor)
+    flow = Flow(ops, piece)
     directs, rests = flow.directs, flow.rests
-    made = [floats_of(op.result, is_tensor) for op in ops]
+    made = [piece.floats(op.result) for op in ops]
     cleared = {index for index, ones in enumerate(made) if ones and all(_known(one, piece) for one in ones)}
     cleared = cleared.union(*(rests[index] for index in cleared))
     last = piece.consumer_call if piece.consumer_call >= 0 else len(ops)
@@ -217,7 +207,7 @@ def in_order(ops: Sequence[Op], piece: Piece) -> list[Op]:
     wanted = ends.union(*(rests[index] for index in ends))
     cleared |= {index for index, op in enumerate(ops) if op.name == LAYER and op.path in piece.judged}
     suspects = [index for index in range(len(ops)) if index not in cleared and index in wanted]
-    makes = [index for index in suspects if floats_of(ops[index].result, is_tensor)]
+    makes = [index for index in suspects if piece.floats(ops[index].result)]
     doubtful = next(iter(makes or suspects), end)
     frontier: set[int] = directs[doubtful] if ops else set()
 
@@ -233,22 +223,20 @@ def _ends(ops: Sequence[Op], directs: Sequence[set[int]], piece: Piece) -> set[i
     """Return the calls whose results nothing takes and that may be outputs, by their shapes; all if there are none."""
     taken: set[int] = set().union(*directs)
     sizes = {int(np.prod(one.shape)) for one in piece.truth.outputs}
-    is_tensor = piece.sides.port.is_tensor
     return {
         index
         for index, op in enumerate(ops)
-        if index not in taken and any(int(np.prod(one.shape)) in sizes for one in tensors_of(op.result, is_tensor))
+        if index not in taken and any(int(np.prod(one.shape)) in sizes for one in piece.tensors(op.result))
     } or set(range(len(ops)))
 
 
 def _known(tensor: object, piece: Piece) -> bool:
     sketch = Sketch(numpy_of(tensor))
-    return any(sketch.close(one, SAME_DOUBLE) for one in piece.truth.sketches)
+    return any(sketch.close(one, SAME_DOUBLE) for one in piece.truth.record.sketches)
 
 
 def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str, Tensor]]:
     """Return the tensors that there were before a call, the latest first, with names for messages."""
-    is_tensor = piece.sides.port.is_tensor
     found: list[tuple[str, Tensor]] = []
     seen: set[int] = set()
 
@@ -260,12 +248,12 @@ def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str,
 
     for earlier in reversed([one for one in ops if one.number < op.number]):
         told = f"the result of `{earlier.path}`" if earlier.path else f"the result of `{earlier.line or earlier.name}`"
-        take(take_out(earlier.result, is_tensor)[1], told)
+        take(piece.tensors(earlier.result), told)
         take(
-            take_out((earlier.args, dict(earlier.kwargs)), is_tensor)[1],
+            piece.tensors((earlier.args, dict(earlier.kwargs))),
             f"what goes into `{earlier.path or earlier.line or earlier.name}`",
         )
-    take(take_out((op.args, dict(op.kwargs)), is_tensor)[1], "what goes in")
+    take(piece.tensors((op.args, dict(op.kwargs))), "what goes in")
     taken = [(list(one.shape), one) for _, one in found]
     for number, array in enumerate(piece.inputs[1]):
         held = any(shape == list(array.shape) and np.array_equal(one.numpy(), array) for shape, one in taken)
@@ -288,7 +276,7 @@ def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     if op.name != "softmax" and type(op.layer).__name__ != "Softmax":
         return
     available = available_before(op, ops, piece)
-    paddle, where, shape = paddle_of(piece), place_of(op, piece), list(op.result.shape)
+    paddle, where, shape = piece.paddle, place_of(op, piece), list(op.result.shape)
     masks: list[tuple[str, str, Tensor]] = []
     if len(shape) >= 2 and shape[-1] == shape[-2]:
         seen = paddle.tril(paddle.ones(shape[-2:], dtype="int32")).astype("bool")
@@ -302,19 +290,17 @@ def by_masks(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                     ("missing-mask", f"where {name} is not zero", paddle.logical_not(fitted)),
                 ]
     for code, told, seen in masks[:MOST_TENSORS]:
-        act = on_input(partial(_hidden, paddle, seen))
         yield Hypothesis(
             code=code,
-            acts={op.number: act},
+            acts={op.number: on_input(partial(_hidden, paddle, seen))},
             message=f"it does not mask {told} in front of softmax{where}",
             fix=f"add a mask that hides {told} in front of softmax{where}: `{op.line}`",
         )
     for name, tensor in available:
-        if is_mask(tensor, piece) and "float" in str(tensor.dtype):
-            plus = on_input(tensor.add)
+        if piece.is_mask(tensor) and "float" in str(tensor.dtype):
             yield Hypothesis(
                 code="missing-mask",
-                acts={op.number: plus},
+                acts={op.number: on_input(tensor.add)},
                 message=f"it does not add the mask {name} in front of softmax{where}",
                 fix=f"add {name} in front of softmax{where}: `{op.line}`",
             )
@@ -363,11 +349,10 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
             continue
         for value in changed:
             new = (*items[:place], value, *items[place + 1 :])
-            act = with_argument(1, new)
             code = "wrong-index" if isinstance(item, int) else "off-by-one"
             yield Hypothesis(
                 code=code,
-                acts={op.number: act},
+                acts={op.number: with_argument(1, new)},
                 message=f"it takes index {index_text(item)}{where}, the reference {index_text(value)}",
                 fix=f"write {index_text(value)} for {index_text(item)}{where}: `{op.line}`",
             )
@@ -438,7 +423,7 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
 
 
 def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor] | None:
-    made = ((op, one) for op in reversed(ops) for one in floats_of(op.result, is_tensor(piece)))
+    made = ((op, one) for op in reversed(ops) for one in piece.floats(op.result))
     alike = (both for both in made if tuple(both[1].shape) == array.shape)
     return next((both for both in alike if relative(array, numpy_of(both[1])) <= SAME_DOUBLE), None)
 
@@ -512,17 +497,16 @@ def _settings(op: Op) -> list[tuple[str, str]]:
 
 def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield all norms of a block behind its sums, or all in front of its branches."""
-    is_tensor = piece.sides.port.is_tensor
     found = [
-        one for one in ops if one.name == LAYER and "Norm" in type(one.layer).__name__ and _keeps_shape(one, is_tensor)
+        one for one in ops if one.name == LAYER and "Norm" in type(one.layer).__name__ and _keeps_shape(one, piece)
     ]
-    sums = [one for one in ops if one.name == "add" and len(floats_of(one.args, is_tensor)) == 2]
+    sums = [one for one in ops if one.name == "add" and len(piece.floats(one.args)) == 2]
     behind: dict[int, Act] = {}
     for norm in found:
         kept = next(
             (one for one in sums if one.number > norm.number and any(norm.args[0] is each for each in one.args)), None
         )
-        if kept is not None and _fits(norm, kept, is_tensor):
+        if kept is not None and _fits(norm, kept, piece):
             behind.update(_moved(norm, kept))
     if behind:
         yield Hypothesis(
@@ -534,7 +518,7 @@ def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     front: dict[int, Act] = {}
     for norm in found:
         total = next((one for one in sums if one.result is norm.args[0]), None)
-        branch = None if total is None else _branch(total, ops, is_tensor)
+        branch = None if total is None else _branch(total, ops, piece)
         if branch is not None:
             front[norm.number] = argument(0)
             front.update(dict.fromkeys(branch, _normed(norm)))
@@ -547,16 +531,16 @@ def norms(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         )
 
 
-def _branch(total: Op, ops: Sequence[Op], is_tensor: Callable[[object], bool]) -> list[int] | None:
+def _branch(total: Op, ops: Sequence[Op], piece: Piece) -> list[int] | None:
     """Return the layers that are given the tensor that a sum adds to what they make."""
-    kept = {id(one) for one in floats_of(total.args, is_tensor)}
+    kept = {id(one) for one in piece.floats(total.args)}
     found = [
         one.number
         for one in ops
         if one.name == LAYER
         and one.number < total.number
         and "Norm" not in type(one.layer).__name__
-        and any(id(tensor) in kept for tensor in floats_of(one.args[:1], is_tensor))
+        and any(id(tensor) in kept for tensor in piece.floats(one.args[:1]))
         and one.result is not one.args[0]
     ]
     return found or None
@@ -568,14 +552,13 @@ def _normed(norm: Op) -> Act:
 
 def moves(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield one step done later or earlier: two neighbours exchanged, a norm moved behind or in front of others."""
-    is_tensor = piece.sides.port.is_tensor
-    unary = [one for one in ops if _keeps_shape(one, is_tensor)]
+    unary = [one for one in ops if _keeps_shape(one, piece)]
     made = 0
     for op in unary:
         norm = op.name == LAYER and "Norm" in type(op.layer).__name__
         for other in ops:
             near = abs(other.number - op.number) == 1
-            if other is op or not (near or norm) or made >= MOST_MOVES or not _fits(op, other, is_tensor):
+            if other is op or not (near or norm) or made >= MOST_MOVES or not _fits(op, other, piece):
                 continue
             made += 1
             of_norms = norm or (other.name == LAYER and "Norm" in type(other.layer).__name__)
@@ -617,14 +600,14 @@ def _again(op: Op, tensor: object) -> Nested:
     return function(*op.args[1:], **op.kwargs)
 
 
-def _keeps_shape(op: Op, is_tensor: Callable[[object], bool]) -> bool:
-    given = floats_of((op.args, dict(op.kwargs)), is_tensor)
-    made = floats_of(op.result, is_tensor)
+def _keeps_shape(op: Op, piece: Piece) -> bool:
+    given = piece.floats_given(op)
+    made = piece.floats(op.result)
     return len(given) == 1 and len(made) == 1 and list(given[0].shape) == list(made[0].shape) and bool(op.args)
 
 
-def _fits(op: Op, other: Op, is_tensor: Callable[[object], bool]) -> bool:
-    made = floats_of(other.result, is_tensor)
+def _fits(op: Op, other: Op, piece: Piece) -> bool:
+    made = piece.floats(other.result)
     return len(made) == 1 and list(made[0].shape) == list(op.args[0].shape)
 
 
@@ -634,8 +617,8 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     cut: dict[int, Act] = {}
     stopped: set[int] = set()
     for op in ops:
-        given = floats_of((op.args, dict(op.kwargs)), side.is_tensor)
-        made = floats_of(op.result, side.is_tensor)
+        given = piece.floats_given(op)
+        made = piece.floats(op.result)
         takes = any(not one.stop_gradient or id(one) in stopped for one in given)
         if takes and made and all(one.stop_gradient for one in made):
             stopped.update(map(id, made))
@@ -653,9 +636,9 @@ def gradients(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 message=f"{called(op)}{place_of(op, piece)} stops the gradient",
                 fix=f"don't cut the gradient at {op.place}: `{op.line}`",
             )
-    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.names):
+    if {"detach", "stop_gradient", "set_grad_enabled", "no_grad"} & set(piece.truth.record.names):
         for op in ops:
-            if any(not one.stop_gradient for one in floats_of(op.result, side.is_tensor)):
+            if any(not one.stop_gradient for one in piece.floats(op.result)):
                 yield Hypothesis(
                     code="missing-detach",
                     acts={op.number: then_first(lambda one: one.detach())},
@@ -681,7 +664,7 @@ TRANSPOSING = frozenset({"t", "transpose", "swapaxes", "moveaxis"})
 
 def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, object]]) -> Iterator[Hypothesis]:
     """Yield what may be wrong with one call and what is done with it."""
-    results = floats_of(op.result, is_tensor(piece))
+    results = piece.floats(op.result)
     if not results:
         return
     first = results[0]
@@ -693,13 +676,12 @@ def by_step(op: Op, piece: Piece, available: Sequence[tuple[str, object]]) -> It
 
 
 def _left_out(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
-    given = first_tensor(op, piece)
+    given = piece.first_given(op)
     where = place_of(op, piece)
     if given is None or list(given.shape) != list(first.shape) or op.name in LIKES:
         return
-    telling = is_tensor(piece)
     if op.name not in BINARY:
-        skip: Act = lambda _, args, kwargs: floats_of((args, kwargs), telling)[0]  # noqa: E731
+        skip: Act = lambda _, args, kwargs: piece.floats((args, kwargs))[0]  # noqa: E731
         does = f"it transposes by {called(op)}{where}, which" if op.name in TRANSPOSING else f"its {called(op)}{where}"
         yield Hypothesis(
             code=_extra_code(op),
@@ -709,20 +691,20 @@ def _left_out(op: Op, piece: Piece, first: Tensor) -> Iterator[Hypothesis]:
         )
     else:
         for number, side in enumerate(op.args[:2]):
-            if telling(side) and list(side.shape) == list(first.shape):
+            if piece.is_tensor(side) and list(side.shape) == list(first.shape):
                 keep = argument(number)
                 other = op.args[1 - number]
-                whole = telling(other) and list(other.shape) == list(first.shape)
+                whole = piece.is_tensor(other) and list(other.shape) == list(first.shape)
                 code = {
                     "add": "residual" if whole else "extra-term",
                     "multiply": "scale-factor",
                     "divide": "scale-factor",
                 }.get(op.name, "extra-step")
-                code = "extra-mask" if is_mask(other, piece) else code
+                code = "extra-mask" if piece.is_mask(other) else code
                 yield Hypothesis(
                     code=code,
                     acts={op.number: keep},
-                    message=f"its `{op.name}`{'' if telling(other) else f' by {other!r}'}{where} is not in the reference",
+                    message=f"its `{op.name}`{'' if piece.is_tensor(other) else f' by {other!r}'}{where} is not in the reference",
                     fix=f"remove `{op.name}`{where}: `{op.line}`",
                 )
 
@@ -752,10 +734,9 @@ def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str
     fitting = [(name, one) for name, one in available if list(one.shape) == shape and one is not first]
     for name, tensor in fitting[:MOST_TENSORS]:
         # A sum is no residual where it already is in this one.
-        plus = then_first(tensor.add)
         yield Hypothesis(
             code="missing-residual",
-            acts={op.number: plus},
+            acts={op.number: then_first(tensor.add)},
             message=f"it does not add {name} to the result of {called(op)}{where}",
             fix=f"add {name} to the result of {called(op)}{where}",
         )
@@ -764,10 +745,9 @@ def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str
             ("sign", "subtract", tensor.neg().add),
             ("missing-gate", "multiply by", tensor.multiply),
         ):
-            act = then_first(apply)
             yield Hypothesis(
                 code=code,
-                acts={op.number: act},
+                acts={op.number: then_first(apply)},
                 message=f"the reference behaves as if it would {how} {name} after {called(op)}{where}",
                 fix=f"{how} {name} after {called(op)}{where}",
             )
@@ -775,14 +755,14 @@ def _residual(op: Op, piece: Piece, first: Tensor, available: Sequence[tuple[str
 
 def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield this call's result exchanged with that of another of the same kind, given the same."""
-    given = first_tensor(op, piece)
+    given = piece.first_given(op)
     for other in ops:
         if other.number <= op.number or other.name != op.name:
             continue
-        same = op.name in (LAYER, "getitem", "linear", "matmul") and first_tensor(other, piece) is given
+        same = op.name in (LAYER, "getitem", "linear", "matmul") and piece.first_given(other) is given
         if not same and op.name not in ("concat", "roll", "flip", "pad"):
             continue
-        pair = tensors_of(op.result, is_tensor(piece)), tensors_of(other.result, is_tensor(piece))
+        pair = piece.tensors(op.result), piece.tensors(other.result)
         if [list(one.shape) for one in pair[0]] != [list(one.shape) for one in pair[1]]:
             continue
         words = f"{op.path} {other.path} {op.line} {other.line}".lower()
@@ -801,12 +781,11 @@ def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     for op in ops:
         for depth in range(len(op.helpers)):
             calls.setdefault(op.helpers[depth:], []).append(op)
-    telling = is_tensor(piece)
     for (helper, *_), inside in calls.items():
-        made = {id(one) for op in inside for one in tensors_of(op.result, telling)}
+        made = {id(one) for op in inside for one in piece.tensors(op.result)}
         given: dict[int, Tensor] = {}
         for op in inside:
-            given |= {id(one): one for one in floats_of((op.args, dict(op.kwargs)), telling) if id(one) not in made}
+            given |= {id(one): one for one in piece.floats_given(op) if id(one) not in made}
         tensors = list(given.values())[:MOST_TENSORS]
         for one, other in combinations(tensors, 2):
             if list(one.shape) != list(other.shape):
@@ -818,7 +797,7 @@ def in_helpers(piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
                 acts={
                     op.number: with_tensors(op.args, changes)
                     for op in inside
-                    if any(id(each) in changes for each in tensors_of(op.args, telling))
+                    if any(id(each) in changes for each in piece.tensors(op.args))
                 },
                 message=f"two arguments of `{name}`, called at {place}, are exchanged",
                 fix=f"exchange the arguments of `{name}` at {place} that are tensors of shape {list(one.shape)}",

@@ -14,15 +14,16 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.causes.functions import called, place_of
 from tipchain.explain.causes.hypotheses import Hypothesis
-from tipchain.explain.causes.piece import OUTPUT, Piece, is_mask, is_tensor, paddle_of
-from tipchain.explain.causes.program import LAYER, Op, floats_of, on_input, then_first
+from tipchain.explain.causes.piece import OUTPUT, Piece
+from tipchain.explain.causes.program import LAYER, Op, on_input, then_first
 from tipchain.explain.locate.differences import equal
 from tipchain.explain.locate.matching import common_path
-from tipchain.explain.preflight.parameters import FEW, STATISTICS, describe_values, is_constant, port_array, same_values
+from tipchain.explain.preflight.parameters import FEW, describe_values, is_constant, port_array, same_values
 from tipchain.framework_types import Array, Model, Nested, Tensor
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_ENLARGED, SAME_SINGLE
-from tipchain.weights.sides import TensorSlot, divide, torch_view
+from tipchain.weights.matching import STATISTICS
+from tipchain.weights.sides import TensorSlot, divide, join, torch_view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def unsaved(piece: Piece) -> list[SharedTensor]:
     """
     saved = {id(part.tensor) for slot in _slots(piece) for part in slot.parts}
     ours = [
-        (f"{path}.{name}".lstrip("."), one.detach().double().numpy())
+        (join(path, name), one.detach().double().numpy())
         for path, module in piece.sides.reference.layers(piece.reference)
         for name, one in (*module.named_buffers(recurse=False), *vars(module).items())
         if piece.sides.reference.is_tensor(one)
@@ -118,10 +119,10 @@ def unsaved(piece: Piece) -> list[SharedTensor]:
     for path, layer in piece.sides.port.layers(piece.port):
         own = {**layer._buffers, **vars(layer)}  # noqa: SLF001
         for name, one in own.items():
-            if not piece.sides.port.is_tensor(one) or id(one) in saved or path in piece.judged:
+            if not piece.is_tensor(one) or id(one) in saved or path in piece.judged:
                 continue
             theirs = np.asarray(piece.sides.port.array(one), np.float64)
-            full = f"{path}.{name}".lstrip(".")
+            full = join(path, name)
             sized = [(known, array) for known, array in ours if array.shape == theirs.shape]
             named = [pair for pair in sized if pair[0] == full] or [
                 pair for pair in sized if pair[0].rpartition(".")[2] == name
@@ -149,7 +150,7 @@ def describe(
     states: tuple[Mapping[str, Array], Mapping[str, Array]],
 ) -> tuple[str, str, str]:
     """Return a slug, what is wrong with a tensor, and what to do about it."""
-    own, port = (f"{path}.{one.name}" if path else one.name for path in piece.paths)
+    own, port = (join(path, one.name) for path in piece.paths)
     return _exchanged(one, wrong) or describe_values(
         one.ours,
         one.theirs,
@@ -428,8 +429,7 @@ def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:
         if path not in piece.atomic:
             own = {"include_sublayers": False}
             held = [*layer.named_parameters(**own), *layer.named_buffers(**own)]
-            start = f"{path}." if path else ""
-            found += [(f"{start}{name}", one) for name, one in held if "bool" not in str(one.dtype)]
+            found += [(join(path, name), one) for name, one in held if "bool" not in str(one.dtype)]
     return found
 
 
@@ -448,7 +448,7 @@ def missing_arguments(piece: Piece) -> Iterator[Hypothesis]:
         told = piece.calls[0].input_names[number]
         tensor = piece.sides.port.tensor(piece.inputs[0][number], gradient=False)
         for name in free:
-            code = "missing-mask" if is_mask(tensor, piece) or "mask" in f"{name}{told}" else "missing-input"
+            code = "missing-mask" if piece.is_mask(tensor) or "mask" in f"{name}{told}" else "missing-input"
             yield Hypothesis(
                 code=code,
                 within=partial(_with_argument, piece.port, names, name, tensor),
@@ -483,15 +483,14 @@ UNARY = {**{name: name for name in _UNARY}, "absolute": "abs"}
 
 def by_named_functions(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
     """Yield a call followed by, or a layer given the result of, a function of numbers that only the reference calls."""
-    paddle = paddle_of(piece)
     here = {one.name for one in ops}
-    made = floats_of(op.result, is_tensor(piece))
-    for name in dict.fromkeys(one for one in piece.truth.names if one in UNARY and UNARY[one] not in here):
+    made = piece.floats(op.result)
+    for name in dict.fromkeys(one for one in piece.truth.record.names if one in UNARY and UNARY[one] not in here):
         if not made:
             return
-        function, told = getattr(paddle, UNARY[name]), f"`paddle.{UNARY[name]}`"
+        function, told = getattr(piece.paddle, UNARY[name]), f"`paddle.{UNARY[name]}`"
         places = [("after", then_first(function))]
-        if op.name == LAYER and op.args and any(op.args[0] is one for one in floats_of(op.args, is_tensor(piece))):
+        if op.name == LAYER and op.args and any(op.args[0] is one for one in piece.floats(op.args)):
             places.append(("in front of", on_input(function)))
         for place, act in places:
             yield Hypothesis(

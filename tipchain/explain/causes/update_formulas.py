@@ -428,10 +428,10 @@ def fit(name: str, formula: Formula, course: Course, updates: Array, *, rate: bo
 
     if name in SPANS:
         low, high = (float(np.log10(end)) for end in SPANS[name])
-        position, _ = _descend(lambda at: miss(10.0**at), np.linspace(low, high, round(high - low) * 2 + 1))
+        position, _ = descend(lambda at: miss(10.0**at), np.linspace(low, high, round(high - low) * 2 + 1))
         value = 10.0**position
     else:  # a share: what is left to 1 spans decades
-        position, _ = _descend(lambda at: miss(1 - 10.0**at), np.linspace(-5, 0, 21))
+        position, _ = descend(lambda at: miss(1 - 10.0**at), np.linspace(-5, 0, 21))
         value = 1 - 10.0**position
     share = name in SHARES
     limit = max(miss(value) * 2, SAME_SINGLE)
@@ -442,7 +442,7 @@ def fit(name: str, formula: Formula, course: Course, updates: Array, *, rate: bo
     return {name: next((one for one in candidates if miss(one) <= limit), value)}
 
 
-def _descend(miss: Callable[[float], float], grid: Array) -> tuple[float, float]:
+def descend(miss: Callable[[float], float], grid: Array) -> tuple[float, float]:
     """Return where a function of one number is least: on a grid, then by golden section around its best."""
     found = [miss(float(at)) for at in grid]
     best = int(np.argmin(found))

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from tipchain.explain.causes.piece import Piece, ReferenceCall, is_tensor
-from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of, tensors_of
+from tipchain.explain.causes.piece import Piece, ReferenceCall
+from tipchain.explain.causes.program import LAYER, Act, Op, numpy_of
 from tipchain.explain.locate.differences import HIDING, MOST_AXES, Sketch, hidden_by, relative, same_mask
 from tipchain.framework_types import Array, Function, Nested, Options, Tensor
 from tipchain.frameworks.base import map_nested
@@ -58,8 +58,8 @@ class Walk:
     def __init__(self, piece: Piece, ops: Sequence[Op], error: float) -> None:
         self.piece, self.ops = piece, ops
         self.tolerance = max(SAME_DOUBLE, min(SAME_SINGLE, ROUGH * error)) if piece.double else SAME_ENLARGED
-        self.values = piece.truth.values
-        self.steps = piece.truth.steps
+        self.values = piece.truth.record.values
+        self.steps = piece.truth.record.steps
         self.makers = {number: step for step in self.steps for number in step.made}
         self.sizes: dict[int, list[int]] = {}
         for number, one in enumerate(self.values):
@@ -115,13 +115,8 @@ class Walk:
                 value = self.values[number].array
                 wanted = value is not None and any(one.shape == value.shape and self._same(one, value) for one in ours)
                 if wanted and number in self.makers and number not in self.shared and value is not None:
-                    new = self.piece.sides.port.tensor(
-                        np.ascontiguousarray(next(arranged(value, array.shape, flat=True))), gradient=False
-                    )
-                    step = self.makers[number]
-                    self.partings.append(
-                        Parting(op=op, old=made, new=new, key=key, ops=(op,), step=step, steps=tuple(self._chain(step)))
-                    )
+                    new = self._as_ports(next(arranged(value, array.shape, flat=True)))
+                    self.partings.append(self._parting(op, made, new, key, (op,), self.makers[number]))
                     break
 
     def _put_leaves_right(self) -> None:
@@ -144,7 +139,7 @@ class Walk:
     def given(self, op: Op) -> dict[Key, Tensor]:
         """Return the tensors that a call was given, as they were then."""
         found = {}
-        for one in tensors_of((op.args, dict(op.kwargs)), is_tensor(self.piece)):
+        for one in self.piece.tensors((op.args, dict(op.kwargs))):
             written = self.writes.get(id(one), ())
             found[self._key(one, op.number)] = next((each.args[0] for each in written if each.number >= op.number), one)
         if op.written is not None:
@@ -152,12 +147,16 @@ class Walk:
             found[self._key(op.written, op.number)] = op.args[0]
         return found
 
+    def matched_given(self, op: Op, tensor: object) -> tuple[int, ...]:
+        """Return the reference's tensors that are one that a call was given; nothing of what is none."""
+        return next((self.matched[key] for key in self.given(op) if key[0] == id(tensor)), ())
+
     def made(self, op: Op) -> dict[Key, Tensor]:
         """Return the tensors that a call made, as they were then."""
         if op.written is not None:
             return {self._key(op.written, op.number, after=True): op.result}
         found = {}
-        for one in tensors_of(op.result, is_tensor(self.piece)):
+        for one in self.piece.tensors(op.result):
             later = self.writes.get(id(one), ())
             found[self._key(one, op.number, after=True)] = next(
                 (each.args[0] for each in later if each.number > op.number), one
@@ -232,10 +231,14 @@ class Walk:
             self.healed[key] = tensor
             self.shared.add(number)
             step = self.makers[number]
-            chain = tuple(self._chain(step))
-            self.partings += self._elements(op, step) or [
-                Parting(op=op, old=old, new=tensor, key=key, ops=segment, step=step, steps=chain)
-            ]
+            self.partings += self._elements(op, step) or [self._parting(op, old, tensor, key, segment, step)]
+
+    def _as_ports(self, array: Array) -> Tensor:
+        """Return values of the reference's as a tensor of the port's."""
+        return self.piece.sides.port.tensor(np.ascontiguousarray(array), gradient=False)
+
+    def _parting(self, op: Op, old: Tensor, new: Tensor, key: Key, ops: tuple[Op, ...], step: ReferenceCall) -> Parting:
+        return Parting(op=op, old=old, new=new, key=key, ops=ops, step=step, steps=tuple(self._chain(step)))
 
     def _elements(self, op: Op, step: ReferenceCall) -> list[Parting]:
         """Return the partings of the tensors that both put together, where each is the counterpart of the one in its place."""
@@ -253,20 +256,9 @@ class Walk:
             elsewhere = set(self.matched[key]) - set(step.given)  # it is right, and does not belong here
             if maker is None or made is None or value is None or value.size != old.size or elsewhere:
                 return []
-            new = self.piece.sides.port.tensor(
-                np.ascontiguousarray(next(arranged(value, tuple(old.shape), flat=True))), gradient=False
-            )
-            found.append(
-                Parting(
-                    op=maker,
-                    old=old,
-                    new=new,
-                    key=key,
-                    ops=self.open.get(key) or self._behind(maker, set(step.given)),
-                    step=made,
-                    steps=tuple(self._chain(made)),
-                )
-            )
+            new = self._as_ports(next(arranged(value, tuple(old.shape), flat=True)))
+            before = self.open.get(key) or self._behind(maker, set(step.given))
+            found.append(self._parting(maker, old, new, key, before, made))
         return found
 
     def _behind(self, op: Op, others: set[int]) -> tuple[Op, ...]:
@@ -307,7 +299,7 @@ class Walk:
             result = op.function(*args, **kwargs)
         except Exception:  # noqa: BLE001  (another shape may not fit: then it is not the counterpart)
             return None
-        return [args[0]] if op.written is not None else tensors_of(result, is_tensor(self.piece))
+        return [args[0]] if op.written is not None else self.piece.tensors(result)
 
     def _counterpart(
         self, op: Op, key: Key, old: Tensor, array: Array, *, leaf: bool = False
@@ -325,7 +317,7 @@ class Walk:
             if leaf and number in self.makers and not self._is_constant(number):
                 continue
             for one in arranged(ours, array.shape, flat=True):
-                tensor = self.piece.sides.port.tensor(np.ascontiguousarray(one), gradient=False)
+                tensor = self._as_ports(one)
                 tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
                 if known is not None or self._makes_right(key, tensor, op.number - leaf, number):
                     return number, tensor
@@ -362,7 +354,7 @@ class Walk:
                 continue
             hidden = hidden if (hidden == like).mean() >= 0.5 else ~hidden
             form = hidden if array.dtype.kind == "b" else np.where(hidden, array.min(), 0.0)
-            tensor = self.piece.sides.port.tensor(np.ascontiguousarray(form), gradient=False)
+            tensor = self._as_ports(form)
             tensor = tensor.astype(old.dtype) if tensor.dtype != old.dtype else tensor
             if self._makes_right(key, tensor, since, number):
                 return number, tensor

@@ -125,9 +125,7 @@ class Glue:
         return found
 
     def _around(self, side: int, call: Call) -> Iterator[Call]:
-        while call.parent is not None:
-            call = self._traces[side].calls[call.parent]
-            yield call
+        return self._traces[side].around(call)
 
 
 class CodeRounding:
@@ -863,10 +861,7 @@ class CodeAtFault:
 
 def holds(trace: Trace, around: Call, call: Call) -> bool:
     """Tell whether a call is made inside another."""
-    parent = call.parent
-    while parent is not None and parent != around.number:
-        parent = trace.calls[parent].parent
-    return parent is not None
+    return any(one.number == around.number for one in trace.around(call))
 
 
 def _agree(expected: Array, actual: Array, least: float, tolerance: float) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from tipchain.framework_types import Array
 from tipchain.numbers.tolerance import SAME_SINGLE, TINY
+from tipchain.weights.structure import joins, squeezed
 
 Axes = tuple[int, ...]
 MOST_AXES = 6
@@ -176,6 +177,12 @@ def arrange(expected: Array, actual: Array) -> Axes | None:
     return min(found, key=lambda axes: distance(expected.transpose(axes), actual))
 
 
+def relative_arranged(expected: Array, actual: Array) -> float:
+    """Return `relative` with the axes of what is expected in the order that is closest; inf where none gives the shape."""
+    axes = arrange(expected, actual)
+    return inf if axes is None else relative(expected.transpose(axes), actual)
+
+
 def _orders(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Iterator[Axes]:
     if sorted(shape) != sorted(wanted) or len(shape) > MOST_AXES:
         return
@@ -277,8 +284,7 @@ class PortLayout:
 
 def squeezed_as(array: Array, shape: tuple[int, ...]) -> Array:
     """Return an array in a shape that differs by axes of 1 alone; any other array as it is."""
-    same = [one for one in array.shape if one != 1] == [one for one in shape if one != 1]
-    return array.reshape(shape) if same else array
+    return array.reshape(shape) if squeezed(array.shape) == squeezed(shape) else array
 
 
 ALIKE = 0.5
@@ -319,14 +325,8 @@ def layouts(expected: tuple[int, ...], actual: tuple[int, ...]) -> list[PortLayo
 
 def _merges(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     """Tell whether axes next to each other, taken together, give the other shape; axes of 1 count for nothing."""
-    sizes, place = [one for one in shape if one != 1], 0
-    for size in (one for one in wanted if one != 1):
-        made = 1
-        while made < size and place < len(sizes):
-            made, place = made * sizes[place], place + 1
-        if made != size:
-            return False
-    return place == len(sizes)
+    sizes, others = squeezed(shape), squeezed(wanted)
+    return len(sizes) >= len(others) and joins(sizes, others)
 
 
 def laid_out(expected: Array, actual: Array) -> PortLayout | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from math import inf, prod, sqrt
 
@@ -27,20 +28,14 @@ PROJECTED = ("linear", "conv1d", "conv2d", "conv3d")
 """Layers of the frameworks whose weights are so large."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ParameterGradient:
-    """A parameter's values and its gradient, zero-copy; ``gradient`` is None where there is none."""
-
-    values: Array
-    gradient: Array | None
+ParameterGradient = tuple[Array, "Array | None"]
+"""A parameter's values and its gradient, zero-copy; None where there is none."""
 
 
 def parameters_of(side: LiveSide, model: object) -> list[ParameterGradient]:
     """Return the parameters of a model that take gradients, each once."""
     found = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
-    return [
-        ParameterGradient(side.view(one), None if gradient is None else side.view(gradient)) for one, gradient in found
-    ]
+    return [(side.view(one), None if gradient is None else side.view(gradient)) for one, gradient in found]
 
 
 def alike(
@@ -78,12 +73,11 @@ def alike(
 def _groups(parameters: Sequence[ParameterGradient]) -> Mapping[Hashable, list[Array]]:
     """Return the gradients by what their parameters hold; none is as good as zeros."""
     found: dict[Hashable, list[Array]] = defaultdict(list)
-    for one in parameters:
-        flat = np.ascontiguousarray(one.values, np.float32).reshape(-1)  # float64 copies hold no more
+    for values, gradient in parameters:
+        flat = np.ascontiguousarray(values, np.float32).reshape(-1)  # float64 copies hold no more
         told = print_of(flat)
         constant = float(flat[0]) if flat.size and not told[1] else None
-        gradient = np.zeros(flat.size) if one.gradient is None else one.gradient.reshape(-1)
-        found[told, constant].append(gradient)
+        found[told, constant].append(np.zeros(flat.size) if gradient is None else gradient.reshape(-1))
     return found
 
 
@@ -429,29 +423,14 @@ def parameter_gradients(
             if arranged <= SAME_DOUBLE < relative_or_inf(truth, port64):
                 yield only(f"gradient of {name}", arranged)
                 continue
-
-        found = measure(
-            f"gradient of {name}",
-            truth,
-            _of(slow, name),
-            port,
-            known if port64 is None else port64,
-            _of(moved, name),
-            least,
-            replays.terms(truth),
+        exact, terms = known if port64 is None else port64, replays.terms(truth)
+        measured = partial(
+            measure, f"gradient of {name}", truth, _of(slow, name), port, exact, least=least, terms=terms
         )
+        found = measured(_of(moved, name))
         if moved is None and classify([found])[0] is Closeness.LOWER_PRECISION:
             # A sum that is zero but for rounding is as coarse as its terms are many.
-            found = measure(
-                found.what,
-                truth,
-                _of(slow, name),
-                port,
-                found.exact,
-                _of(replays.moved, name),
-                least,
-                replays.terms(truth),
-            )
+            found = measured(_of(replays.moved, name))
         yield found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf, prod, sqrt
+from operator import itemgetter
 
 import numpy as np
 
@@ -517,7 +518,11 @@ class PairJudge:
         """Return a verdict in the light of the random numbers that both calls drew."""
         draws = self.runs[1].draws
         alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
-        return verdict if alike else _random(verdict)
+        if alike or not verdict.at_fault:
+            return verdict
+        return verdict.not_comparable(
+            "random, not comparable: its random numbers cannot be made those of the reference"
+        )
 
     def _judge_pair(
         self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
@@ -556,7 +561,7 @@ class PairJudge:
         shown = inherited <= self.noise.limit and not self._agree(pair, outputs)  # by the models' runs
         if shown or not any(one.at_fault for one in decided) or self._repeats(fed):
             return decided
-        return [replace(one, closeness=Closeness.NOT_COMPARABLE, reason=STATE) for one in decided]
+        return [one.not_comparable(STATE) for one in decided]
 
     def _reshaped_next(self, pair: CallPair) -> bool:
         """Tell whether the code after one side's layer makes of its result what the other side's layer gives."""
@@ -594,11 +599,8 @@ class PairJudge:
             ]
         given_alike = inherited <= self.noise.limit
         if given_alike and not self._agree(fed.pair, fed.outputs):
-            name, far = max(
-                ((fed.pair.port.output_names[link.theirs], self._output_apart(fed, link)) for link in fed.outputs),
-                key=lambda one: one[1],
-            )
-            found = only(f"output {name}", far)
+            far = {fed.output_name(link): self.compare.output_apart(fed.pair, link) for link in fed.outputs}
+            found = only(*max(far.items(), key=itemgetter(1)))
             return [self._decide(fed.pair, "forward", inherited, [found])]
         return [self._verdict(fed.pair, "forward", inherited, unknown, None, reason)]
 
@@ -677,10 +679,6 @@ class PairJudge:
     def _agree(self, pair: CallPair, links: Sequence[TensorLink]) -> bool:
         return self.compare.apart(pair.reference.outputs, pair.port.outputs, links) <= self.noise.limit
 
-    def _output_apart(self, fed: ReplayInputs, link: TensorLink) -> float:
-        ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
-        return self.compare.between(ours, theirs, link.layout)
-
     def _alive(self, pair: CallPair) -> bool:
         """Tell whether the model's output depends on what a pair gives, on both sides."""
         return all(any(self.compare.gradient_size(one) for one in call.outputs) for call in (pair.reference, pair.port))
@@ -688,12 +686,11 @@ class PairJudge:
     def _outputs(self, replays: PairReplays, *, whole: bool) -> list[Measured]:
         """Measure the outputs; ``whole``: in float64 by what the models' runs gave, else by a replay."""
         found, fed = [], replays.fed
-        ours, theirs = fed.pair.reference.outputs, fed.pair.port.outputs
         for link in fed.outputs:
-            what = f"output {fed.pair.port.output_names[link.theirs]}"
+            what = fed.output_name(link)
             exact: Array | float | None
             if whole and self.exact:
-                exact = self.compare.between(ours[link.ours], theirs[link.theirs], link.layout)
+                exact = self.compare.output_apart(fed.pair, link)
             elif replays.port64 is None:
                 exact = None
             else:
@@ -812,16 +809,7 @@ def same_numbers(runs: tuple[TracedRun, TracedRun]) -> bool:
 
 def _made_up_for(verdict: LayerVerdict) -> LayerVerdict:
     """Return the verdict about a layer whose result has another shape, though nothing that is made of it differs."""
-    reason = f"{verdict.reason}; the results computed from them are equal"
-    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
-
-
-def _random(verdict: LayerVerdict) -> LayerVerdict:
-    """Return the verdict about a layer whose random numbers are not those of its counterpart."""
-    if not verdict.at_fault:
-        return verdict
-    reason = "random, not comparable: its random numbers cannot be made those of the reference"
-    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+    return verdict.not_comparable(f"{verdict.reason}; the results computed from them are equal")
 
 
 def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> LayerVerdict:
@@ -830,7 +818,7 @@ def _less_inside(verdict: LayerVerdict, inside: Iterable[LayerVerdict]) -> Layer
     if found is None or not verdict.at_fault:
         return verdict
     reason = f"differs, as {found or 'the model'} does; its own code cannot be judged apart from that"
-    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason)
+    return verdict.not_comparable(reason)
 
 
 def rounded(verdicts: Iterable[LayerVerdict], direction: Direction) -> float:

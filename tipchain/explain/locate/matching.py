@@ -262,17 +262,28 @@ Close = Callable[[TracedValue, TracedValue], bool]
 """Tells whether two values are the same up to rounding, whatever the order of their axes."""
 Folds = Callable[["CallPair", int, Call], bool]
 """Tells whether the norm that is called after one side's layer of a pair is in the weights of the other side's."""
-ACTIVATIONS: Mapping[str, str] = dict(
-    one.split(":")
-    for one in """
-        ReLU:relu ReLU6:relu6 LeakyReLU:leaky_relu ELU:elu CELU:celu SELU:selu GELU:gelu SiLU:silu Silu:silu Swish:swish
-        Hardswish:hardswish Hardsigmoid:hardsigmoid Sigmoid:sigmoid Tanh:tanh Softplus:softplus Mish:mish Softmax:softmax
-        LogSoftmax:log_softmax Hardtanh:hardtanh Softsign:softsign LogSigmoid:log_sigmoid Tanhshrink:tanhshrink
-        Hardshrink:hardshrink Softshrink:softshrink Threshold:threshold ThresholdedReLU:thresholded_relu PReLU:prelu
-        RReLU:rrelu GLU:glu
-    """.split()
+
+
+def _pairs(words: str) -> dict[str, str]:
+    return dict(one.split(":") for one in words.split())
+
+
+PLAIN_ACTIVATIONS = _pairs(
+    """
+    ReLU:relu ReLU6:relu6 SiLU:silu Silu:silu Hardswish:hardswish GELU:gelu Tanh:tanh Sigmoid:sigmoid
+    Hardsigmoid:hardsigmoid LeakyReLU:leaky_relu ELU:elu Mish:mish Softplus:softplus
+    """
 )
-"""Both frameworks' functions of one tensor, by the classes of layers that compute them."""
+"""Functions of one tensor under the name that both frameworks have them by, by the classes of layers that compute them: the ones
+that a layer may have inside or after it."""
+ACTIVATIONS = PLAIN_ACTIVATIONS | _pairs(
+    """
+    CELU:celu SELU:selu Swish:swish Softmax:softmax LogSoftmax:log_softmax Hardtanh:hardtanh Softsign:softsign
+    LogSigmoid:log_sigmoid Tanhshrink:tanhshrink Hardshrink:hardshrink Softshrink:softshrink Threshold:threshold
+    ThresholdedReLU:thresholded_relu PReLU:prelu RReLU:rrelu GLU:glu
+    """
+)
+"""All of both frameworks', by the classes."""
 _SIZES = ("1d", "2d", "3d")
 _FAMILY = {
     f"{kind}{ending}": family
@@ -524,15 +535,21 @@ def _align(ours: Sequence[Call], theirs: Sequence[Call], close: Close) -> list[C
     """Align two sequences of calls so that the sum of the pairs' scores is largest."""
     if not ours or not theirs:
         return []
-    scores = [[_score(one, other, close) for other in theirs] for one in ours]
-    best = np.zeros((len(ours) + 1, len(theirs) + 1))
-    for i in range(len(ours) - 1, -1, -1):
-        for j in range(len(theirs) - 1, -1, -1):
-            best[i, j] = max(best[i + 1, j], best[i, j + 1], best[i + 1, j + 1] + scores[i][j])
+    scores = np.array([[_score(one, other, close) for other in theirs] for one in ours])
+    return [CallPair(reference=ours[i], port=theirs[j]) for i, j in _best_pairs(scores)]
+
+
+def _best_pairs(scores: Array) -> list[tuple[int, int]]:
+    """Return the pairs of two sequences, both in order, of which the sum of the scores is largest; 0 pairs nothing."""
+    rows, columns = scores.shape
+    best = np.zeros((rows + 1, columns + 1))
+    for i in range(rows - 1, -1, -1):
+        for j in range(columns - 1, -1, -1):
+            best[i, j] = max(best[i + 1, j], best[i, j + 1], best[i + 1, j + 1] + scores[i, j])
     found, i, j = [], 0, 0
-    while i < len(ours) and j < len(theirs):
-        if scores[i][j] > 0 and best[i, j] == best[i + 1, j + 1] + scores[i][j]:
-            found.append(CallPair(reference=ours[i], port=theirs[j]))
+    while i < rows and j < columns:
+        if scores[i, j] > 0 and best[i, j] == best[i + 1, j + 1] + scores[i, j]:
+            found.append((i, j))
             i, j = i + 1, j + 1
         elif best[i, j] == best[i + 1, j]:
             i += 1
@@ -609,10 +626,8 @@ def _containers(
 def _held(trace: Trace, calls: Sequence[Call], inner: Mapping[int, Call]) -> dict[frozenset[int], list[Call]]:
     below: dict[int, set[int]] = defaultdict(set)
     for number, call in enumerate(calls):
-        parent = call.parent
-        while parent is not None:
-            below[parent].add(number)
-            parent = trace.calls[parent].parent
+        for around in trace.around(call):
+            below[around.number].add(number)
     found: dict[frozenset[int], list[Call]] = defaultdict(list)
     for call in trace.calls:
         if call.number in below and call.number not in inner:
@@ -630,12 +645,9 @@ def _wholes(
         for call in calls:
             if hands_on(call):
                 continue
-            parent = call.parent
-            while parent is not None and parent not in paired:
-                parent = traces[side].calls[parent].parent
-            if parent is not None:
-                pair = paired[parent]
-                found[pair.port.number] = replace(pair, whole=True)
+            holder = next((paired[one.number] for one in traces[side].around(call) if one.number in paired), None)
+            if holder is not None:
+                found[holder.port.number] = replace(holder, whole=True)
     return list(found.values())
 
 
@@ -730,26 +742,12 @@ class Comparer:
         self, ours: Sequence[TracedValue], theirs: Sequence[TracedValue], left: Sequence[int], free: Sequence[int]
     ) -> list[tuple[int, int]]:
         """Return the pairs of two sequences, both in order, of which most hold the same values, and then most fit."""
-        scores = {
-            (one, other): 0.0
-            if self.layout(ours[one], theirs[other]) is None
-            else 1.0 + (len(left) + len(free)) * self._same(ours[one], theirs[other])
-            for one in left
-            for other in free
-        }
-        best: dict[tuple[int, int], tuple[float, list[tuple[int, int]]]] = {}
-        for i in range(len(left), -1, -1):
-            for j in range(len(free), -1, -1):
-                if i == len(left) or j == len(free):
-                    best[i, j] = 0.0, []
-                    continue
-                pair = left[i], free[j]
-                ways = [best[i + 1, j], best[i, j + 1]]
-                if scores[pair]:
-                    total, rest = best[i + 1, j + 1]
-                    ways.insert(0, (total + scores[pair], [pair, *rest]))
-                best[i, j] = max(ways, key=lambda way: way[0])
-        return best[0, 0][1]
+        most, others = len(left) + len(free), [theirs[number] for number in free]
+        scores = [
+            [0.0 if self.layout(one, other) is None else 1.0 + most * self._same(one, other) for other in others]
+            for one in (ours[number] for number in left)
+        ]
+        return [(left[i], free[j]) for i, j in _best_pairs(np.array(scores).reshape(len(left), len(free)))]
 
     def _same(self, one: TracedValue, other: TracedValue) -> bool:
         layout = self.layout(one, other)
@@ -778,6 +776,10 @@ class Comparer:
         if ours and theirs and not links:
             return inf
         return max((self.between(ours[link.ours], theirs[link.theirs], link.layout) for link in links), default=0.0)
+
+    def output_apart(self, pair: CallPair, link: TensorLink) -> float:
+        """Return how far an output of two calls is apart."""
+        return self.between(pair.reference.outputs[link.ours], pair.port.outputs[link.theirs], link.layout)
 
     def between(self, one: TracedValue, other: TracedValue, layout: PortLayout) -> float:
         """Return how far two tensors are apart; each pair is compared once."""

@@ -182,6 +182,10 @@ class ReplayInputs:
             for number, value in enumerate(self.pair.port.inputs)
         ]
 
+    def output_name(self, link: TensorLink) -> str:
+        """Return what messages call an output."""
+        return f"output {self.pair.port.output_names[link.theirs]}"
+
     def result(self, number: int) -> Array:
         """Return one of the reference's outputs."""
         return self.take(self.pair.reference.outputs[number].stored)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cache, cached_property
+from functools import cache, partial
 from math import inf, isfinite, prod, sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -558,14 +558,14 @@ class Twins:
 
     def of(self, array: Array) -> tuple[TracedValue, StoredArray] | None:
         """Return the value that holds the same, and the array as it is held then."""
-        given, kind = ProjectedArray(array), (array.shape, array.dtype.kind)
+        projected, kind = cache(partial(Projected, array)), (array.shape, array.dtype.kind)
         if kind not in self._found:
             return None
         whole = self._whole[kind]
         near = _close(self._probes[kind], _probe(array)).nonzero()[0][:MOST].tolist() if whole else ()
         for number in sorted([*self._outlined[kind], *(whole[one] for one in near)]):
             value = self._found[kind][number]
-            found = self._as(value.stored, given, SAME_DOUBLE)
+            found = self._as(value.stored, array, projected, SAME_DOUBLE)
             if found is not None:
                 return value, found
         return None
@@ -577,26 +577,16 @@ class Twins:
             return None
         if known.outline is None and not _close(_probe(self._store.get(known)), _probe(array)):
             return None
-        return self._as(known, ProjectedArray(array), CONSTANT)
+        return self._as(known, array, partial(Projected, array), CONSTANT)
 
-    def _as(self, known: StoredArray, given: ProjectedArray, limit: float) -> StoredArray | None:
+    def _as(
+        self, known: StoredArray, array: Array, projected: Callable[[], Projected], limit: float
+    ) -> StoredArray | None:
         if known.outline is not None:
-            apart = known.outline.projected.relative(given.projected)
+            apart = known.outline.projected.relative(projected())
         else:
-            apart = relative(self._store.get(known), given.array)
+            apart = relative(self._store.get(known), array)
         return self._store.put_as(known, apart) if apart <= limit else None
-
-
-class ProjectedArray:
-    """An array that is projected when that is asked for."""
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
-
-    @cached_property
-    def projected(self) -> Projected:
-        """The array's projections."""
-        return Projected(self.array)
 
 
 def _probe(array: Array) -> Array:

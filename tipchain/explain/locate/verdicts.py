@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
-from tipchain.explain.locate.matching import CallPair, Comparer, LayoutStep, Matching, TensorLink
+from tipchain.explain.locate.matching import PLAIN_ACTIVATIONS, CallPair, Comparer, LayoutStep, Matching
 from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread
 from tipchain.framework_types import Array, Model
@@ -97,6 +97,10 @@ class LayerVerdict:
     def at_fault(self) -> bool:
         """Whether the layer itself is wrong."""
         return self.closeness in FAULTS
+
+    def not_comparable(self, reason: str) -> LayerVerdict:
+        """Return the verdict as that on a layer that cannot be judged so."""
+        return replace(self, closeness=Closeness.NOT_COMPARABLE, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,12 +283,6 @@ def reason_of(closeness: Closeness, worst: Measured | None) -> str:
 # Where two models are built otherwise, but do the same: what that says about single layers.
 
 
-ACTIVATIONS = tuple(
-    """
-        relu relu6 silu hardswish gelu tanh sigmoid hardsigmoid leaky_relu elu mish softplus
-    """.split()
-)
-"""Functions of one tensor, under the name that both frameworks have them by, that a layer may have inside or after it."""
 REFUTES = 1 / (1 - EXPLAINED)
 """How many times as far as they are the outputs would have to be apart by a layer's error, for that to be refuted: it leaves less
 than a cause may leave unexplained."""
@@ -328,7 +326,7 @@ def _functions_of(call: Call, trace: Trace, side: LiveSide, store: Store) -> Ite
     if not given or made.dtype.kind != "f":
         return
     tensor = side.tensor(store.first(made.stored), gradient=False)
-    for name in ACTIVATIONS:
+    for name in dict.fromkeys(PLAIN_ACTIVATIONS.values()):
         result = side.view(side.function(name)(tensor))
         for value in given.values():
             if relative(result, store.first(value.stored)) <= SAME_SINGLE:
@@ -386,18 +384,13 @@ def settled(
         and loose.get(id(one), 0.0) >= REFUTES * actual
     }
     return tuple(
-        _refuted(one)
+        replace(one.not_comparable(f"built differently, but the models do the same: {one.reason}"), refuted=True)
         if id(one) in loose
         and one.closeness is Closeness.DIFFERS
         and ((one.port_path, one.turn) in refuted if one.direction == "forward" or not gradients else True)
         else one
         for one in found
     )
-
-
-def _refuted(verdict: LayerVerdict) -> LayerVerdict:
-    reason = f"built differently, but the models do the same: {verdict.reason}"
-    return replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, refuted=True)
 
 
 # Layers that agree in both float64 runs: what is left to say is how close float32 comes, and that takes one sample.
@@ -440,11 +433,11 @@ class Agreeing:
             return None
         forward = [
             measure_spread(
-                _output(fed, link),
+                fed.output_name(link),
                 self._store.spread(pair.reference.outputs[link.ours].stored),
                 slow.outputs[link.ours],
                 link.layout.back(fast.outputs[link.theirs]),
-                self._apart(fed, link),
+                self._compare.output_apart(fed.pair, link),
             )
             for link in fed.outputs
         ]
@@ -468,7 +461,7 @@ class Agreeing:
 
     def in_double(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> Found:
         """Return what the float64 runs tell about a pair; see `measure`."""
-        forward = [only(_output(fed, link), self._apart(fed, link)) for link in fed.outputs]
+        forward = [only(fed.output_name(link), self._compare.output_apart(fed.pair, link)) for link in fed.outputs]
         return forward, self._backward(fed, gradients, parameters)
 
     def _backward(self, fed: ReplayInputs, gradients: float, parameters: float | None) -> list[Measured]:
@@ -479,10 +472,6 @@ class Agreeing:
             if fed.backward and inputs[link.ours].gradient is not None
         ]
         return found if parameters is None else [*found, only("gradients of parameters", parameters)]
-
-    def _apart(self, fed: ReplayInputs, link: TensorLink) -> float:
-        ours, theirs = fed.pair.reference.outputs[link.ours], fed.pair.port.outputs[link.theirs]
-        return self._compare.between(ours, theirs, link.layout)
 
     def _kind(self, call: Call) -> Hashable | None:
         """Return what makes a framework's own layer compute as it does; None of any other layer."""
@@ -496,7 +485,3 @@ class Agreeing:
 def frameworks_own(layer: object) -> bool:
     """Tell whether a layer is of a class of the framework's."""
     return type(layer).__module__.startswith(OWN)
-
-
-def _output(fed: ReplayInputs, link: TensorLink) -> str:
-    return f"output {fed.pair.port.output_names[link.theirs]}"

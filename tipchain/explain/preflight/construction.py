@@ -10,7 +10,7 @@ from typing import Literal
 
 from tipchain.core.language import listed
 from tipchain.explain.findings import Effect, Finding
-from tipchain.explain.locate.differences import arrange, relative
+from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.matching import CallPair, LayerPair
 from tipchain.explain.locate.trace import TracedValue
 from tipchain.explain.preflight.kinds import (
@@ -133,16 +133,11 @@ def compare_own(pair: PairedLayers) -> Iterator[Finding]:
             continue
         values = f"{one}={ours[one]!r}", f"{other}={theirs[other]!r}"
         random = code == "dropout-p" and _same_class(pair) and _rates(ours[one], theirs[other])
-        yield Finding(
-            code=code,
-            kind="argument",
-            reference_path=pair.reference_path,
-            port_path=pair.port_path,
-            reference=values[0],
-            port=values[1],
-            message=f"{pair.port_path or 'the model'} ({type(pair.port).__name__}) has {values[1]} where torch's has "
-            f"{values[0]}",
-            fix=f"set `{other}` of `{pair.port_path}` to {ours[one]!r}",
+        yield pair.finding(
+            code,
+            values,
+            f"{pair.port_path or 'the model'} ({type(pair.port).__name__}) has {values[1]} where torch's has {values[0]}",
+            f"set `{other}` of `{pair.port_path}` to {ours[one]!r}",
             effect="elsewhere" if random else "none",
         )
 
@@ -273,15 +268,11 @@ def _argument_finding(pair: PairedLayers, one: Trait, values: tuple[object, ...]
     looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
     terms = f" ({tidy(values[1])!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
     hint = f", {one.hint}" if looks_alike and one.hint else ""
-    return Finding(
-        code=one.code,
-        kind="argument",
-        reference_path=pair.reference_path,
-        port_path=pair.port_path,
-        reference=reference,
-        port=port,
-        message=f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
-        fix=f"{one.lacking} in {place_of(pair)}"
+    return pair.finding(
+        one.code,
+        (reference, port),
+        f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
+        f"{one.lacking} in {place_of(pair)}"
         if one.lacking
         else f"pass `{_wanted_text(one, values)}` to {place_of(pair)}{hint}",
         effect=effect,
@@ -316,15 +307,11 @@ def _class_in_paddle(kind: LayerKind, layer: object) -> str:
 
 def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding:
     names = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
-    return Finding(
-        code="layer-type",
-        kind="argument",
-        reference_path=pair.reference_path,
-        port_path=pair.port_path,
-        reference=names[0],
-        port=names[1],
-        message=f"{name_of(pair)} is a {names[1]} where torch's is a {names[0]}",
-        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}`",
+    return pair.finding(
+        "layer-type",
+        names,
+        f"{name_of(pair)} is a {names[1]} where torch's is a {names[0]}",
+        f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}`",
         effect="elsewhere" if never_alike(ours, theirs) else "none",
     )
 
@@ -337,15 +324,11 @@ def _other_dropout(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Fi
     rate = plain(pair.reference.p if missing else pair.port.p)
     values = (f"p={rate!r}", "nn.Identity") if missing else ("nn.Identity", f"p={rate!r}")
     word = "nothing, torch's drops with" if missing else "something, torch's nothing:"
-    return Finding(
-        code="missing-dropout" if missing else "extra-dropout",
-        kind="argument",
-        reference_path=pair.reference_path,
-        port_path=pair.port_path,
-        reference=values[0],
-        port=values[1],
-        message=f"{name_of(pair)} drops {word} p={rate!r}",
-        fix=f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}({rate!r})`"
+    return pair.finding(
+        "missing-dropout" if missing else "extra-dropout",
+        values,
+        f"{name_of(pair)} drops {word} p={rate!r}",
+        f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}({rate!r})`"
         if missing
         else f"make {place_of(pair)} a `paddle.nn.Identity`",
     )
@@ -486,16 +469,13 @@ def _modes(pair: PairedLayers) -> Iterator[Finding]:
     ours, theirs = _minds(pair.reference), _minds(pair.port)
     if ours is None or theirs is None or ours == theirs:
         return
-    yield Finding(
-        code="mode",
-        kind="flag",
-        reference_path=pair.reference_path,
-        port_path=pair.port_path,
-        reference=f"training={pair.reference.training}",
-        port=f"training={pair.port.training}",
-        message=f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
+    yield pair.finding(
+        "mode",
+        (f"training={pair.reference.training}", f"training={pair.port.training}"),
+        f"{name_of(pair)} is in {_word(pair.port)} mode, torch's in {_word(pair.reference)} mode, "
         "and the models' own modes agree",
-        fix=f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
+        f"call `{_word(pair.reference)}()` of `{pair.port_path}`",
+        kind="flag",
     )
 
 
@@ -698,5 +678,4 @@ def alike(ours: tuple[TracedValue, ...], theirs: tuple[TracedValue, ...]) -> boo
     one, other = ours[0].stored.kept, theirs[0].stored.kept
     if one is None or other is None or one.size != other.size:
         return False
-    axes = arrange(one, other)
-    return axes is not None and relative(one.transpose(axes), other) <= SAME_SINGLE
+    return relative_arranged(one, other) <= SAME_SINGLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import permutations
 from math import sqrt
@@ -19,7 +19,7 @@ from tipchain.explain.locate.matching import LayerPair, Print, common_path, prin
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.numbers.tolerance import CONSTANT, NOISE, ROUGH, SAME_SINGLE, TINY
 from tipchain.weights.files import array_of, view_of
-from tipchain.weights.matching import match_models, matchable_layers
+from tipchain.weights.matching import STATISTICS, match_models, matchable_layers, without
 from tipchain.weights.sides import OWN_KIND, LayerTensors, TensorSlot, magnitude_dim, paddle_leaf, stack
 
 # Which tensor of torch's model is which of the port's, layer by layer, in torch's layout.
@@ -111,8 +111,8 @@ class Tensors:
             layers = LayerPair(reference=ours[name], port=theirs[tensor], evidence="structure")
             self.pairs.append(TensorPair(layers=layers, kind=OWN_KIND, ours=held[name], theirs=slots[name]))
         self.unmatched = (
-            _without(self.unmatched[0], lambda slot: slot.name in found),
-            _without(self.unmatched[1], lambda slot: _first_tensor(slot) in taken),
+            without(self.unmatched[0], lambda slot: slot.name in found),
+            without(self.unmatched[1], lambda slot: _first_tensor(slot) in taken),
         )
 
     def _unmatched(self, pairs: Sequence[LayerPair]) -> tuple[list[LayerTensors], list[LayerTensors]]:
@@ -126,26 +126,15 @@ class Tensors:
             for slot in layer.slots
             for part in slot.parts
         }
+        alone = (
+            [layer for layer in self.layers[0] if layer.path not in ours],
+            [layer for layer in self.layers[1] if layer.path not in theirs],
+        )
         return (
-            [
-                replace(layer, slots=tuple(slot for slot in layer.slots if id(self.live[slot.name]) not in shared))
-                for layer in self.layers[0]
-                if layer.path not in ours
-            ],
-            [
-                replace(
-                    layer,
-                    slots=tuple(
-                        slot
-                        for slot in layer.slots
-                        if not slot.fixed
-                        and not slot.again
-                        and not all(id(part.tensor) in shared for part in slot.parts)
-                    ),
-                )
-                for layer in self.layers[1]
-                if layer.path not in theirs
-            ],
+            without(alone[0], lambda slot: id(self.live[slot.name]) in shared),
+            without(
+                alone[1], lambda slot: slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts)
+            ),
         )
 
     def _read(
@@ -199,12 +188,6 @@ def _first_tensor(slot: TensorSlot) -> int:
     return id(slot.parts[0].tensor)
 
 
-def _without(layers: Iterable[LayerTensors], drop: Callable[[TensorSlot], bool]) -> list[LayerTensors]:
-    """Return layers without some of their tensors; those that lose all are left out."""
-    rest = [replace(layer, slots=tuple(slot for slot in layer.slots if not drop(slot))) for layer in layers]
-    return [layer for layer in rest if layer.slots]
-
-
 def port_array(slot: TensorSlot) -> Array:
     """Return the values of a tensor of the port's, in torch's layout; those of a single part are not copied."""
     pieces = [view_of(part.tensor).T if part.transpose else view_of(part.tensor) for part in slot.parts]
@@ -238,7 +221,6 @@ GATES = {"LSTM": "ifgo", "LSTMCell": "ifgo", "GRU": "rzn", "GRUCell": "rzn"}
 """The gates of recurrent layers, in the order in which both frameworks stack their weights."""
 ROUNDED = {"float64": SAME_SINGLE, "float32": SAME_SINGLE, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 """Relative difference up to which values are the same, by the coarser dtype: of 16-bit ones, their spacing."""
-STATISTICS = ("running_mean", "running_var")
 FEW = 16
 """Wrong elements that are told one by one."""
 LOAD = "load `{name}` of `{path}` from the reference's weights"

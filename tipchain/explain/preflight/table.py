@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tipchain.explain.findings import Effect, Finding
 from tipchain.framework_types import Model, Setting, Tensor
 from tipchain.frameworks.live_models import takes_gradient
 from tipchain.numbers.tolerance import SAME_SINGLE
@@ -34,6 +35,29 @@ class PairedLayers(NamedTuple):
     port_path: str
     port: Model
     shapes: tuple[Shape, Shape] | None = None
+
+    def finding(
+        self,
+        code: str,
+        values: tuple[str, str],
+        message: str,
+        fix: str,
+        *,
+        kind: Literal["argument", "flag"] = "argument",
+        effect: Effect = "here",
+    ) -> Finding:
+        """Return a difference between them, given both ``values`` as the frameworks write them."""
+        return Finding(
+            code=code,
+            kind=kind,
+            reference_path=self.reference_path,
+            port_path=self.port_path,
+            reference=values[0],
+            port=values[1],
+            message=message,
+            fix=fix,
+            effect=effect,
+        )
 
 
 FLAGS = (True, False)

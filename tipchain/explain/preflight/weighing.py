@@ -15,7 +15,7 @@ import numpy as np
 
 from tipchain.core.progress import OutOfTime, Pace
 from tipchain.explain.findings import Finding
-from tipchain.explain.locate.differences import arrange, relative
+from tipchain.explain.locate.differences import relative_arranged
 from tipchain.explain.locate.locate import Located
 from tipchain.explain.locate.matching import CallPair
 from tipchain.explain.locate.replay import NotReplayed, Replayed, replay
@@ -213,16 +213,13 @@ class _Trial:
                     self._run(1, pair, call, given[1], training=False)[0].inputs,
                 )
                 if any(map(_flows, reference)) and not any(map(_flows, port)):
-                    yield Finding(
-                        code="stop-gradient",
-                        kind="flag",
-                        reference_path=paths[0],
-                        port_path=paths[1],
-                        reference="gradient",
-                        port="None",
-                        message=f"{name_of(pair)} gives what it is called with no gradient, torch's does; training what gives it its "
+                    yield pair.finding(
+                        "stop-gradient",
+                        ("gradient", "None"),
+                        f"{name_of(pair)} gives what it is called with no gradient, torch's does; training what gives it its "
                         "input would show it",
-                        fix=f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`",
+                        f"let gradients through {place_of(pair)}: no `no_grad`, `detach` or `stop_gradient`",
+                        kind="flag",
                         effect="elsewhere",
                     )
 
@@ -356,15 +353,11 @@ def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[s
     types = [f"nn.{type(one).__name__}" for one in (pair.reference, pair.port)]
     after = [f" with {steps[0].name} after it" if steps else "" for steps in call.then]
     acts = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
-    return Finding(
-        code="layer-type",
-        kind="argument",
-        reference_path=pair.reference_path,
-        port_path=pair.port_path,
-        reference=types[0] + after[0],
-        port=types[1] + after[1],
-        message=f"{name_of(pair)} ({types[1]}){after[1]} computes something else than torch's ({types[0]}){after[0]}",
-        fix=f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
+    return pair.finding(
+        "layer-type",
+        (types[0] + after[0], types[1] + after[1]),
+        f"{name_of(pair)} ({types[1]}){after[1]} computes something else than torch's ({types[0]}){after[0]}",
+        f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
     )
 
 
@@ -389,5 +382,4 @@ def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
 
 
 def _differ(one: Array, other: Array) -> bool:
-    axes = tuple(range(one.ndim)) if one.shape == other.shape else arrange(one, other)
-    return axes is None or not relative(one.transpose(axes), other) <= ROUGH
+    return not relative_arranged(one, other) <= ROUGH

@@ -379,7 +379,7 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
     verdicts: list[Verdict] = []
     tolerances: dict[str, Tolerance] = {}
     notes: list[str] = []
-    noise_scale = 0.0
+    noise_scale, recorded = 0.0, any(one.startswith("gradient_noise/") for one in left)
     for group in ("gradient", "parameter", "buffer"):
         base = rules.group(group)
         names, theirs = ([name for name in side if name.startswith(f"{group}/")] for side in (left, right))
@@ -390,7 +390,7 @@ def _compare_tensors(left: Mapping[str, Array], right: Mapping[str, Array], rule
             if name not in right:
                 continue
             strict = tensor_bound(group, base, scale, left[name])
-            noise = _noise(left, name, noise_scale)
+            noise = _noise(left, name, noise_scale) if recorded or not noise_scale > 0 else None
             noise = 0.0 if noise is None and not excused else noise
             verdict, bound = _judge_tensor(name, left[name], right[name], strict, noise, base, scale)
             tolerances[f"backward/{name}"] = bound
@@ -432,11 +432,11 @@ def lacks_noise(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.ERROR and NOT_JUDGED in verdict.reason
 
 
-def _noise(left: Mapping[str, Array], name: str, scale: float) -> float | None:
-    """Return by which share of the largest RMS rounding moves a gradient, and with it its parameter; None if not recorded."""
+def _noise(left: Mapping[str, Array], name: str, scale: float) -> float:
+    """Return by which share of the largest RMS rounding moves a gradient, and with it its parameter."""
     key = f"gradient_noise/{name.partition('/')[2]}"
     if key not in left or not scale > 0:
-        return None if scale > 0 and not any(one.startswith("gradient_noise/") for one in left) else 0.0
+        return 0.0
     found = float(left[key]) / scale
     return found if isfinite(found) else 0.0
 
