@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
@@ -336,22 +336,6 @@ ALIKE = 0.9
 Change = Callable[[Array], Array]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageStep:
-    """What a hypothesis does to images, with its name."""
-
-    cause: DataCause
-    images: Arrays
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """Steps that together leave ``left``, a share of the difference."""
-
-    causes: tuple[DataCause, ...]
-    left: float
-
-
 def explain_images(expected: Arrays, actual: Arrays) -> list[DataCause]:
     """Return what makes the port's images of the reference's, in the order in which it is done; nothing if nothing does.
 
@@ -384,58 +368,55 @@ def _explain_values(expected: Arrays, actual: Arrays) -> list[DataCause]:
     raw, noise = apart(expected, actual), rounding(expected, actual)
     if raw <= noise:
         return []
-    if sum(one.size for one in expected) >= FEW:
-        found = _search(expected, actual, raw, noise)
-        if found is not None:
-            share = 1 - found.left
-            return [replace(one, explained=min(1.0, share)) for one in found.causes]
-    return [_unknown(expected, actual)]
+    found = _search(expected, actual, raw, noise) if sum(one.size for one in expected) >= FEW else []
+    return found or [_unknown(expected, actual)]
 
 
-def _search(expected: Arrays, actual: Arrays, raw: float, noise: float) -> _Found | None:
+def _search(expected: Arrays, actual: Arrays, raw: float, noise: float) -> list[DataCause]:
     """Return the first hypothesis that leaves rounding alone, else the first that leaves at most a hundredth."""
-    good: _Found | None = None
+    good: list[DataCause] = []
     for causes, left in _hypotheses(expected, actual, max(noise, LEFT * raw)):
-        if left <= max(noise, REMAINDER * raw):
-            return _Found(causes=causes, left=left / raw)
-        if good is None and left <= LEFT * raw:
-            good = _Found(causes=causes, left=left / raw)
+        exact = left <= max(noise, REMAINDER * raw)
+        if exact or (not good and left <= LEFT * raw):
+            good = [replace(one, explained=min(1.0, 1 - left / raw)) for one in causes]
+        if exact:
+            break
     return good
 
 
 def _hypotheses(expected: Arrays, actual: Arrays, bound: float) -> Iterator[tuple[tuple[DataCause, ...], float]]:
     """Yield causes with the difference that they leave, simple ones first."""
     turned = list(_rearranged(expected, actual))
-    for step in turned:
-        yield (step.cause,), apart(step.images, actual)
+    for turn, images in turned:
+        yield (turn,), apart(images, actual)
     for cause, left in value_steps(expected, actual, bound):
         yield (cause,), left
-    for step in turned:
-        for cause, left in value_steps(step.images, actual, bound):
-            if step.cause.code == "channel-order" and cause.code == REVERSED:
+    for turn, images in turned:
+        for cause, left in value_steps(images, actual, bound):
+            if turn.code != "channel-order":
+                yield (turn, cause), left
+            elif cause.code == REVERSED:
                 # Constants that stay where they were while the channels change places are no fault of their own.
-                before = f"{step.cause.message}, before the normalization"
-                yield (replace(step.cause, message=before),), left
+                yield (replace(turn, message=f"{turn.message}, before the normalization"),), left
             else:
                 # Of images with exchanged channels the constants are named as they stand, not as they were exchanged.
-                named = replace(cause, message=cause.message.replace(OPPOSITE, ""))
-                yield (step.cause, named if step.cause.code == "channel-order" else cause), left
+                yield (turn, replace(cause, message=cause.message.replace(OPPOSITE, ""))), left
     for cause, left in curve_steps(expected, actual, bound):
         yield (cause,), left
     yield from _moved(expected, actual, bound, (), near=True)
     yield from _padded(expected, actual)
-    for step in turned:
-        yield from _moved(step.images, actual, bound, (step.cause,), near=False)
+    for turn, images in turned:
+        yield from _moved(images, actual, bound, (turn,), near=False)
 
 
-def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
+def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, Arrays]]:
     """Yield images with channels in another order, axes exchanged, or mirrored."""
     first = expected[0]
     if any(one.ndim != first.ndim for one in expected):
         return
     channels = channel_axis(first.shape)
     if channels is not None and 1 < first.shape[channels] <= 4:
-        count = expected[0].shape[channels]
+        count = first.shape[channels]
         backwards = tuple(reversed(range(count)))
         for order in sorted(permutations(range(count)), key=lambda one: one != backwards):
             if order == tuple(range(count)):
@@ -443,7 +424,7 @@ def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
             how = "reversed (RGB against BGR)" if order == backwards else f"in the order {order}"
             yield _step(
                 "channel-order",
-                f"channel order: {how}, axis {channels % expected[0].ndim}",
+                f"channel order: {how}, axis {channels % first.ndim}",
                 "read images in the reference's order of channels: `image[..., ::-1]`, or convert BGR to RGB"
                 if order == backwards
                 else f"put the channels in the reference's order: undo {order}",
@@ -452,9 +433,12 @@ def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
             )
     if not 2 <= first.ndim <= 5:
         return
+    high, wide = plane(first.shape)
     for axes in permutations(range(first.ndim)):
         if axes != tuple(range(first.ndim)) and all(one.transpose(axes).shape == one.shape for one in expected):
-            swapped = _swapped(axes, channels)
+            plain = list(range(first.ndim))
+            plain[high], plain[wide] = plain[wide], plain[high]
+            swapped = " (height and width exchanged)" if axes == tuple(plain) else ""
             yield _step(
                 "height-width" if swapped else "layout",
                 f"layout: axes in the order {axes}{swapped}",
@@ -462,23 +446,22 @@ def _rearranged(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
                 expected,
                 partial(np.transpose, axes=axes),
             )
-    high, wide = plane(first.shape)
-    for code, words, axes in (
-        ("flip", "values: mirrored left to right", (wide,)),
-        ("flip", "values: mirrored upside down", (high,)),
-        ("flip", "values: turned by half a turn", (high, wide)),
+    for words, sides in (
+        ("mirrored left to right", (wide,)),
+        ("mirrored upside down", (high,)),
+        ("turned by half a turn", (high, wide)),
     ):
         yield _step(
-            code,
-            words,
+            "flip",
+            f"values: {words}",
             "remove the flip (or its probability of 1) from the port's transforms",
             expected,
-            partial(np.flip, axis=axes),
+            partial(np.flip, axis=sides),
         )
     yield from _permuted(expected, actual)
 
 
-def _permuted(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
+def _permuted(expected: Arrays, actual: Arrays) -> Iterator[tuple[DataCause, Arrays]]:
     """Yield arrays with what stands along one axis in the order in which the port has it, as the first sample tells."""
     first, other = expected[0], actual[0]
     for axis, count in enumerate(first.shape if first.shape == other.shape else ()):
@@ -502,17 +485,8 @@ def _permuted(expected: Arrays, actual: Arrays) -> Iterator[ImageStep]:
             )
 
 
-def _step(code: str, message: str, fix: str, expected: Arrays, change: Change) -> ImageStep:
-    cause = DataCause(code, message, fix)
-    return ImageStep(cause=cause, images=[change(one) for one in expected])
-
-
-def _swapped(axes: tuple[int, ...], channels: int | None) -> str:
-    """Return words where only height and width have changed places."""
-    high, wide = (-2, -1) if channels in (None, -3) else (-3, -2)
-    plain = list(range(len(axes)))
-    plain[high], plain[wide] = plain[wide], plain[high]
-    return " (height and width exchanged)" if axes == tuple(plain) else ""
+def _step(code: str, message: str, fix: str, expected: Arrays, change: Change) -> tuple[DataCause, Arrays]:
+    return DataCause(code, message, fix), [change(one) for one in expected]
 
 
 def _moved(
@@ -546,10 +520,9 @@ MODES = ("edge", "reflect", "symmetric")
 def _padded(expected: Arrays, actual: Arrays) -> Iterator[tuple[tuple[DataCause, ...], float]]:
     """Yield images that differ in a frame only, which the port fills otherwise."""
     frames = {_frame(one, other) for one, other in zip(expected, actual, strict=True)}
-    if len(frames) != 1 or None in frames or expected[0].ndim < 2:
+    frame = frames.pop() if len(frames) == 1 else None
+    if frame is None:
         return
-    (frame,) = frames
-    assert frame is not None
     predicted, words = [], []
     for images in (expected, actual):
         found = _filling(images, frame)
@@ -589,7 +562,11 @@ def _filling(images: Arrays, frame: tuple[int, int, int, int]) -> tuple[str, lis
     high, wide = (axis % images[0].ndim for axis in plane(images[0].shape))
     pads = [(0, 0)] * images[0].ndim
     pads[high], pads[wide] = (top, bottom), (left, right)
-    inner = [one[_inside(one, frame)] for one in images]
+    inside = [
+        tuple(slice(before, size - after) for size, (before, after) in zip(one.shape, pads, strict=True))
+        for one in images
+    ]
+    inner = [one[within] for one, within in zip(images, inside, strict=True)]
     for mode in MODES:
         if mode == "reflect" and any(max(pads[axis]) >= one.shape[axis] for one in inner for axis in (high, wide)):
             continue
@@ -597,35 +574,16 @@ def _filling(images: Arrays, frame: tuple[int, int, int, int]) -> tuple[str, lis
         if apart(filled, images) <= SAME_ENLARGED * size_of(images):
             return f"mode {mode!r}", filled
     channels = channel_axis(images[0].shape)
-    corner = [0] * images[0].ndim
-    if bottom and not top:
-        corner[high] = -1
-    if right and not left:
-        corner[wide] = -1
-    place = tuple(
-        slice(None)
-        if channels is not None and axis == channels % images[0].ndim
-        else (slice(at, at + 1) if at == 0 else slice(-1, None))
-        for axis, at in enumerate(corner)
-    )
-    constant = images[0][place]
-    filled = []
-    for one, within in zip(images, inner, strict=True):
-        whole = np.broadcast_to(constant, one.shape).copy()
-        whole[_inside(one, frame)] = within
-        filled.append(whole)
+    corner = [slice(-1, None) if after and not before else slice(0, 1) for before, after in pads]
+    if channels is not None:
+        corner[channels] = slice(None)
+    constant = images[0][tuple(corner)]
+    filled = [np.broadcast_to(constant, one.shape).copy() for one in images]
+    for whole, within, values in zip(filled, inside, inner, strict=True):
+        whole[within] = values
     if apart(filled, images) > SAME_ENLARGED * size_of(images):
         return None
     return "value " + ", ".join(f"{value:.4g}" for value in np.unique(constant.round(6))), filled
-
-
-def _inside(image: Array, frame: tuple[int, int, int, int]) -> tuple[slice, ...]:
-    top, bottom, left, right = frame
-    high, wide = (axis % image.ndim for axis in plane(image.shape))
-    found = [slice(None)] * image.ndim
-    found[high] = slice(top, image.shape[high] - bottom)
-    found[wide] = slice(left, image.shape[wide] - right)
-    return tuple(found)
 
 
 def _unknown(expected: Arrays, actual: Arrays) -> DataCause:

@@ -122,7 +122,7 @@ def paddle_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTrea
     """Yield each parameter of a Paddle optimizer with what is done to it."""
     name = paddle_name(optimizer)
     for group, parameters in parameter_groups(optimizer):
-        settings = dict(_paddle_settings(optimizer, group, name))
+        settings = _paddle_settings(optimizer, group, name)
         for one in parameters:
             treatment = UpdateTreatment(
                 rate=float(optimizer.get_lr()) * rate_factor(optimizer, one),
@@ -132,7 +132,7 @@ def paddle_treatments(optimizer: Optimizer) -> Iterator[tuple[object, UpdateTrea
             yield one, treatment
 
 
-def _paddle_settings(optimizer: Optimizer, group: Options, name: str | None) -> Iterator[tuple[str, Setting]]:
+def _paddle_settings(optimizer: Optimizer, group: Options, name: str | None) -> Options:
     found = {one.code: _kept(optimizer, group, one, ABSENT.get(one.code)) for one in SETTINGS.get(name, ())}
     if name == "SGD" and not found["momentum"]:
         found = {"momentum": 0}
@@ -142,7 +142,7 @@ def _paddle_settings(optimizer: Optimizer, group: Options, name: str | None) -> 
     rescale = _kept(optimizer, group, SCALE, 1.0)
     if rescale != 1:
         found[SCALE.code] = rescale
-    yield from found.items()
+    return found
 
 
 def _kept(optimizer: object, group: Options, setting: Trait, absent: object) -> Setting:
@@ -295,8 +295,7 @@ def _grouped(matched: Matched, values: Callable[[UpdateTreatment], _T]) -> Itera
         one, other = values(ours), values(theirs)
         if not same(one, other):
             found[one, other].append(name)
-    for (one, other), names in found.items():
-        yield one, other, names
+    return ((one, other, names) for (one, other), names in found.items())
 
 
 def _of(matched: Matched, names: list[str]) -> str:
@@ -623,8 +622,18 @@ def _compare(ours: Schedule, theirs: Schedule, *, whole: bool) -> Iterator[Findi
         if one is LAST and not whole:
             continue
         values = [_read(reader, schedule) for reader, schedule in zip(one.readers, (ours, theirs), strict=True)]
-        if None not in values and not same(*values):
-            yield _scheduler_finding(one.code, *one.arguments, *values)
+        if None in values or same(*values):
+            continue
+        told = [f"{name}={tidy(value)!r}" for name, value in zip(one.arguments, values, strict=True)]
+        wanted = list(values[0]) if isinstance(values[0], tuple) else tidy(values[0])
+        yield Finding(
+            code=one.code,
+            kind="scheduler",
+            reference=told[0],
+            port=told[1],
+            message=f"the port's schedule has {told[1]} where torch's has {told[0]}",
+            fix=f"pass `{one.arguments[1]}={wanted!r}` to the scheduler",
+        )
     if warmed:
         yield from _compare(ours._schedulers[1], theirs.learning_rate, whole=False)
 
@@ -634,16 +643,3 @@ def _read(reader: Reader, schedule: object) -> Setting:
         return plain(reader(schedule, None))
     except (AttributeError, KeyError, IndexError):  # another version of the framework keeps it otherwise
         return None
-
-
-def _scheduler_finding(code: str, ours: str, theirs: str, expected: object, actual: object) -> Finding:
-    reference, port = f"{ours}={tidy(expected)!r}", f"{theirs}={tidy(actual)!r}"
-    wanted = list(expected) if isinstance(expected, tuple) else tidy(expected)
-    return Finding(
-        code=code,
-        kind="scheduler",
-        reference=reference,
-        port=port,
-        message=f"the port's schedule has {port} where torch's has {reference}",
-        fix=f"pass `{theirs}={wanted!r}` to the scheduler",
-    )
