@@ -163,14 +163,7 @@ def test_ctrl_c_is_exit_130_and_leaves_no_process(suite):
     (suite / "train.py").write_text(
         f"import os, time; open({str(pids)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     )
-    process = subprocess.Popen(
-        ["bash", DRIVER, PARAMS, MODE],
-        cwd=suite,
-        env=environment(suite),
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    process = begin(suite, "bash", DRIVER, PARAMS, MODE)
     while not (pids.exists() and pids.read_text()):
         assert process.poll() is None
         time.sleep(0.02)
@@ -257,15 +250,29 @@ def test_a_missing_interpreter_of_the_file_is_named_with_the_way_out(suite):
 # tipchain prepare
 
 
-def prepare(suite: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+def prepare(
+    suite: Path, *arguments: str, params: str = PARAMS, folder: str = ".", **env: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE, *arguments],
-        cwd=suite,
+        [sys.executable, "-m", "tipchain", "prepare", params, MODE, *arguments],
+        cwd=suite / folder,
         env=environment(suite, **env),
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
+    )
+
+
+def begin(suite: Path, *command: str) -> subprocess.Popen[bytes]:
+    """Start a command in the checkout, by itself ``tipchain prepare``, in a session of its own."""
+    return subprocess.Popen(
+        command or [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE],
+        cwd=suite,
+        env=environment(suite),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
 
 
@@ -311,15 +318,7 @@ def test_a_linked_file_belongs_to_where_the_link_stands(checked, tmp_path):
     (checked / PARAMS).symlink_to(tmp_path / "central.txt")
     script(checked, 'echo "$1"\n')
     (checked / "sub").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", "tipchain", "prepare", f"../{PARAMS}", MODE],
-        cwd=checked / "sub",
-        env=environment(checked),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = prepare(checked, params=f"../{PARAMS}", folder="sub")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (checked / f"test_tipc/output/prepare/net-{MODE}.log").read_text() == f"{PARAMS}\n"
 
@@ -351,15 +350,7 @@ def test_no_text_of_the_file_reaches_a_shell(checked):
     name = "test_tipc/configs/net/$(touch hurt) ;touch hurt;.txt"
     (checked / PARAMS).rename(checked / name)
     script(checked, 'printf "%s" "$1"\n')
-    done = subprocess.run(
-        [sys.executable, "-m", "tipchain", "prepare", name, MODE],
-        cwd=checked,
-        env=environment(checked),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = prepare(checked, params=name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (checked / f"test_tipc/output/prepare/net-{MODE}.log").read_text() == name
     assert not (checked / "hurt").exists()
@@ -376,14 +367,7 @@ def test_a_script_that_hangs_is_ended_with_its_children(checked):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_script_with_its_children(checked, number):
     script(checked, "sleep 60 & echo $! >child.new; mv child.new child\nwait\n")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE],
-        cwd=checked,
-        env=environment(checked),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    process = begin(checked)
     while not (checked / "child").exists():
         assert process.poll() is None
         time.sleep(0.02)
@@ -454,17 +438,7 @@ def test_a_checkout_without_a_script_is_only_checked(checked):
 
 def test_two_preparations_of_one_checkout_wait_for_each_other(checked):
     script(checked, "[[ ! -e busy ]] || exit 5\ntouch busy; sleep 0.4; rm busy\n")
-    calls = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tipchain", "prepare", PARAMS, MODE],
-            cwd=checked,
-            env=environment(checked),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for _ in range(2)
-    ]
-    for process in calls:
+    for process in [begin(checked) for _ in range(2)]:
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 0, out
 
