@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tipchain.bundle.evidence import BundleSide, Evidence, compare_bundles
-from tipchain.bundle.manifest import BundledWeights, BundleManifest, CaseIdentity
+from tipchain.bundle.evidence import Evidence, compare_bundles
+from tipchain.bundle.manifest import BundledWeights, BundleManifest, BundleSide, CaseIdentity
 from tipchain.modes import dump_name, tensors_name
 from tipchain.numbers.dumps import save_record
 from tipchain.parity.recorder import NOISE, TRUTH_STAGES, save_tensors
@@ -66,7 +66,7 @@ def bundle(folder: Path, digest: str = "w", **stages: Stage) -> BundleSide:
         weights={"": weights},
         truths={name: one.no_truth for name, one in stages.items() if name in TRUTH_STAGES},
     )
-    return BundleSide(folder=folder, manifest=manifest)
+    return BundleSide(folder, manifest)
 
 
 def compare(tmp_path, stage: str, old: Stage, new: Stage, rules: Rules = RULES) -> Evidence:

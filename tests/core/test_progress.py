@@ -152,7 +152,8 @@ def test_lines_are_printed_above_those_at_the_bottom(terminal):
     screen = Screen(terminal)
     screen.draw(["one", "x" * 99])
     screen.print("above")
-    assert terminal.getvalue() == f"one\n{'x' * 59}\r\x1b[2K\x1b[1A\x1b[2Kabove\none\n{'x' * 59}"
+    shown = f"one\n{'x' * 58}…"
+    assert terminal.getvalue() == f"{shown}\r\x1b[2K\x1b[1A\x1b[2Kabove\n{shown}"
     screen.draw([])
     assert screen.drawn == []
 

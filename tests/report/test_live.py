@@ -11,7 +11,8 @@ import pytest
 
 from tipchain.chain.plan import Command, Result
 from tipchain.commands.run import LiveView
-from tipchain.core.progress import cut, elapsed
+from tipchain.core.language import cut
+from tipchain.core.progress import elapsed
 from tipchain.errors import Outcome
 
 
@@ -157,7 +158,7 @@ def test_a_dumb_terminal_gets_plain_lines(screen, monkeypatch):
 
 def test_times_and_widths():
     assert [elapsed(s) for s in (7.9, 67, 3723)] == ["0:07", "1:07", "1:02:03"]
-    assert cut("日本語", 5) == "日本"
+    assert cut("日本語", 5) == "日本…"
     assert cut("e\u0301e", 2) == "e\u0301e"
 
 

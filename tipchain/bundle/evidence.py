@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest
+from tipchain.bundle.manifest import DUMPS, STATISTICS, TRUTH, BundleManifest, BundleSide
 from tipchain.core.json_text import Json, read_json
-from tipchain.errors import Outcome
+from tipchain.errors import BAD
 from tipchain.framework_types import Array
 from tipchain.modes import SOLO, dump_name, tensors_name
 from tipchain.numbers.dumps import Record, load_record
@@ -233,14 +233,38 @@ def _is_same(told: object, facts: dict[str, Json]) -> bool:
     )
 
 
+DIFFERS = "differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was found about one stage.
+
+    Attributes:
+        stage: its name, or ``weights``.
+        how: ``identical``, ``float64``, ``equivalence``, ``tests`` (the stage's own, of distributions), ``last places``,
+            or `DIFFERS`.
+        reason: one sentence.
+        figures: the numbers behind it.
+    """
+
+    stage: str
+    how: str
+    reason: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it lets the reference move."""
+        return self.how != DIFFERS
+
+
 # Two references' trainings held against each other: losses by float64 and the envelope, metrics by the equivalence test.
 
 SEEDS = "seeds/"
-Found = tuple[bool, str, str, dict[str, float]]
-"""Whether it is accepted, how, why, and the numbers behind it."""
 
 
-def judge_training(left: Arrays, right: Arrays, truths: Truths | None, rules: Rules, *, samples: object = 0) -> Found:
+def _judge_training(left: Arrays, right: Arrays, truths: Truths | None, rules: Rules, *, samples: object) -> Evidence:
     """Judge the stage ``train``.
 
     Accepted: the metrics of several seeds are equivalent; or the first losses agree in float64, in float32 they stay in
@@ -259,18 +283,16 @@ def judge_training(left: Arrays, right: Arrays, truths: Truths | None, rules: Ru
     seeds = {name for name in (*left, *right) if name.startswith(SEEDS)}
     equivalent, said = _judge_seeds(left, right, seeds, (rules.margin, count), figures)
     if equivalent is Answer.EQUIVALENT:
-        return True, "equivalence", said, figures
+        return Evidence("train", "equivalence", said, figures)
     if equivalent is Answer.DIFFERENT:
-        return False, "differs", said, figures
+        return Evidence("train", DIFFERS, said, figures)
     problem = _judge_losses(left, right, truths, rules, figures) or _judge_metrics(left, right, rules, figures)
     if problem:
-        return False, "differs", f"{problem}; {said}" if said else problem, figures
-    if same(
-        {name: left[name] for name in left if name == "loss"}, {name: right[name] for name in right if name == "loss"}
-    ):
-        return True, "last places", "the losses are equal, and the metrics within the margin", figures
+        return Evidence("train", DIFFERS, f"{problem}; {said}" if said else problem, figures)
+    if same(*({name: one[name] for name in one if name == "loss"} for one in (left, right))):
+        return Evidence("train", "last places", "the losses are equal, and the metrics within the margin", figures)
     reason = "rounding: the first losses agree in float64 and stay in the envelope, the metrics within the margin"
-    return True, "float64", reason, figures
+    return Evidence("train", "float64", reason, figures)
 
 
 def _judge_seeds(
@@ -364,34 +386,6 @@ DRAWN = {"init": ("",), "train_data": ("draw/", "pixels/", "order_", "sizes_", "
 GRADIENT_NOISE = "gradient_noise/"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What was found about one stage.
-
-    Attributes:
-        stage: its name, or ``weights``.
-        accepted: whether it lets the reference move.
-        how: ``identical``, ``float64``, ``equivalence``, ``tests`` (the stage's own, of distributions), ``last places``,
-            or ``differs``.
-        reason: one sentence.
-        figures: the numbers behind it.
-    """
-
-    stage: str
-    accepted: bool
-    how: str
-    reason: str
-    figures: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BundleSide:
-    """One of the two bundles."""
-
-    folder: Path
-    manifest: BundleManifest
-
-
 def compare_bundles(old: BundleSide, new: BundleSide, rules: Rules) -> list[Evidence]:
     """Return the evidence, stage by stage of the old bundle.
 
@@ -406,10 +400,7 @@ def compare_bundles(old: BundleSide, new: BundleSide, rules: Rules) -> list[Evid
     stages = [stage for stage in old.manifest.stages if stage not in SOLO]
     found = [_judge(stage, old, new, rules) for stage in stages if stage in new.manifest.stages]
     absent = [stage for stage in old.manifest.stages if stage not in new.manifest.stages]
-    found += [
-        Evidence(stage=stage, accepted=False, how="differs", reason="the new reference has no such stage")
-        for stage in absent
-    ]
+    found += [Evidence(stage, DIFFERS, "the new reference has no such stage") for stage in absent]
     return [*found, *_judge_weights(old.manifest, new.manifest, found)]
 
 
@@ -420,10 +411,10 @@ def _judge_weights(old: BundleManifest, new: BundleManifest, found: list[Evidenc
         for side in (old, new)
     )
     if left == right:
-        return [Evidence(stage="weights", accepted=True, how="identical", reason="torch's weights are equal")]
-    if any(one.how in ("float64", "differs") for one in found):
+        return [Evidence("weights", "identical", "torch's weights are equal")]
+    if any(one.how in ("float64", DIFFERS) for one in found):
         return []
-    return [Evidence(stage="weights", accepted=False, how="differs", reason="torch's weights are others")]
+    return [Evidence("weights", DIFFERS, "torch's weights are others")]
 
 
 def _judge(stage: str, old: BundleSide, new: BundleSide, rules: Rules) -> Evidence:
@@ -431,19 +422,15 @@ def _judge(stage: str, old: BundleSide, new: BundleSide, rules: Rules) -> Eviden
         (record, left), (record2, right) = (_load(side.folder / DUMPS, stage, stack) for side in (old, new))
         facts = _other_facts(details(record), details(record2))
         if facts:
-            return Evidence(stage=stage, accepted=False, how="differs", reason=f"other {', '.join(facts)}")
+            return Evidence(stage, DIFFERS, f"other {', '.join(facts)}")
         if same(left, right):
-            reason = f"all {len(left)} arrays are equal bit by bit"
-            return Evidence(stage=stage, accepted=True, how="identical", reason=reason)
+            return Evidence(stage, "identical", f"all {len(left)} arrays are equal bit by bit")
         truths = _truths(stage, old, new, stack)
         if stage == "train":
-            accepted, how, reason, figures = judge_training(
-                left, right, truths, rules, samples=details(record).get("samples")
-            )
-            return Evidence(stage=stage, accepted=accepted, how=how, reason=reason, figures=figures)
+            return _judge_training(left, right, truths, rules, samples=details(record).get("samples"))
         wrong = mismatch(left, right)
         if wrong:
-            return Evidence(stage=stage, accepted=False, how="differs", reason=wrong)
+            return Evidence(stage, DIFFERS, wrong)
         if truths is not None:
             return _judge_truths(stage, left, right, truths)
         return _judge_without(stage, left, right, (record, record2), rules, _why_none(stage, old, new))
@@ -482,7 +469,7 @@ def _judge_truths(stage: str, left: Arrays, right: Arrays, truths: Truths) -> Ev
     figures = {"float64 difference, of what is allowed": worst}
     if wrong or not worst <= 1:
         reason = wrong or f"float64 differs: {name} by {worst:.3g} times what rounding there allows"
-        return Evidence(stage=stage, accepted=False, how="differs", reason=reason, figures=figures)
+        return Evidence(stage, DIFFERS, reason, figures)
     names = [name for name in left if _tells_own_error(stage, name)]
     before, after = own_error(left, truths.old, names), own_error(right, truths.new, names)
     noise = [float(left[one]) for one in left if GRADIENT_NOISE in one]
@@ -495,12 +482,12 @@ def _judge_truths(stage: str, left: Arrays, right: Arrays, truths: Truths) -> Ev
             f"float64 agrees, but the new dump is {after:.3g} away from it, the old one {before:.3g} "
             f"(allowed {limit:.3g}): another precision, or a wrong kernel"
         )
-        return Evidence(stage=stage, accepted=False, how="differs", reason=reason, figures=figures)
+        return Evidence(stage, DIFFERS, reason, figures)
     reason = (
         f"rounding: float64 agrees ({worst:.2g} of what is allowed); against it the old dump's error is {before:.2g}, "
         f"the new one's {after:.2g}"
     )
-    return Evidence(stage=stage, accepted=True, how="float64", reason=reason, figures=figures)
+    return Evidence(stage, "float64", reason, figures)
 
 
 def _tells_own_error(stage: str, name: str) -> bool:
@@ -521,17 +508,16 @@ def _judge_without(
     also = f"; {why}" if why else ""
     if not worst <= 1:
         reason = f"{name} differs by {worst:.3g} times what a few units in the last place come to{also}"
-        return Evidence(stage=stage, accepted=False, how="differs", reason=reason, figures=figures)
+        return Evidence(stage, DIFFERS, reason, figures)
     if not drawn or same({one: left[one] for one in drawn}, {one: right[one] for one in drawn}):
         reason = f"equal to a few units in the last place ({worst:.2g} of what is allowed){also}"
-        return Evidence(stage=stage, accepted=True, how="last places", reason=reason, figures=figures)
+        return Evidence(stage, "last places", reason, figures)
     dumps = Dumps(stage=stage, reference=records[0], port=records[1], reference_path=Path(), port_path=Path())
-    bad = [v for v in judge_dumps(dumps, rules).verdicts if v.outcome in (Outcome.FAIL, Outcome.ERROR)]
+    bad = [v for v in judge_dumps(dumps, rules).verdicts if v.outcome in BAD]
     if bad:
-        reason = f"{bad[0].subject}: {bad[0].reason}"
-        return Evidence(stage=stage, accepted=False, how="differs", reason=reason, figures=figures)
+        return Evidence(stage, DIFFERS, f"{bad[0].subject}: {bad[0].reason}", figures)
     reason = "other random numbers, of the same distributions by the stage's own tests"
-    return Evidence(stage=stage, accepted=True, how="tests", reason=reason, figures=figures)
+    return Evidence(stage, "tests", reason, figures)
 
 
 def _other_facts(left: object, right: object, path: str = "") -> list[str]:

@@ -124,6 +124,14 @@ class BundleManifest:
         return self.versions.get("torch", "")
 
 
+@dataclass(frozen=True, slots=True)
+class BundleSide:
+    """One of two bundles that are compared."""
+
+    folder: Path
+    manifest: BundleManifest
+
+
 def write_manifest(folder: Path, manifest: BundleManifest) -> None:
     """Write the manifest of the bundle in ``folder``.
 

@@ -27,7 +27,7 @@ from tipchain.chain.plan import Command, Plan, Result, result_json
 from tipchain.chain.process import Stop
 from tipchain.core.files import DATA_VARIABLE, sha256_of
 from tipchain.core.json_text import Json, parse_as
-from tipchain.errors import Outcome
+from tipchain.errors import BAD, Outcome
 
 # What a run has done so far, and what each result depends on, so that ``--resume`` does not do it again.
 
@@ -682,8 +682,7 @@ class _Runner:
         """Keep how a command ended and tell of it."""
         self.schedule.settle(result)
         self.observer.ended(result)
-        bad = result.outcome in (Outcome.FAIL, Outcome.ERROR)
-        if bad and self.policy.fail_fast and not self.schedule.halt:
+        if result.outcome in BAD and self.policy.fail_fast and not self.schedule.halt:
             self.schedule.halt = f"{result.command.id} failed (--fail-fast)"
             self.stop.ask()
 

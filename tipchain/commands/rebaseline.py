@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tipchain.bundle.manifest import (
     BundleManifest,
+    BundleSide,
     identity,
     log_of,
     open_bundle,
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             if case.id != old.case.id:
                 raise UsageError(f"{place}: is of another case\n  found: {old.case.id}\n  expected: {case.id}")
             with _new(args, place, old, case, parse_mode(old.mode)) as folder:
-                return _decide(args, (place, old), (folder, open_bundle(folder)), case)
+                return _decide(args, BundleSide(place, old), BundleSide(folder, open_bundle(folder)), case)
     except OSError as error:
         raise OutputError(f"{place}: cannot be moved: {error}") from error
 
@@ -150,33 +151,29 @@ def _new(args: argparse.Namespace, place: Path, old: BundleManifest, case: Case,
         yield folder
 
 
-def _decide(
-    args: argparse.Namespace, old: tuple[Path, BundleManifest], new: tuple[Path, BundleManifest], case: Case
-) -> int:
+def _decide(args: argparse.Namespace, old: BundleSide, new: BundleSide, case: Case) -> int:
     """Compare, and move where the evidence or ``--force`` lets it."""
-    from tipchain.bundle.evidence import BundleSide, compare_bundles, false_statistics
+    from tipchain.bundle.evidence import compare_bundles, false_statistics
     from tipchain.bundle.making import replace_folder
     from tipchain.parity.stages.judging import Rules
 
-    place = old[0]
+    place, was, now = old.folder, old.manifest, new.manifest
     # Refuse a bundle that could never take the other's place.
     for what, found, expected in (
-        ("case", new[1].case.id, old[1].case.id),
-        ("mode", new[1].mode, old[1].mode),
-        ("seed", new[1].reseed, old[1].reseed),
+        ("case", now.case.id, was.case.id),
+        ("mode", now.mode, was.mode),
+        ("seed", now.reseed, was.reseed),
     ):
         if found != expected:
-            raise UsageError(f"{old[0]}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}")
-    if wrong := false_statistics(new[0]):
-        raise BundleError("was not made by tipchain bundle make", file=args.new or new[0], found=wrong)
-    if old[1].content == new[1].content:
-        return _stay(args, place, old[1], case)
-    evidence = compare_bundles(
-        BundleSide(folder=old[0], manifest=old[1]), BundleSide(folder=new[0], manifest=new[1]), Rules.of(case)
-    )
+            raise UsageError(f"{place}: the new bundle is of another {what}\n  found: {found}\n  expected: {expected}")
+    if wrong := false_statistics(new.folder):
+        raise BundleError("was not made by tipchain bundle make", file=args.new or new.folder, found=wrong)
+    if was.content == now.content:
+        return _stay(args, place, was, case)
+    evidence = compare_bundles(old, new, Rules.of(case))
     accepted = bool(evidence) and all(one.accepted for one in evidence)
     told = [_plain(one) for one in evidence]
-    move = _move(args, case, forced=not accepted, old=identity(old[1]), new=identity(new[1]), evidence=told)
+    move = _move(args, case, forced=not accepted, old=identity(was), new=identity(now), evidence=told)
     width = max((len(one.stage) for one in evidence), default=0)
     lines = [f"{'ok' if one.accepted else 'NO':<3} {one.stage:<{width}}  {one.reason}" for one in evidence]
     if not accepted and not args.force:
@@ -185,9 +182,9 @@ def _decide(
     # First what is told, then the move: a kill between them leaves a line too many, never a move that nobody explains.
     write_move(place, move)
     try:
-        replace_folder(place, new[0])
+        replace_folder(place, new.folder)
     except BaseException as error:
-        if _content(place) != new[1].content:
+        if _content(place) != now.content:
             undone = {key: move[key] for key in ("when", "who", "old", "new")}
             reason = first_line(error)
             write_move(place, {**undone, "why": f"not done after all: {reason}", "undone": True})
@@ -226,7 +223,7 @@ def _content(place: Path) -> str:
 def _plain(one: Evidence) -> dict[str, Json]:
     """Return evidence as JSON has it: no infinite numbers."""
     figures = {name: value if isfinite(value) else str(value) for name, value in one.figures.items()}
-    return {**asdict(one), "figures": figures}
+    return {"stage": one.stage, "accepted": one.accepted, **asdict(one), "figures": figures}
 
 
 def _tell(

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TextIO
-from unicodedata import east_asian_width
+from unicodedata import combining, east_asian_width
 
 _SEQUENCES = (
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # ECMA-48: CSI, and OSC, DCS, SOS, PM, APC
@@ -111,8 +111,10 @@ def template(message: str) -> str:
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes: Chinese characters take two."""
-    return len(text) + sum(east_asian_width(one) in "WF" for one in text) if not text.isascii() else len(text)
+    """Return how many columns of a terminal a text takes: Chinese characters take two, accents on others none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
 
 
 def read_catalogue(text: str) -> dict[str, str]:

@@ -12,13 +12,12 @@ import statistics
 import sys
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from tipchain.core.language import clean, say
+from tipchain.core.language import clean, cut, say
 
 REDRAW_S = 0.2
 UP_AND_CLEAR = "\x1b[1A\x1b[2K"
@@ -350,14 +349,3 @@ def elapsed(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def cut(text: str, width: int) -> str:
-    """Return as much of ``text`` as stands in ``width`` columns of a terminal, on one line."""
-    columns = 0
-    for index, letter in enumerate(text):
-        wide = unicodedata.east_asian_width(letter) in "WF"
-        columns += 0 if unicodedata.combining(letter) else 2 if wide else 1
-        if columns > width:
-            return text[:index]
-    return text

@@ -18,7 +18,7 @@ from tipchain.core import language
 from tipchain.core.json_text import Json, as_json, number_json
 from tipchain.core.language import aligned, listed, padded, say
 from tipchain.core.quantities import FigureKind, Scalar, figure_kind
-from tipchain.errors import Outcome
+from tipchain.errors import BAD, Outcome
 from tipchain.history.compare import ENOUGH, Changes, Comparison, Explanation, Flip, MovedFigure, Shift
 from tipchain.history.entries import CauseRun, rows_of
 from tipchain.history.schema import (
@@ -291,8 +291,7 @@ def explanation_lines(one: Explanation) -> list[str]:
 
 def _rank(flip: Flip) -> int:
     """Return 0 for what became bad, 1 for what is not run any more, 2 for what became good."""
-    bad = (Outcome.FAIL, Outcome.ERROR)
-    return 0 if flip.after in bad else 1 if flip.after is Outcome.SKIP else 2
+    return 0 if flip.after in BAD else 1 if flip.after is Outcome.SKIP else 2
 
 
 def _parts_text(parts: Sequence[Flip]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tipchain.core.json_text import Json
 from tipchain.core.progress import interrupted
-from tipchain.errors import ExitCode, Outcome
+from tipchain.errors import BAD, ExitCode
 from tipchain.explain.causes.optimizer_builders import build_both
 from tipchain.framework_types import Array, Function, Model, Nested, Optimizer, Options, Schedule, Setting
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
@@ -451,7 +451,7 @@ def _plant(reference: Model, port: object, inputs: Mapping[str, Nested], options
         name_alike(port, model)
         fault.plant(model)
     report = align(reference, model, inputs, **changed)
-    stages = tuple(name for name, outcome in report.stages.items() if outcome in (Outcome.FAIL, Outcome.ERROR))
+    stages = tuple(name for name, outcome in report.stages.items() if outcome in BAD)
     first = report.first_divergence
     located = None if fault.piece in pairs else first is not None and _names(first.port_path, fault.port_path)
     return Planted(

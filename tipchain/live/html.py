@@ -9,7 +9,7 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from tipchain.core.language import template
-from tipchain.errors import Outcome
+from tipchain.errors import BAD, Outcome
 from tipchain.explain.findings import Finding
 from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
 from tipchain.live.report import PER_DECADE, AlignmentReport, Histogram
@@ -572,7 +572,7 @@ def _verdict(report: AlignmentReport) -> Markup:
 def _where(report: AlignmentReport) -> Markup | None:
     first = report.first_divergence
     if first is None:
-        failed = [name for name, outcome in report.stages.items() if outcome in (Outcome.FAIL, Outcome.ERROR)]
+        failed = [name for name, outcome in report.stages.items() if outcome in BAD]
         told = [element("p", element("b", name), ": ", prose(report.reasons.get(name, ""))) for name in failed[:2]]
         return markup(told)
     call = f", call {first.turn}" if first.turn else ""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tipchain.core.json_text import as_json, number_json, parse_as, parse_json
-from tipchain.errors import ExitCode, Outcome, RecordError, exit_code
+from tipchain.errors import BAD, ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, rms
 from tipchain.explain.locate.trace import Call, Store, StoredArray
@@ -188,7 +188,7 @@ class AlignmentReport:
     def passed(self) -> bool:
         """Whether something was compared and nothing failed or errored."""
         outcomes = set(self.stages.values())
-        return Outcome.PASS in outcomes and not outcomes & {Outcome.FAIL, Outcome.ERROR}
+        return Outcome.PASS in outcomes and outcomes.isdisjoint(BAD)
 
     @property
     def exit_code(self) -> ExitCode:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TextIO
 from xml.etree import ElementTree as ET
 
-from tipchain.core.language import aligned, clean, columns, in_rows, say, use_color
-from tipchain.core.progress import Screen, cut, elapsed
+from tipchain.core.language import aligned, clean, columns, cut, in_rows, say, use_color
+from tipchain.core.progress import Screen, elapsed
 from tipchain.core.quantities import duration
 from tipchain.errors import BAD, ExitCode, Outcome
 from tipchain.nightly.coordinator import NightResult, NightState

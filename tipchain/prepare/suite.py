@@ -26,8 +26,8 @@ from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending, Stop, call
 from tipchain.chain.profiles import OWN, all_suites
 from tipchain.chain.run import on_signals
-from tipchain.core.language import clean, say
-from tipchain.core.progress import Screen, cut, terminal_size
+from tipchain.core.language import clean, cut, say
+from tipchain.core.progress import Screen, terminal_size
 from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import Mode
 from tipchain.prepare.keep import put_back, start_keeping

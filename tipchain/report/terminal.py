@@ -52,7 +52,7 @@ def render_report(report: RunReport, *, color: bool = False, width: int = 80) ->
             reason = f": {say(clean(verdict.reason))}" if verdict.reason else ""
             lines += _hanging(mark(verdict.outcome, color), clean(verdict.subject) + reason, width)
     for result in report.results:
-        if result.outcome in (Outcome.FAIL, Outcome.ERROR):
+        if result.outcome in BAD:
             lines += ["", *_details(result, report.run, color, width)]
     if report.notes:
         head = padded(say("note:"), 7)

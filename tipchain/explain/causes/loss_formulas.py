@@ -601,27 +601,26 @@ def _guess(problem: Problem, number: int, ours: Recognized, theirs: Recognized) 
     for knob, code in CODES.items():
         if _differs(ours.knobs.get(knob), theirs.knobs.get(knob)):
             return made(code, _words(knob, ours.knobs[knob], theirs.knobs[knob]), _setting_fix(knob, ours.knobs[knob]))
-    weighted = ours.knobs.get("weights")
-    if weighted and abs(theirs.knobs["scale"] - ours.knobs["scale"]) > REMAINDER:
+    expected, actual = ours.knobs["scale"], theirs.knobs["scale"]
+    if ours.knobs.get("weights") and abs(actual - expected) > REMAINDER:
         words = (
-            f"both losses weigh classes alike, but the port's mean is {theirs.knobs['scale'] / ours.knobs['scale']:.6g} times "
+            f"both losses weigh classes alike, but the port's mean is {actual / expected:.6g} times "
             "the reference's: one divides by the sum of the weights, the other by the number of samples"
         )
         return made("reduction", words, "divide by the sum of the weights, as reduction='mean' does")
-    sizes = theirs.knobs["scale"], ours.knobs["scale"]
     if (
         ours.family.endswith(("focal cross entropy", "focal loss"))
-        and max(map(abs, sizes)) <= 1 + REMAINDER
-        and abs(sizes[0] - sizes[1]) > REMAINDER
+        and max(abs(actual), abs(expected)) <= 1 + REMAINDER
+        and abs(actual - expected) > REMAINDER
     ):
         # A mean of samples times a factor of at most 1, as alpha is; whole multiples are other reductions.
         return made(
             "focal-alpha",
-            f"the port's focal loss has a factor (alpha) of {sizes[0]:.5g}, the reference's of {sizes[1]:.5g}",
-            f"pass alpha={sizes[1]:.5g}",
+            f"the port's focal loss has a factor (alpha) of {actual:.5g}, the reference's of {expected:.5g}",
+            f"pass alpha={expected:.5g}",
         )
-    beta, scales = ours.knobs.get("beta"), (ours.knobs["scale"], theirs.knobs["scale"])
-    if beta and abs(scales[1] / scales[0] / beta - 1) < REMAINDER and abs(beta - 1) > REMAINDER:
+    beta = ours.knobs.get("beta")
+    if beta and abs(actual / expected / beta - 1) < REMAINDER and abs(beta - 1) > REMAINDER:
         words = f"the port's loss is Huber's, {beta:.6g} times the reference's smooth L1: beta times as large"
         return made("beta", words, f"divide Paddle's smooth_l1_loss by delta ({beta:.6g})")
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -204,8 +205,7 @@ def ways(classes: int) -> Iterator[Way]:
     """Yield every way of counting, as fractions: of so many classes, of thresholds, of numbers."""
     yield from accuracies(classes)
     yield Way(metric="accuracy", average="all classes", over="batches")
-    yield Way(metric="accuracy", axis=0)
-    yield from (Way(metric="accuracy", axis=axis) for axis in (2, 3))
+    yield from (Way(metric="accuracy", axis=axis) for axis in (0, 2, 3))
     for metric in ("f1", "precision", "recall", "iou"):
         for average in ("classes", "all classes", "but the first", "micro", "weighted", ""):
             for over in ("samples", "batches"):
@@ -372,17 +372,15 @@ class MetricMeter:
 
     def _attempt(self, run: Callable[[bool], T]) -> T:
         """Run with tensors or arrays, whichever the metric takes; what it took once it is given ever after."""
-        for number, tensors in enumerate(self.orders):
-            last = number == len(self.orders) - 1
-            try:
+        *others, last = self.orders
+        for tensors in others:
+            with suppress(Exception):  # what it raises last is told
                 found = run(tensors)
-            except Exception:
-                if last:
-                    raise
-                continue
-            self.orders = (tensors,)
-            return found
-        raise AssertionError("nothing was tried")
+                self.orders = (tensors,)
+                return found
+        found = run(last)
+        self.orders = (last,)
+        return found
 
     def _fresh(self) -> Metric:
         try:
@@ -392,15 +390,11 @@ class MetricMeter:
 
     def _feed(self, metric: Metric, batches: Sequence[Batch], *, tensors: bool) -> Values:
         with self.side.recording(gradient=False):
+            parts = [join(batches)] if self.kind == "callable" else batches
             given = [
-                (self._convert(one, tensors=tensors), self._convert(other, tensors=tensors)) for one, other in batches
+                (self._convert(one, tensors=tensors), self._convert(other, tensors=tensors)) for one, other in parts
             ]
             if self.kind == "callable":
-                if len(batches) > 1:
-                    given = [
-                        (self._convert(one, tensors=tensors), self._convert(other, tensors=tensors))
-                        for one, other in [join(batches)]
-                    ]
                 return self._named(metric(*given[0]), None)
             if hasattr(metric, "reset"):
                 metric.reset()
