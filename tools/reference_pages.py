@@ -483,7 +483,7 @@ def codes_in_code() -> set[str]:
             if isinstance(node, ast.Call):
                 given = [one.value for one in node.keywords if one.arg == "code"]
                 called = getattr(node.func, "id", getattr(node.func, "attr", ""))
-                given += node.args[:1] if called in ("DataCause", "certain", "finding") else []
+                given += node.args[:1] if called in ("DataCause", "_Guess", "certain", "finding") else []
                 found |= {one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)}
     return found
 

@@ -32,7 +32,7 @@ from tipchain.explain.locate.trace import Call, Store, put_back
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.construction import check as check_construction
 from tipchain.explain.preflight.parameters import MANY, Tensors, two_initializations
-from tipchain.explain.preflight.weighing import weigh
+from tipchain.explain.preflight.trials import weigh
 from tipchain.framework_types import Function, Loss, Model, Optimizer, Options, Schedule
 from tipchain.frameworks.live_models import PaddleSide, Sides, TorchSide, name_alike
 from tipchain.frameworks.randomness import Draws

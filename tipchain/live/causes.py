@@ -22,7 +22,7 @@ from tipchain.explain.locate.trace import Store
 from tipchain.explain.locate.verdicts import Closeness, LayerVerdict
 from tipchain.explain.preflight.kinds import KINDS
 from tipchain.explain.preflight.parameters import NOT_COPIED
-from tipchain.explain.preflight.weighing import PADDING
+from tipchain.explain.preflight.trials import PADDING
 from tipchain.framework_types import Model
 from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.numbers.tolerance import EXPLAINED
