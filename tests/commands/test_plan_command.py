@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from chain_samples import ALIGNMENT, PROGRAM, TEMPLATE, edit
 
+from tipchain.chain.load import load_plan
 from tipchain.cli import main
+from tipchain.modes import Mode
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ROOT / "test_tipc/configs/alexnet/train_infer_python.txt"
@@ -151,6 +153,8 @@ def test_the_originals_script_has_its_wrappers_and_patterns(tmp_path, capsys):
     legacy = ("--legacy", "--suite", "paddledetection")
     text = plan_text(capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--shell", *legacy)
     assert "CUDA_VISIBLE_DEVICES=0 timeout 5m python train.py --case a.yaml LearningRate" in text
+    plan = load_plan(tmp_path / "det.txt", Mode.LITE_TRAIN_LITE_INFER, suite="paddledetection", legacy=True)
+    assert {one.wrapper for one in plan.commands if one.step == "train"} == {("timeout", "5m")}
     assert "timeout" not in plan_text(
         capsys, tmp_path / "det.txt", "lite_train_lite_infer", "--json", "-", *legacy
     ).replace("timeout_s", "")

@@ -269,6 +269,7 @@ def test_chinese_characters_take_two_columns():
     assert padded("日志", 6) == "日志  "
     assert cut("误差超出允许值", 9) == "误差超出…"
     assert cut("误差超出", 8) == "误差超出"
+    assert [cut("误差", width) for width in (2, 1, 0, -1)] == ["…", "…", "", ""]
 
 
 def test_lines_break_beside_characters_and_never_before_a_mark_that_ends_something():

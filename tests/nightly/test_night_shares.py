@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from tipchain.nightly.nights import (
     plan_json,
     read_night,
     read_results,
+    read_summary,
     write_document,
 )
 from tipchain.nightly.timeline import read_timelines, wholes_of
@@ -127,6 +129,17 @@ def test_one_nights_seconds_balance(tmp_path):
     assert balance_seconds(tmp_path) == balance_seconds(file) == {A: 5.0}
     with pytest.raises(UsageError, match=r"--balance-by .*none"):
         balance_seconds(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"items": {A: ["PASS", math.inf]}}, {"seconds": math.nan}, {"counts": {"PASS": "2"}}]
+)
+def test_a_finished_nights_numbers_are_numbers(tmp_path, wrong):
+    whole = {"items": {A: ["PASS", 5.0]}, "of a later version": 1}
+    write_document(tmp_path / FINISHED, whole)
+    assert read_summary(tmp_path).items == {A: (Outcome.PASS, 5.0)}
+    write_document(tmp_path / FINISHED, {**whole, **wrong})
+    assert read_summary(tmp_path) is None
 
 
 def make(tmp_path, day=0, cuts=(CUT, CUT, CUT), **more):

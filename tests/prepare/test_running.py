@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import tracemalloc
 
 import pytest
 
@@ -23,7 +24,7 @@ def told(tmp_path, monkeypatch):
         log = tmp_path / "log"
         log.write_text("x" * 2048)
         with suite._told(log) as one:
-            for line in ("a", "b\x1b[1m", "c" * 100):
+            for line in ("a", "b\x1b[1m", "\tc\td " + "c" * 100):
                 one(line)
             time.sleep(0.3)
         return capsys.readouterr().err
@@ -34,7 +35,7 @@ def told(tmp_path, monkeypatch):
 def test_in_a_log_a_line_is_written_now_and_then(told, capsys):
     lines = told(capsys, terminal=False).splitlines()
     assert 2 <= len(lines) <= 6
-    assert lines[0].startswith("  0 s, log 2 kB: ccc")
+    assert lines[0].startswith("  0 s, log 2 kB: c d ccc")
     assert max(map(len, lines)) < 60
     assert "\r" not in "".join(lines)
 
@@ -42,7 +43,7 @@ def test_in_a_log_a_line_is_written_now_and_then(told, capsys):
 def test_on_a_terminal_it_is_one_line_that_goes_away(told, capsys):
     text = told(capsys, terminal=True)
     assert "\n" not in text
-    assert "  0 s, log 2 kB: ccc" in text
+    assert "  0 s, log 2 kB: c d ccc" in text
     assert text.endswith(CLEAR)
 
 
@@ -51,3 +52,14 @@ def test_a_quiet_script_is_told_of_too(monkeypatch, tmp_path, capsys):
     with suite._told(tmp_path / "absent"):
         time.sleep(0.12)
     assert capsys.readouterr().err.startswith("  0 s, log 0 kB: \n")
+
+
+def test_of_what_a_script_says_the_latest_line_alone_is_kept(tmp_path):
+    tracemalloc.start()
+    try:
+        with suite._told(tmp_path / "log") as hear:
+            for number in range(1000):
+                hear(f"{number} {'.' * 8000}")
+            assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()

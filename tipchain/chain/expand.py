@@ -181,7 +181,7 @@ class _Trainings:
             launched=leg.launched,
             leaves=self.checkpoint(run),
             finds=self.finds(self.norm[0]) if needs and self.norm else (),
-            wrapper=() if self.plan.spec.fixes else suite.train.wrapper,
+            wrapper=() if self.plan.spec.fixes else tuple(suite.train.wrapper.split()),
         )
         log, usual = (self.plan.filler.choose(one, run.facts) for one in (suite.train.log, suite.train.usual))
         return (self.plan.add(command, log=log, usual=usual),)

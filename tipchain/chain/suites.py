@@ -213,7 +213,7 @@ class Step(NamedTuple):
     arguments: tuple[ArgumentItem, ...]
     log: tuple[Choice, ...] = ()
     usual: tuple[Choice, ...] = ()
-    wrapper: tuple[str, ...] = ()
+    wrapper: str = ""
     when: tuple[Condition, ...] = ()
 
 

@@ -292,10 +292,10 @@ def cut(text: str, width: int) -> str:
     """Return a text in at most so many columns; what is left out is marked."""
     if columns(text) <= width:
         return text
-    kept = text[: width - 1]
-    while columns(kept) > width - 1:
+    kept = text[: max(width - 1, 0)]
+    while columns(kept) > max(width - 1, 0):
         kept = kept[:-1]
-    return f"{kept.rstrip()}…"
+    return f"{kept.rstrip()}…" if width > 0 else ""
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:

@@ -12,7 +12,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta, timezone
 from pathlib import Path, PurePosixPath
 
@@ -508,7 +508,9 @@ def read_summary(path: Path) -> NightSummary | None:
         path: the night's folder, or a copy of its ``finished.json``.
     """
     with suppress(OSError, ValueError):
-        return parse_as(NightSummary, read_document(path / FINISHED if path.is_dir() else path), lenient=True)
+        document = read_document(path / FINISHED if path.is_dir() else path)
+        known = {one.name: document[one.name] for one in fields(NightSummary) if one.name in document}
+        return parse_as(NightSummary, known)  # a time that is no number is refused
     return None
 
 

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -393,13 +394,15 @@ def _alone(root: Path) -> Iterator[None]:
 @contextmanager
 def _told(log: Path) -> Iterator[Callable[[str], None]]:
     """Yield what hears a script's lines, and tell of them until it ends: on a terminal in one line that changes."""
-    lines, screen, began, over = [""], Screen(sys.stderr), time.monotonic(), threading.Event()
+    latest, screen = deque([""], maxlen=1), Screen(sys.stderr)
+    began, over = time.monotonic(), threading.Event()
 
     def tell() -> None:
         while not over.wait(TERMINAL_S if screen.live else ELSEWHERE_S):
             with suppress(OSError):  # the terminal is gone; the script goes on
                 size = log.stat().st_size if log.exists() else 0
-                text = f"  {time.monotonic() - began:.0f} s, log {size / 1024:.0f} kB: {clean(lines[-1])}"
+                line = " ".join(clean(latest[0]).split())
+                text = f"  {time.monotonic() - began:.0f} s, log {size / 1024:.0f} kB: {line}"
                 screen.draw([text])
                 if not screen.live:
                     screen.print(cut(text, terminal_size(sys.stderr).columns - 1))
@@ -407,7 +410,7 @@ def _told(log: Path) -> Iterator[Callable[[str], None]]:
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
     try:
-        yield lines.append
+        yield latest.append
     finally:
         over.set()
         thread.join()
