@@ -65,6 +65,40 @@ def test_a_label_of_no_class_that_one_side_counts_as_the_first_is_told(counted):
     assert cause.message.endswith("the {} counts labels of -100 as class 0, the {} does not".format(*sides))
 
 
+class Hits:
+    """Accuracy, without the samples of a label; 0 of no samples."""
+
+    def __init__(self, left_out=None):
+        self.left_out = left_out
+
+    def reset(self):
+        self.hits = self.count = 0
+
+    def update(self, outputs, labels):
+        kept = labels != self.left_out
+        self.hits += int((outputs.argmax(1) == labels)[kept].sum())
+        self.count += int(kept.sum())
+
+    def compute(self):
+        return self.hits / max(self.count, 1)
+
+
+@pytest.mark.parametrize("leaves", [0, 1], ids=["reference", "port"])
+def test_a_label_that_one_side_leaves_out_is_told_where_that_leaves_nothing(leaves):
+    reference, port = torch.nn.Linear(6, 4), paddle.nn.Linear(6, 4)
+    tipchain.copy_weights(reference, port)
+    with torch.no_grad():
+        reference.bias[0] += 1
+    port.bias.set_value(reference.bias.detach().numpy())
+    inputs = INPUTS | {"labels": np.zeros(9, np.int64)}
+    report = tipchain.align(
+        reference, port, inputs, metrics=tuple(Hits(0 if side == leaves else None) for side in (0, 1))
+    )
+    (cause,) = report.diagnoses
+    assert cause.code == "ignored-label"
+    assert cause.message.startswith(("the port counts samples", "the port leaves out samples")[leaves])
+
+
 def test_causes_of_data_and_metrics_are_in_every_form_of_the_report(tmp_path):
     port = [(image[::-1], label) for image, label in DATA]
     report = align(data=(DATA, port), metrics=(accuracy, paddle.metric.Accuracy(topk=(2,))))

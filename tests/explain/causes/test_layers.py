@@ -120,6 +120,16 @@ ARGUMENTS = [
     ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": 1, "padding_mode": "reflect"}, "padding-mode", "zeros"),
     ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": 2, "dilation": 2}, "dilation", "dilation=[1, 1]"),
     ("Conv2d", "Conv2D", (4, 4, 3), {"padding": 1}, {"padding": [0, 2, 0, 2]}, "padding", "padding=[1, 1]"),
+    (
+        "Conv2d",
+        "Conv2D",
+        (4, 4, 3),
+        {"padding": 1},
+        {"padding": [[0, 0]] * 2 + [[0, 2]] * 2},
+        "padding",
+        "padding=[1, 1]",
+    ),
+    ("Conv2d", "Conv2D", (4, 4, 3), {"padding": "same"}, {}, "padding", "padding=[1, 1]"),
     ("AvgPool2d", "AvgPool2D", (3, 1, 1), {}, {"exclusive": True}, "exclusive", "exclusive=False"),
     ("LeakyReLU", "LeakyReLU", (), {"negative_slope": 0.2}, {}, "negative-slope", "negative_slope=0.2"),
     ("GELU", "GELU", (), {}, {"approximate": True}, "gelu-form", "approximate=False"),
@@ -148,6 +158,31 @@ def test_interpolation(live, causes):
     ):
         reference, port = pair(live, right, other.Upsample(scale_factor=2, **wrong))
         assert causes.first(reference, port, random(2, 4, 5, 5)).code == code
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ({"padding": 3}, "pass `padding=3`"),
+        ({"padding": (1, 2)}, "pass `padding=[1, 2]`"),
+        ({"dilation": 2}, "pass `dilation=2`"),
+        ({"stride": (2, 1), "padding": 1}, "pass `stride=[2, 1]`, `padding=1`"),
+    ],
+    ids=str,
+)
+def test_what_a_convolution_of_a_users_own_class_keeps_is_tried(live, causes, given, fix):
+    class OwnConvolution(live.torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = live.torch.nn.Parameter(live.torch.randn(4, 3, 3, 3))
+            self.bias = live.torch.nn.Parameter(live.torch.randn(4))
+            vars(self).update(given)
+
+        def forward(self, x):
+            return live.torch.nn.functional.conv2d(x, self.weight, self.bias, **given)
+
+    reference, port = pair(live, OwnConvolution(), live.paddle.nn.Conv2D(3, 4, 3))
+    assert fix in causes.first(reference, port, random(2, 3, 11, 9)).fix
 
 
 def test_modes(live, causes):

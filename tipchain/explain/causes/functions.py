@@ -13,7 +13,7 @@ from tipchain.explain.causes.piece import Piece
 from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then, with_argument
 from tipchain.explain.causes.program import argument as argument_of
 from tipchain.explain.locate.matching import ACTIVATIONS
-from tipchain.explain.preflight.kinds import AXES, EPSILON, EPSILONS, RATES, SLOPES, called_kind, named_kind
+from tipchain.explain.preflight.kinds import AXES, EPSILON, EPSILONS, RATES, SLOPES, called_kind, kind_of, named_kind
 from tipchain.explain.preflight.table import FLAGS, PAD_MODES, UNTOLD, LayerKind, Pads, Trait, ntuple, paddle_pads, same
 from tipchain.framework_types import Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import attributes
@@ -132,14 +132,7 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
             fix=f"pass {', '.join(f'`{name}={value!r}`' for name, value in values.items())} to `{path}`",
         )
 
-    known = named_kind(layer)
-    traits = {one.arguments[1]: one for one in (() if known is None else known.properties)}
-    wanted = {
-        name: value if name == "groups" else list(ntuple(value, dims))
-        for name in present
-        if name in traits
-        for value in _reference_values(layer, reference, traits[name])
-    }
+    wanted = _wanted(layer, reference, present)
     for name, value in wanted.items():
         yield variant(name.replace("_", "-"), {name: value}, confirmed=True)
     if len(wanted) > 1:
@@ -165,6 +158,25 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
             fix=f"pad {amounts} with `F.pad` in front of `{path}`, and pass `padding=0` to it",
             acts={op.number: _padded(op, paddle, convolve, amounts, "constant")},
         )
+
+
+def _wanted(layer: Model, reference: object, present: Mapping[str, object]) -> dict[str, object]:
+    """Return the arguments that the reference has otherwise, as Paddle writes them; a user's own class may keep them in any form."""
+    dims, known = len(layer._kernel_size), named_kind(layer)  # noqa: SLF001
+    if known is None or kind_of(reference, 0) is None:
+        given = {name: getattr(reference, name, None) for name in present}
+        return {
+            name: value.upper() if isinstance(value, str) else list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value is not None and ntuple(value, dims) != ntuple(present[name], dims)
+        }
+    traits = {one.arguments[1]: one for one in known.properties}
+    return {
+        name: value if name == "groups" else list(ntuple(value, dims))
+        for name in present
+        if name in traits
+        for value in _reference_values(layer, reference, traits[name])
+    }
 
 
 def _pads(layer: Model, padding: object) -> Pads:

@@ -336,11 +336,7 @@ def _rerun(case: MetricPair, name: str, change: Callable[[Batch], Sequence[Batch
 
 
 def _reruns(case: MetricPair, side: int, name: str, change: Callable[[Sequence[Batch]], Sequence[Batch]]) -> Array:
-    def value(batches: Sequence[Batch]) -> float:
-        made = change(batches)
-        return case.meters[side].values(made).get(name, np.nan) if made else np.nan
-
-    return _tried(case, value)
+    return _tried(case, lambda batches: case.meters[side].values(change(batches)).get(name, np.nan))
 
 
 def _tried(case: MetricPair, value: Callable[[Sequence[Batch]], float]) -> Array:
