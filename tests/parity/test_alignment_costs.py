@@ -203,9 +203,9 @@ def test_paddles_matrix_library_takes_the_kernels_that_the_processor_has(monkeyp
     (tmp_path / "cpuinfo").write_text(CPUINFO.format(vendor, flags))
     monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.delenv("MKL_DEBUG_CPU_TYPE", raising=False)
-    assert ("MKL_DEBUG_CPU_TYPE" in recorder._environment(SimpleNamespace(threads=1))) == set_
+    assert ("MKL_DEBUG_CPU_TYPE" in recorder._environment(SimpleNamespace(threads=1, needs={}))) == set_
     monkeypatch.setenv("MKL_DEBUG_CPU_TYPE", "4")
-    assert recorder._environment(SimpleNamespace(threads=1))["MKL_DEBUG_CPU_TYPE"] == "4"
+    assert recorder._environment(SimpleNamespace(threads=1, needs={}))["MKL_DEBUG_CPU_TYPE"] == "4"
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,23 @@ def test_the_programs_that_train_and_infer_take_these_kernels_too(monkeypatch, t
 
 
 def test_memory_is_kept_for_reuse_unless_the_user_says_otherwise(monkeypatch):
-    job = SimpleNamespace(threads=1)
+    job = SimpleNamespace(threads=1, needs={})
     monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
     assert recorder._environment(job)["MALLOC_MMAP_MAX_"] == "0"
     monkeypatch.setenv("MALLOC_MMAP_MAX_", "65536")
     assert recorder._environment(job)["MALLOC_MMAP_MAX_"] == "65536"
+
+
+def test_a_large_model_takes_its_memory_in_large_pages(monkeypatch, tmp_path):
+    def environment(size: int) -> dict[str, str]:
+        path = tmp_path / "paddle.pdparams"
+        with path.open("wb") as file:
+            file.truncate(size)
+        needs = {"data": SimpleNamespace(weights=""), "forward": SimpleNamespace(weights=str(path))}
+        return recorder._environment(SimpleNamespace(threads=1, needs=needs))
+
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    assert "GLIBC_TUNABLES" not in environment(recorder.LARGE_WEIGHTS - 1)
+    assert environment(recorder.LARGE_WEIGHTS)["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    assert environment(recorder.LARGE_WEIGHTS)["GLIBC_TUNABLES"] == "glibc.malloc.check=0"
