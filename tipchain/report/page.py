@@ -266,6 +266,44 @@ WRITTEN = re.compile(r"write (?P<wanted>`[^`]+`|\[[^\]]+\]) for (?P<written>`[^`
 """A name, a call or an index, and what stands in its place now."""
 ORDERED = re.compile(r"give `(?P<function>\w+)` at \S+ its tensors in the order \[(?P<order>[\d, ]+)\]")
 SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>\S.*)")
+POSITIONS = {
+    r"Conv\dD": "in_channels out_channels kernel_size stride padding dilation groups",
+    r"Conv\dDTranspose": "in_channels out_channels kernel_size stride padding output_padding",
+    r"(Max|Avg)Pool\dD": "kernel_size stride padding",
+    r"(max|avg)_pool\dd": "x kernel_size stride padding",
+    r"BatchNorm\dD|SyncBatchNorm": "num_features momentum epsilon",
+    r"InstanceNorm\dD": "num_features epsilon momentum",
+    r"GroupNorm": "num_groups num_channels epsilon",
+    r"LayerNorm": "normalized_shape epsilon",
+    r"Linear": "in_features out_features",
+    r"Embedding": "num_embeddings embedding_dim padding_idx",
+    r"LSTM|GRU|SimpleRNN": "input_size hidden_size num_layers direction time_major dropout",
+    r"(Alpha)?Dropout(\dD)?": "p",
+    r"dropout([23]d)?": "x p",
+    r"LeakyReLU": "negative_slope",
+    r"leaky_relu": "x negative_slope",
+    r"C?ELU": "alpha",
+    r"c?elu": "x alpha",
+    r"GELU": "approximate",
+    r"gelu": "x approximate",
+    r"(Log)?Softmax": "axis",
+    r"(log_)?softmax": "x axis",
+    r"Softplus": "beta threshold",
+    r"softplus": "x beta threshold",
+    r"Hardtanh": "min max",
+    r"hardtanh": "x min max",
+    r"hardsigmoid": "x slope offset",
+    r"Momentum": "learning_rate momentum",
+    r"AdamW?|Adamax": "learning_rate beta1 beta2 epsilon",
+    r"RMSProp": "learning_rate rho epsilon momentum",
+    r"StepDecay": "learning_rate step_size gamma",
+    r"MultiStepDecay": "learning_rate milestones gamma",
+    r"ExponentialDecay": "learning_rate gamma",
+    r"CosineAnnealingDecay": "learning_rate T_max eta_min",
+    r"CrossEntropyLoss": "weight ignore_index reduction soft_label axis",
+    r"SmoothL1Loss": "reduction delta",
+}
+"""Paddle's first parameters in their order, by the callable's name: which of them a call gives without their names."""
 
 
 def causes(diagnoses: Sequence[Diagnosis]) -> Markup:
@@ -386,9 +424,13 @@ def _with_settings(code: str, settings: Sequence[re.Match[str]], called: str) ->
     if len(meant) != 1 or any(each.arg is None for each in meant[0].keywords):
         return None
     call, text = meant[0], code.encode()
+    order = next((each for name, each in POSITIONS.items() if re.fullmatch(name, _name(call))), "").split()
+    if any(isinstance(each, ast.Starred) for each in call.args):
+        return None
+    values = dict(zip(order, call.args, strict=False)) | {str(each.arg): each.value for each in call.keywords}
     edits = []
     for one in settings:
-        given = next((each.value for each in call.keywords if each.arg == one["name"]), None)
+        given = values.get(one["name"])
         if given is not None:
             edits.append((given.col_offset, given.end_col_offset or 0, one["value"]))
         else:
