@@ -148,8 +148,7 @@ def test_parameters_stand_where_paddle_has_them():
         named = [name for name in found if re.fullmatch(pattern, name)]
         assert named, pattern
         for name in named:
-            words = order.split()
-            assert list(inspect.signature(found[name]).parameters)[: len(words)] == words, name
+            assert list(inspect.signature(found[name]).parameters)[: len(order)] == order, name
 
 
 def test_junit_tells_the_cause_once_and_the_others_refer_to_it():
