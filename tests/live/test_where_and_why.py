@@ -250,6 +250,33 @@ def test_modules_that_run_in_another_order_are_told_as_such():
     assert "applies `channels` before `space`" in found.message
 
 
+def with_activations(side, shared, scaled):
+    def make():
+        nn = side.nn
+        first = nn.ReLU()
+        return {
+            "a": nn.Linear(8, 8),
+            "act": first,
+            "b": nn.Linear(8, 8),
+            "last": first if shared else nn.ReLU(),
+            "head": nn.Linear(8, 2),
+        }
+
+    def forward(self, x):
+        x = self.last(self.b(self.act(self.a(x))))
+        return self.head(side.clip(scaled(x), 0, 1))
+
+    return model(side, make, forward)
+
+
+def test_one_activation_for_several_of_the_reference_s_is_in_no_other_order():
+    ours = with_activations(torch, shared=False, scaled=lambda x: x / (2 * 1.5) + 0.25)
+    theirs = with_activations(paddle, shared=True, scaled=lambda x: x / 2 * 1.5 + 0.25)
+    found = told(ours, theirs, ROWS)
+    assert found.code != "layer-order"
+    assert "before" not in found.message
+
+
 def scaling(side, used):
     def make():
         scale = torch.nn.Parameter(torch.linspace(0.5, 2, 8)) if side is torch else None

@@ -15,7 +15,7 @@ from tipchain.errors import Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.report.ci import annotate_run, junit_xml, summarize_run
 from tipchain.report.model import RunReport
-from tipchain.report.page import corrected_line
+from tipchain.report.page import POSITIONS, corrected_line
 from tipchain.report.write import render_run
 
 VERDICT, COMMAND = "NOT the same model", "tipchain align configs/nets.yaml"
@@ -119,6 +119,10 @@ def test_interrupted_and_unchecked_runs_are_not_green():
         ("apply `F.gelu` after `fc` at a.py:1", "x = self.drop(self.fc(x, 1))", "x = self.drop(F.gelu(self.fc(x, 1)))"),
         ("apply `relu` to what `drop` is given", "x = self.drop(x, 0.5)", None),
         ("apply `multiply` by 2 to what `drop` is given", "x = self.drop(x)", None),
+        ("pass `negative_slope=0.1` to `act`, and to the other 2", "self.act = nn.LeakyReLU(0.01)", "self.act = nn.LeakyReLU(0.1)"),
+        ("pass `stride=2`, `groups=2` to `a`", "self.a = nn.Conv2D(3, 8, 3, 1)", "self.a = nn.Conv2D(3, 8, 3, 2, groups=2)"),
+        ("pass `axis=1` to `softmax` at a.py:1: `x`", "x = F.softmax(self.fc(x), -1)", "x = F.softmax(self.fc(x), 1)"),
+        ("pass `epsilon=1e-05` to `a`", "self.a = nn.LayerNorm(*sizes)", None),  # which is epsilon perhaps
         ("pass `epsilon=1e-05` to `a`", "nn.Sequential(nn.Conv2D(3, 8, 3), nn.BatchNorm2D(8))", None),  # to which of them?
         ("pass `epsilon=1e-05` to `a`", "self.bn = nn.BatchNorm2D(", None),  # goes on in the next line
         ("pass `epsilon=1e-05` to `a`", "self.bn = nn.BatchNorm2D(8, **more)", None),
@@ -130,6 +134,21 @@ def test_interrupted_and_unchecked_runs_are_not_green():
 )  # fmt: skip
 def test_a_line_as_it_should_be(fix, line, expected):
     assert corrected_line(fix, line) == expected
+
+
+@pytest.mark.frameworks
+def test_parameters_stand_where_paddle_has_them():
+    import inspect
+
+    import paddle
+
+    rooms = (paddle.nn, paddle.nn.functional, paddle.optimizer, paddle.optimizer.lr)
+    found = {name: getattr(room, name) for room in rooms for name in dir(room) if not name.startswith("_")}
+    for pattern, order in POSITIONS.items():
+        named = [name for name in found if re.fullmatch(pattern, name)]
+        assert named, pattern
+        for name in named:
+            assert list(inspect.signature(found[name]).parameters)[: len(order)] == order, name
 
 
 def test_junit_tells_the_cause_once_and_the_others_refer_to_it():

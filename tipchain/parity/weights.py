@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +19,7 @@ import tipchain
 from tipchain.core.blame import UsersError, serving, users_fault
 from tipchain.core.files import atomic_write, replacing_path, sha256_of
 from tipchain.core.guard import guarded
-from tipchain.core.json_text import Json, JsonObject, parse_as
+from tipchain.core.json_text import Json, JsonObject, as_json, parse_as
 from tipchain.errors import DataError, ExitCode, InputError, MissingFrameworkError, TipchainError, WeightsError
 from tipchain.framework_types import Array, Loader, Model, Nested, Tensor
 from tipchain.modes import DATA_FOLDER, INFO, Device, Mode, data_folder
@@ -378,7 +378,7 @@ def _make(case: Case, folder: Path, train_data: Path, recipe: Mapping[str, objec
         sides=sides,
     )
     path = folder / ".job.json"
-    path.write_text(json.dumps(asdict(job)))
+    path.write_text(json.dumps(as_json(job)))
     done = subprocess.run(
         [sys.executable, "-m", "tipchain.parity.weights", str(path)],
         capture_output=True,

@@ -93,7 +93,7 @@ def prose(text: str) -> Markup:
 def path(text: str) -> Markup:
     """Return a layer's path, which may be broken after a dot; the model itself has none, and words for it."""
     first, *rest = (say(text) if " " in text else text).split(".")
-    return markup(_escaped(first), (markup(".", Markup("<wbr>"), _escaped(part)) for part in rest))
+    return markup(_escaped(first), (Markup(f".<wbr>{_escaped(part)}") for part in rest))
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], **attributes: object) -> Markup:
@@ -266,6 +266,44 @@ WRITTEN = re.compile(r"write (?P<wanted>`[^`]+`|\[[^\]]+\]) for (?P<written>`[^`
 """A name, a call or an index, and what stands in its place now."""
 ORDERED = re.compile(r"give `(?P<function>\w+)` at \S+ its tensors in the order \[(?P<order>[\d, ]+)\]")
 SETTING = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>\S.*)")
+POSITIONS = {
+    r"Conv\dD": "in_channels out_channels kernel_size stride padding dilation groups".split(),
+    r"Conv\dDTranspose": "in_channels out_channels kernel_size stride padding output_padding".split(),
+    r"(Max|Avg)Pool\dD": "kernel_size stride padding".split(),
+    r"(max|avg)_pool\dd": "x kernel_size stride padding".split(),
+    r"BatchNorm\dD|SyncBatchNorm": "num_features momentum epsilon".split(),
+    r"InstanceNorm\dD": "num_features epsilon momentum".split(),
+    r"GroupNorm": "num_groups num_channels epsilon".split(),
+    r"LayerNorm": "normalized_shape epsilon".split(),
+    r"Linear": "in_features out_features".split(),
+    r"Embedding": "num_embeddings embedding_dim padding_idx".split(),
+    r"LSTM|GRU|SimpleRNN": "input_size hidden_size num_layers direction time_major dropout".split(),
+    r"(Alpha)?Dropout(\dD)?": "p".split(),
+    r"dropout([23]d)?": "x p".split(),
+    r"LeakyReLU": "negative_slope".split(),
+    r"leaky_relu": "x negative_slope".split(),
+    r"C?ELU": "alpha".split(),
+    r"c?elu": "x alpha".split(),
+    r"GELU": "approximate".split(),
+    r"gelu": "x approximate".split(),
+    r"(Log)?Softmax": "axis".split(),
+    r"(log_)?softmax": "x axis".split(),
+    r"Softplus": "beta threshold".split(),
+    r"softplus": "x beta threshold".split(),
+    r"Hardtanh": "min max".split(),
+    r"hardtanh": "x min max".split(),
+    r"hardsigmoid": "x slope offset".split(),
+    r"Momentum": "learning_rate momentum".split(),
+    r"AdamW?|Adamax": "learning_rate beta1 beta2 epsilon".split(),
+    r"RMSProp": "learning_rate rho epsilon momentum".split(),
+    r"StepDecay": "learning_rate step_size gamma".split(),
+    r"MultiStepDecay": "learning_rate milestones gamma".split(),
+    r"ExponentialDecay": "learning_rate gamma".split(),
+    r"CosineAnnealingDecay": "learning_rate T_max eta_min".split(),
+    r"CrossEntropyLoss": "weight ignore_index reduction soft_label axis".split(),
+    r"SmoothL1Loss": "reduction delta".split(),
+}
+"""Paddle's first parameters in their order, by the callable's name: which of them a call gives without their names."""
 
 
 def causes(diagnoses: Sequence[Diagnosis]) -> Markup:
@@ -386,9 +424,13 @@ def _with_settings(code: str, settings: Sequence[re.Match[str]], called: str) ->
     if len(meant) != 1 or any(each.arg is None for each in meant[0].keywords):
         return None
     call, text = meant[0], code.encode()
+    order = next((each for name, each in POSITIONS.items() if re.fullmatch(name, _name(call))), [])
+    if any(isinstance(each, ast.Starred) for each in call.args):
+        return None
+    values = dict(zip(order, call.args, strict=False)) | {str(each.arg): each.value for each in call.keywords}
     edits = []
     for one in settings:
-        given = next((each.value for each in call.keywords if each.arg == one["name"]), None)
+        given = values.get(one["name"])
         if given is not None:
             edits.append((given.col_offset, given.end_col_offset or 0, one["value"]))
         else:

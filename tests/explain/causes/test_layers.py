@@ -185,6 +185,47 @@ def test_what_a_convolution_of_a_users_own_class_keeps_is_tried(live, causes, gi
     assert fix in causes.first(reference, port, random(2, 3, 11, 9)).fix
 
 
+@pytest.mark.parametrize(
+    ("kept", "pads"),
+    [(((1, 0), (2, 0)), [1, 0, 2, 0]), (np.array([1, 2]), [1, 2]), ((), [1, 1, 1, 1]), ((1,) * 6, [1, 1, 1, 1])],
+    ids=str,
+)
+def test_a_padding_in_a_form_of_an_own_class_is_read_or_passed_over(live, causes, kept, pads):
+    class OwnConvolution(live.torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = live.torch.nn.Parameter(live.torch.randn(4, 3, 3, 3))
+            self.bias = live.torch.nn.Parameter(live.torch.randn(4))
+            self.padding = kept
+
+        def forward(self, x):
+            functional, each = live.torch.nn.functional, pads if len(pads) > 2 else np.repeat(pads, 2).tolist()
+            return functional.conv2d(functional.pad(x, (*each[2:], *each[:2])), self.weight, self.bias)
+
+    reference, port = pair(live, OwnConvolution(), live.paddle.nn.Conv2D(3, 4, 3))
+    assert f"pass `padding={pads}`" in causes.first(reference, port, random(2, 3, 11, 9)).fix
+
+
+@pytest.mark.parametrize(
+    ("settings", "ported", "code"),
+    [
+        ({"padding": 1}, {}, "padding"),
+        ({"padding": 1}, {"padding": [[0, 0], [0, 2], [0, 2], [0, 0]]}, "padding"),
+        ({"padding": 1, "padding_mode": "reflect"}, {"padding": 1}, "padding-mode"),
+        ({"stride": 2}, {}, "stride"),
+    ],
+    ids=str,
+)
+def test_a_convolution_with_its_channels_last(live, causes, settings, ported, code):
+    class Reference(live.torch.nn.Conv2d):
+        def forward(self, x):
+            return super().forward(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+    last = live.paddle.nn.Conv2D(3, 4, 3, data_format="NHWC", **ported)
+    cause = causes.first(*pair(live, Reference(3, 4, 3, **settings), last), random(2, 11, 9, 3))
+    assert (cause.code, cause.explained > 0.999) == (code, True)
+
+
 def test_modes(live, causes):
     reference, port = pair(live, live.torch.nn.BatchNorm2d(4), live.paddle.nn.BatchNorm2D(4))
     port[1].train()

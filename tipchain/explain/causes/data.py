@@ -394,7 +394,8 @@ def _judge(pairing: SamplePair, seed: int, inside: Callable[[], PieceCheck]) -> 
             return found
     numbers[f"{path}/differing_samples"] = float(len(off))
     reason = _reason(pairing, off, fields)
-    order = explain_order(places, len(ours), batch=pairing.read[1].batch) if _complete(pairing) else None
+    complete = pairing.read[0].whole or len(ours) == len(theirs)
+    order = explain_order(places, len(ours), batch=pairing.read[1].batch) if complete else None
     if order is None and not off:
         counts = pairing.counts
         order = explain_counts(counts, (len(ours), len(theirs)), (pairing.read[0].batch, pairing.read[1].batch))
@@ -416,11 +417,6 @@ def _as_many(pairing: SamplePair) -> bool:
     if len(ours.samples) == len(theirs.samples):
         return True
     return not (ours.whole if len(theirs.samples) > len(ours.samples) else theirs.whole)
-
-
-def _complete(pairing: SamplePair) -> bool:
-    """Tell whether an order can be told: of all samples, or at least as many of both sides."""
-    return all(one.whole for one in pairing.read) or len(pairing.ours) == len(pairing.theirs) or pairing.read[0].whole
 
 
 def _judge_random(

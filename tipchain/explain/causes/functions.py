@@ -14,7 +14,18 @@ from tipchain.explain.causes.program import LAYER, Act, Op, Unary, instead, then
 from tipchain.explain.causes.program import argument as argument_of
 from tipchain.explain.locate.matching import ACTIVATIONS
 from tipchain.explain.preflight.kinds import AXES, EPSILON, EPSILONS, RATES, SLOPES, called_kind, kind_of, named_kind
-from tipchain.explain.preflight.table import FLAGS, PAD_MODES, UNTOLD, LayerKind, Pads, Trait, ntuple, paddle_pads, same
+from tipchain.explain.preflight.table import (
+    FLAGS,
+    PAD_MODES,
+    UNTOLD,
+    LayerKind,
+    Pads,
+    Trait,
+    ntuple,
+    paddle_pads,
+    plain,
+    same,
+)
 from tipchain.framework_types import Function, Model, Nested, Options, Tensor
 from tipchain.frameworks.randomness import attributes
 
@@ -116,7 +127,10 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
         return
     sizes = layer._kernel_size  # noqa: SLF001
     dims, pads = len(sizes), _pads(layer, layer._padding)  # noqa: SLF001
-    convolve = getattr(paddle.nn.functional, f"conv{dims}d" + ("_transpose" if "Transpose" in kind else ""))
+    convolve = partial(
+        getattr(paddle.nn.functional, f"conv{dims}d" + ("_transpose" if "Transpose" in kind else "")),
+        data_format=layer._data_format,  # noqa: SLF001
+    )
     found = {name: getattr(layer, f"_{name}") for name in ("stride", "dilation", "groups", "padding")}
     present = {**found, "output_padding": layer.output_padding} if "Transpose" in kind else found
 
@@ -162,9 +176,9 @@ def _wanted(layer: Model, reference: object, present: Mapping[str, object]) -> d
     """Return the arguments that the reference has otherwise, as Paddle writes them; a user's own class may keep them in any form."""
     dims, known = len(layer._kernel_size), named_kind(layer)  # noqa: SLF001
     if known is None or kind_of(reference, 0) is None:
-        given = {name: getattr(reference, name, None) for name in present}
+        given = {name: _kept(reference, name, dims) for name in present}
         return {
-            name: value.upper() if isinstance(value, str) else list(value) if isinstance(value, tuple) else value
+            name: value
             for name, value in given.items()
             if value is not None and ntuple(value, dims) != ntuple(present[name], dims)
         }
@@ -177,10 +191,22 @@ def _wanted(layer: Model, reference: object, present: Mapping[str, object]) -> d
     }
 
 
+def _kept(reference: object, name: str, dims: int) -> object:
+    """Return an argument that a user's own class keeps, as a convolution of Paddle's takes it; None where it takes no such."""
+    value = plain(getattr(reference, name, None))
+    if isinstance(value, str):
+        return value.upper()
+    axes = value if isinstance(value, tuple) else (value,)
+    numbers = [one for pair in axes for one in (pair if isinstance(pair, tuple) else (pair,))]
+    if len(numbers) not in (1, dims, 2 * dims) or any(not isinstance(one, int) for one in numbers):
+        return None
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
 def _pads(layer: Model, padding: object) -> Pads:
     """Return a padding as a convolution of Paddle's adds it; none where that depends on its input."""
     kernel, stride = tuple(layer._kernel_size), ntuple(layer._stride, len(layer._kernel_size))  # noqa: SLF001
-    found = paddle_pads(padding, kernel, stride, None, last=False)
+    found = paddle_pads(padding, kernel, stride, None, last=layer._data_format.endswith("C"))  # noqa: SLF001
     return ((0, 0),) * len(kernel) if isinstance(found, str) else found
 
 
@@ -188,11 +214,10 @@ def _padded(op: Op, paddle: ModuleType, convolve: Function, amounts: Sequence[in
     """Return a convolution without padding of its own whose input is padded, the last axis first."""
     layer = op.layer
     pad = getattr(paddle.nn.functional.pad, "__wrapped__", paddle.nn.functional.pad)
-    layout = {1: "NCL", 2: "NCHW", 3: "NCDHW"}[len(amounts) // 2]
     sizes = {"stride": layer._stride, "dilation": layer._dilation, "groups": layer._groups}  # noqa: SLF001
 
     def act(_: Function, args: tuple[Nested, ...], __: Options) -> Tensor:
-        padded = pad(args[0], amounts, mode=mode, data_format=layout)
+        padded = pad(args[0], amounts, mode=mode, data_format=layer._data_format)  # noqa: SLF001
         return convolve(padded, layer.weight, layer.bias, padding=0, **sizes)
 
     return act
@@ -202,8 +227,8 @@ def _padding_modes(op: Op, reference: Model, paddle: ModuleType, path: str, conv
     """Yield a convolution whose input is padded with other values."""
     layer = op.layer
     wanted = getattr(reference, "padding_mode", "")
-    given = getattr(reference, "padding", None)
-    told = given if isinstance(given, int | tuple | list) else layer._padding  # noqa: SLF001
+    given = _kept(reference, "padding", len(layer._kernel_size))  # noqa: SLF001
+    told = layer._padding if given is None or isinstance(given, str) else given  # noqa: SLF001
     amounts = [one for pair in reversed(_pads(layer, told)) for one in pair]
     for mode in PAD_MODES:
         shown = "zeros" if mode == "constant" else mode

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -220,13 +221,15 @@ def _cleared(located: Located, around: CallPair, store: Store) -> frozenset[str]
 
 
 def _partners(located: Located, around: CallPair) -> dict[str, str]:
-    """Return the reference's path within a call by the port's, of the calls inside that belong together."""
-    pairs = [one for one in located.matching.pairs if not one.whole and _below(one.port, around.port)]
-    return {
-        _within(one.port, around.port): _within(one.reference, around.reference)
-        for one in pairs
-        if _below(one.reference, around.reference)
-    }
+    """Return the reference's path within a call by the port's, of the calls inside that belong together.
+
+    A layer of the port's that stands for several of the reference's, such as one activation for all, is left out.
+    """
+    found = defaultdict[str, set[str]](set)
+    for one in located.matching.pairs:
+        if not one.whole and _below(one.port, around.port) and _below(one.reference, around.reference):
+            found[_within(one.port, around.port)].add(_within(one.reference, around.reference))
+    return {path: others.pop() for path, others in found.items() if len(others) == 1}
 
 
 def _idle(located: Located, around: CallPair) -> dict[str, str]:

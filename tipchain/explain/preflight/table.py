@@ -169,6 +169,8 @@ def plain(value: Setting) -> Setting:
     """Return a setting as Python's own numbers, strings and tuples of them."""
     if isinstance(value, list | tuple):
         return tuple(plain(one) for one in value)
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
     if isinstance(value, np.generic):
         return value.item()
     if hasattr(type(value), "numpy"):  # a tensor, of either framework

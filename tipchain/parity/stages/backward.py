@@ -30,6 +30,7 @@ from tipchain.parity.stages.judging import (
     tensor_bound,
     tensor_paths,
 )
+from tipchain.weights.matching import STATISTICS
 
 # Step 8 of the guide, backward: some iterations on equal inputs, in eval mode, train mode or both.
 
@@ -186,9 +187,6 @@ def _differences(left: Array, right: Array) -> Iterator[Array]:
 # Where to look when backward fails: the reproduction guide's section 3.8, read off the verdicts.
 
 
-STATISTICS = ("running_mean", "running_var")
-
-
 def add_hints(judged: Judged, mode: str, other: Judged | None = None) -> Judged:
     """Say in which mode and from which iteration on the losses part, and what to look at first.
 
@@ -262,7 +260,7 @@ class _Hint:
         )
 
     def _about_buffers(self, key: str) -> str:
-        if not key.endswith(STATISTICS):
+        if not key.endswith(tuple(STATISTICS)):
             return ""
         return "look at BatchNorm's momentum, which is 1 - torch's in Paddle"
 
