@@ -124,6 +124,27 @@ class Diagnosis:
         return same and finding.port_path in self.layers
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Cause:
+    """What may be wrong, before it is known whether it explains anything.
+
+    Attributes:
+        code: a slug.
+        message: one sentence.
+        fix: the line to change.
+    """
+
+    code: str
+    message: str
+    fix: str
+
+    def told(self, path: str, evidence: str, explained: float | None = None) -> Diagnosis:
+        """Return it as the cause of an error of a layer, or of one of `PIECES`."""
+        return Diagnosis(
+            code=self.code, port_path=path, message=self.message, evidence=evidence, explained=explained, fix=self.fix
+        )
+
+
 def shown_path(path: str) -> str:
     """Return what messages call a layer of the port's."""
     return f"`{path}`" if path else "the model itself"

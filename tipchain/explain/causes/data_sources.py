@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 
 import numpy as np
 
 from tipchain.errors import UsageError
-from tipchain.explain.findings import Diagnosis
+from tipchain.explain.findings import Cause, Diagnosis
 from tipchain.framework_types import Array, Dataset, Loader
 from tipchain.frameworks.live_models import LiveSide
 from tipchain.numbers.tolerance import NOISE, SAME_ENLARGED
@@ -26,27 +26,19 @@ LEAST_SHOWN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class DataCause:
-    """A hypothesis about samples that holds, or ``unknown``.
+class DataCause(Cause):
+    """A hypothesis about samples that holds, or ``unknown``; its message says what differs, without where.
 
     Attributes:
-        code: a slug: ``"channel-order"``, ``"scale"``, ``"label-shift"``, ``"unknown"``.
-        message: what differs, without where.
-        fix: what to change in the port.
         explained: the share of the difference that is gone under it, from 0 to 1; None where none can be told.
     """
 
-    code: str
-    message: str
-    fix: str
     explained: float | None = None
 
     def diagnosis(self, where: str, evidence: str, path: str = DATA) -> Diagnosis:
         """Return it as a diagnosis of the data."""
-        message = f"{where}: {self.message}" if where else self.message
-        return Diagnosis(
-            code=self.code, port_path=path, message=message, evidence=evidence, explained=self.explained, fix=self.fix
-        )
+        found = self.told(path, evidence, self.explained)
+        return replace(found, message=f"{where}: {self.message}") if where else found
 
 
 certain = partial(DataCause, explained=1.0)

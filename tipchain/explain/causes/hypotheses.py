@@ -12,7 +12,7 @@ import numpy as np
 from tipchain.core.progress import Pace
 from tipchain.explain.causes.piece import Edit, Piece, PieceOutcome
 from tipchain.explain.causes.program import Act, Op
-from tipchain.explain.findings import Diagnosis, shown_path
+from tipchain.explain.findings import Cause, Diagnosis, shown_path
 from tipchain.explain.locate.differences import arrange, name_number, relative, rms
 from tipchain.explain.locate.matching import common_path
 from tipchain.explain.locate.verdicts import LayerVerdict, effective_bits
@@ -21,13 +21,10 @@ from tipchain.weights.sides import join
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hypothesis:
-    """One thing changed in the port's piece.
+class Hypothesis(Cause):
+    """One thing changed in the port's piece; the layer's name comes before the message.
 
     Attributes:
-        code: a slug.
-        message: what is wrong; the layer's name comes before it.
-        fix: the line to change.
         acts: what stands in place of calls, by number.
         edits: what is done to the piece's tensors.
         within: a context in which the layer is changed; it takes the change back.
@@ -37,9 +34,6 @@ class Hypothesis:
         place: the path within the piece of the layer that is wrong; None: the layer whose code makes the calls.
     """
 
-    code: str
-    message: str
-    fix: str
     acts: Mapping[int, Act] = field(default_factory=dict)
     edits: Mapping[int, Edit] = field(default_factory=dict)
     within: Callable[[], AbstractContextManager[None]] | None = None

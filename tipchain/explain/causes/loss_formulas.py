@@ -9,6 +9,7 @@ from math import log
 import numpy as np
 
 from tipchain.explain.causes.update_formulas import descend
+from tipchain.explain.findings import Cause
 from tipchain.explain.locate.trace import is_array, take_out
 from tipchain.framework_types import Array, Nested, Options, Setting
 from tipchain.numbers.tolerance import CONSTANT, NOISE, REMAINDER, ROUGH, SAME_DOUBLE, SAME_SINGLE, TINY
@@ -32,21 +33,15 @@ class Evaluated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Guess:
+class Guess(Cause):
     """A hypothesis: what one loss would be if it held.
 
     Attributes:
-        code: a slug.
-        message: one sentence.
-        fix: the line to change.
         evidence: what was tried.
         found: the loss under the hypothesis.
         gradient_only: the value cannot be predicted.
     """
 
-    code: str
-    message: str
-    fix: str
     evidence: str
     found: Evaluated
     gradient_only: bool = False

@@ -140,14 +140,7 @@ def clamped(problem: Problem) -> bool:
 
 def _told(guess: Guess, explained: float) -> Diagnosis:
     what = "gradient's difference" if guess.gradient_only else "difference of value and gradient"
-    return Diagnosis(
-        code=guess.code,
-        port_path=LOSS,
-        message=guess.message,
-        evidence=f"{guess.evidence}: {explained:.2%} of the {what} is gone",
-        explained=explained,
-        fix=guess.fix,
-    )
+    return guess.told(LOSS, f"{guess.evidence}: {explained:.2%} of the {what} is gone", explained)
 
 
 def _unknown(problem: Problem) -> Diagnosis:

@@ -28,7 +28,7 @@ from tipchain.explain.causes.metric_ways import (
     ways,
     with_ignored,
 )
-from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import SIDE_NAMES, Cause, Diagnosis, PieceCheck, failed_to_run
 from tipchain.framework_types import Array, Nested
 from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import EXPLAINED, SAME_ENLARGED, SAME_SINGLE
@@ -117,14 +117,11 @@ def ways_apart(case: MetricPair, ours: Array, theirs: Array) -> list[Diagnosis]:
         names = [one for one in names if one in ("metric", "over", "unit")]
     evidence = f"on {len(case.probes)} sets of outputs the reference is {one.words}, the port {other.words}"
     return [
-        Diagnosis(
-            code=_code(name, one, other),
-            port_path=METRIC,
-            message=f"{_what(name, one, other)}: expected {one.words}, actual {other.words}",
-            evidence=evidence,
-            explained=1.0,
-            fix=_fix(name, one),
-        )
+        Cause(
+            _code(name, one, other),
+            f"{_what(name, one, other)}: expected {one.words}, actual {other.words}",
+            _fix(name, one),
+        ).told(METRIC, evidence, 1.0)
         for name in names
     ]
 
@@ -217,12 +214,9 @@ def _fix(name: str, one: Way) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Guess:
+class _Guess(Cause):
     """A hypothesis, with what one side's metric would give if it held; of the port it says what the reference gives."""
 
-    code: str
-    message: str
-    fix: str
     values: Array
     evidence: str = ""
     of_port: bool = False
@@ -233,17 +227,7 @@ def _first(case: MetricPair, ours: Array, theirs: Array, guesses: Iterable[_Gues
         share = _explained(*((theirs, ours) if one.of_port else (ours, theirs)), one.values)
         if share >= EXPLAINED:
             tried = one.evidence or f"tried on {len(case.probes)} sets of outputs"
-            evidence = f"{tried}: {share:.2%} of the difference is gone"
-            return [
-                Diagnosis(
-                    code=one.code,
-                    port_path=METRIC,
-                    message=one.message,
-                    evidence=evidence,
-                    explained=share,
-                    fix=one.fix,
-                )
-            ]
+            return [one.told(METRIC, f"{tried}: {share:.2%} of the difference is gone", share)]
     return []
 
 

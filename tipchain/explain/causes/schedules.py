@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tipchain.core.blame import one_line
 from tipchain.errors import Outcome, TipchainError
 from tipchain.explain.causes.optimizer_builders import Builder, build_both, build_torch_schedule, copied, slots_of
-from tipchain.explain.findings import Diagnosis, PieceCheck, failed_to_run
+from tipchain.explain.findings import Cause, Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.preflight.optimizers import paddle_argument
 from tipchain.explain.preflight.table import Trait
 from tipchain.framework_types import Array, Options, Schedule
@@ -364,12 +364,9 @@ KNOBS: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Guess:
+class _Guess(Cause):
     """A change of the reference's curve that may give the port's."""
 
-    code: str
-    message: str
-    fix: str
     curve: Array
     steps: slice | None = None
     knobs: Options = field(default_factory=dict)
@@ -644,14 +641,10 @@ def _explained(expected: Array, actual: Array, guess: _Guess) -> float:
 
 def _told(guess: _Guess, explained: float, count: int, *, together: bool = False) -> Diagnosis:
     how = "with all the settings that differ" if together else "with this one change"
-    return Diagnosis(
-        code=guess.code,
-        port_path=SCHEDULER,
-        message=guess.message,
-        evidence=f"{how} the reference's curve gives the port's: {explained:.2%} of the difference over {count} steps is gone",
-        explained=explained,
-        fix=guess.fix,
+    evidence = (
+        f"{how} the reference's curve gives the port's: {explained:.2%} of the difference over {count} steps is gone"
     )
+    return guess.told(SCHEDULER, evidence, explained)
 
 
 def _unknown(expected: Array, actual: Array, one: Shape | None, other: Shape | None) -> Diagnosis:
