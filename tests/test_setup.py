@@ -198,7 +198,7 @@ def test_uv_makes_the_environment_and_pip_fetches_it_where_it_is_not_installed(p
     assert done.returncode == 0, done.stderr
     venv, *lines = project.calls()
     assert venv == "venv"
-    assert not fetched or lines.pop(0).endswith("install -qq --no-compile -c constraints.txt uv")
+    assert not fetched or lines.pop(0).endswith("install -qq --no-input --no-compile -c constraints.txt uv"), "it asks"
     variables = [
         "UV_BUILD_CONSTRAINT=constraints.txt",
         "UV_CONSTRAINT=constraints.txt",

@@ -126,9 +126,9 @@ install_with_uv() {
   return 1
 }
 
-# Has pip install uv, and prints where it is.
+# Has pip install uv, and prints where it is. Nobody would see a question.
 fetch_uv() {
-  run_pip install -qq --no-compile -c constraints.txt uv >/dev/null 2>&1 && [[ -x $VENV/bin/uv ]] && printf '%s' "$VENV/bin/uv"
+  run_pip install -qq --no-input --no-compile -c constraints.txt uv >/dev/null 2>&1 && [[ -x $VENV/bin/uv ]] && printf '%s' "$VENV/bin/uv"
 }
 
 # Installs the packages with pip. The frameworks are half of all that is unpacked, so that two of pip share it: nothing of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 
@@ -119,3 +120,22 @@ def test_the_verdict_can_be_had_alone_and_every_check_too(align):
     _, text, _ = align(judged("forward", Outcome.PASS), judged("loss", Outcome.PASS), options=("-v",))
     assert "PASS     loss/x: because" in text.splitlines()
     assert "\nthe port equals its reference" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (OSError(errno.ENOSPC, "No space left on device", "x.npy"), "x.npy: No space left on device"),
+    ],
+)
+def test_a_full_disk_is_told_with_the_file_where_that_is_known(tmp_path, monkeypatch, capsys, error, told):
+    def fill(*_, **__):
+        raise error
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "case.yaml").write_text(CASE)
+    (tmp_path / "net.py").write_text("reference = port = loss = print\n")
+    monkeypatch.setattr("tipchain.parity.align.run_case", fill)
+    assert main(["align", "case.yaml", "--out", "out"]) == 1
+    assert f"the run cannot be written: {told}\n" in capsys.readouterr().err

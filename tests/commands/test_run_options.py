@@ -207,6 +207,8 @@ def test_runs_with_folders_of_their_own_share_nothing():
 def test_a_folder_that_cannot_be_had_is_2(capsys):
     assert run("--out", "p.txt") == 2
     assert "cannot write below p.txt/" in capsys.readouterr().err
+    assert run("--out", "/dev/null/x") == 2
+    assert "cannot write below /dev/null/x/" in capsys.readouterr().err
 
 
 def test_what_commands_took_is_the_basis_of_the_next_runs_time_left():

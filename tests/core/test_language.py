@@ -261,6 +261,11 @@ def test_a_summary_for_github_is_said_too(chinese):
     assert "修改：删除" in text
 
 
+def test_seconds_beside_figures_are_chinese(chinese):
+    assert say("0.9 s, loss=3.25 avg_ips=33.5") == "0.9 秒，loss=3.25 avg_ips=33.5"
+    assert say("0.9 s, loss=3.25 of what") == "0.9 s, loss=3.25 of what"
+
+
 # Columns.
 
 
@@ -335,7 +340,7 @@ norm_train;gpus=-1
 ENDED = """\
 链条已跑通，但 forward/logits：again
 
-PASS   train[norm]  9.0 s, loss=0.5 top1=nan
+PASS   train[norm]  9.0 秒，loss=0.5 top1=nan
 FAIL   forward      2 项检查中有 1 项失败：logits: again
 
 2 项通过，1 项失败，用时 12.5 秒，退出码 1

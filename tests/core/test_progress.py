@@ -103,6 +103,13 @@ def test_quiet_is_quiet(terminal):
         assert stream.getvalue() == ""
 
 
+def test_a_terminal_is_told_in_the_readers_language(terminal, monkeypatch):
+    monkeypatch.setenv("TIPCHAIN_LANG", "zh")
+    with Progress(terminal, clock=Clock()) as progress:
+        progress.stage("preparing inputs and weights")
+        assert terminal.getvalue() == " 0:00  正在准备输入和权重"
+
+
 def test_a_terminal_shows_one_line_that_goes_away(terminal):
     clock = Clock()
     progress = Progress(terminal, clock=clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -354,6 +355,17 @@ def test_a_disk_that_takes_nothing_costs_no_result(tmp_path, capsys):
     cache = ReferenceCache(folder=tmp_path / "references", case="c", keys={"forward": "k" * 64})
     cache.keep(JUDGED, {"/a": "content 1"}, tmp_path)
     assert "not kept" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_in_the_middle_has_no_half_of_an_entry(tmp_path, monkeypatch, capsys):
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(align, "atomic_write", fill)
+    cache = ReferenceCache(folder=tmp_path / "references", case="c", keys={"forward": "k" * 64})
+    cache.keep(JUDGED, {str(tmp_path): "modules"}, tmp_path)
+    assert "not kept" in capsys.readouterr().err
+    assert not list((tmp_path / "references" / "c").iterdir())
 
 
 def spared(tiny, **changes):

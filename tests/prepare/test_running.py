@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 import tracemalloc
@@ -63,3 +64,22 @@ def test_of_what_a_script_says_the_latest_line_alone_is_kept(tmp_path):
             assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_ctrl_c_counts_before_and_after_the_script_too(tmp_path, monkeypatch, begins):
+    def look(_):
+        if (tmp_path / "began").exists() is begins:
+            signal.raise_signal(signal.SIGINT)
+        return {}
+
+    monkeypatch.setattr(suite, "_changed_files", look)
+    try:
+        ran = suite.run_script(
+            tmp_path, ("bash", "-c", "touch began"), tmp_path / "log", None, keep=False, limit_s=None
+        )
+    except KeyboardInterrupt:
+        assert not begins
+    else:
+        assert ran.ending.interrupted
+    assert (tmp_path / "began").exists() is begins

@@ -256,6 +256,36 @@ def test_the_names_of_a_refusal_can_be_pasted(both, nn, copy):
     assert copy(torch, paddle, **hints).kept == ("extra.weight", "extra.bias")
 
 
+def attention(both, nn, side, **packed):
+    """Return blocks of attention whose sizes are multiples of each other, as SegFormer's are."""
+    base = nn.t if side == "torch" else nn.p
+    made = []
+    for size in (4, 8, 16):
+        layers = {"norm1": base.LayerNorm(size), "q": base.Linear(size, size)}
+        layers |= {name: base.Linear(size, times * size) for name, times in packed.items()}
+        made.append(both.tree(side, **layers, norm2=base.LayerNorm(size), fc=base.Linear(size, 2 * size)))
+    return both.tree(side, h=(nn.t.ModuleList if side == "torch" else nn.p.LayerList)(made))
+
+
+def test_what_the_port_holds_in_one_is_told_and_given_no_wrong_names(both, nn):
+    torch = attention(both, nn, "torch", k_proj=1, v_proj=1, o_proj=1)
+    error = refused(torch, attention(both, nn, "paddle", kv=2, proj=1))
+    assert [line.partition(", which")[0] for line in error.problems] == [
+        f"packed: h.{block}.kv seems to hold h.{block}.k_proj, h.{block}.v_proj in one" for block in range(3)
+    ]
+    assert error.skeleton == ()
+
+
+def test_a_key_and_a_value_that_torch_holds_in_one_get_their_names(both, nn, copy):
+    torch = attention(both, nn, "torch", kv=2, proj=1)
+    paddle = attention(both, nn, "paddle", k_proj=1, v_proj=1, o_proj=1)
+    names = yaml.safe_load("\n".join(refused(torch, paddle).skeleton))["names"]
+    assert names == {f"h.*.kv.{leaf}": f"h.*.k_proj.{leaf} + h.*.v_proj.{leaf}" for leaf in ("weight", "bias")}
+    copy(torch, paddle, names=names)
+    expected = torch.h[1].kv.weight.detach().numpy()
+    np.testing.assert_array_equal(paddle.h[1].v_proj.weight.numpy().T, expected[8:])
+
+
 def test_a_refusal_fits_on_a_screen_and_has_all_problems(both, nn):
     torch = both.tree(
         "torch", **{f"a_very_long_name_of_a_layer_{name}": nn.t.Linear(3 + name, 4) for name in range(40)}

@@ -31,6 +31,7 @@ from tipchain.commands.options import (
 )
 from tipchain.commands.prepare import add_prepare_first, prepare_case_first
 from tipchain.core.files import DATA_VARIABLE, RUN_VARIABLE, new_run, prune
+from tipchain.core.language import say
 from tipchain.errors import OutputError, UsageError
 from tipchain.modes import LATEST, Mode, parse_device, parse_mode, parse_stages
 
@@ -113,7 +114,7 @@ def align_case(
     clock = time.perf_counter()
     request, out = make_request(args, stages)
     if not args.quiet:
-        print(f"project root: {request.case.root}", file=sys.stderr, flush=True)
+        print(say(f"project root: {request.case.root}"), file=sys.stderr, flush=True)
     told = stream if args.verbose else None
     search = CauseSearch(
         wanted=not args.no_locate, within=args.within, timeout_s=args.timeout, quiet=args.quiet, stream=told
@@ -125,9 +126,8 @@ def align_case(
         report = with_page(report, args.html, page, located_details(request.folder))
         keep_report(report, request)
     except OSError as error:
-        raise OutputError(
-            f"{request.folder.parent}: the run cannot be written: {error.filename or ''}: {error.strerror or error}"
-        ) from error
+        reason = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error
+        raise OutputError(f"{request.folder.parent}: the run cannot be written: {reason}") from error
     if not os.environ.get(RUN_VARIABLE):
         prune(out)
     for line in show(request.folder) if show and not args.quiet else ():

@@ -305,7 +305,7 @@ def run(args: argparse.Namespace) -> int:
         return code
     if earlier:
         hold_run(earlier)
-    folder = earlier or new_run(Path.cwd() / plan.out)
+    folder = earlier or Path.cwd() / new_run(Path(plan.out))
     plan = _plan(args, folder.name)
     if earlier and (report := _whole(plan, folder, setting)):
         print(say("nothing is left to do: the latest run passed"), file=sys.stderr)

@@ -70,7 +70,7 @@ def new_run(out: Path) -> Path:
                 path.mkdir()
                 break
     except OSError as error:
-        raise UsageError(f"cannot write below {os.path.relpath(out)}: {error.strerror}") from error
+        raise UsageError(f"cannot write below {out}: {error.strerror}") from error
     hold_run(path)
     return path
 

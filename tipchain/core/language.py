@@ -266,8 +266,8 @@ def _place(name: str, text: str) -> tuple[str, int]:
 
 
 def _is_said(text: str, said: str) -> bool:
-    # What is no word stays: a number, a name, code.
-    return said != text or re.fullmatch(r"`[^`]*`|\S+", text) is not None
+    # What is no word stays: a number, a name, code, figures.
+    return said != text or re.fullmatch(r"`[^`]*`|\S+|\S+=\S+( \S+=\S+)*", text) is not None
 
 
 def listed(names: Sequence[str], most: int) -> str:

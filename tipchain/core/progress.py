@@ -329,10 +329,10 @@ class Progress:
             self.screen.draw(lines)
 
     def _line(self) -> str:
-        text = f"{elapsed(self.clock() - self._begin):>5}  {self._stage}"
-        text += f": {self._doing}" if self._doing else ""
+        text = f"{self._stage}: {self._doing}" if self._doing else self._stage
         left = self.left() if self._until is None else self._until - self.clock()
-        return clean(say(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text))
+        text = say(f"{text}, about {elapsed(left)} left" if left is not None and left >= 1 else text)
+        return clean(f"{elapsed(self.clock() - self._begin):>5}  {text}")
 
 
 def terminal_size(stream: TextIO) -> os.terminal_size:

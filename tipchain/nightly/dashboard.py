@@ -429,14 +429,14 @@ def _latest(one: _Line) -> Markup:
     parts = [_came_to(line), _list(element("li", text) for text in said)]
     bad = [row for row in one.rows if row.bad and row.cells[-1]]
     fresh = [row for row in bad if row.newly_bad]
-    others = [row for row in one.rows if row.changed and row not in bad]
-    swaying = [row for row in one.rows if row.flips and row not in fresh and row not in others and not row.bad]
+    others = [row for row in one.rows if row.changed and not (row.bad and row.cells[-1])]
+    swaying = [row for row in one.rows if row.flips and not row.changed and not row.bad]
     environment = [element("li", f"environment: {text}") for text in column.environment]
     for title, entries in (
         ("Newly failing:", [*_entries(one, fresh, suspects=True)]),
         (
             "Still failing:" if len(line.columns) > 1 else "Failing:",
-            [*_entries(one, [row for row in bad if row not in fresh])],
+            [*_entries(one, [row for row in bad if not row.newly_bad])],
         ),
         ("Otherwise changed since the night before:", [*environment, *_entries(one, others)]),
         ("Unsteady, without a change of commit or environment:", [*_entries(one, swaying)]),

@@ -162,6 +162,7 @@ class ReferenceCache:
                 atomic_write(entry / "entry.json", json.dumps(content) + "\n")
                 self._shrink()
         except OSError as error:  # a full or read-only disk costs time, no result
+            shutil.rmtree(entry, ignore_errors=True)
             print(f"{entry}: not kept: {error}", file=sys.stderr)
 
     def _shrink(self) -> None:

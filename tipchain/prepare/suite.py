@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -298,6 +298,7 @@ def run_script(
     Raises:
         UsageError: there is no bash, or the script calls ``tipchain prepare`` again.
         OutputError: nothing can be written below the checkout.
+        KeyboardInterrupt: the user interrupted before the script began.
     """
     if os.environ.get(NESTED):
         raise UsageError(f"{os.environ[NESTED]} calls tipchain prepare again; it must prepare by itself")
@@ -312,6 +313,8 @@ def run_script(
         before = _changed_files(root)
         if keep:
             start_keeping(root / LOGS, folder)
+        if stop.is_set():
+            raise KeyboardInterrupt  # the script shall not begin
         with _told(log) as hear:
             # User's environment with messages in English, which is what is looked for.
             given = dict(os.environ)
@@ -330,7 +333,7 @@ def run_script(
         after = _changed_files(root)
     if changed := sorted(name for name in after if after[name] != before.get(name)):
         print(say(f"note: the script changed tracked files: {', '.join(changed)}"))
-    return ScriptEnd(ending=ending, faults=tuple(faults))
+    return ScriptEnd(ending=replace(ending, interrupted=ending.interrupted or stop.is_set()), faults=tuple(faults))
 
 
 def _put_back(root: Path) -> Iterator[str]:

@@ -579,19 +579,31 @@ class _Matching:
         taken: AbstractSet[Leaf],
         likely: dict[str, tuple[str, tuple[str, ...]]],
     ) -> UnmatchedError:
-        """Return the refusal; its names to paste are those that are open if torch packs what it seems to pack."""
+        """Return the refusal; its names to paste are those that are open if a model packs what it seems to pack."""
         rest, packed = found, packed_candidates(found.unknown, found.missing)
-        if packed:
+        matrices = [leaf for leaf in found.missing if len(leaf.shape) > 1]  # a bias goes with its matrix
+        kept = packed_candidates(matrices, found.unknown)
+        if packed or kept:
             taken = taken | {leaf for one, pieces, _ in packed for leaf in (one, *pieces)}
+            holding = (
+                {one.path[:-1] for one, _, _ in kept},
+                {leaf.path[:-1] for _, pieces, _ in kept for leaf in pieces},
+            )
             rest = match_by_structure(
-                [leaf for leaf in ours if leaf not in taken], [leaf for leaf in theirs if leaf not in taken]
+                [leaf for leaf in ours if leaf not in taken and leaf.path[:-1] not in holding[1]],
+                [leaf for leaf in theirs if leaf not in taken and leaf.path[:-1] not in holding[0]],
             )
         for one, pieces, turned in packed:
             names = tuple(_own_name(*theirs[piece]) for piece in pieces)
             likely[ours[one][1].name] = str(Target(names=names, turned=turned)), ()
-        told = UnmatchedError((), structure=found).problems
+        holders = [
+            f"packed: {theirs[one][0].path} seems to hold {', '.join(ours[piece][0].path for piece in pieces)} in one, "
+            f"which names cannot say: keep them apart in the port, or joined in the reference"
+            for one, pieces, _ in kept
+        ]
+        told = UnmatchedError((), structure=rest if kept else found).problems
         skeleton = UnmatchedError((), structure=rest, likely=likely).skeleton
-        return UnmatchedError([*problems, *told], skeleton=skeleton)
+        return UnmatchedError([*problems, *holders, *told], skeleton=skeleton)
 
     def _resolve(
         self, pairs: Sequence[LeafPair], ours: Held, theirs: Held, targets: Mapping[str, Target]

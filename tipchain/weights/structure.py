@@ -139,29 +139,33 @@ def match_by_structure(torch: Sequence[Leaf], paddle: Sequence[Leaf]) -> Structu
     return found
 
 
-def packed_candidates(
-    unknown: Sequence[Leaf], missing: Sequence[Leaf]
-) -> list[tuple[Leaf, tuple[Leaf, Leaf, Leaf], bool]]:
-    """Return torch tensors that may be a query, a key and a value of the port's in one, in order of declaration.
+def packed_candidates(wholes: Sequence[Leaf], pieces: Sequence[Leaf]) -> list[tuple[Leaf, tuple[Leaf, ...], bool]]:
+    """Return tensors of one model that may hold several of the other's, in order of declaration.
 
-    Nothing tells whether they stand one after the other or take turns by heads: this is for a message. The flag says
-    that they are joined the other way round than torch's layers keep them.
+    These are a query, a key and a value, or a key and a value. Nothing tells whether they stand one after the other or
+    take turns by heads: this is for a message. The flag says that they are joined the other way round than torch's
+    layers keep them.
     """
     groups: dict[tuple[Path, str], dict[str, Leaf]] = defaultdict(dict)
-    for leaf in missing:
+    for leaf in pieces:
         words = _words(leaf.path[-2:-1])[0]
         for letter in "qkv":
             if words and any(word[0] == letter for word in words):
                 groups[leaf.path[:-2], leaf.path[-1]].setdefault(letter, leaf)
-    triples = [(group["q"], group["k"], group["v"]) for group in groups.values() if len(group) == 3]
+    open_ = [
+        tuple(group[letter] for letter in letters)
+        for letters in ("qkv", "kv")
+        for group in groups.values()
+        if group.keys() >= set(letters)
+    ]
     found = []
-    for leaf in unknown:
-        for triple in triples:
-            first = triple[0].shape
-            joined = (3 * first[0], *first[1:])
-            if leaf.path[-1] == triple[0].path[-1] and leaf.shape in (joined, joined[::-1]):
-                found.append((leaf, triple, leaf.shape != joined))
-                triples.remove(triple)
+    for leaf in wholes:
+        for several in open_:
+            first = several[0].shape
+            joined = (len(several) * first[0], *first[1:])
+            if leaf.path[-1] == several[0].path[-1] and leaf.shape in (joined, joined[::-1]):
+                found.append((leaf, several, leaf.shape != joined))
+                open_ = [one for one in open_ if not set(one) & set(several)]
                 break
     return found
 
