@@ -261,6 +261,12 @@ def test_a_summary_for_github_is_said_too(chinese):
     assert "修改：删除" in text
 
 
+def test_the_dots_of_a_path_stay_dots(chinese):
+    from tipchain.report.page import path
+
+    assert path("body.0.act") == "body.<wbr>0.<wbr>act"
+
+
 def test_seconds_beside_figures_are_chinese(chinese):
     assert say("0.9 s, loss=3.25 avg_ips=33.5") == "0.9 秒，loss=3.25 avg_ips=33.5"
     assert say("0.9 s, loss=3.25 of what") == "0.9 s, loss=3.25 of what"

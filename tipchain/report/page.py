@@ -93,7 +93,7 @@ def prose(text: str) -> Markup:
 def path(text: str) -> Markup:
     """Return a layer's path, which may be broken after a dot; the model itself has none, and words for it."""
     first, *rest = (say(text) if " " in text else text).split(".")
-    return markup(_escaped(first), (markup(".", Markup("<wbr>"), _escaped(part)) for part in rest))
+    return markup(_escaped(first), (Markup(f".<wbr>{_escaped(part)}") for part in rest))
 
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], **attributes: object) -> Markup:

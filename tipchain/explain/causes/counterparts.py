@@ -15,13 +15,11 @@ import numpy as np
 from tipchain.explain.causes.functions import (
     ACTIVE,
     MOST_EPSILON,
-    added_epsilon,
     arguments_of,
     called,
     class_of,
     has_axis,
     index_text,
-    is_epsilon,
     place_of,
     same_setting,
 )
@@ -237,7 +235,6 @@ def _settings(group: Sequence[Parting], piece: Piece, walk: Walk) -> Iterator[Hy
                     whole.setdefault(number, {})[slot] = value
                 told.append((op, name, present, value))
     yield from _settings_in_turn(segments, steps, piece, walk)
-    yield from _small_numbers(segments, steps, piece, walk)
     if len(told) > 1 and all(op.name in LAYOUT for op, *_ in told):
         (op, name, present, value), *_ = told
         shaped = next((one for one, *_ in told if one.name == "reshape"), op)
@@ -285,24 +282,6 @@ def _settings_in_turn(
         message=f"its settings{where} are {listed[0]}, the reference's {listed[1]}, in {' and '.join(f'`{one}`' for one in dict.fromkeys(op.name for op, *_ in told))}",
         fix=f"write {listed[1]} for {listed[0]}{where}: `{first.line}`",
     )
-
-
-def _small_numbers(
-    segments: Sequence[Sequence[Op]], steps: Sequence[ReferenceCall], piece: Piece, walk: Walk
-) -> Iterator[Hypothesis]:
-    """Yield small numbers that are added as the reference's functions are given them: an epsilon that one side writes out."""
-    told = [
-        value for step in steps for name, value in spelled(step, walk).items() if name in ("epsilon", "y", "1", "4")
-    ]
-    small = [one for one in told if is_epsilon(one)]
-    for place, op in enumerate(segments[0]):
-        present = added_epsilon(op)
-        if present is None:
-            continue
-        numbers = [one[place].number for one in segments if len(one) == len(segments[0])]
-        for value in dict.fromkeys(one for one in small if one != present):
-            change: tuple[int | str, str, object, object] = (1, "epsilon", present, value)
-            yield _with_settings(op, [change], numbers, {1: value}, piece, walk)
 
 
 def _with_settings(

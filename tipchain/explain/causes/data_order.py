@@ -45,23 +45,9 @@ def explain_order(places: Sequence[int | None], count: int, *, batch: int | None
 
 
 def _permuted(known: Sequence[int], count: int) -> DataCause:
-    as_text = sorted(range(count), key=str)
-    inverse = [0] * count
-    for place, number in enumerate(known):
-        inverse[number] = place
     fix = "read samples in the reference's order"
     if list(known) == list(range(count))[::-1]:
         how = "the whole set is in reverse order"
-    elif count > 10 and list(known) == as_text:
-        how, fix = (
-            "the port has them sorted as text (10 before 2)",
-            "sort file names by their numbers, as the reference does",
-        )
-    elif count > 10 and inverse == as_text:
-        how, fix = (
-            "the reference has them sorted as text (10 before 2)",
-            "sort file names as the reference does, as text",
-        )
     elif all(number == (known[0] + place) % count for place, number in enumerate(known)):
         how = f"the port begins {known[0]} later and ends with what it left out"
     else:
@@ -216,21 +202,8 @@ def _renumbered_classes(ours: Array, theirs: Array) -> DataCause | None:
         return None  # every label comes once: any order would do
     moved = [f"{one:g} → {other:g}" for one, other in pairs if one != other]
     shown = f"{', '.join(moved[:SHOWN_LABELS])}{', …' if len(moved) > SHOWN_LABELS else ''}"
-    classes = sorted(mapping)
-    as_text = [float(one) for one in sorted(f"{one:g}" for one in classes)]
-    if all(mapping[name] == place for place, name in enumerate(as_text)):
-        how, fix = (
-            ": the port sorts class names as text (10 before 2)",
-            "sort class names as the reference does, as numbers",
-        )
-    elif all(name == mapping[place] for place, name in zip(classes, as_text, strict=True)):
-        how, fix = (
-            ": the reference sorts class names as text (10 before 2)",
-            "sort class names as the reference does, as text",
-        )
-    else:
-        how, fix = "", "number the classes as the reference does: from the same sorted list of names"
-    return certain("class-order", f"label: classes are numbered otherwise throughout ({shown}){how}", fix)
+    fix = "number the classes as the reference does: from the same sorted list of names"
+    return certain("class-order", f"label: classes are numbered otherwise throughout ({shown})", fix)
 
 
 def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
@@ -252,12 +225,6 @@ def _out_of_step(ours: Array, theirs: Array) -> DataCause | None:
                 f"label: each image has the label of the image {abs(step)} {which} it",
                 "keep images and labels in step: index both with the same number",
             )
-    if size > 1 and np.array_equal(ours[::-1], theirs):
-        return certain(
-            "label-order",
-            "label: the labels are in reverse order, the images are not",
-            "keep images and labels in step: index both with the same number",
-        )
     if size > FEWEST and np.array_equal(np.sort(ours), np.sort(theirs)):
         return certain(
             "label-order",

@@ -118,7 +118,7 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
 
     Args:
         op: the call of the port's convolution.
-        reference: torch's module at its place, or None; then usual values are tried too.
+        reference: torch's module at its place, or None.
         paddle: the framework.
         path: what the layer is called in messages.
     """
@@ -152,8 +152,6 @@ def by_geometry(op: Op, reference: object, paddle: ModuleType, path: str) -> Ite
     if len(wanted) > 1:
         yield variant(next(iter(wanted)).replace("_", "-"), wanted, confirmed=True)
     yield from _padding_modes(op, reference, paddle, path, convolve)
-    for name, value in _usual(present, dims) if reference is None else ():
-        yield variant(name, {name: value})
     if "Transpose" in kind:
         for number in (0, 1, 2):
             yield variant("output-padding", {"output_padding": number})
@@ -210,14 +208,6 @@ def _pads(layer: Model, padding: object) -> Pads:
     kernel, stride = tuple(layer._kernel_size), ntuple(layer._stride, len(layer._kernel_size))  # noqa: SLF001
     found = paddle_pads(padding, kernel, stride, None, last=layer._data_format.endswith("C"))  # noqa: SLF001
     return ((0, 0),) * len(kernel) if isinstance(found, str) else found
-
-
-def _usual(present: Mapping[str, object], dims: int) -> Iterator[tuple[str, int]]:
-    """Yield usual values of a convolution's arguments, those that it does not have."""
-    for number in range(4):
-        for name in ("padding", *(("stride", "dilation") if number else ())):
-            if ntuple(present[name], dims) != (number,) * dims:
-                yield name, number
 
 
 def _padded(op: Op, paddle: ModuleType, convolve: Function, amounts: Sequence[int], mode: str) -> Act:
@@ -472,12 +462,7 @@ def has_axis(op: Op, axis: object) -> bool:
     return all(-rank <= one < rank for one in axes if isinstance(one, int))
 
 
-def is_epsilon(value: object) -> bool:
-    """Tell whether a value is as small as the constants that keep roots and divisions finite."""
-    return isinstance(value, float) and 0 < value <= MOST_EPSILON
-
-
 def added_epsilon(op: Op) -> float | None:
-    """Return such a constant that a call adds; None where it does not."""
+    """Return a number that a call adds, if it is as small as the constants that keep roots and divisions finite; else None."""
     value = op.args[1] if op.name == "add" and len(op.args) > 1 else None
-    return value if is_epsilon(value) else None
+    return value if isinstance(value, float) and 0 < value <= MOST_EPSILON else None

@@ -341,7 +341,6 @@ class Piece:
         paths: both layers' paths in their models.
         links: numbers of inputs that belong together.
         ends: which output of the reference's is which of the port's; None: they come in one order.
-        mended: links whose tensors differ in the models' runs: the piece is given the reference's.
         partners: the reference's path within its piece by the port's, of layers inside that belong together.
         idle: likewise, of the port's layers inside that are never called though the reference calls theirs.
         cleared: paths of the port's containers inside that return what the reference's do, or are given something else.
@@ -361,7 +360,6 @@ class Piece:
     seed: int
     paths: tuple[str, str]
     links: tuple[tuple[int, int], ...] = ()
-    mended: tuple[tuple[int, int], ...] = ()
     ends: tuple[tuple[int, int], ...] | None = None
     partners: Mapping[str, str] = field(default_factory=dict)
     idle: Mapping[str, str] = field(default_factory=dict)

@@ -520,10 +520,6 @@ def _missing_warmup(one: Shape, other: Shape, count: int) -> Iterator[_Guess]:
         words = f"the port has no warm-up; the reference's rises for {ours} steps from {one.knobs['warmup_start']:.6g}"
         fix = f"wrap the schedule in LinearWarmup(..., warmup_steps={ours})"
         yield _Guess("missing-warmup", words, fix, draw(changed, count))
-        if "milestones" in one.knobs:  # they say when it moves: a schedule may have counted the warm-up's steps too
-            counted = {"warmup_steps": 0, "milestones": tuple(at + ours for at in one.knobs["milestones"])}
-            shifted = replace(one, knobs={**one.knobs, **counted})
-            yield _Guess("missing-warmup", f"{words}, whose steps the schedule counts", fix, draw(shifted, count))
     else:
         start = other.knobs["warmup_start"]
         changed = replace(one, knobs={**one.knobs, "warmup_steps": theirs, "warmup_start": start})

@@ -109,11 +109,6 @@ def _build(
         ends=tuple((link.ours, link.theirs) for link in Comparer(store).outputs(pair)) or None,
         links=tuple((number, other) for number, other, _ in links),
         double=double,
-        mended=tuple(
-            (number, other)
-            for number, other, axes in links
-            if relative(ours[number].transpose(axes), store.get(calls[1].inputs[other].stored)) > SAME_DOUBLE
-        ),
     )
 
 
@@ -405,8 +400,7 @@ def _diagnose(
     with piece.open():
         trials = Trials(piece, most, pace)
         if max(trials.before) <= NOISE or (trials.before[0] <= NOISE and piece.consumer is None):
-            given = map(partial(_given_otherwise, piece), piece.mended)
-            return [told for told in given if told][:1]
+            return []
         made = sum(int(np.prod(one.shape)) for op in trials.base.ops for one in piece.floats(op.result))
         trials.most = min(most, max(LEAST_RUNS, WORK // max(made, 1)))
         trials.run(by_findings(piece, trials.base.ops, findings))
@@ -527,23 +521,6 @@ def _try_like(piece: Piece, trials: Trials, models: tuple[object, object], like:
 def said_alike(message: str, path: str) -> str:
     """Return a message without the path that it is about: that of another layer of the same type says the same."""
     return re.sub(rf"(?<![\w.]){re.escape(path)}(?!\w)", "", message) if path else message
-
-
-def _given_otherwise(piece: Piece, mended: tuple[int, int]) -> Diagnosis | None:
-    """Return the cause where a piece is right as soon as it is given the reference's flags or whole numbers."""
-    ours, theirs = piece.inputs[0][mended[0]], piece.calls[1].input_names[mended[1]]
-    if ours.dtype.kind == "f":
-        return None  # what comes from before is no cause of its own
-    flags = ours.dtype.kind == "b"
-    what = "mask" if flags else "tensor of whole numbers"
-    return Diagnosis(
-        code="mask" if flags else "wrong-input",
-        port_path=piece.paths[1],
-        message=f"{piece.shown}: it is given another {what} than the reference, as `{theirs}` of shape {list(ours.shape)}",
-        evidence=f"with the reference's {what} the error is gone",
-        explained=1.0,
-        fix=f"give {piece.shown} the reference's {what} as `{theirs}` where it is called",
-    )
 
 
 def _try(piece: Piece, trials: Trials, models: tuple[object, object]) -> None:

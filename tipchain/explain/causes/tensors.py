@@ -53,23 +53,16 @@ class SharedTensor:
         return not np.allclose(self.ours, self.theirs, rtol=0, atol=CONSTANT * scale, equal_nan=True)
 
 
-def held_by(piece: Piece) -> tuple[list[SharedTensor], dict[str, Array], dict[str, TensorSlot]]:
-    """Return the tensors that both layers have, those that only the reference has, those that only the port has."""
+def held_by(piece: Piece) -> tuple[list[SharedTensor], dict[str, Array]]:
+    """Return the tensors that both layers have, and those that only the reference has."""
     slots = {slot.name: slot for slot in _slots(piece)}
-    if not slots:
-        return [], {}, {}
     state = {
         name: piece.sides.reference.view(tensor)
-        for name, tensor in piece.reference.state_dict().items()
+        for name, tensor in (piece.reference.state_dict().items() if slots else ())
         if tensor.is_floating_point()
     }
     both = [_held(slots[name], array) for name, array in state.items() if name in slots]
-    names = {one.name for one in both}
-    return (
-        both,
-        {name: one.astype(np.float64) for name, one in state.items() if name not in names},
-        {name: one for name, one in slots.items() if name not in names},
-    )
+    return both, {name: one.astype(np.float64) for name, one in state.items() if name not in slots}
 
 
 def _held(slot: TensorSlot, ours: Array) -> SharedTensor:
@@ -273,7 +266,7 @@ def _projections(one: str, other: str) -> bool:
 
 def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """Yield the port's layer with the reference's tensors, each alone and all together."""
-    both, missing, extra = held_by(piece)
+    both, missing = held_by(piece)
     wrong = [one for one in both if one.differs]
     training = bool(getattr(piece.port, "training", False))
     if training:
@@ -290,7 +283,6 @@ def by_tensors(piece: Piece, state: Mapping[str, Array], ports: Mapping[str, Arr
             piece, wrong, (code, f"several tensors are wrong ({names}); {wrong[0].name} {first[1]}", first[2])
         )
     yield from _missing(piece, missing)
-    yield from _extra(piece, extra)
 
 
 def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Array]]) -> Iterator[Hypothesis]:
@@ -307,17 +299,6 @@ def by_unsaved(piece: Piece, states: tuple[Mapping[str, Array], Mapping[str, Arr
             confirmed=True,
             evidence=f"with the reference's {one.name} the error is gone",
             place=_place(piece, [one]),
-        )
-    if len(wrong) > 1:
-        names = ", ".join(f"`{one.name}`" for one in wrong)
-        yield Hypothesis(
-            code="wrong-buffer",
-            message=f"its buffers {names}, which no checkpoint holds, are not the reference's",
-            fix=f"fill {names} of {piece.shown} as the reference does",
-            within=partial(replaced, wrong),
-            confirmed=True,
-            changes=len(wrong),
-            place=_place(piece, wrong),
         )
 
 
@@ -392,33 +373,6 @@ def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]
         edits={OUTPUT: add},
         fix=f"don't pass `{argument}=False` to `{piece.paths[1]}`, and load the reference's {names}",
         evidence=f"with the reference's {names} the error is gone",
-    )
-
-
-def _extra(piece: Piece, extra: Mapping[str, TensorSlot]) -> Iterator[Hypothesis]:
-    """Yield the port's layer without what only it has: biases of zero, weights of one."""
-    held = [
-        SharedTensor(
-            name=name,
-            ours=np.full(slot.shape, 1.0 if name.endswith("weight") else 0.0),
-            theirs=np.empty(slot.shape),
-            slot=slot,
-        )
-        for name, slot in extra.items()
-        if len(slot.shape) == 1
-    ]
-    if not held:
-        return
-    code = "extra-bias" if all("bias" in one.name for one in held) else "extra-affine"
-    names = " and ".join(one.name for one in held)
-    arguments = " and ".join(f"`{'bias' if 'bias' in one.name else 'weight'}_attr=False`" for one in held)
-    yield Hypothesis(
-        code=code,
-        message=f"it has a {names}, the reference has none",
-        confirmed=True,
-        fix=f"pass {arguments} to `{piece.paths[1]}`",
-        within=partial(replaced, held),
-        evidence=f"without its {names} the error is gone",
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from tipchain.explain.locate.differences import arrange, distance, relative, rms, same_mask
 from tipchain.explain.locate.gradients import Shared, cut_off, input_gradients
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink, hands_on
-from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, drawn_again, run_again
+from tipchain.explain.locate.replay import CallKey, Models, NotReplayed, PairReplays, ReplayInputs, each_call, run_again
 from tipchain.explain.locate.runs import TracedRun, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify, frameworks_own
@@ -147,45 +147,33 @@ class CodeRounding:
     @cached_property
     def _errors(self) -> Mapping[int, float]:
         side, root = self._side, self._run.trace.calls[0]
-        model = self._models.single[""]
-        self._calls = {(call.path, call.turn): call for call in self._run.trace.calls}
-        self._paths = {id(layer): path for path, layer in side.layers(model)}
-        self._turns, self._begun = Counter[str](), list[Call | None]()
+        judged = {(call.path, call.turn): call for call in self._run.trace.calls if call.number in self._judged}
+
+        def enter(key: CallKey, given: Nested) -> None:
+            if key in judged:
+                self._note(judged[key].inputs, take_out(given, side.is_tensor)[1])
+
+        def leave(key: CallKey, result: Nested) -> Nested:
+            """Return what the layer gave in float64, in place of its result, if that is a tensor or a sequence of tensors."""
+            if key not in judged or not (side.is_tensor(result) or isinstance(result, tuple | list)):
+                return None
+            structure, made, _ = take_out(result, side.is_tensor)
+            if len(made) != len(judged[key].outputs):
+                return None
+            return put_back(structure, [self._single(value) for value in judged[key].outputs])
+
+        def ended(made: Sequence[Tensor]) -> tuple[()]:
+            self._note(root.outputs, made)
+            return ()
+
         try:
-            with ExitStack() as stack:
-                stack.enter_context(side.precision(double=False))
-                stack.enter_context(side.randomness(drawn_again(root, self._seed)))
-                stack.enter_context(side.recording(gradient=False))
-                for _, layer in side.layers(model):
-                    stack.callback(side.watch(layer, self._before, self._after))
-                side.seed(self._seed)
-                args, kwargs = put_back(root.arguments, [self._single(value) for value in root.inputs])
-                made = take_out(model(*args, **kwargs), side.is_tensor)[1]
-                self._note(root.outputs, made)
+            single = replace(self._models, double=None)
+            run_again(single, root, self._store, self._seed, leave, ended, enter=enter, gradient=False)
         except NotHeld:
             raise
         except Exception:  # noqa: BLE001  (a model may refuse to run so; then nothing is known of its rounding)
             self._found.clear()
         return self._found
-
-    def _before(self, layer: object, args: object, kwargs: Mapping[str, object]) -> None:
-        path = self._paths[id(layer)]
-        call = self._calls.get((path, self._turns[path]))
-        self._turns[path] += 1
-        self._begun.append(call)
-        if call is not None and call.number in self._judged:
-            self._note(call.inputs, take_out((args, dict(kwargs)), self._side.is_tensor)[1])
-
-    def _after(self, _: object, result: object) -> object:
-        """Return what the layer gave in float64, in place of its result, if that is a tensor or a sequence of tensors."""
-        call = self._begun.pop()
-        plain = self._side.is_tensor(result) or isinstance(result, tuple | list)
-        if call is None or call.number not in self._judged or not plain:
-            return None
-        structure, made, _ = take_out(result, self._side.is_tensor)
-        if len(made) != len(call.outputs):
-            return None
-        return put_back(structure, [self._single(value) for value in call.outputs])
 
     def _single(self, value: TracedValue) -> Tensor:
         return self._side.tensor(as_float(self._store.get(value.stored), double=False), gradient=False)
@@ -282,7 +270,7 @@ class GivenLayers(ABC):
     ) -> None:
         self._models, self._side, self._root, self._number = models, models.side, root, number
         self._store, self._seed, self._ends = store, seed, ends
-        self._given: dict[tuple[str, int], list[tuple[CallPair, TensorLink]]] = {}
+        self._given: dict[CallKey, list[tuple[CallPair, TensorLink]]] = {}
         self._numbers: dict[int, int] = {}  # of the reference's tensors, by their ids
         for pair, link in given:
             call = (pair.reference, pair.port)[number]
@@ -300,8 +288,8 @@ class GivenLayers(ABC):
     def _run(self) -> bool:
         """Run the model forward and backward so; return whether it takes what it is handed."""
 
-        def after(_: object, path: str, turn: int, result: object) -> Nested:
-            return self._replaced(self._given.get((path, turn), ()), result)
+        def leave(key: CallKey, result: object) -> Nested:
+            return self._replaced(self._given.get(key, ()), result)
 
         def starts(made: Sequence[object]) -> list[tuple[Tensor, Tensor]]:
             links = [(given, link, made[(link.ours, link.theirs)[self._number]]) for given, link in self._ends]
@@ -312,7 +300,7 @@ class GivenLayers(ABC):
             ]
 
         try:
-            run_again(self._models, self._root, self._store, self._seed, after, starts)
+            run_again(self._models, self._root, self._store, self._seed, leave, starts)
         except NotHeld:
             raise
         except Exception:  # noqa: BLE001  (a model may refuse what hooks hand it; then the models' runs must do)
@@ -415,8 +403,6 @@ ENLARGING = frozenset(
     "linear conv1d conv2d conv3d batchnorm batchnorm1d batchnorm2d batchnorm3d layernorm groupnorm".split()
 )
 """Layers whose weight and bias, some times larger, make the result as many times larger."""
-CallKey = tuple[str, int]
-"""A layer's path, and which call of it."""
 
 
 def enlarge(side: LiveSide, layer: Model, factor: float) -> None:
@@ -471,30 +457,23 @@ class Enlarged:
 
         The copy keeps the larger weights.
         """
-        side, keys, layers = (
-            self._models[number].side,
-            self._keys[number],
-            dict(self._models[number].side.layers(model)),
-        )
-        paths, turns = {id(layer): path for path, layer in layers.items()}, Counter[str]()
+        side, keys = self._models[number].side, self._keys[number]
+        layers = dict(side.layers(model))
 
         def flows(value: Nested) -> bool:
             given = take_out(value, side.is_tensor)[1]
             return any(side.takes_gradient(one) and one.is_floating_point() for one in given)
 
-        def enter(layer: Model, args: tuple[Nested, ...], kwargs: Mapping[str, Nested]) -> None:
-            path = paths[id(layer)]
-            self._takes[number][path, turns[path]] = flows((args, dict(kwargs)))
-            turns[path] += 1
+        def enter(call: CallKey, given: Nested) -> None:
+            self._takes[number][call] = flows(given)
 
-        def leave(layer: Model, result: Nested) -> Nested:
-            path = paths[id(layer)]
-            self._gives[number][path, turns[path] - 1] = flows(result)
-            key = keys.get((path, turns[path] - 1))
+        def leave(call: CallKey, result: Nested) -> Nested:
+            self._gives[number][call] = flows(result)
+            key = keys.get(call)
             if key is None or not side.is_tensor(result) or not result.is_floating_point():
                 return None
             if not number:
-                made = self._enlarged(path, layer, result)
+                made = self._enlarged(call[0], layers[call[0]], result)
                 self._made[key] = np.array(side.view(made))
                 return made
             expected, array = self._made.pop(key, None), side.view(result)
@@ -510,8 +489,7 @@ class Enlarged:
             for _, one in side.parameters(model):
                 side.let_take(one, gradient=False)
                 stack.callback(side.let_take, one, gradient=True)
-            for layer in layers.values():
-                stack.callback(side.watch(layer, enter, leave))
+            stack.enter_context(each_call(side, model, enter, leave))
             for path, other in self._partners.items() if number else ():
                 if path in self.factors[0] and other not in self.factors[1]:
                     self.factors[1][other] = self.factors[0][path]

@@ -321,13 +321,45 @@ def pair_steps(
     return [models.side.function(step.name) if step.function else layers[step.name] for step in steps]
 
 
+CallKey = tuple[str, int]
+"""A layer's path, and which call of it."""
+
+
+@contextmanager
+def each_call(
+    side: LiveSide, model: Model, enter: Callable[[CallKey, Nested], None], leave: Callable[[CallKey, Nested], Nested]
+) -> Iterator[None]:
+    """Hand over each call of a model's layers: what goes in, nested, and the result, in place of which ``leave`` may return another."""
+    paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
+    begun: list[CallKey] = []
+
+    def before(layer: Model, args: tuple[Nested, ...], kwargs: Options) -> None:
+        path = paths[id(layer)]
+        begun.append((path, turns[path]))
+        turns[path] += 1
+        enter(begun[-1], (args, dict(kwargs)))
+
+    def after(layer: Model, result: Nested) -> Nested:
+        while begun[-1][0] != paths[id(layer)]:  # a call inside that raised, and was caught
+            begun.pop()
+        return leave(begun.pop(), result)
+
+    with ExitStack() as stack:
+        for _, layer in side.layers(model):
+            stack.callback(side.watch(layer, before, after))
+        yield
+
+
 def run_again(
     models: Models,
     root: Call,
     store: Store,
     seed: int,
-    after: Callable[[Model, str, int, Nested], Nested],
+    leave: Callable[[CallKey, Nested], Nested],
     starts: Callable[[Sequence[Tensor]], Sequence[tuple[Tensor, Tensor]]],
+    *,
+    enter: Callable[[CallKey, Nested], None] = lambda *_: None,
+    gradient: bool = True,
 ) -> None:
     """Run a whole model again on what it was given, forward and backward, with its layers' results replaced.
 
@@ -336,27 +368,21 @@ def run_again(
         root: its call of the whole model.
         store: where tensors are.
         seed: of random numbers.
-        after: given a layer, its path, which call of it this was, and its result, returns what stands in place of that; None: it stays.
+        leave: given which call it was, and its result, returns what stands in place of that; None: it stays.
         starts: given the model's output tensors, returns those that backward starts from, each with its gradient.
+        enter: given which call it is, and what goes in.
+        gradient: whether there is a backward.
 
     Raises:
         Exception: what the model raises.
     """
     side, double = models.side, models.double is not None
     model = (models.double or models.single)[""]
-    paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
-
-    def replaced(layer: Model, result: Nested) -> Nested:
-        path = paths[id(layer)]
-        turns[path] += 1
-        return after(layer, path, turns[path] - 1, result)
-
     with ExitStack() as stack:
         stack.enter_context(side.precision(double=double))
         stack.enter_context(side.randomness(drawn_again(root, seed)))
-        stack.enter_context(side.recording(gradient=True))
-        for _, layer in side.layers(model):
-            stack.callback(side.watch(layer, lambda *_: None, replaced))
+        stack.enter_context(side.recording(gradient=gradient))
+        stack.enter_context(each_call(side, model, enter, leave))
         side.seed(seed)
         side.clear_gradients(model)
         given = [side.tensor(as_float(store.get(one.stored), double=double), gradient=False) for one in root.inputs]
@@ -371,8 +397,8 @@ class Corrections:
 
     def __init__(self, side: LiveSide, store: Store) -> None:
         self._side, self._store = side, store
-        self._given: dict[tuple[str, int], dict[int, tuple[PortLayout, StoredArray]]] = defaultdict(dict)
-        self._made: dict[tuple[str, int], dict[int, tuple[PortLayout, StoredArray]]] = defaultdict(dict)
+        self._given: dict[CallKey, dict[int, tuple[PortLayout, StoredArray]]] = defaultdict(dict)
+        self._made: dict[CallKey, dict[int, tuple[PortLayout, StoredArray]]] = defaultdict(dict)
 
     def at_exit(self, pair: CallPair, links: Sequence[TensorLink]) -> None:
         """Let a call return what the reference's returns."""
@@ -392,21 +418,14 @@ class Corrections:
     def applied(self, model: Model) -> Iterator[None]:
         """Apply them to one run of the model, which records nothing for backward."""
         side = self._side
-        paths, turns = {id(layer): path for path, layer in side.layers(model)}, Counter[str]()
-        begun: list[tuple[str, int]] = []
 
-        def enter(layer: Model, args: tuple[Nested, ...], kwargs: Options) -> None:
-            path = paths[id(layer)]
-            begun.append((path, turns[path]))
-            turns[path] += 1
-            tensors = take_out((args, dict(kwargs)), side.is_tensor)[1]
-            for number, found in self._given.get(begun[-1], {}).items():
+        def enter(key: CallKey, given: Nested) -> None:
+            tensors = take_out(given, side.is_tensor)[1]
+            for number, found in self._given.get(key, {}).items():
                 self._write(tensors[number], *found)  # what else takes this tensor is given the reference's, too
 
-        def leave(layer: Model, result: Nested) -> Nested:
-            while begun[-1][0] != paths[id(layer)]:  # a call inside that raised, and was caught
-                begun.pop()
-            wanted = self._made.get(begun.pop(), {})
+        def leave(key: CallKey, result: Nested) -> Nested:
+            wanted = self._made.get(key, {})
             if not wanted or not (side.is_tensor(result) or isinstance(result, tuple | list)):
                 return None
             structure, tensors, _ = take_out(result, side.is_tensor)
@@ -415,9 +434,7 @@ class Corrections:
                 self._write(tensors[number], *found)
             return put_back(structure, tensors)
 
-        with ExitStack() as stack:
-            for _, layer in side.layers(model):
-                stack.callback(side.watch(layer, enter, leave))
+        with each_call(side, model, enter, leave):
             yield
 
     def _write(self, tensor: Tensor, layout: PortLayout, stored: StoredArray) -> None:
