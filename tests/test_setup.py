@@ -41,7 +41,7 @@ exec REAL "$@"
 INNER = """#!/usr/bin/env bash
 if [[ $1 == -m && $2 == pip && "$*" != *"config list" ]]; then
   echo "$*" >> "$STUB_LOG"
-  [[ $* != *--dry-run* ]] || { cat "$STUB_FOLDER/report"; exit; }
+  [[ $* != *--dry-run* ]] || { echo "User for index: "; cat "$STUB_FOLDER/report" >/dev/fd/3; exit; }
   [[ $* != *" uv" ]] || { [[ ! -e $STUB_FOLDER/uv_of_pip ]] || cp "$STUB_FOLDER/uv_of_pip" "${0%/*}/uv"; exit; }
   [[ -z ${STUB_KILL:-} || $* != *--build-constraint* ]] || kill -9 0
   sleep "${STUB_SLEEP:-0}"
@@ -411,6 +411,7 @@ def test_cuda_is_announced_before_it_is_fetched(project, uv):
     done = project.prepare(PARAMS, LITE, "--env-only")
     assert done.returncode == 0, done.stderr
     assert "PIP_EXTRA_INDEX_URL" in done.stderr
+    assert uv or "User for index: " in done.stderr, "what pip asks is seen"
     assert done.stderr.index("PIP_EXTRA_INDEX_URL") < done.stderr.index("environment ready")
 
 

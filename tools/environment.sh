@@ -137,7 +137,8 @@ install_with_pip() {
   local report
   pip_install --upgrade pip
   say "looking at what pip would fetch for torch"
-  report="$(run_pip install -qq --dry-run --no-deps --use-feature=fast-deps --report - -c constraints.txt torch)" ||
+  # What pip asks, a password, goes to the terminal; its report alone is taken.
+  report="$(run_pip install -qq --dry-run --no-deps --use-feature=fast-deps --report /dev/fd/3 -c constraints.txt torch 3>&1 >&2)" ||
     die "pip finds no torch of the locked version" "it needs a package index that has it, or PIP_FIND_LINKS; then repeat the command"
   warn_about_cuda "$report"
   say "installing the packages"

@@ -38,6 +38,9 @@ def test_numbers_of_a_kind_that_cannot_be_subtracted_are_counted_too():
     assert sum(count("mask", flags, ~flags).counts) == 3
     bytes_ = np.array([0, 255], np.uint8)
     assert begins(count("image", bytes_, bytes_[::-1]))[0] <= 255
+    waves = np.array([3 + 4j, 1, 1], np.complex64)
+    assert [count("spectrum", waves, one).same for one in (waves, waves.real.copy(), waves.conj())] == [3, 2, 2]
+    assert begins(count("spectrum", waves, np.array([0, 1, 1], np.float32)))[0] <= 5
 
 
 def test_tiny_differences_share_a_bin_and_a_large_tensor_is_sampled():
@@ -126,3 +129,23 @@ def test_the_first_divergence_and_the_outputs_have_histograms():
     assert output.what.endswith("of the model")
     assert "iterations=5, training=False, seed=0)" in found.command
     assert AlignmentReport.from_json(found.to_json()) == found
+
+
+def test_models_that_give_complex_numbers_are_compared():
+    torch = pytest.importorskip("torch")
+    paddle = pytest.importorskip("paddle")
+    import tipchain
+
+    class Reference(torch.nn.Linear):
+        def forward(self, x):
+            return torch.fft.fft(super().forward(x))
+
+    class Port(paddle.nn.Linear):
+        def forward(self, x):
+            return paddle.fft.fft(super().forward(x)).real()
+
+    reference, port = Reference(3, 4), Port(3, 4)
+    tipchain.copy_weights(reference, port)
+    found = tipchain.align(reference, port, {"args": np.ones((5, 3), np.float32)})
+    assert found.stages["forward"] is Outcome.FAIL
+    assert [one.what for one in found.histograms] == ["output 0 of the model"]

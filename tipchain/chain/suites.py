@@ -420,7 +420,7 @@ class Suite(NamedTuple):
     weights_else: tuple[Template, ...] = ()
     weights_there: tuple[Condition, ...] = ()
     before: tuple[Before, ...] = ()
-    klquant: Literal["", "models", "kinds", "quantize"] = ""
+    klquant: Literal["", Style] = ""
     klquant_trains: bool = False
     results_log: str = "results_python.log"
     results_head: Template = ""

@@ -66,7 +66,7 @@ def count(what: str, expected: Array, actual: Array) -> Histogram:
     every = max(1, -(-expected.size // MOST))
     ours, theirs = (one.reshape(-1)[::every] for one in (expected, actual))
     with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.abs(np.subtract(theirs, ours, dtype=np.float64))
+        apart = np.abs(np.subtract(theirs, ours, dtype=np.result_type(theirs, ours, np.float64)))
     same = (ours == theirs) | (np.isnan(apart) & np.isnan(ours) & np.isnan(theirs))
     different = apart[~same & np.isfinite(apart)]
     places = np.floor(np.log10(np.maximum(different, 10.0**SMALLEST)) * PER_DECADE).astype(np.int64)

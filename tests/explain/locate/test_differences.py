@@ -32,6 +32,12 @@ def test_float32_across_from_float64_is_subtracted_in_float64(matrix):
     assert distance(matrix, rounded) == pytest.approx(np.sqrt(np.mean((matrix - rounded) ** 2)))
 
 
+def test_real_numbers_are_complex_ones_without_imaginary_part():
+    waves = np.array([3 + 4j, 1, 1], np.complex64)
+    assert distance(waves, waves.real) == distance(waves.real, waves) == pytest.approx(4 / np.sqrt(3))
+    assert distance(waves.real, waves.real + 0j) == 0
+
+
 def test_not_a_number_counts_where_both_do_not_have_it(matrix):
     one = matrix.copy()
     one[3, 5] = np.nan

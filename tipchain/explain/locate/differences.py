@@ -39,6 +39,8 @@ def distance(expected: Array, actual: Array) -> float:
     """Return the RMS of the difference of two arrays of one shape; inf where NaN or Inf do not stand alike."""
     if expected.dtype.kind in "biu" and actual.dtype.kind in "biu":
         return rms(expected != actual)
+    if (expected.dtype.kind == "c") != (actual.dtype.kind == "c"):
+        expected, actual = expected.astype(np.complex128), actual.astype(np.complex128)
     total, room = 0.0, np.empty(max(BLOCK, TILE**2))
     across = _lie_across(expected, actual) and "c" not in (expected.dtype.kind, actual.dtype.kind)
     with np.errstate(invalid="ignore", over="ignore"):
