@@ -703,28 +703,13 @@ def _differences(ours: Pipeline, theirs: Pipeline, explained: float, *, halves: 
             f"channel order: the reference takes the raw channels {ours.order}, the port {theirs.order}",
             "give the port's transforms channels in the reference's order: convert BGR to RGB",
         )
-    yield from _scaling(ours, theirs, cause)
-
-
-def _scaling(ours: Pipeline, theirs: Pipeline, cause: Callable[[str, str, str], DataCause]) -> Iterator[DataCause]:
-    scale = np.abs(ours.factor).max()
-    apart_by = np.abs(ours.factor - theirs.factor).max() / scale, np.abs(ours.shift - theirs.shift).max()
-    if max(apart_by) <= ROUGH:
-        return
-    ratio = theirs.factor / ours.factor
-    for factor, words in ((255.0, "is a division by 255 missing?"), (1 / 255.0, "is it divided by 255 twice?")):
-        if np.abs(ratio / factor - 1).max() < 1 - EXPLAINED:
-            yield cause(
-                "scale",
-                f"scale: the port's factors are {factor:.4g} times the reference's: {words}",
-                "divide the image by 255 once, before the normalization",
-            )
-            return
-    yield cause(
-        "normalization",
-        f"normalization: the reference's is {ours.constants}, the port's {theirs.constants}",
-        f"normalize with the reference's constants: {ours.constants}",
-    )
+    factors = np.abs(ours.factor - theirs.factor).max() / np.abs(ours.factor).max()
+    if max(factors, np.abs(ours.shift - theirs.shift).max()) > ROUGH:
+        yield cause(
+            "normalization",
+            f"normalization: the reference's is {ours.constants}, the port's {theirs.constants}",
+            f"normalize with the reference's constants: {ours.constants}",
+        )
 
 
 ROUNDED = "round the crop's offset as the reference does: torch's CenterCrop takes int(round((size - crop) / 2))"
