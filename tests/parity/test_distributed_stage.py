@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -239,11 +240,9 @@ def test_a_rate_that_grows_with_the_processes_is_explained(tmp_path):
 
 
 def test_what_a_process_reports_before_it_ends_is_the_groups_error(tmp_path):
-    from tipchain.parity.stages.distributed import GroupError, WorkerGroup
+    from tipchain.parity.stages.distributed import GroupError
 
-    group = object.__new__(WorkerGroup)
-    group.folder, group.processes, group.timeout_s, group.logs = tmp_path, 2, 1.0, tmp_path
-    group.process = SimpleNamespace(wait=lambda timeout: 1)
+    group = group_that_ended(tmp_path, 1)
     with pytest.raises(GroupError, match=r"exit code 1, and rank 0 without a report\n  log: "):
         group.reports()
     (tmp_path / "log").mkdir()
@@ -253,6 +252,43 @@ def test_what_a_process_reports_before_it_ends_is_the_groups_error(tmp_path):
     (tmp_path / "rank_1.json").write_text('{"error": "ValueError: no loss here"}')
     with pytest.raises(GroupError, match=r"rank 1 of 2: ValueError: no loss here"):
         group.reports()
+
+
+def group_that_ended(folder, code):
+    """Return a group of two processes whose launcher ended with an exit code; None: it still runs."""
+    from tipchain.parity.stages.distributed import WorkerGroup
+
+    group = object.__new__(WorkerGroup)
+    group.folder, group.processes, group.timeout_s, group.logs = folder, 2, 1.0, folder
+    group.process = SimpleNamespace(poll=lambda: code)
+    return group
+
+
+def test_a_killed_process_is_named_by_its_signal(tmp_path):
+    from tipchain.parity.stages.distributed import GroupError
+
+    with pytest.raises(GroupError, match=r"ended with exit code 245 \(SIGSEGV\), and rank 0 without"):
+        group_that_ended(tmp_path, 245).reports()
+
+
+def test_the_launcher_is_not_waited_for_where_all_ranks_have_done_their_work(tmp_path):
+    for rank in range(2):
+        (tmp_path / f"rank_{rank}.json").write_text(json.dumps({"losses": [rank]}))
+    assert group_that_ended(tmp_path, None).reports() == [{"losses": [0]}, {"losses": [1]}]
+
+
+def test_a_listener_is_seen_without_connecting_to_it():
+    from tipchain.parity.stages.distributed import listens
+
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        assert not listens(port)
+        server.listen()
+        assert listens(port)
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_ranks_that_part_are_named(tmp_path):

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tipchain.parity import recorder
-from tipchain.parity.align import AlignRequest, _help
+from tipchain.parity import align, recorder
+from tipchain.parity.align import AlignRequest, _help, _start
 from tipchain.parity.recorder import NOISE_ORDER, RecordingJob, RecordingProcess, RecordingSide
 
 STAGES = ("forward", "data", "loss", "backward")
@@ -19,9 +19,9 @@ STAGES = ("forward", "data", "loss", "backward")
 class Process(RecordingProcess):
     """A process that does nothing: a test says what it tells, an exit code (an int) that it has ended."""
 
-    def __init__(self, job, spec, log):
+    def __init__(self, job, spec, log, *, from_end=False):
         assert spec.is_file()
-        self.order = self.stage = ""
+        self.order, self.stage, self.from_end = "", "", from_end
         self.began, self.ready = time.monotonic(), 0.0
         self.told, self.stopped = [], False
 
@@ -75,6 +75,32 @@ def warm(process):
 
 def request(**changes):
     return AlignRequest(**{"case": None, "mode": None, "stages": STAGES, "folder": None, **changes})
+
+
+def test_two_processes_of_a_side_meet_in_the_middle(side):
+    paddle = side("paddle", STAGES, both_ends=True)
+    first, last = paddle.processes
+    assert (first.told, last.told) == (["forward"], ["backward"])
+    hear(paddle, last, ("begin", "backward"), ("end", "backward"))
+    hear(paddle, first, ("begin", "forward"), ("end", "forward"))
+    assert (first.told, last.told) == (["forward", "data"], ["backward", "loss"])
+    assert len(side("paddle", STAGES[:1], both_ends=True).processes) == 1
+
+
+@pytest.mark.parametrize(
+    ("stages", "cores", "changes", "processes"),
+    [
+        (("forward", "inference"), 2, {}, 2),
+        (("forward", "inference"), 1, {}, 1),
+        (("forward", "inference"), 2, {"device": "gpu:0"}, 1),
+        (("forward", "inference"), 2, {"sides": ("paddle",)}, 1),
+        (("forward", "loss"), 2, {}, 1),
+    ],
+)
+def test_a_second_process_begins_with_the_ports_own_stages(side, monkeypatch, stages, cores, changes, processes):
+    monkeypatch.setattr(align, "core_count", lambda: cores)
+    (paddle,) = _start(request(**changes), [side("paddle", stages).job], stages)
+    assert [one.order for one in paddle.processes] == ["forward", "inference"][:processes]
 
 
 def test_a_side_takes_the_core_that_the_other_has_no_use_for(side):

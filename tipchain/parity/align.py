@@ -606,9 +606,22 @@ def _records_both(request: AlignRequest) -> bool:
 
 
 def _start(request: AlignRequest, jobs: Sequence[RecordingJob], stages: Sequence[str]) -> list[RecordingSide]:
-    """Start recording on each side that has anything to record; torch's waits where it may be asked for more."""
-    waits = _records_both(request)
-    return [RecordingSide(job, stages, request.timeout_s, waits=waits and job.side == "torch") for job in jobs]
+    """Start recording on each side that has anything to record; torch's waits where it may be asked for more.
+
+    Stages of the port alone come last and mostly wait for processes of their own: a second process begins with them.
+    """
+    both = _records_both(request)
+    beside = both and request.device == "cpu" and core_count() > 1
+    return [
+        RecordingSide(
+            job,
+            stages,
+            request.timeout_s,
+            waits=both and job.side == "torch",
+            both_ends=beside and len(job.stages) > 1 and job.stages[-1] in SOLO,
+        )
+        for job in jobs
+    ]
 
 
 def _spare(

@@ -359,13 +359,20 @@ class RecordingSide:
         stages: the stages of the whole run.
         timeout_s: how long the side may take in all.
         waits: whether the processes wait for `order` when nothing is left.
+        both_ends: whether a second process begins at once, with the last stage.
 
     Attributes:
         unmet: why what was ordered besides could not be recorded, or "".
     """
 
     def __init__(
-        self, job: RecordingJob, stages: Sequence[str], timeout_s: float | None, *, waits: bool = False
+        self,
+        job: RecordingJob,
+        stages: Sequence[str],
+        timeout_s: float | None,
+        *,
+        waits: bool = False,
+        both_ends: bool = False,
     ) -> None:
         self.side, self.job, self.waits = job.side, job, waits
         self.ended: dict[str, str | None] = {stage: None for stage in stages if stage not in job.stages}
@@ -378,13 +385,15 @@ class RecordingSide:
         self.processes: list[RecordingProcess] = []
         if self.left:
             self.start()
+        if self.left and both_ends:
+            self.start(from_end=True)
 
-    def start(self) -> None:
-        """Start a process that records what is left, beside those that do."""
+    def start(self, *, from_end: bool = False) -> None:
+        """Start a process that records what is left, beside those that do; ``from_end``: the last stage first."""
         spec = self.log.with_suffix(".json")
         if not self.processes:  # others may be reading it
             spec.write_text(json.dumps(as_json(self.job)))
-        self.processes.append(RecordingProcess(self.job, spec, self.log))
+        self.processes.append(RecordingProcess(self.job, spec, self.log, from_end=from_end))
         self._feed(self.processes[-1])
 
     @property
@@ -411,7 +420,7 @@ class RecordingSide:
                 self._feed(process)
 
     def _feed(self, process: RecordingProcess) -> None:
-        process.order, process.stage = self.left.pop(0) if self.left else "", ""
+        process.order, process.stage = self.left.pop(-1 if process.from_end else 0) if self.left else "", ""
         if process.order or not self.waits:
             process.tell(process.order)
 
@@ -489,10 +498,11 @@ class RecordingProcess:
         order: what it is to record, or "".
         stage: the stage that it is at, or "".
         ready: when it had started; 0 until then.
+        from_end: whether it takes the last of the stages that are left.
     """
 
-    def __init__(self, job: RecordingJob, spec: Path, log: Path) -> None:
-        self.order = self.stage = ""
+    def __init__(self, job: RecordingJob, spec: Path, log: Path, *, from_end: bool = False) -> None:
+        self.order, self.stage, self.from_end = "", "", from_end
         self.began, self.ready = time.monotonic(), 0.0
         reading, writing = os.pipe()
         orders, self._orders = os.pipe()

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,13 +20,14 @@ from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from statistics import median
+from typing import NoReturn
 
 import numpy as np
 
 from tipchain.core.blame import blame
 from tipchain.core.files import atomic_write
 from tipchain.core.json_text import JsonObject, as_json, parse_as
-from tipchain.core.machine import core_count
+from tipchain.core.machine import core_count, signal_name
 from tipchain.errors import Outcome, RecordError, TipchainError, UsageError
 from tipchain.framework_types import Array, Model, Tensor
 from tipchain.frameworks import load_framework
@@ -113,6 +115,12 @@ def digests(model: Model) -> dict[str, str]:
 
 STATE = "state.safetensors"
 STAGE = "distributed"
+TCP_LISTEN = "0A"
+"""The state of a listening socket (``net/tcp_states.h``)."""
+POLL_S = 0.02
+"""Seconds between two looks at what another process does."""
+PATIENCE_S = 5.0
+"""Seconds that a process may take to listen, or to end by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +163,8 @@ def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
         parse_device(f"gpu:{selected}" if job.device.startswith("gpu") else job.device), case.seed + rank, job.threads
     )
     paddle = framework.paddle  # type: ignore[union-attr]
+    if rank:
+        _await_listener(int(os.environ["PADDLE_MASTER"].rpartition(":")[2]))
     paddle.distributed.init_parallel_env()
     bench = Bench(
         framework=framework,
@@ -176,6 +186,28 @@ def run(job: WorkerJob, rank: int, processes: int) -> JsonObject:
     return {**asdict(steps), "start": start, "end": digests(model)}
 
 
+def _await_listener(port: int) -> None:
+    """Wait until rank 0 listens: Paddle tries a refused connection again only after three seconds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not listens(port) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def listens(port: int) -> bool:
+    """Tell whether a process of this machine listens on a TCP port; nothing connects to it.
+
+    Source: https://man7.org/linux/man-pages/man5/proc_pid_net.5.html
+    """
+    wanted = f":{port:04X}"
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        with suppress(OSError):
+            for line in table.read_text().splitlines()[1:]:
+                _, local, _, state, *_ = line.split()
+                if state == TCP_LISTEN and local.endswith(wanted):
+                    return True
+    return False
+
+
 def _untouched(bench: Bench, training: bool) -> object:
     """Return the model with initial values of its own."""
     model = bench.framework.build(bench.builder("model"), bench.case.model_args)
@@ -191,8 +223,8 @@ def share(batch: Mapping[str, Array], rank: int, processes: int) -> dict[str, Ar
     }
 
 
-def main(argv: Sequence[str]) -> int:
-    """Do the job in ``argv[0]``; what goes wrong stands in this process's report."""
+def main(argv: Sequence[str]) -> NoReturn:
+    """Do the job in ``argv[0]`` and end the process; what goes wrong stands in this process's report."""
     end_with_parent()
     job = parse_as(WorkerJob, json.loads(Path(argv[0]).read_text()))
     rank, processes = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
@@ -203,8 +235,11 @@ def main(argv: Sequence[str]) -> int:
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the case's own code may raise anything)
         traceback.print_exc()
         report = {"error": blame(error)}
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
     atomic_write(report_path(Path(job.folder), rank), json.dumps(report))
-    return 1 if "error" in report else 0
+    # A gloo thread that still runs while the libraries are unloaded can crash a process whose work is done.
+    os._exit(1 if "error" in report else 0)
 
 
 # The processes that train together, as their parent sees them: start, deadline, end, reports.
@@ -213,8 +248,6 @@ def main(argv: Sequence[str]) -> int:
 LOOPBACK = "127.0.0.1"
 PORTS = (20000, 30000)
 """Ports that are tried: below those that systems hand out by themselves."""
-PATIENCE_S = 5.0
-"""Seconds that a process may take to end by itself."""
 
 
 class GroupError(TipchainError):
@@ -276,13 +309,15 @@ class WorkerGroup:
         Raises:
             GroupError: a process raised or died, or they took longer than their time.
         """
-        try:
-            code = self.process.wait(timeout=self.timeout_s)
-        except subprocess.TimeoutExpired:
-            self.stop()
-            raise GroupError(
-                f"the {self.processes} processes took longer than {self.timeout_s:g} s and were ended{self._waiting()}"
-            ) from None
+        deadline = time.monotonic() + self.timeout_s
+        while (code := self.process.poll()) is None and not self._all_succeeded():
+            if time.monotonic() > deadline:
+                self.stop()
+                raise GroupError(
+                    f"the {self.processes} processes took longer than {self.timeout_s:g} s and were ended"
+                    f"{self._waiting()}"
+                )
+            time.sleep(POLL_S)
         found = {rank: self._report(rank) for rank in range(self.processes)}
         for rank, report in found.items():
             if report is not None and "error" in report:
@@ -290,7 +325,7 @@ class WorkerGroup:
         missing = [rank for rank, report in found.items() if report is None]
         if missing or code:
             raise GroupError(
-                f"paddle.distributed.launch ended with exit code {code}"
+                f"paddle.distributed.launch ended with exit code {code}{_signal(code or 0)}"
                 + (f", and rank {missing[0]} without a report" if missing else "")
                 + "".join(f"\n  rank {rank} said: {line}" for rank in missing if (line := self._complaint(rank)))
                 + f"\n  log: {self._kept_log(missing[0] if missing else 0)}"
@@ -304,6 +339,11 @@ class WorkerGroup:
                 self.process.send_signal(sign)
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(timeout=PATIENCE_S)
+
+    def _all_succeeded(self) -> bool:
+        """Tell whether all ranks have done their work; the launcher looks only once a second."""
+        reports = [self._report(rank) for rank in range(self.processes)]
+        return all(report is not None and "error" not in report for report in reports)
 
     def _report(self, rank: int) -> Mapping[str, object] | None:
         path = report_path(self.folder, rank)
@@ -335,6 +375,12 @@ class WorkerGroup:
 
     def _kept_log(self, rank: int) -> Path:
         return self.logs / f"distributed_rank{rank}.log"
+
+
+def _signal(code: int) -> str:
+    """Return the signal that a launcher's exit code stands for: it hands on a killed process's negative code as a byte."""
+    number = 256 - code
+    return f" ({signal_name(number)})" if number in set(signal.Signals) else ""
 
 
 def free_port(count: int) -> int:
@@ -619,4 +665,4 @@ def _update_ratio(left: Tensors, right: Tensors) -> float:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    main(sys.argv[1:])
