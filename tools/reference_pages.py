@@ -494,7 +494,7 @@ WITHOUT_PORT = {
         "层或代码一运行，就有另一个代码先指出该错误",
     ): (
         "argmax-axis batch-norm-mode constant downscale-factor dropout-in-eval dtype k "
-        "max-norm off-by-one padding-row shape statistics unit "
+        "max-norm off-by-one padding-row shape statistics "
         "unmatched-parameters warmup-steps weight-form"
     ),
     ("Paddle has no such setting, so no line of a port mends it", "飞桨没有这项设置，移植中没有哪一行可以修正"): (

@@ -44,6 +44,16 @@ def test_tokens_taken_otherwise_are_named(pieces, change, code, fix):
         assert check_data(pieces.sides, tuple(both)).diagnoses[0].code == code
 
 
+def test_padding_to_another_length_is_named(pieces):
+    short = [text for text in TEXTS if len(text) <= 14]
+    found = check_data(pieces.sides, tuple([tokens(text, most) for text in short] for most in (16, 20)))
+    assert found.outcome is Outcome.FAIL
+    assert (found.diagnoses[0].code, found.diagnoses[0].fix) == (
+        "max-length",
+        "pad as the reference does: to the same length",
+    )
+
+
 def test_other_words_are_no_known_cause(pieces):
     ours = [tokens(text) for text in TEXTS]
     found = check_data(pieces.sides, (ours, [tokens(RANDOM.permutation(text)) for text in TEXTS]))

@@ -50,7 +50,6 @@ CODES = {
     "over": "batch-average",
     "threshold": "threshold",
     "axis": "argmax-axis",
-    "unit": "unit",
 }
 
 

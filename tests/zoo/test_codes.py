@@ -1,0 +1,29 @@
+"""Diagnosis codes that no other test of the gate asks for, each of the port that docs/diagnoses.json has for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+for _name in ("torch", "paddle"):
+    if importlib.util.find_spec(_name) is None:
+        pytest.skip(f"{_name} is not installed", allow_module_level=True)
+
+from zoo.third.run import run  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+RECORDED = json.loads((Path(__file__).resolve().parents[2] / "docs/diagnoses.json").read_text(encoding="utf-8"))
+CODES = (
+    "clipped", "crop-size", "label-constant", "other-metric", "shift-ratio", "token-order", "transposed-operand",
+    "vocabulary",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_recorded_port_has_its_code(code):
+    recorded = RECORDED[code]
+    found = run((recorded["id"],), of=recorded["list"])[recorded["id"]]
+    assert (found["caught"], found["code"]) == (True, code)
