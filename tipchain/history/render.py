@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from tipchain.core import language
 from tipchain.core.json_text import Json, as_json, number_json
-from tipchain.core.language import aligned, listed, padded, say
+from tipchain.core.language import aligned, listed, many, padded, say
 from tipchain.core.quantities import FigureKind, Scalar, figure_kind
 from tipchain.errors import Outcome, newly_bad
 from tipchain.history.compare import ENOUGH, Changes, Comparison, Explanation, Flip, MovedFigure, Shift
@@ -247,7 +247,7 @@ def _commit_lines(found: Changes) -> list[str]:
     if not commits.span:
         return []
     unknown = ", not in the repository" if "unknown" not in commits.span else ""
-    count = unknown if commits.count is None else f", {commits.count} commit{'' if commits.count == 1 else 's'}"
+    count = unknown if commits.count is None else f", {many(commits.count, 'commit')}"
     back = " back" if commits.backwards else ""
     return [f"commits: {commits.span}{count}{back}", *(f"  {subject}" for subject in commits.subjects)]
 
