@@ -51,6 +51,11 @@ BAD = (Outcome.FAIL, Outcome.ERROR)
 """What fails a run."""
 
 
+def newly_bad(before: Outcome | None, after: Outcome) -> bool:
+    """Tell whether something fails or errors that did neither before, or was not there (None)."""
+    return after in BAD and before not in BAD
+
+
 class ExitCode(IntEnum):
     """The program's exit codes."""
 

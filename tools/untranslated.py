@@ -116,6 +116,8 @@ def _is_text(node: ast.AST) -> bool:
             return True
         case ast.BinOp(op=ast.Add()):
             return _is_text(node.left) or _is_text(node.right)
+        case ast.Call(func=ast.Name(id="many"), args=[_, ast.Constant(), *_]):  # tipchain's: a number with its noun
+            return True
     return False
 
 
@@ -138,6 +140,9 @@ def _forms(node: ast.expr) -> list[tuple[Piece, ...]]:
             return [*_forms(node.body), *_forms(node.orelse)]
         case ast.Call(func=ast.Name(id="suggestion")):
             return [("",), (", {hint}",)]
+        case ast.Call(args=[count, ast.Constant(value=one), *several]) if _is_text(node):
+            number = ast.FormattedValue(value=count, conversion=-1, format_spec=ast.Constant(","))
+            return [(f"1 {one}",), (number, f" {ast.literal_eval(several[0]) if several else f'{one}s'}")]
     return [(node,)]
 
 
@@ -169,6 +174,8 @@ def _inner(node: ast.expr) -> Iterator[ast.expr]:
             yield node.test
             yield from _inner(node.body)
             yield from _inner(node.orelse)
+        case ast.Call() if _is_text(node):
+            yield node.args[0]
         case ast.Constant():
             pass
         case _:

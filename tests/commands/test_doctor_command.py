@@ -6,8 +6,7 @@ import pytest
 
 from tipchain.cli import main
 from tipchain.commands import doctor
-from tipchain.core import machine as found_here
-from tipchain.core.machine import ALIGNING, DoctorLine
+from tipchain.commands.doctor import ALIGNING, DoctorLine
 from tipchain.errors import Outcome
 from tipchain.prepare.data import prepare_data
 
@@ -40,7 +39,7 @@ def test_a_plain_installation_is_no_failure_and_the_end_says_what_it_does(machin
         machine[name] = DoctorLine(
             subject=name, outcome=Outcome.SKIP, detail="not installed", remedy=f"get {name}", needed_for=ALIGNING
         )
-    monkeypatch.setitem(found_here.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
+    monkeypatch.setitem(doctor.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "ready for diff, judge, report, lint and plan",
@@ -53,13 +52,13 @@ def test_a_plain_installation_is_no_failure_and_the_end_says_what_it_does(machin
 
 
 def test_without_the_packages_of_the_shipped_cases_own_cases_run(machine, capsys, monkeypatch):
-    monkeypatch.setitem(found_here.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
+    monkeypatch.setitem(doctor.PACKAGES, "pillow-of-nobody", "tipchain[cases]")
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out.splitlines()[-2] == "ready for align and run of your own cases"
 
 
 def test_a_package_of_tipchain_itself_must_be_there(machine, capsys, monkeypatch):
-    monkeypatch.setitem(found_here.PACKAGES, "numpy-of-nobody", "tipchain")
+    monkeypatch.setitem(doctor.PACKAGES, "numpy-of-nobody", "tipchain")
     assert main(["doctor"]) == 1
     assert "\nBROKEN   numpy-of-nobody" in capsys.readouterr().out
 

@@ -11,8 +11,8 @@ import pytest
 
 from tipchain.cli import COMMANDS, FORMER, GROUPS, main, parser_of
 from tipchain.commands import doctor
+from tipchain.commands.doctor import _absent
 from tipchain.commands.options import leaves, seconds, seconds_or_none
-from tipchain.core.machine import _absent
 
 SEVERAL = {
     "--device": "a chain's is its file's own if none is named",

@@ -105,16 +105,22 @@ def f(x, items, path):
     if x == "not a message":
         log.info("nor is this one")
     names = "nor are these names".split()
-    many = len(items)
-    return f"{many} items are in {path}" + (f", {x:.3g} of them new" if x else "") + f" `{x.name}`", "a code"
+    count = many(len(items), "new item")
+    print(f"{many(x, 'entry', 'entries')} of {count}")
+    total = len(items)
+    return f"{total} items are in {path}" + (f", {x:.3g} of them new" if x else "") + f" `{x.name}`", "a code"
 '''
 
 
 def test_messages_are_found_with_every_choice_and_named_places(tmp_path):
     (tmp_path / "one.py").write_text(SOURCE)
     assert untranslated.messages(tmp_path / "one.py") == [
-        "{many} items are in {cpath}, {n} of them new `{cname}`",
-        "{many} items are in {cpath} `{cname}`",
+        "1 new item",
+        "{n} new items",
+        "1 entry of {n}",
+        "{n} entries of {n2}",
+        "{n} items are in {cpath}, {n2} of them new `{cname}`",
+        "{n} items are in {cpath} `{cname}`",
         "a code",
     ]
 
@@ -280,6 +286,11 @@ def test_chinese_characters_take_two_columns():
     assert padded("日志", 6) == "日志  "
     assert cut("误差超出允许值", 9) == "误差超出…"
     assert cut("误差超出", 8) == "误差超出"
+    assert cut("resnet fails in three stages", 20) == "resnet fails in…"
+    assert cut("resnet fails in", 15) == "resnet fails in"
+    assert cut("resnet fails in three", 16) == "resnet fails in…"
+    assert cut("  误差超出允许值 forward", 18) == "  误差超出允许值…"
+    assert cut("log /work/nights/20260101/items/resnet/log", 20) == "log /work/nights/20…"
     assert [cut("误差", width) for width in (2, 1, 0, -1)] == ["…", "…", "", ""]
 
 

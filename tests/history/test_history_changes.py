@@ -243,6 +243,32 @@ def test_what_flips_inside_an_item_that_fails_as_before(history, tmp_path):
     assert told(history, tmp_path)[1:] == ["in a: y PASS -> FAIL and 1 more"]
 
 
+def test_what_fails_in_another_way_is_not_newly_failing(history, tmp_path):
+    causes = (cause(),)
+    before = [
+        item("a", FAIL, causes=causes),
+        item("b", ERROR, causes=causes),
+        item("c"),
+        item("d", FAIL),
+        item("e", SKIP),
+    ]
+    after = [
+        item("a", ERROR, causes=causes),
+        item("b", FAIL, causes=causes),
+        item("c", FAIL),
+        item("d"),
+        item("e", ERROR),
+    ]
+    fill(history, [(night(0), before), (night(1), after)])
+    assert told(history, tmp_path)[1:] == [
+        "PASS -> FAIL  c",
+        "SKIP -> ERROR  e",
+        "FAIL -> ERROR  a",
+        "ERROR -> FAIL  b",
+        "FAIL -> PASS  d",
+    ]
+
+
 def test_a_metric_that_is_no_number_any_more(history, tmp_path):
     fill(history, [(night(0), [trained("a", {"loss": 0.5})]), (night(1), [trained("a", {"loss": math.nan})])])
     assert told(history, tmp_path)[1] == "metric  a train[norm] loss: 0.5 -> NaN"

@@ -17,6 +17,7 @@ from pathlib import Path
 from tipchain.chain.emitter import VISIBLE
 from tipchain.chain.plan import Command, Plan
 from tipchain.core.files import take_lock
+from tipchain.core.language import many
 
 DEVICES = Path("/dev")
 HIDDEN = ("", "-1")
@@ -48,8 +49,7 @@ class Gpus:
         absent = [name for name in command.gpus if not self._has(name)]
         if not absent or not self.numbers:
             return ""
-        count = len(self.numbers)
-        there = f"{count} GPU{'' if count == 1 else 's'}: {', '.join(self.numbers)}"
+        there = f"{many(len(self.numbers), 'GPU')}: {', '.join(self.numbers)}"
         return f"no GPU {', '.join(absent)} on this machine, which has {there}"
 
     def taken_by(self, command: Command) -> tuple[str, ...]:

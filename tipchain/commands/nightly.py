@@ -15,7 +15,7 @@ from tipchain.commands.history import NightSink, add_night_arguments, add_night_
 from tipchain.commands.options import add_json, add_quiet, count, renamed, show
 from tipchain.core.files import atomic_write, check_writable, sha256_of, writing
 from tipchain.core.json_text import JsonObject, as_json
-from tipchain.core.language import say, terminal_width, use_color
+from tipchain.core.language import many, say, terminal_width, use_color
 from tipchain.errors import BAD, ExitCode, HistoryError, ManifestError, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -202,7 +202,6 @@ def run_dashboard(args: argparse.Namespace) -> int:
     from tipchain.nightly.dashboard import render
     from tipchain.nightly.nights import NIGHTS, find_nights
     from tipchain.nightly.timeline import read_timelines
-    from tipchain.report.page import many
 
     check_writable({"--html": args.html})
     folder = args.folder or Path(NIGHTS)
@@ -351,8 +350,6 @@ def _chosen(args: argparse.Namespace) -> tuple[NightPlan, Path]:
     nights = (args.out or manifest.nights).absolute()
     plan = select(plan, args.select)
     if args.last_failed:
-        from tipchain.report.page import many
-
         failed = last_failed(nights)
         print(say(f"what failed when it last ran: {many(len(failed), 'item')}"), file=sys.stderr)
         plan = only(plan, failed)

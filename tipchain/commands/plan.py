@@ -16,7 +16,7 @@ from tipchain.chain.load import load_plan, nothing_planned
 from tipchain.chain.plan import PLACEHOLDER, SUFFIXES, Command, Find, Options, Plan, plan_json, select
 from tipchain.commands.options import add_chain_mode, add_json, add_out, add_timeout, chain_mode, renamed, show
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
-from tipchain.core.language import clean, say, terminal_width
+from tipchain.core.language import clean, many, say, terminal_width
 from tipchain.errors import CaseError, ExitCode, ParamsError, UsageError
 from tipchain.modes import DATA_SETS, DIGITS, DataFolders, Mode, data_folders
 
@@ -37,7 +37,7 @@ newest() { local IFS= one; for one; do ls -td -- $one 2>/dev/null | head -n 1 | 
 
 def render_tree(plan: Plan, *, width: int = 80) -> str:
     """Return the plan as a tree: legs, below them each command under what it needs."""
-    count = f"{len(plan.commands)} command{'' if len(plan.commands) == 1 else 's'}"
+    count = many(len(plan.commands), "command")
     lines = [clean(plan.params) + say(f", mode {plan.mode.value}, suite {plan.suite}: {count}")]
     if plan.commands:
         lines.append(say(f"logs in {plan.run}"))

@@ -275,6 +275,11 @@ def listed(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def many(count: int, one: str, several: str | None = None) -> str:
+    """Return a number with its noun."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
 # Layout in columns.
 
 
@@ -289,12 +294,19 @@ def aligned(text: str, width: int) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text in at most so many columns; what is left out is marked."""
+    """Return a text in at most so many columns; what is left out is marked.
+
+    It is cut between words, unless a quarter of the columns would be empty then: a path or an id is cut within.
+    """
     if columns(text) <= width:
         return text
-    kept = text[: max(width - 1, 0)]
-    while columns(kept) > max(width - 1, 0):
+    room = max(width - 1, 0)
+    kept = text[:room]
+    while columns(kept) > room:
         kept = kept[:-1]
+    indent = text[: len(text) - len(text.lstrip())]
+    words = indent + _broken(text[len(indent) : len(kept) + 1], room - len(indent), words=False)[0]
+    kept = words if 3 * room <= 4 * columns(words) <= 4 * room else kept
     return f"{kept.rstrip()}…" if width > 0 else ""
 
 

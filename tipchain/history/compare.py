@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from tipchain.core.quantities import FigureKind, figure_kind
-from tipchain.errors import BAD, Outcome
+from tipchain.errors import Outcome, newly_bad
 from tipchain.history.entries import causes_of, commands_of, entries_before, items_of, of_entry, real
 from tipchain.history.schema import (
     OUTCOMES,
@@ -321,7 +321,7 @@ def _explanations(connection: Connection, found: Comparison, root: Path) -> Iter
     """Yield the first cause of each item that fails now and did not before."""
     causes = causes_of(connection, found.after)
     before, after = found.before.commit, found.after.commit
-    fresh = [one.item for one in found.flips if one.after in BAD and one.before not in BAD]
+    fresh = [one.item for one in found.flips if newly_bad(one.before, one.after)]
     for item in (*fresh, *found.new):
         cause = next(iter(causes.get(item, ())), None)
         if cause is not None:

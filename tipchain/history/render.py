@@ -16,9 +16,9 @@ from sqlalchemy import Connection
 
 from tipchain.core import language
 from tipchain.core.json_text import Json, as_json, number_json
-from tipchain.core.language import aligned, listed, padded, say
+from tipchain.core.language import aligned, listed, many, padded, say
 from tipchain.core.quantities import FigureKind, Scalar, figure_kind
-from tipchain.errors import BAD, Outcome
+from tipchain.errors import Outcome, newly_bad
 from tipchain.history.compare import ENOUGH, Changes, Comparison, Explanation, Flip, MovedFigure, Shift
 from tipchain.history.entries import CauseRun, rows_of
 from tipchain.history.schema import (
@@ -247,7 +247,7 @@ def _commit_lines(found: Changes) -> list[str]:
     if not commits.span:
         return []
     unknown = ", not in the repository" if "unknown" not in commits.span else ""
-    count = unknown if commits.count is None else f", {commits.count} commit{'' if commits.count == 1 else 's'}"
+    count = unknown if commits.count is None else f", {many(commits.count, 'commit')}"
     back = " back" if commits.backwards else ""
     return [f"commits: {commits.span}{count}{back}", *(f"  {subject}" for subject in commits.subjects)]
 
@@ -290,8 +290,8 @@ def explanation_lines(one: Explanation) -> list[str]:
 
 
 def _rank(flip: Flip) -> int:
-    """Return 0 for what became bad, 1 for what is not run any more, 2 for what became good."""
-    return 0 if flip.after in BAD else 1 if flip.after is Outcome.SKIP else 2
+    """Return 0 for what newly fails, 2 for what passes now, 1 for the rest: it is not run any more, or fails in another way."""
+    return 0 if newly_bad(flip.before, flip.after) else 2 if flip.after is Outcome.PASS else 1
 
 
 def _parts_text(parts: Sequence[Flip]) -> str:

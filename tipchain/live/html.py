@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import NamedTuple
 
-from tipchain.core.language import template
+from tipchain.core.language import many, template
 from tipchain.errors import BAD, Outcome
 from tipchain.explain.findings import Finding
 from tipchain.explain.locate.verdicts import ORDER, Closeness, LayerVerdict
@@ -29,7 +29,6 @@ from tipchain.report.page import (
     fix,
     lanes,
     linear,
-    many,
     markup,
     notes,
     number,
@@ -625,8 +624,8 @@ def _findings(found: Sequence[Finding]) -> Markup:
     harmless = [one for one in found if one.harmless]
     parts = [_listed(grave)] if grave else []
     if harmless:
-        what = many(len(harmless), "difference that changes", "differences that change")
-        parts.append(element("details", element("summary", f"{what} no result"), _listed(harmless), class_="more"))
+        what = many(len(harmless), "difference that changes no result", "differences that change no result")
+        parts.append(element("details", element("summary", what), _listed(harmless), class_="more"))
     return markup(parts)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tipchain.core.json_text import as_json, number_json, parse_as, parse_json
+from tipchain.core.language import many
 from tipchain.errors import BAD, ExitCode, Outcome, RecordError, exit_code
 from tipchain.explain.findings import Diagnosis, Finding
 from tipchain.explain.locate.differences import arrange, rms
@@ -271,7 +272,7 @@ class AlignmentReport:
             lines.append(f"  fix: {one.fix}" + (f", and to the other {len(one.layers) - 1}" if one.paths else ""))
         more = len(self.diagnoses) - MOST_CAUSES
         if more > 0:
-            lines.append(f"{more} more cause{'s' if more > 1 else ''} in the report")
+            lines.append(f"{many(more, 'more cause')} in the report")
         told = self.diagnoses[:MOST_CAUSES]
         rest = [one for one in self.findings if not one.harmless and not any(cause.says(one) for cause in told)]
         room = LINES - len(lines) - 1

@@ -13,13 +13,13 @@ from pathlib import Path, PurePosixPath
 
 from tipchain.chain.kinds import KINDS, TRAIN_INFER
 from tipchain.chain.lint import files_by_kind, is_checkout
-from tipchain.core.language import clean, say, template
+from tipchain.core.language import clean, cut, many, say, template
 from tipchain.core.quantities import duration
 from tipchain.errors import Outcome, worst
 from tipchain.nightly.items import Item
 from tipchain.nightly.origin import suspects
 from tipchain.nightly.timeline import Cell, Column, Timeline, TimelineRow
-from tipchain.report.page import Markup, Scale, asset, banner, element, linear, many, markup, outcome, page, prose
+from tipchain.report.page import Markup, Scale, asset, banner, element, linear, markup, outcome, page, prose
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.ERROR: "!", Outcome.SKIP: "–"}  # noqa: RUF001
 OUTCOME_CLASSES = {Outcome.PASS: "p", Outcome.FAIL: "f", Outcome.ERROR: "e", Outcome.SKIP: "s"}
@@ -30,10 +30,9 @@ LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+"
 """A curve's heights, the lowest first: as many as a plot of that size shows."""
 
 
-def cut(text: str, length: int) -> str:
-    """Return at most ``length`` characters of a text in the reader's language, without control characters."""
-    text = say(clean(text))
-    return text if len(text) <= length else f"{text[: length - 1]}…"
+def brief(text: str, width: int) -> str:
+    """Return a text in the reader's language, cut to so many columns, without control characters."""
+    return cut(say(clean(text)), width)
 
 
 def when(column: Column) -> str:
@@ -137,7 +136,7 @@ def _run(row: TimelineRow, column: Column, cell: Cell) -> Markup:
     ]
     took = f", {duration(record.seconds)}" if record.attempt else ""
     machine = f" on {record.machine}" if record.machine else ""
-    reason = [": ", prose(cut(cell.why, 500))] if cell.why else None
+    reason = [": ", prose(brief(cell.why, 500))] if cell.why else None
     return element("li", f"{when(column)} ", outcome(record.outcome), f"{took}{machine}", reason, links)
 
 
@@ -282,7 +281,7 @@ def _skipped(rows: Sequence[KindRow]) -> Markup | None:
     told = []
     for row in rows:
         reasons = list(row.reasons.items())
-        told += [element("li", f"{count} of {row.name}: {cut(text, LONGEST)}") for text, count in reasons[:REASONS]]
+        told += [element("li", f"{count} of {row.name}: {brief(text, LONGEST)}") for text, count in reasons[:REASONS]]
         left = len(reasons) - REASONS
         told += [element("li", f"and {many(left, 'more reason')}")] if left > 0 else []
     return element("div", element("p", "Skipped:"), element("ul", told, class_="changes")) if told else None
@@ -318,7 +317,7 @@ def _ended(items: Sequence[tuple[TimelineRow, Cell]], place: int) -> Markup:
         return element("td")
     outcome = worst(cell.record.outcome for _, cell in items)
     row, cell = next(one for one in items if one[1].record.outcome is outcome)
-    reason = "" if outcome is Outcome.PASS else f": {cut(cell.why, LONGEST)}"
+    reason = "" if outcome is Outcome.PASS else f": {brief(cell.why, LONGEST)}"
     sign = element("a", SIGNS[outcome], href=f"#{part_id(place, row)}", title=f"{outcome.value} {row.item.id}{reason}")
     return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}")
 
@@ -482,7 +481,7 @@ def _entries(one: _Line, rows: Sequence[TimelineRow], *, suspects: bool = False)
             element("a", one.name(row), href=f"#{one.id(row)}", title=row.item.id),
             since,
             [" ", mark] if mark else None,
-            [": ", prose(cut(reason, REASON))] if reason else None,
+            [": ", prose(brief(reason, REASON))] if reason else None,
             _page_of(row, columns),
             _suspects(row, columns) if suspects else None,
         )
@@ -500,7 +499,7 @@ def _suspects(row: TimelineRow, columns: Sequence[Column]) -> Markup | None:
     found = suspects(Path(ran[-1].plan.root), before, after, place.file if place else "")
     told = [
         f"commits {before or 'unknown'}..{after or 'unknown'}",
-        *(f"suspect: {cut(text, REASON)}" for text in found),
+        *(f"suspect: {brief(text, REASON)}" for text in found),
     ]
     return markup(element("div", text, class_="note") for text in told)
 
@@ -636,7 +635,7 @@ def _cell(cell: Cell | None, base: str) -> Markup:
     target = cell.report if cell.report.endswith(".html") else cell.log or cell.report
     sign = SIGNS[outcome]
     if outcome is not Outcome.PASS:
-        words = f"{outcome.value}: {cut(cell.why, 120)}"
+        words = f"{outcome.value}: {brief(cell.why, 120)}"
         if outcome is Outcome.SKIP or not target:
             return element("td", sign, class_=f"cell-{OUTCOME_CLASSES[outcome]}", title=words)
         return element(
@@ -694,7 +693,7 @@ class _Numbers:
             if cell is None:
                 yield None
                 continue
-            record, reason = cell.record, self._number(cut(cell.why, 500))
+            record, reason = cell.record, self._number(brief(cell.why, 500))
             left = [self._number(clean(one)) for one in (cell.log, cell.report)]
             self._usual = self._usual or left
             seconds = round(record.seconds, 1 if record.seconds < SECONDS else None)

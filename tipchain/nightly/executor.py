@@ -26,6 +26,7 @@ from tipchain.chain.process import GRACE_S, Ending, Stop, call
 from tipchain.core import language
 from tipchain.core.files import DATA_VARIABLE, MODE_VARIABLE, RUN_VARIABLE
 from tipchain.core.json_text import taken
+from tipchain.core.language import many
 from tipchain.core.machine import usable_cores
 from tipchain.nightly.items import FOLDER, LOG, PYTHON, REPORT, Item, filled
 from tipchain.nightly.nights import AttemptRecord
@@ -374,7 +375,7 @@ class CpuSlots:
         count = min(wanted, len(self._names))
         if not self._has_turn and self._leases.take((TURN,), holder):
             process = self._leases.holder(TURN)
-            return (), f"{_slots(count)}: an item of another night is before it ({process})"
+            return (), f"{many(count, 'CPU slot')}: an item of another night is before it ({process})"
         self._has_turn = True
         taken: list[str] = []
         others: dict[str, None] = {}
@@ -388,7 +389,7 @@ class CpuSlots:
         if len(taken) < count:
             self._leases.give_back(taken)
             self._waits = True
-            return (), f"{_slots(count)}, held by {', '.join(others)}"
+            return (), f"{many(count, 'CPU slot')}, held by {', '.join(others)}"
         self.pass_turn()
         self._taken += min(count, self.count)
         return tuple(taken), ""
@@ -409,10 +410,6 @@ class CpuSlots:
         if self._has_turn:
             self._has_turn = False
             self._leases.give_back((TURN,))
-
-
-def _slots(count: int) -> str:
-    return f"{count} CPU slot{'s' if count > 1 else ''}"
 
 
 @dataclass(slots=True)

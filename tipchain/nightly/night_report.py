@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 from xml.etree import ElementTree as ET
 
-from tipchain.core.language import aligned, clean, columns, cut, in_rows, say, use_color
+from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, say, use_color
 from tipchain.core.progress import Screen, elapsed
 from tipchain.core.quantities import duration
 from tipchain.errors import BAD, ExitCode, Outcome
@@ -33,7 +33,6 @@ from tipchain.report.ci import (
     place_in_checkout,
     workflow_command,
 )
-from tipchain.report.page import many
 from tipchain.report.terminal import MEANINGS, broken, counts_text, mark
 
 # Plans, states and summaries of nights as text for 80 columns.

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from tipchain.core.language import listed
 from tipchain.core.quantities import FigureKind, figure_kind
-from tipchain.errors import BAD, Outcome, RecordError
+from tipchain.errors import BAD, Outcome, RecordError, newly_bad
 from tipchain.explain.findings import Diagnosis
 from tipchain.nightly.items import Group, Item, SharePlan, disagreement, gather, lost_items, merge_facts, missing
 from tipchain.nightly.nights import ITEMS, ItemRecord, Results, read_results, report_of, slug_of
@@ -154,8 +154,9 @@ class TimelineRow:
     @property
     def newly_bad(self) -> bool:
         """Whether it fails or errors in the latest night, and did neither the time before."""
-        ran = [cell.record.outcome in BAD for cell in self.cells if cell]
-        return self.cells[-1] is not None and len(self.cells) > 1 and ran[-2:] in ([True], [False, True])
+        *earlier, last = self.cells
+        before = next((cell.record.outcome for cell in reversed(earlier) if cell), None)
+        return bool(earlier) and last is not None and newly_bad(before, last.record.outcome)
 
     @property
     def since(self) -> int:

@@ -31,16 +31,7 @@ def build_loss(
     soft_label: bool = False,
     reduction: str = "mean",
 ) -> Loss:
-    """Return the cross entropy of logits, as torch computes it.
-
-    Args:
-        label_smoothing: share of every target that is spread evenly over the classes, in ``[0, 1]``.
-        weight: one factor per class.
-        ignore_index: samples of this class do not count, neither in the sum nor in the mean's number of samples.
-        soft_label: whether labels are probabilities of the logits' shape instead of class numbers ``[n, d1, ...]``.
-        reduction: ``"mean"`` (over the weights of the samples that count; with soft labels over all samples) or
-            ``"sum"``.
-    """
+    """Return the cross entropy of logits, as torch computes it; the arguments are those of `torch_losses.build_loss`."""
 
     def loss(output: object, label: object) -> Tensor:
         logits = _classes_last(output)
@@ -71,12 +62,7 @@ def build_nll_loss(weight: Sequence[float] | None = None, ignore_index: int = -1
 
 
 def build_bce_loss(pos_weight: Sequence[float] | None = None, reduction: str = "mean") -> Loss:
-    """Return the binary cross entropy of logits and labels in ``[0, 1]`` of one shape.
-
-    Args:
-        pos_weight: one factor per class (last axis) for the positive part.
-        reduction: ``"mean"`` over all elements, or ``"sum"``.
-    """
+    """Return the binary cross entropy of logits and labels in ``[0, 1]`` of one shape."""
 
     def loss(output: Tensor, label: Tensor) -> Tensor:
         factors = None if pos_weight is None else paddle.to_tensor(pos_weight, dtype=output.dtype, place=output.place)
@@ -87,11 +73,7 @@ def build_bce_loss(pos_weight: Sequence[float] | None = None, reduction: str = "
 
 
 def build_kl_loss(reduction: str = "batchmean") -> Loss:
-    """Return the Kullback-Leibler divergence of labels (probabilities) from logits ``[n, c]``.
-
-    Args:
-        reduction: ``"batchmean"`` (the definition: a mean over samples) or ``"sum"``.
-    """
+    """Return the Kullback-Leibler divergence of labels (probabilities) from logits ``[n, c]``."""
 
     def loss(output: Tensor, label: Tensor) -> Tensor:
         logs = _log_softmax(_classes_last(output))

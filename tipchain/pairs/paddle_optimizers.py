@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import paddle
 
@@ -131,19 +131,12 @@ def build_optimizer(
     learning_rate: float | paddle.optimizer.lr.LRScheduler,
     *,
     name: str,
-    weight_decay: float = 0.0,
-    decay: str | None = None,
-    clip_value: float | None = None,
-    clip_norm: float | None = None,
-    clip_global_norm: float | None = None,
-    no_decay: Sequence[str] = (),
-    lr_multipliers: Mapping[str, float] | None = None,
     model: object = None,
-    **options: object,
+    **arguments: Setting,
 ) -> paddle.optimizer.Optimizer:
     """Return an optimizer whose ``step()`` clips, decays and updates as its torch twin does.
 
-    The arguments are those of ``tipchain.pairs.torch_optimizers.build_optimizer``; ``learning_rate`` may be a schedule.
+    The arguments are those of `tipchain.pairs.torch_optimizers.build_optimizer`; ``learning_rate`` may be a schedule.
 
     Rules become attributes of the parameters, what ``ParamAttr(regularizer=..., learning_rate=...)`` sets, instead of
     parameter groups: Paddle would clip every group by a global norm of its own. With ``no_decay`` or
@@ -152,15 +145,7 @@ def build_optimizer(
     Raises:
         CaseError: an argument that cannot be, or a rule that fits no parameter.
     """
-    settings = read_optimizer_settings(
-        name=name,
-        weight_decay=weight_decay,
-        decay=decay,
-        no_decay=no_decay,
-        lr_multipliers=lr_multipliers,
-        clips={"clip_value": clip_value, "clip_norm": clip_norm, "clip_global_norm": clip_global_norm},
-        options=options,
-    )
+    settings = read_optimizer_settings(name=name, **arguments)
     given = list(parameters)
     treatments = _treatments(settings, given, model)
     rate = learning_rate if isinstance(learning_rate, paddle.optimizer.lr.LRScheduler) else float(learning_rate)
@@ -169,7 +154,7 @@ def build_optimizer(
         parameters=given,
         grad_clip=_clip(settings),
         **_decay(settings, treatments),
-        **_options(settings),
+        **{{"nesterov": "use_nesterov"}.get(key, key): value for key, value in settings.options.items()},
     )
     return built
 
@@ -240,10 +225,3 @@ def _kind(settings: OptimizerSettings) -> Setting:
         "adagrad": own.Adagrad,
         "adamax": TorchAdamax,
     }[settings.name]
-
-
-def _options(settings: OptimizerSettings) -> dict[str, Setting]:
-    known = dict(settings.options)
-    if "nesterov" in known:
-        known["use_nesterov"] = known.pop("nesterov")
-    return known

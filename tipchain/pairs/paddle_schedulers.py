@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from paddle.optimizer import lr
 
+from tipchain.framework_types import Setting
 from tipchain.pairs.settings import SchedulerSettings, read_scheduler_settings
 
 __all__ = ["build_scheduler"]
@@ -17,16 +18,14 @@ def build_scheduler(
     learning_rate: float,
     *,
     name: str,
-    warmup_steps: int = 0,
-    warmup_start: float = 0.0,
-    **options: object,
+    **arguments: Setting,
 ) -> lr.LRScheduler:
     """Return the schedule; the arguments are those of ``tipchain.pairs.torch_schedulers.build_scheduler``.
 
     Raises:
         CaseError: an argument that cannot be.
     """
-    settings = read_scheduler_settings(name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options)
+    settings = read_scheduler_settings(name=name, **arguments)
     main = _main(float(learning_rate), settings)
     if not settings.warmup_steps:
         return main

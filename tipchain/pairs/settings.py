@@ -1,4 +1,8 @@
-"""The arguments of the optimizers and schedules, checked; the same for both frameworks."""
+"""The arguments of the optimizers and schedules, checked; the same for both frameworks.
+
+Sources: https://pytorch.org/docs/stable/optim.html,
+https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/optimizer/Overview_en.html
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from types import MappingProxyType
 from tipchain.errors import CaseError, did_you_mean
 from tipchain.framework_types import Options, Tensor
 
-# The arguments of the optimizers, checked; the same for both frameworks.
+# Optimizers.
 
 
 OPTIMIZER_DEFAULTS: Mapping[str, Options] = MappingProxyType(
@@ -82,28 +86,55 @@ class ParameterTreatment:
 def read_optimizer_settings(
     *,
     name: str,
-    weight_decay: float,
-    decay: str | None,
-    clips: Mapping[str, float | None],
-    no_decay: Sequence[str],
-    lr_multipliers: Mapping[str, float] | None,
-    options: Options,
+    weight_decay: float = 0.0,
+    decay: str | None = None,
+    clip_value: float | None = None,
+    clip_norm: float | None = None,
+    clip_global_norm: float | None = None,
+    no_decay: Sequence[str] = (),
+    lr_multipliers: Mapping[str, float] | None = None,
+    **options: object,
 ) -> OptimizerSettings:
-    """Check the arguments of a builder.
+    """Check the arguments of an optimizer.
+
+    Args:
+        name: sgd, momentum, adam, adamw, rmsprop, adagrad or adamax.
+        weight_decay: coefficient of the decay.
+        decay: ``l2`` (the default but for adamw) adds ``weight_decay * p`` to the gradient, ``l1``
+            ``weight_decay * sign(p)``, both after clipping; ``decoupled`` is AdamW's own.
+        clip_value: largest absolute value of a gradient's elements (``clip_grad_value_``).
+        clip_norm: largest L2 norm of each tensor's gradient, one by one.
+        clip_global_norm: largest L2 norm of all gradients together (``clip_grad_norm_``).
+        no_decay: which parameters are not decayed: ``bias``, ``norm`` (of a normalization layer), ``vector`` (one
+            dimension), or fnmatch patterns of their names.
+        lr_multipliers: factors of the learning rate by such rules; the first that fits holds.
+        **options: the optimizer's own: momentum, nesterov · beta1, beta2, epsilon, amsgrad · rho, epsilon, momentum,
+            centered · epsilon, initial_accumulator_value. Defaults are torch's.
 
     Raises:
         CaseError: an unknown name or option, a value that cannot be, or what one of the frameworks cannot do.
     """
-    known = _known_options(name, options)
+    known = _known_options("optimizer", OPTIMIZER_DEFAULTS, name, options)
+    for key, value in options.items():
+        flag = isinstance(OPTIMIZER_DEFAULTS[name][key], bool)
+        if not (isinstance(value, bool) if flag else is_number(value)):
+            raise _error(
+                f"optimizer.{key}", "has the wrong kind of value", repr(value), "true or false" if flag else "a number"
+            )
+    if known.get("nesterov") and not known["momentum"] > 0:
+        raise _error("optimizer.nesterov", "needs a momentum", f"momentum {known['momentum']}", "momentum > 0")
+    clips = {"clip_value": clip_value, "clip_norm": clip_norm, "clip_global_norm": clip_global_norm}
     given = {key: limit for key, limit in clips.items() if limit is not None}
     if len(given) > 1:
-        raise _optimizer_error(min(given), "stands beside another way of clipping", ", ".join(given), "one of them")
+        raise _error(
+            f"optimizer.{min(given)}", "stands beside another way of clipping", ", ".join(given), "one of them"
+        )
     for key, number in {"weight_decay": weight_decay, **(lr_multipliers or {})}.items():
         if not is_number(number) or number < 0:
-            raise _optimizer_error(key, "is not a number >= 0", number)
+            raise _error(f"optimizer.{key}", "is not a number >= 0", number)
     for key, limit in given.items():
         if not is_number(limit) or limit <= 0:
-            raise _optimizer_error(key, "is not a number > 0", limit)
+            raise _error(f"optimizer.{key}", "is not a number > 0", limit)
     return OptimizerSettings(
         name=name,
         weight_decay=float(weight_decay),
@@ -116,35 +147,26 @@ def read_optimizer_settings(
     )
 
 
-def _known_options(name: str, options: Options) -> Options:
-    if name not in OPTIMIZER_DEFAULTS:
-        raise _optimizer_error(
-            "name", "is no known optimizer", name, ", ".join(OPTIMIZER_DEFAULTS), did_you_mean(name, OPTIMIZER_DEFAULTS)
-        )
-    known = OPTIMIZER_DEFAULTS[name]
+def _known_options(kind: str, defaults: Mapping[str, Options], name: str, options: Options) -> Options:
+    """Return the options of the optimizer or schedule called ``name``, with its defaults for those that are not given."""
+    if name not in defaults:
+        message = "is no known optimizer" if kind == "optimizer" else "is no known schedule"
+        raise _error(f"{kind}.name", message, name, ", ".join(defaults), did_you_mean(name, defaults))
+    known = defaults[name]
     for key in options:
         if key not in known:
-            raise _optimizer_error(
-                key, f"is no argument of {name}", options[key], ", ".join(known) or "none", did_you_mean(key, known)
-            )
-        flag = isinstance(known[key], bool)
-        if not (isinstance(options[key], bool) if flag else is_number(options[key])):
-            raise _optimizer_error(
-                key, "has the wrong kind of value", repr(options[key]), "true or false" if flag else "a number"
-            )
-    merged = {**known, **options}
-    if merged.get("nesterov") and not merged["momentum"] > 0:
-        raise _optimizer_error("nesterov", "needs a momentum", f"momentum {merged['momentum']}", "momentum > 0")
-    return merged
+            expected, hint = ", ".join(known) or "none", did_you_mean(key, known)
+            raise _error(f"{kind}.{key}", f"is no argument of {name}", options[key], expected, hint)
+    return {**known, **options}
 
 
 def _decay_form(name: str, decay: str | None) -> str:
     form = decay or ("decoupled" if name == "adamw" else "l2")
     if form not in DECAYS:
-        raise _optimizer_error("decay", "is not known", form, ", ".join(DECAYS), did_you_mean(form, DECAYS))
+        raise _error("optimizer.decay", "is not known", form, ", ".join(DECAYS), did_you_mean(form, DECAYS))
     if (form == "decoupled") != (name == "adamw"):
-        raise _optimizer_error(
-            "decay", f"cannot go with {name}", form, "decoupled with adamw, l2 or l1 with the others"
+        raise _error(
+            "optimizer.decay", f"cannot go with {name}", form, "decoupled with adamw, l2 or l1 with the others"
         )
     return form
 
@@ -161,8 +183,8 @@ def treat(settings: OptimizerSettings, parameters: Iterable[NamedParameter]) -> 
             if not any(_fits(rule, one) for one in known):
                 names = [one.name for one in known]
                 shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
-                raise _optimizer_error(
-                    key,
+                raise _error(
+                    f"optimizer.{key}",
                     "fits no parameter",
                     rule,
                     f"{', '.join(KINDS)} or a pattern of: {shown}",
@@ -200,7 +222,7 @@ def kinds_of(layer: object, leaf: str, dimensions: int) -> frozenset[str]:
 def needs_model(settings: OptimizerSettings) -> CaseError:
     """Return the error for rules without a model to apply them to."""
     rules = [*settings.no_decay, *settings.lr_multipliers]
-    return _optimizer_error("optimizer", "has rules for parameters, but no model was given", ", ".join(rules), "model=")
+    return _error("optimizer", "has rules for parameters, but no model was given", ", ".join(rules), "model=")
 
 
 def _fits(rule: str, parameter: NamedParameter) -> bool:
@@ -212,15 +234,11 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _optimizer_error(
-    key: str, message: str, found: object, expected: object = None, hint: str | None = None
-) -> CaseError:
-    return CaseError(
-        message, key=f"optimizer.{key}" if key != "optimizer" else key, found=found, expected=expected, hint=hint
-    )
+def _error(key: str, message: str, found: object = None, expected: object = None, hint: str | None = None) -> CaseError:
+    return CaseError(message, key=key, found=found, expected=expected, hint=hint)
 
 
-# The arguments of the schedules, checked; the same for both frameworks.
+# Schedules.
 
 
 REQUIRED = object()
@@ -265,58 +283,51 @@ class SchedulerSettings:
 
 
 def read_scheduler_settings(
-    *, name: str, warmup_steps: int, warmup_start: float, options: Mapping[str, object]
+    *, name: str, warmup_steps: int = 0, warmup_start: float = 0.0, **options: object
 ) -> SchedulerSettings:
-    """Check the arguments of a builder.
+    """Check the arguments of a schedule.
+
+    Args:
+        name: constant; step (step_size, gamma); multistep (milestones, gamma); exponential (gamma); cosine
+            (total_steps, end_rate); polynomial (total_steps, power, end_rate, cycle); onecycle (total_steps, pct_start,
+            div_factor, final_div_factor, anneal_strategy, three_phase; the momentum is left alone).
+        warmup_steps: steps of a linear warm-up: rate t of them is start + (first - start) t / warmup_steps, and the
+            schedule's own first rate follows at t = warmup_steps.
+        warmup_start: the warm-up's first rate as a share of the schedule's first.
+        **options: the schedule's own arguments, as named above.
 
     Raises:
         CaseError: an unknown name or option, a missing one, or a value that cannot be.
     """
-    if name not in SCHEDULER_DEFAULTS:
-        raise _scheduler_error(
-            "name", "is no known schedule", name, ", ".join(SCHEDULER_DEFAULTS), did_you_mean(name, SCHEDULER_DEFAULTS)
-        )
-    known = SCHEDULER_DEFAULTS[name]
-    for key in options:
-        if key not in known:
-            raise _scheduler_error(
-                key, f"is no argument of {name}", options[key], ", ".join(known) or "none", did_you_mean(key, known)
-            )
-    merged = {**known, **options}
+    merged = _known_options("scheduler", SCHEDULER_DEFAULTS, name, options)
     _check_values(merged)
     if not _is_whole(warmup_steps, least=0):
-        raise _scheduler_error("warmup_steps", "is no whole number >= 0", warmup_steps)
+        raise _error("scheduler.warmup_steps", "is no whole number >= 0", warmup_steps)
     if not is_number(warmup_start) or not 0 <= warmup_start < 1:
-        raise _scheduler_error("warmup_start", "is no fraction below 1", warmup_start, "0 <= warmup_start < 1")
+        raise _error("scheduler.warmup_start", "is no fraction below 1", warmup_start, "0 <= warmup_start < 1")
     return SchedulerSettings(name=name, options=merged, warmup_steps=warmup_steps, warmup_start=float(warmup_start))
 
 
 def _check_values(merged: Options) -> None:
     for key, value in merged.items():
         if value is REQUIRED:
-            raise _scheduler_error(key, "is missing", expected=f"{key}: ...")
+            raise _error(f"scheduler.{key}", "is missing", expected=f"{key}: ...")
         if key in WHOLE and not _is_whole(value, least=1):
-            raise _scheduler_error(key, "is no whole number >= 1", value)
+            raise _error(f"scheduler.{key}", "is no whole number >= 1", value)
         if key in NUMBERS and not is_number(value):
-            raise _scheduler_error(key, "is no number", repr(value))
+            raise _error(f"scheduler.{key}", "is no number", repr(value))
     steps = merged.get("milestones", [])
     if (
         not isinstance(steps, list | tuple)
         or not all(_is_whole(one, least=1) for one in steps)
         or sorted(set(steps)) != list(steps)
     ):
-        raise _scheduler_error("milestones", "are no growing whole numbers >= 1", steps, "e.g. [30, 60, 80]")
+        raise _error("scheduler.milestones", "are no growing whole numbers >= 1", steps, "e.g. [30, 60, 80]")
     if "gamma" in merged and not 0 < merged["gamma"] < 1:
-        raise _scheduler_error(
-            "gamma", "does not lie between 0 and 1", merged["gamma"], "0 < gamma < 1; Paddle takes no other"
+        raise _error(
+            "scheduler.gamma", "does not lie between 0 and 1", merged["gamma"], "0 < gamma < 1; Paddle takes no other"
         )
 
 
 def _is_whole(value: object, *, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _scheduler_error(
-    key: str, message: str, found: object = None, expected: object = None, hint: str | None = None
-) -> CaseError:
-    return CaseError(message, key=f"scheduler.{key}", found=found, expected=expected, hint=hint)

@@ -5,7 +5,7 @@ https://pytorch.org/docs/stable/optim.html; the twins stand in ``tipchain.pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -23,51 +23,21 @@ __all__ = ["build_optimizer", "clip_gradients"]
 
 
 def build_optimizer(
-    parameters: Iterable[torch.Tensor],
-    learning_rate: float,
-    *,
-    name: str,
-    weight_decay: float = 0.0,
-    decay: str | None = None,
-    clip_value: float | None = None,
-    clip_norm: float | None = None,
-    clip_global_norm: float | None = None,
-    no_decay: Sequence[str] = (),
-    lr_multipliers: Mapping[str, float] | None = None,
-    model: object = None,
-    **options: object,
+    parameters: Iterable[torch.Tensor], learning_rate: float, *, name: str, model: object = None, **arguments: Setting
 ) -> torch.optim.Optimizer:
     """Return an optimizer whose ``step()`` clips, decays and updates as its Paddle twin does.
 
     Args:
         parameters: what to update.
         learning_rate: the rate; parameter groups get their multiples of it.
-        name: sgd, momentum, adam, adamw, rmsprop, adagrad or adamax.
-        weight_decay: coefficient of the decay.
-        decay: ``l2`` (the default but for adamw) adds ``weight_decay * p`` to the gradient, ``l1``
-            ``weight_decay * sign(p)``, both after clipping; ``decoupled`` is AdamW's own.
-        clip_value: largest absolute value of a gradient's elements (``clip_grad_value_``).
-        clip_norm: largest L2 norm of each tensor's gradient, one by one.
-        clip_global_norm: largest L2 norm of all gradients together (``clip_grad_norm_``).
-        no_decay: which parameters are not decayed: ``bias``, ``norm`` (of a normalization layer), ``vector`` (one
-            dimension), or fnmatch patterns of their names.
-        lr_multipliers: factors of the learning rate by such rules; the first that fits holds.
-        model: the module; the rules need it.
-        **options: the optimizer's own: momentum, nesterov · beta1, beta2, epsilon, amsgrad · rho, epsilon, momentum,
-            centered · epsilon, initial_accumulator_value. Defaults are torch's.
+        name: which one.
+        model: the module; rules for parameters need it.
+        **arguments: those of `tipchain.pairs.settings.read_optimizer_settings`.
 
     Raises:
         CaseError: an argument that cannot be, or a rule that fits no parameter.
     """
-    settings = read_optimizer_settings(
-        name=name,
-        weight_decay=weight_decay,
-        decay=decay,
-        no_decay=no_decay,
-        lr_multipliers=lr_multipliers,
-        clips={"clip_value": clip_value, "clip_norm": clip_norm, "clip_global_norm": clip_global_norm},
-        options=options,
-    )
+    settings = read_optimizer_settings(name=name, **arguments)
     optimizer = _bare(settings, _groups(settings, parameters, learning_rate, model), learning_rate)
     if settings.clip:
         optimizer.register_step_pre_hook(
@@ -145,13 +115,10 @@ def _named(model: torch.nn.Module) -> Iterator[NamedParameter]:
 
 def _bare(settings: OptimizerSettings, groups: list[dict[str, object]], learning_rate: float) -> torch.optim.Optimizer:
     """Return torch's optimizer, without hooks."""
-    optim, known = torch.optim, dict(settings.options)
+    optim = torch.optim
+    known = {{"epsilon": "eps", "rho": "alpha"}.get(key, key): value for key, value in settings.options.items()}
     if "beta1" in known:
         known["betas"] = (known.pop("beta1"), known.pop("beta2"))
-    if "epsilon" in known:
-        known["eps"] = known.pop("epsilon")
-    if "rho" in known:
-        known["alpha"] = known.pop("rho")
     kinds: dict[str, Function] = {
         "sgd": optim.SGD,
         "momentum": optim.SGD,

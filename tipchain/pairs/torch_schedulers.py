@@ -10,31 +10,25 @@ import math
 from torch.optim import Optimizer, lr_scheduler
 
 from tipchain.errors import CaseError
+from tipchain.framework_types import Setting
 from tipchain.pairs.settings import SchedulerSettings, read_scheduler_settings
 
 __all__ = ["build_scheduler"]
 
 
-def build_scheduler(
-    optimizer: Optimizer, *, name: str, warmup_steps: int = 0, warmup_start: float = 0.0, **options: object
-) -> lr_scheduler.LRScheduler:
+def build_scheduler(optimizer: Optimizer, *, name: str, **arguments: Setting) -> lr_scheduler.LRScheduler:
     """Return the schedule over ``optimizer``, whose rate is the one that the schedule is built for.
 
     Args:
         optimizer: the optimizer; of OneCycle its rate is the largest one.
-        name: constant; step (step_size, gamma); multistep (milestones, gamma); exponential (gamma); cosine
-            (total_steps, end_rate); polynomial (total_steps, power, end_rate, cycle); onecycle (total_steps, pct_start,
-            div_factor, final_div_factor, anneal_strategy, three_phase; the momentum is left alone).
-        warmup_steps: steps of a linear warm-up: rate t of them is start + (first - start) t / warmup_steps, and the
-            schedule's own first rate follows at t = warmup_steps.
-        warmup_start: the warm-up's first rate as a share of the schedule's first.
-        **options: the schedule's own arguments, as named above.
+        name: which one.
+        **arguments: those of `tipchain.pairs.settings.read_scheduler_settings`.
 
     Raises:
         CaseError: an argument that cannot be; or an ``end_rate`` with several rates by group, which torch ends at one
             rate and Paddle at multiples of it.
     """
-    settings = read_scheduler_settings(name=name, warmup_steps=warmup_steps, warmup_start=warmup_start, options=options)
+    settings = read_scheduler_settings(name=name, **arguments)
     rates = {group["lr"] for group in optimizer.param_groups}
     if settings.options.get("end_rate") and len(rates) > 1:
         raise CaseError(

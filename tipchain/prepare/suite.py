@@ -27,7 +27,7 @@ from tipchain.chain.plan import Command, Options, Plan
 from tipchain.chain.process import Ending, Stop, call
 from tipchain.chain.profiles import OWN, all_suites
 from tipchain.chain.run import on_signals
-from tipchain.core.language import clean, cut, say
+from tipchain.core.language import clean, cut, many, say
 from tipchain.core.progress import Screen, terminal_size
 from tipchain.errors import ExitCode, OutputError, UsageError
 from tipchain.modes import Mode
@@ -717,7 +717,7 @@ def prepare_suite(preparation: Preparation, timeout_s: float | None) -> ExitCode
 
 def _conclude(preparation: Preparation, faults: int) -> ExitCode:
     if faults:
-        print(say(f"exit code 1: not prepared, {faults} fault{'s' if faults > 1 else ''}"))
+        print(say(f"exit code 1: not prepared, {many(faults, 'fault')}"))
         return ExitCode.FAILED
     count = len(preparation.paths)
     if preparation.argv is None and not count:

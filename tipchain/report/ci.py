@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tipchain.chain.plan import Result
-from tipchain.core.language import say
+from tipchain.core.language import many, say
 from tipchain.errors import BAD, ExitCode, Outcome
 from tipchain.explain.findings import Diagnosis, SourceLine
 from tipchain.report.model import RunReport
@@ -99,7 +99,7 @@ def annotate_run(report: RunReport, root: Path, environ: Mapping[str, str] = os.
     lines = []
     for cause in report.diagnoses:
         count = len(cause.explains)
-        checks = f"\n{count} check{'s' if count > 1 else ''} failed because of it" if count else ""
+        checks = f"\n{many(count, 'check')} failed because of it" if count else ""
         lines.append(annotate_cause(cause, f"{report.title}: {cause.code}", root, environ, checks))
     known = {subject for cause in report.diagnoses for subject in cause.explains}
     known |= {one.command.id for one in report.results} if report.diagnoses else set()

@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import files
 from math import ceil, floor, inf, isfinite, isnan, log10
 
-from tipchain.core.language import clean, language, say
+from tipchain.core.language import clean, language, many, say
 from tipchain.errors import Outcome
 from tipchain.explain.findings import PIECES, Diagnosis, SourceLine
 from tipchain.report.model import UNKNOWN
@@ -126,11 +126,6 @@ def exactly(value: float) -> str:
     if value in (inf, -inf):
         return "∞" if value > 0 else "-∞"
     return f"{value:.9g}"
-
-
-def many(count: int, one: str, several: str | None = None) -> str:
-    """Return a number with its noun."""
-    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def page(title: str, body: Iterable[Markup], *, style: str, script: str) -> str:

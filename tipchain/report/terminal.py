@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tipchain.chain.plan import Result
-from tipchain.core.language import aligned, clean, columns, cut, in_rows, padded, say, wrapped
+from tipchain.core.language import aligned, clean, columns, cut, in_rows, many, padded, say, wrapped
 from tipchain.errors import BAD, NO_VERDICT, NOT_THE_SAME, ExitCode, Outcome, worst
 from tipchain.explain.findings import PIECES, Diagnosis
 from tipchain.modes import STAGES, Mode
@@ -237,8 +237,7 @@ def _of_alignment(report: RunReport) -> tuple[Outcome, str]:
     if not passed:
         reason = next((_flat(one.reason) for one in report.verdicts), "no stage was judged")
         return Outcome.SKIP, f"nothing was compared: {reason}"
-    number = "1 stage" if len(passed) == 1 else f"{len(passed)} stages"
-    return Outcome.PASS, f"the port equals its reference: {number}{_closest(report.verdicts)}"
+    return Outcome.PASS, f"the port equals its reference: {many(len(passed), 'stage')}{_closest(report.verdicts)}"
 
 
 def _of_cause(cause: Diagnosis) -> str:
@@ -319,7 +318,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
             line = _flat(f"{place}: {place.code}".removesuffix(": "))
             lines.append(cut(f"  {_label(label)}{line}", width))
     others = len(cause.layers) - 1
-    more = f", and in {others} more layer{'s' if others > 1 else ''}" if others else ""
+    more = f", and in {many(others, 'more layer')}" if others else ""
     lines += _fix(cause, more, width) if cause.fix else []
     share = "" if cause.explained is None else f"explains {cause.explained:.0%} of the difference; "
     lines += _labelled("why", f"{share}{cause.evidence}", 1, width)
@@ -328,7 +327,7 @@ def _of_first(cause: Diagnosis, width: int) -> list[str]:
     ]
     if stages:
         number = sum(subject.partition("/")[0] in stages for subject in cause.explains)
-        checks = "1 failed check follows" if number == 1 else f"{number} failed checks follow"
+        checks = many(number, "failed check follows", "failed checks follow")
         lines += _labelled("then", f"{checks} from it, in {', '.join(stages)}", 1, width)
     return lines
 
@@ -405,7 +404,7 @@ def by_stage(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
 def _stage_row(name: str, ones: Sequence[Verdict], report: RunReport) -> Row:
     outcome = worst(one.outcome for one in ones)
     bad = [one for one in ones if one.outcome in BAD]
-    checks = "1 check" if len(ones) == 1 else f"{len(ones)} checks"
+    checks = many(len(ones), "check")
     if bad:
         why = _why(name, bad, report)
         # Of a stage that did not come to its checks there is nothing to count.
@@ -456,7 +455,7 @@ def _step_rows(results: Sequence[Result]) -> Iterator[Row]:
         ones = [one for one in results if one.command.step == step]
         bad = [one for one in ones if one.outcome in BAD]
         seconds = f"{sum(one.seconds for one in ones):.1f} s"
-        number = "1 command" if len(ones) == 1 else f"{len(ones)} commands"
+        number = many(len(ones), "command")
         skipped = sum(one.outcome is Outcome.SKIP for one in ones)
         text = f"{number}, {seconds}" + (f", {skipped} not run" if skipped else "")
         if bad:

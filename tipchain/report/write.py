@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from tipchain.chain.plan import Result
 from tipchain.core.files import atomic_write, writing
 from tipchain.core.json_text import flat_facts
-from tipchain.core.language import say, terminal_width, use_color
+from tipchain.core.language import many, say, terminal_width, use_color
 from tipchain.core.quantities import Scalar
 from tipchain.errors import BAD, ExitCode, Outcome, UsageError, worst
 from tipchain.modes import INFO, LATEST
@@ -30,7 +30,6 @@ from tipchain.report.page import (
     causes,
     element,
     facts_line,
-    many,
     markup,
     notes,
     number,

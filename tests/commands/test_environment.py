@@ -4,15 +4,16 @@ from importlib import metadata
 
 import pytest
 
-from tipchain.core import machine
-from tipchain.core.machine import check_folder, check_framework, check_packages, check_python, check_threads
+from tipchain.commands import doctor
+from tipchain.commands.doctor import check_folder, check_framework, check_packages, check_python, check_threads
+from tipchain.core.machine import installed_versions
 from tipchain.errors import Outcome
 
 ANSWER = '{"version": "9.9", "build": "CPU", "devices": ["cpu", "gpu:0 X"], "threads": 2, "checked": CHECKED}'
 
 
 def probe(monkeypatch, code):
-    monkeypatch.setitem(machine.PROBES, "torch", code)
+    monkeypatch.setitem(doctor.PROBES, "torch", code)
     return check_framework("torch", timeout_s=20)
 
 
@@ -41,7 +42,7 @@ def test_a_framework_that_does_not_is_a_finding_with_a_way_out(monkeypatch, code
 
 
 def test_a_framework_that_is_not_installed_is_no_failure(monkeypatch):
-    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     found = check_framework("torch")
     assert (found.outcome, found.detail) == (Outcome.SKIP, "not installed")
     assert found.needed_for == "align, locate and run"
@@ -49,7 +50,7 @@ def test_a_framework_that_is_not_installed_is_no_failure(monkeypatch):
 
 
 def test_a_framework_that_hangs(monkeypatch):
-    monkeypatch.setitem(machine.PROBES, "torch", "import time; time.sleep(60)")
+    monkeypatch.setitem(doctor.PROBES, "torch", "import time; time.sleep(60)")
     found = check_framework("torch", timeout_s=0.5)
     assert found.outcome is Outcome.FAIL
     assert "did not answer within 0.5 s" in found.detail
@@ -64,10 +65,10 @@ def test_the_real_frameworks(name):
 
 
 def test_a_missing_package(monkeypatch):
-    monkeypatch.setitem(machine.PACKAGES, "no-such-package", "tipchain")
-    monkeypatch.setitem(machine.PACKAGES, "no-such-picture", "tipchain[cases]")
-    monkeypatch.setitem(machine.OPTIONAL_PACKAGES, "no-such-luxury", "tipchain[onnx]")
-    monkeypatch.setitem(machine.OPTIONAL_PACKAGES, "no-such-curve", "tipchain[visualdl]")
+    monkeypatch.setitem(doctor.PACKAGES, "no-such-package", "tipchain")
+    monkeypatch.setitem(doctor.PACKAGES, "no-such-picture", "tipchain[cases]")
+    monkeypatch.setitem(doctor.OPTIONAL_PACKAGES, "no-such-luxury", "tipchain[onnx]")
+    monkeypatch.setitem(doctor.OPTIONAL_PACKAGES, "no-such-curve", "tipchain[visualdl]")
     found = {finding.subject: finding for finding in check_packages()}
     assert found["numpy"].outcome is Outcome.PASS
     assert found["no-such-package"].outcome is Outcome.FAIL
@@ -75,7 +76,7 @@ def test_a_missing_package(monkeypatch):
     assert found["no-such-picture"].needed_for == "the shipped cases"
     assert 'pip install "tipchain[cases]"' in found["no-such-picture"].remedy
     assert found["no-such-luxury"].outcome is Outcome.SKIP
-    assert found["no-such-luxury"].remedy.endswith(machine.SET_UP)
+    assert found["no-such-luxury"].remedy.endswith(doctor.SET_UP)
     assert found["no-such-curve"].remedy == 'pip install "tipchain[visualdl]"', "the set-up does not bring it"
 
 
@@ -88,14 +89,14 @@ def test_versions_are_read_without_importing(monkeypatch):
         return versions[name]
 
     monkeypatch.setattr(metadata, "version", version)
-    assert machine.installed_versions() == {"paddle": "3.3", "numpy": "2.4"}
+    assert installed_versions() == {"paddle": "3.3", "numpy": "2.4"}
 
 
 def test_python_and_threads(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert check_python().outcome is Outcome.PASS
     assert "OMP_NUM_THREADS=7" in check_threads().detail
-    monkeypatch.setattr(machine, "PYTHONS", ((3, 5), (3, 6)))
+    monkeypatch.setattr(doctor, "PYTHONS", ((3, 5), (3, 6)))
     assert check_python().outcome is Outcome.FAIL
 
 
