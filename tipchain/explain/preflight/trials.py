@@ -353,13 +353,13 @@ class _Trial:
 
 def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[str, Model]]) -> Finding:
     """Return the finding where a layer and what follows it compute what torch's do not, and no single layer is to blame."""
-    types = [f"nn.{type(one).__name__}" for one in (pair.reference, pair.port)]
-    after = [f" with {steps[0].name} after it" if steps else "" for steps in call.then]
+    reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
+    after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
     acts = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
     return pair.finding(
         "layer-type",
-        (types[0] + after[0], types[1] + after[1]),
-        f"{name_of(pair)} ({types[1]}){after[1]} computes something else than torch's ({types[0]}){after[0]}",
+        (reference + after, port + port_after),
+        f"{name_of(pair)} ({port}){port_after} computes something else than torch's ({reference}){after}",
         f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
     )
 
@@ -376,10 +376,8 @@ def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
             a is not None and b is not None and _differ(a, b) for a, b in zip(one.inputs, other.inputs, strict=True)
         ):
             return True
-        parameters = one.parameters or {}, other.parameters or {}
-        if any(
-            _differ(parameters[0][name], parameters[1][name]) for name in parameters[0].keys() & parameters[1].keys()
-        ):
+        expected, actual = one.parameters or {}, other.parameters or {}
+        if any(_differ(expected[name], actual[name]) for name in expected.keys() & actual.keys()):
             return True
     return False
 
