@@ -170,7 +170,7 @@ def _other_leaves(piece: Piece, walk: Walk) -> Hypothesis:
             acts.setdefault(op.number, {}).update(places)
     key, (old, new) = next(iter(walk.leaves.items()))
     ours, theirs = numpy_of(new), numpy_of(old)
-    given = zip(piece.calls[1].input_names, piece.inputs[1], strict=False)
+    given = zip(piece.theirs.call.input_names, piece.theirs.inputs, strict=False)
     name = next((name for name, one in given if one.shape == theirs.shape and np.array_equal(one, theirs)), "")
     name = _argument(piece, name) if name else ""
     what = f"`{name}`" if name else walk.told(key)

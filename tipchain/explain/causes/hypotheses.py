@@ -277,7 +277,7 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
         if len(missing) == len(truth) or any(name.startswith("input ") for name in missing):
             return None  # the code tells where
         held = common_path(name.rpartition(".")[0] for name in missing)
-        place = join(piece.paths[1], held)
+        place = join(piece.theirs.path, held)
         shown = shown_path(place)
         names = ", ".join(name.removeprefix(f"{held}.") for name in missing)
         return Diagnosis(
@@ -292,7 +292,7 @@ def told_by_gradients(piece: Piece, outcome: PieceOutcome) -> Diagnosis | None:
         told = name_number(values[0], ())
         return Diagnosis(
             code="scaled-gradient",
-            port_path=piece.paths[1],
+            port_path=piece.theirs.path,
             message=f"{piece.shown}: its gradients are {told} times the reference's",
             evidence=f"one factor, {values[0]:.9g}, explains all {len(values)} gradients",
             explained=1.0,

@@ -13,7 +13,7 @@ import numpy as np
 
 from tipchain.errors import Outcome, TipchainError, UsageError
 from tipchain.explain.causes.loss_formulas import Evaluated, Guess, Problem, factors, settings
-from tipchain.explain.causes.piece import Piece
+from tipchain.explain.causes.piece import Piece, PieceSide
 from tipchain.explain.causes.search import diagnose_loss
 from tipchain.explain.findings import SIDE_NAMES, Diagnosis, PieceCheck, failed_to_run
 from tipchain.explain.locate.differences import arrange, distance, rms
@@ -54,20 +54,21 @@ def cause_in_code(
         opened: gives mappings attributes, as losses may use them.
         seed: of random numbers.
     """
-    calls, inputs = zip(*(_called(output, labels) for output in outputs), strict=True)
+    called = [_called(output, labels) for output in outputs]
 
     def build(backward: bool) -> Piece:
-        layers = [_as_layer(side, in_double(side, loss), opened) for side, loss in zip(sides, losses, strict=True)]
+        ours, theirs = (
+            PieceSide(path=LOSS, call=call, layer=_as_layer(side, in_double(side, loss), opened), inputs=inputs)
+            for side, loss, (call, inputs) in zip(sides, losses, called, strict=True)
+        )
         return Piece(
             sides=sides,
-            calls=(calls[0], calls[1]),
-            layers=(layers[0], layers[1]),
-            inputs=(inputs[0], inputs[1]),
+            ours=ours,
+            theirs=theirs,
             backward=backward,
             consumer=None,
             atomic=frozenset(),
             seed=seed,
-            paths=(LOSS, LOSS),
             links=tuple(links),
             loss=True,
         )

@@ -325,20 +325,35 @@ INPUT, OUTPUT = -1, -2
 Edit = Callable[[list[Tensor]], list[Tensor]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PieceSide:
+    """One side's layer.
+
+    Attributes:
+        path: its path in the model.
+        call: its call, whose arguments are used.
+        layer: a copy of it.
+        inputs: what it is given, in float64.
+    """
+
+    path: str
+    call: Call
+    layer: Model
+    inputs: tuple[Array, ...]
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Piece:
     """One layer of the port and the reference's, both copied.
 
     Attributes:
         sides: torch's and Paddle's.
-        calls: the reference's call and the port's, whose arguments are used.
-        layers: copies of the layers.
-        inputs: what each is given, in float64.
+        ours: the reference's layer.
+        theirs: the port's.
         backward: whether gradients are what is compared.
         consumer: the layer inside that is given something else, or None.
         atomic: paths of the port's layers inside (and of itself, ``""``) that are taken as a whole.
         seed: of random numbers.
-        paths: both layers' paths in their models.
         links: numbers of inputs that belong together.
         ends: which output of the reference's is which of the port's; None: they come in one order.
         partners: the reference's path within its piece by the port's, of layers inside that belong together.
@@ -351,14 +366,12 @@ class Piece:
     """
 
     sides: Sides
-    calls: tuple[Call, Call]
-    layers: tuple[Model, Model]
-    inputs: tuple[tuple[Array, ...], tuple[Array, ...]]
+    ours: PieceSide
+    theirs: PieceSide
     backward: bool
     consumer: Consumer | None
     atomic: frozenset[str]
     seed: int
-    paths: tuple[str, str]
     links: tuple[tuple[int, int], ...] = ()
     ends: tuple[tuple[int, int], ...] | None = None
     partners: Mapping[str, str] = field(default_factory=dict)
@@ -381,17 +394,17 @@ class Piece:
     @property
     def port(self) -> Model:
         """The port's layer."""
-        return self.layers[1]
+        return self.theirs.layer
 
     @property
     def reference(self) -> Model:
         """The reference's."""
-        return self.layers[0]
+        return self.ours.layer
 
     @property
     def shown(self) -> str:
         """The port's path as messages have it."""
-        return shown_path(self.paths[1])
+        return shown_path(self.theirs.path)
 
     @property
     def paddle(self) -> ModuleType:
@@ -441,7 +454,7 @@ class Piece:
                 name: one for name, one in self.truth.gradients.items() if name.startswith("input ") or name in names
             }
             self.truth = replace(self.truth, gradients=kept)
-            self._draws = drawn_again(self.calls[1], self.seed)
+            self._draws = drawn_again(self.theirs.call, self.seed)
             side: Any = self.sides.port
             stack.enter_context(side.precision(double=self.double))
             stack.enter_context(side.randomness(self._draws))
@@ -479,10 +492,10 @@ class Piece:
         side, edits = self.sides.port, edits or {}
         side.seed(self.seed)
         self._draws.rewind()
-        leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[1]]
+        leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.theirs.inputs]
         given = [one.clone() for one in leaves]  # a layer may write to what it is given
         given = edits[INPUT](given) if INPUT in edits else given
-        args, kwargs = put_back(self.calls[1].arguments, given)
+        args, kwargs = put_back(self.theirs.call.arguments, given)
         known = () if within or INPUT in edits or not acts else self._known[: min(acts)]
         recorder = Recorder(
             acts=acts or {},
@@ -587,15 +600,17 @@ class Piece:
         seen: list[list[Array]] = []
         with ExitStack() as stack:
             stack.enter_context(side.precision(double=self.double))
-            stack.enter_context(side.randomness(drawn_again(self.calls[0], self.seed)))
+            stack.enter_context(side.randomness(drawn_again(self.ours.call, self.seed)))
             stack.enter_context(side.recording(gradient=self.backward))
             if self.consumer is not None:
                 consumer = dict(side.layers(self.reference))[self.consumer.reference]
                 take = partial(_note, seen, side.is_tensor)  # copies: the layer may write to what it is given
                 stack.callback(side.watch(consumer, take, lambda *_: None))
-            leaves = [side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.inputs[0]]
+            leaves = [
+                side.tensor(as_float(one, double=self.double), gradient=self.backward) for one in self.ours.inputs
+            ]
             given = [one.clone() if side.takes_gradient(one) else one for one in leaves]
-            args, kwargs = put_back(self.calls[0].arguments, given)
+            args, kwargs = put_back(self.ours.call.arguments, given)
             inner = {path: one for path, one in side.layers(self.reference) if path and path in self.reference_judged}
             watch = stack.enter_context(CallRecord.over(inner))
             result = self.reference(*args, **kwargs)

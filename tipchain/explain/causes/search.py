@@ -24,7 +24,7 @@ from tipchain.explain.causes.functions import (
     by_geometry,
 )
 from tipchain.explain.causes.hypotheses import Hypothesis, Trial, Trials, lower_precision, together, told_by_gradients
-from tipchain.explain.causes.piece import Consumer, Piece
+from tipchain.explain.causes.piece import Consumer, Piece, PieceSide
 from tipchain.explain.causes.program import LAYER, Op
 from tipchain.explain.causes.steps import (
     at_output,
@@ -77,35 +77,39 @@ def _build(
     seed: int,
 ) -> Piece:
     calls = pair.reference, pair.port
-    links = tuple(_links(calls[0].inputs, calls[1].inputs, store))
-    ours = tuple(store.get(one.stored) for one in calls[0].inputs)
-    by_number = {theirs: ours[number].transpose(axes) for number, theirs, axes in links}
-    theirs = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(calls[1].inputs))
+    links = tuple(_links(pair.reference.inputs, pair.port.inputs, store))
+    expected = tuple(store.get(one.stored) for one in pair.reference.inputs)
+    by_number = {other: expected[number].transpose(axes) for number, other, axes in links}
+    actual = tuple(by_number.get(number, store.get(one.stored)) for number, one in enumerate(pair.port.inputs))
     double = located.exact or not any(call.children for call in calls)
     backward = verdict.direction == "backward"
     then = ((), ()) if backward else pair.then  # parameters go by their names within the piece
-    paths = [_around(call.path, steps) for call, steps in zip(calls, then, strict=True)]
-    layers = [
-        _followed(side, dict(side.layers(model)), call.path, steps, factors, double=double)
-        for side, model, call, steps, factors in zip(sides, models, calls, then, located.enlarged, strict=True)
-    ]
+    ours, theirs = (
+        PieceSide(
+            path=_around(call.path, steps),
+            call=call,
+            layer=_followed(side, dict(side.layers(model)), call.path, steps, factors, double=double),
+            inputs=inputs,
+        )
+        for side, model, call, inputs, steps, factors in zip(
+            sides, models, calls, (expected, actual), then, located.enlarged, strict=True
+        )
+    )
     judged, reference_judged = _judged(located, pair)
     idle = _idle(located, pair)
     return Piece(
         sides=sides,
-        calls=calls,
-        layers=(layers[0], layers[1]),
-        inputs=(ours, theirs),
+        ours=ours,
+        theirs=theirs,
         backward=backward,
         consumer=None if backward else _consumer(located, pair, store, verdict),
         seed=seed,
-        atomic=judged | _innermost(layers[1], sides.port),
+        atomic=judged | _innermost(theirs.layer, sides.port),
         judged=judged,
         reference_judged=reference_judged | set(idle.values()),
         cleared=_cleared(located, pair, store),
         idle=idle,
         partners=_partners(located, pair),
-        paths=(paths[0], paths[1]),
         ends=tuple((link.ours, link.theirs) for link in Comparer(store).outputs(pair)) or None,
         links=tuple((number, other) for number, other, _ in links),
         double=double,
@@ -159,7 +163,8 @@ def _pairs(located: Located, verdict: LayerVerdict) -> Iterator[CallPair]:
         if same:
             yield min(same, key=lambda pair: (pair.reference.path, pair.port.path) != paths)
         elif len(inside) == 1:
-            yield CallPair(reference=inside[0].reference, port=call)
+            (only,) = inside
+            yield CallPair(reference=only.reference, port=call)
         call = None if call.parent is None else trace.calls[call.parent]
 
 
@@ -237,28 +242,20 @@ def _idle(located: Located, around: CallPair) -> dict[str, str]:
 
     A container of layers none of which is called stands for all of them, where the reference has such a container, too.
     """
-    traces = located.reference.trace, located.port.trace
-    called = [{call.path for call in trace.calls} for trace in traces]
+    called, port_called = ({call.path for call in run.trace.calls} for run in (located.reference, located.port))
     found: dict[str, str] = {}
     for pair in located.layers:
         ours, theirs = pair.reference, pair.port
-        if theirs in called[1] or ours not in called[0]:
+        if theirs in port_called or ours not in called:
             continue
-        while (
-            "." in theirs
-            and "." in ours
-            and theirs.rpartition(".")[2] == ours.rpartition(".")[2]
-            and theirs.rpartition(".")[0] not in called[1]
-            and ours.rpartition(".")[0] in called[0]
-        ):
-            ours, theirs = ours.rpartition(".")[0], theirs.rpartition(".")[0]
-        inside = [
-            path.removeprefix(f"{call.path}.") if call.path else path
-            for path, call in ((ours, around.reference), (theirs, around.port))
-            if not call.path or path.startswith(f"{call.path}.")
-        ]
-        if len(inside) == 2:
-            found[inside[1]] = inside[0]
+        while "." in theirs and "." in ours:
+            (holder, _, name), (port_holder, _, port_name) = ours.rpartition("."), theirs.rpartition(".")
+            if name != port_name or port_holder in port_called or holder not in called:
+                break
+            ours, theirs = holder, port_holder
+        one, other = below(ours, around.reference.path), below(theirs, around.port.path)
+        if one and other:
+            found[other] = one
     return found
 
 
@@ -430,8 +427,8 @@ def _told_by_places(piece: Piece, trials: Trials, inside: Collection[str]) -> li
         return []
     partings, causes = walk.partings, list[Diagnosis]()
     for group in groups:
-        holder = join(piece.paths[1], group[0].op.holder)
-        if group[0].op.name == LAYER or holder in inside:
+        op = group[0].op
+        if op.name == LAYER or join(piece.theirs.path, op.holder) in inside:
             continue
         others = acts_of([one for one in partings if one not in group], piece.sides.port.assign)
         walk.partings, walk.leaves = group, {}
@@ -514,7 +511,7 @@ def _try_like(piece: Piece, trials: Trials, models: tuple[object, object], like:
     most = trials.most
     if wanted:
         every = (one for group in _groups(piece, trials, models) for one in group)
-        trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.paths[1]) in wanted)
+        trials.run(one for one in every if said_alike(f"{piece.shown}: {one.message}", piece.theirs.path) in wanted)
     trials.most, trials.reserve = most, ()
 
 
@@ -541,10 +538,10 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
         forward = Walk(piece, ops, 0.0)
         forward.run()
         yield straight_through(piece, forward)
-    floats = ((name, one) for name, one in models[0].state_dict().items() if one.is_floating_point())
+    reference, port = (model.state_dict() for model in models)
     states = (
-        {name: one.detach().numpy() for name, one in floats},
-        {name: view_of(one) for name, one in models[1].state_dict().items()},
+        {name: one.detach().numpy() for name, one in reference.items() if one.is_floating_point()},
+        {name: view_of(one) for name, one in port.items()},
     )
     yield by_tensors(piece, *states)
     yield by_unsaved(piece, states)
@@ -552,7 +549,7 @@ def _groups(piece: Piece, trials: Trials, models: tuple[Model, Model]) -> Iterat
     if len(ops) == 1 and layers:
         yield _of_layer(layers[0], piece, piece.reference)
     elif not any(op.name == LAYER and not op.path for op in ops):
-        yield by_arguments(piece.port, piece.reference, piece.paths[1] or "the model")
+        yield by_arguments(piece.port, piece.reference, piece.theirs.path or "the model")
     yield missing_arguments(piece)
     yield output_order(piece, trials.base.outputs, ops)
     walk = Walk(piece, ops, min(trials.before))
@@ -610,20 +607,18 @@ CONSTRUCTED = "the reference is built so"
 
 def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) -> Iterator[Hypothesis]:
     """Yield what construction tells, applied: each layer of the piece that is built otherwise, with the reference's settings."""
-    layers = [dict(side.layers(layer)) for side, layer in zip(piece.sides, piece.layers, strict=True)]
+    layers, port_layers = dict(piece.sides.reference.layers(piece.reference)), dict(piece.sides.port.layers(piece.port))
     told: list[Hypothesis] = []
     for ours, theirs in dict.fromkeys(
         (one.reference_path, one.port_path) for one in findings if one.kind == "argument"
     ):
-        inside = below(ours, piece.paths[0]), below(theirs, piece.paths[1])
-        if inside[0] is None or inside[1] is None:
+        one, other = below(ours, piece.ours.path), below(theirs, piece.theirs.path)
+        if one not in layers or other not in port_layers:
             continue
-        reference, layer = layers[0].get(inside[0]), layers[1].get(inside[1])
-        if reference is None or layer is None:
-            continue
+        reference, layer = layers[one], port_layers[other]
         path = theirs or "the model"
         found = [one for one in by_arguments(layer, reference, path) if one.confirmed]
-        for op in [one for one in ops if one.name == LAYER and one.path == inside[1]]:
+        for op in [op for op in ops if op.name == LAYER and op.path == other]:
             made = piece.floats(op.result)
             found += [one for one in by_geometry(op, reference, piece.paddle, path) if one.confirmed]
             found += (
@@ -631,7 +626,7 @@ def by_findings(piece: Piece, ops: Sequence[Op], findings: Sequence[Finding]) ->
                 if made
                 else []
             )
-        told += [replace(one, evidence=CONSTRUCTED, place=inside[1]) for one in found]
+        told += [replace(one, evidence=CONSTRUCTED, place=other) for one in found]
     yield from told
     if len(told) > 1:
         yield replace(together(told), evidence=CONSTRUCTED)
@@ -645,7 +640,7 @@ def below(path: str, around: str) -> str | None:
 
 
 def _of_layer(op: Op, piece: Piece, reference: object) -> Iterator[Hypothesis]:
-    path = join(piece.paths[1], op.path) or "the model"
+    path = join(piece.theirs.path, op.path) or "the model"
     for one in chain(by_arguments(op.layer, reference, path), by_geometry(op, reference, piece.paddle, path)):
         yield replace(one, place=op.path)
 
@@ -659,7 +654,7 @@ def _told(found: Sequence[Trial], trials: Trials) -> Diagnosis:
         dict.fromkeys(f"`{other.hypothesis.code}`" for other in found[1:TOLD] if other.hypothesis.code != one.code)
     )
     beside = f"{others} would explain as much" if others else ""
-    place = join(piece.paths[1], one.placed(trials.base.ops, piece))
+    place = join(piece.theirs.path, one.placed(trials.base.ops, piece))
     return Diagnosis(
         code=one.code,
         port_path=place,

@@ -255,11 +255,11 @@ def available_before(op: Op, ops: Sequence[Op], piece: Piece) -> list[tuple[str,
         )
     take(piece.tensors((op.args, dict(op.kwargs))), "what goes in")
     taken = [(list(one.shape), one) for _, one in found]
-    for number, array in enumerate(piece.inputs[1]):
+    for number, array in enumerate(piece.theirs.inputs):
         held = any(shape == list(array.shape) and np.array_equal(one.numpy(), array) for shape, one in taken)
         if not held:
             found.append(
-                (f"input {piece.calls[1].input_names[number]}", piece.sides.port.tensor(array, gradient=False))
+                (f"input {piece.theirs.call.input_names[number]}", piece.sides.port.tensor(array, gradient=False))
             )
     return found
 

@@ -143,12 +143,12 @@ def describe(
     states: tuple[Mapping[str, Array], Mapping[str, Array]],
 ) -> tuple[str, str, str]:
     """Return a slug, what is wrong with a tensor, and what to do about it."""
-    own, port = (join(path, one.name) for path in piece.paths)
+    own, port = join(piece.ours.path, one.name), join(piece.theirs.path, one.name)
     return _exchanged(one, wrong) or describe_values(
         one.ours,
         one.theirs,
         leaf=one.name.rpartition(".")[2],
-        kind=piece.calls[0].type,
+        kind=piece.ours.call.type,
         names=(own, port),
         elsewhere=lambda: _elsewhere(one, own, *states),
     )
@@ -320,7 +320,7 @@ def _given_values(piece: Piece, held: Sequence[SharedTensor], told: tuple[str, s
     return Hypothesis(
         code=code,
         message=message,
-        fix=fix.format(path=piece.paths[1] or "the model", name=held[0].name),
+        fix=fix.format(path=piece.theirs.path or "the model", name=held[0].name),
         within=partial(replaced, held),
         confirmed=True,
         changes=len(held),
@@ -344,13 +344,13 @@ def _along_channels(side: LiveSide, array: Array, rank: int, axis: int) -> Tenso
 
 def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """Yield the port's output with a bias, or a weight and a bias, that only the reference has."""
-    side, kind = piece.sides.port, piece.calls[0].type
+    side, kind = piece.sides.port, piece.ours.call.type
     vectors = {
         name: array
         for name, array in missing.items()
         if "." not in name and array.ndim == 1 and name in ("weight", "bias")
     }
-    if not vectors or piece.calls[1].children:
+    if not vectors or piece.theirs.call.children:
         return
     weight, bias = vectors.get("weight"), vectors.get("bias")
     code = "missing-bias" if weight is None else "missing-affine"
@@ -371,7 +371,7 @@ def _missing(piece: Piece, missing: Mapping[str, Array]) -> Iterator[Hypothesis]
         message=f"it has no {names}, the reference has",
         confirmed=True,
         edits={OUTPUT: add},
-        fix=f"don't pass `{argument}=False` to `{piece.paths[1]}`, and load the reference's {names}",
+        fix=f"don't pass `{argument}=False` to `{piece.theirs.path}`, and load the reference's {names}",
         evidence=f"with the reference's {names} the error is gone",
     )
 
@@ -390,17 +390,17 @@ def own_tensors(piece: Piece) -> list[tuple[str, Tensor]]:
 def missing_arguments(piece: Piece) -> Iterator[Hypothesis]:
     """Yield the piece given a tensor that the reference is given and it is not, by the name of a free argument."""
     linked = {ours for ours, _ in piece.links}
-    extra = [number for number in range(len(piece.inputs[0])) if number not in linked]
+    extra = [number for number in range(len(piece.ours.inputs)) if number not in linked]
     try:
         names = list(inspect.signature(piece.port.forward).parameters)
     except (TypeError, ValueError):
         return
-    positional, keywords = piece.calls[1].arguments
+    positional, keywords = piece.theirs.call.arguments
     free = [name for name in names[len(positional) :] if keywords.get(name) is None]
     free += [name for name, one in zip(names, positional, strict=False) if one is None]
     for number in extra:
-        told = piece.calls[0].input_names[number]
-        tensor = piece.sides.port.tensor(piece.inputs[0][number], gradient=False)
+        told = piece.ours.call.input_names[number]
+        tensor = piece.sides.port.tensor(piece.ours.inputs[number], gradient=False)
         for name in free:
             code = "missing-mask" if piece.is_mask(tensor) or "mask" in f"{name}{told}" else "missing-input"
             yield Hypothesis(

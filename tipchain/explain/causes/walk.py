@@ -332,7 +332,7 @@ class Walk:
             if (step is not None and step.name == LAYER) or array is None:
                 return False
             if step is None and any(
-                each.shape == array.shape and np.array_equal(each, array) for each in self.piece.inputs[0]
+                each.shape == array.shape and np.array_equal(each, array) for each in self.piece.ours.inputs
             ):
                 return False
             new = set(step.given if step is not None else ()) - seen

@@ -16,8 +16,17 @@ import numpy as np
 from tipchain.explain.locate.differences import arrange, distance, relative, rms, same_mask
 from tipchain.explain.locate.gradients import Shared, cut_off, input_gradients
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink, hands_on
-from tipchain.explain.locate.replay import CallKey, Models, NotReplayed, PairReplays, ReplayInputs, each_call, run_again
-from tipchain.explain.locate.runs import TracedRun, as_float
+from tipchain.explain.locate.replay import (
+    BothModels,
+    CallKey,
+    Models,
+    NotReplayed,
+    PairReplays,
+    ReplayInputs,
+    each_call,
+    run_again,
+)
+from tipchain.explain.locate.runs import TracedRun, TracedRuns, as_float
 from tipchain.explain.locate.trace import Call, NotHeld, Store, Trace, TracedValue, put_back, take_out
 from tipchain.explain.locate.verdicts import FINE, Closeness, LayerVerdict, classify, frameworks_own
 from tipchain.framework_types import Array, Model, Nested, Tensor
@@ -55,56 +64,56 @@ class Glue:
             ours: the number of the tensor among the reference's inputs.
             theirs: the number among the port's.
         """
-        found = self._giving(pair, ours, theirs)
+        expected, actual = self._giving(pair, ours, theirs)
         seen = {pair.port.number}
-        around = self._holder(found[1])
+        around = self._holder(actual)
         while around is not None and around.port.number not in seen:
             differs = self._given(around)
             if differs is None:
                 break
             seen.add(around.port.number)  # it is given something else: that is made before it
-            found = self._giving(around, *differs)
-            around = self._holder(found[1])
-        return found
+            expected, actual = self._giving(around, *differs)
+            around = self._holder(actual)
+        return expected, actual
 
     def _holder(self, call: Call) -> CallPair | None:
         """Return the innermost pair of calls with others inside that holds a call of the port's, or is it."""
+        _, holders = self._holders
         numbers = (one.number for one in (call, *self._around(1, call)))
-        return next((self._holders[1][one] for one in numbers if one in self._holders[1]), None)
+        return next((holders[one] for one in numbers if one in holders), None)
 
     def _giving(self, pair: CallPair, ours: int, theirs: int) -> Calls:
-        calls = pair.reference, pair.port
-        numbers = min(ours, len(pair.reference.inputs) - 1), min(theirs, len(pair.port.inputs) - 1)
-        if min(numbers) < 0:
-            around = [next(self._around(side, call), call) for side, call in enumerate(calls)]
-            return around[0], around[1]
-        values = pair.reference.inputs[numbers[0]], pair.port.inputs[numbers[1]]
-        return self._culprits(
-            values, (self._not_given(0, calls[0], values[0]), self._not_given(1, calls[1], values[1]))
-        )
+        reference, port = pair.reference, pair.port
+        if not reference.inputs or not port.inputs:
+            return next(self._around(0, reference), reference), next(self._around(1, port), port)
+        expected = reference.inputs[min(ours, len(reference.inputs) - 1)]
+        actual = port.inputs[min(theirs, len(port.inputs) - 1)]
+        around = self._not_given(0, reference, expected), self._not_given(1, port, actual)
+        return self._culprits((expected, actual), around)
 
     def at_end(self, values: tuple[TracedValue, TracedValue] | None) -> Calls:
         """Return the calls whose code made an output of the models that differs though all layers agree; None: not known which."""
-        roots = self._traces[0].calls[0], self._traces[1].calls[0]
+        reference, port = self._traces
+        roots = reference.calls[0], port.calls[0]
         return roots if values is None else self._culprits(values, roots)
 
     def _culprits(self, values: tuple[TracedValue, TracedValue], around: Calls) -> Calls:
         """Return who made two values; ``around`` are the calls whose own code handed them on if a layer that agrees did."""
         ours, theirs = (self._maker(side, values[side], around[side]) for side in (0, 1))
-        if not ours.children and ours.number not in self._paired[0]:
+        (paired, port_paired), (_, port), (_, value) = self._paired, self._traces, values
+        if not ours.children and ours.number not in paired:
             # Port's last call in no pair that gave back the value that it was given.
-            value = values[1]
             found = [
                 call
-                for call in self._traces[1].calls
-                if value in call.outputs and hands_on(call) and not call.children and call.number not in self._paired[1]
+                for call in port.calls
+                if value in call.outputs and hands_on(call) and not call.children and call.number not in port_paired
             ]
             handed = found[-1] if found else None  # by a layer that stands where the reference's does something
             if handed is not None:
                 return ours, handed
         calls = (ours, *self._around(0, ours))
         inside = next((self._container[one.number] for one in calls if one.number in self._container), None)
-        if inside is not None and (values[1] in inside.inputs or any(one is theirs for one in self._around(1, inside))):
+        if inside is not None and (value in inside.inputs or any(one is theirs for one in self._around(1, inside))):
             return ours, inside  # what the reference makes there, the port does not make, but hands on
         return ours, theirs
 
@@ -229,7 +238,8 @@ def first_changed(
         if found <= tolerance:
             agreed = True
         elif agreed or begun_alike():
-            calls = _outside(traces[0], pair.reference, ours), _outside(traces[1], pair.port, theirs)
+            reference, port = traces
+            calls = _outside(reference, pair.reference, ours), _outside(port, pair.port, theirs)
             return Changed(calls, pair, found, theirs)
         else:
             return None
@@ -430,7 +440,7 @@ class Enlarged:
         factors: by what weights and biases are multiplied in effect, by the path of the reference's layer, and of the port's.
     """
 
-    def __init__(self, models: tuple[Models, Models], pairs: Sequence[CallPair]) -> None:
+    def __init__(self, models: BothModels, pairs: Sequence[CallPair]) -> None:
         self._models, self._pairs = models, pairs
         calls = [((one.reference.path, one.reference.turn), (one.port.path, one.port.turn)) for one in pairs]
         self._keys = {one: one for one, _ in calls}, {other: one for one, other in calls}
@@ -473,7 +483,8 @@ class Enlarged:
             if key is None or not side.is_tensor(result) or not result.is_floating_point():
                 return None
             if not number:
-                made = self._enlarged(call[0], layers[call[0]], result)
+                path, _ = call
+                made = self._enlarged(path, layers[path], result)
                 self._made[key] = np.array(side.view(made))
                 return made
             expected, array = self._made.pop(key, None), side.view(result)
@@ -490,19 +501,20 @@ class Enlarged:
                 side.let_take(one, gradient=False)
                 stack.callback(side.let_take, one, gradient=True)
             stack.enter_context(each_call(side, model, enter, leave))
+            factors, port_factors = self.factors
             for path, other in self._partners.items() if number else ():
-                if path in self.factors[0] and other not in self.factors[1]:
-                    self.factors[1][other] = self.factors[0][path]
-                    enlarge(side, layers[other], self.factors[0][path])
+                if path in factors and other not in port_factors:
+                    port_factors[other] = factors[path]
+                    enlarge(side, layers[other], factors[path])
             yield
 
     def _enlarged(self, path: str, layer: Model, made: Tensor) -> Tensor:
         """Return what a layer of the reference's gives, larger the first time; from then on its weights are."""
         side = self._models[0].side
-        size = rms(side.view(made))
-        if path not in self._partners or path in self.factors[0] or not 0 < size < inf:
+        size, (factors, _) = rms(side.view(made)), self.factors
+        if path not in self._partners or path in factors or not 0 < size < inf:
             return made
-        factor = self.factors[0][path] = ENLARGED / size
+        factor = factors[path] = ENLARGED / size
         enlarge(side, layer, factor)
         return made * factor
 
@@ -518,8 +530,9 @@ class Enlarged:
                 [found[key] for found, key in zip(both, keys, strict=True)] for both in (self._takes, self._gives)
             )
             if takes == [True, False]:
-                around = [*trace.around(calls[keys[1]])]
-                return next((one for one in around if self._takes[1][one.path, one.turn]), around[-1]), pair
+                around = [*trace.around(calls[pair.port.path, pair.port.turn])]
+                _, port_takes = self._takes
+                return next((one for one in around if port_takes[one.path, one.turn]), around[-1]), pair
             if gives == [True, False]:
                 break
         return None
@@ -546,8 +559,8 @@ class Noise:
 class CodeAtFault:
     """Names the calls whose own code does something else though every layer does what its counterpart does."""
 
-    models: tuple[Models, Models]
-    runs: tuple[TracedRun, TracedRun]
+    models: BothModels
+    runs: TracedRuns
     outputs: Sequence[TensorLink]
     matching: Matching
     store: Store
@@ -575,19 +588,19 @@ class CodeAtFault:
         what = "makes another output"
         if link is None and len(ours) == len(theirs):  # of another shape
             other = min({*range(len(ours))} - {one.ours for one in outputs}, default=0)
-            what = f"makes output {self.runs[1].output_names[other]} {list(theirs[other].shape)}, expected {list(ours[other].shape)}"
+            what = f"makes output {self.runs.port.output_names[other]} {list(theirs[other].shape)}, expected {list(ours[other].shape)}"
         return self._code(calls, worst, what, values)
 
     def made_up_for(self, pair: CallPair) -> bool:
         """Tell whether a container around the pair is given and returns the same in both models, whatever it does inside."""
         return any(
-            holds(self.runs[1].trace, around.port, pair.port) and self._alike(around) == (True, True)
+            holds(self.runs.port.trace, around.port, pair.port) and self._alike(around) == (True, True)
             for around in self.matching.containers
         )
 
     def _block_at_fault(self, before: CallPair | None) -> tuple[Call, Call] | None:
         """Return the innermost container that is given the same in both models and returns something else, before a pair."""
-        trace = self.runs[1].trace
+        trace = self.runs.port.trace
         found = [
             one
             for one in (*self.matching.containers, *self._wrappers())
@@ -614,11 +627,9 @@ class CodeAtFault:
 
     def _differing(self, pair: CallPair) -> tuple[int, int] | None:
         """Return which tensors differ most of those that two calls are given, if some do."""
-        links, sizes = (
-            self.compare.inputs(pair),
-            [[prod(one.shape) for one in call.inputs] for call in (pair.reference, pair.port)],
-        )
-        if not links and all(sizes) and not set(sizes[0]) & set(sizes[1]):
+        links = self.compare.inputs(pair)
+        expected, actual = ({prod(one.shape) for one in call.inputs} for call in (pair.reference, pair.port))
+        if not links and expected and actual and not expected & actual:
             return 0, 0
         worst = max(links, default=None, key=partial(self._apart, pair))
         if worst is None or self._apart(pair, worst) <= self.noise.limit:
@@ -628,12 +639,9 @@ class CodeAtFault:
     def _masked_otherwise(self, pair: CallPair, links: Sequence[TensorLink]) -> tuple[int, int] | None:
         """Return the masks of another form that two calls are given, if these do not hide the same."""
         ours, theirs = pair.reference.inputs, pair.port.inputs
-        free = (
-            [number for number in range(len(ours)) if number not in {link.ours for link in links}],
-            [number for number in range(len(theirs)) if number not in {link.theirs for link in links}],
-        )
-        for one in free[0]:
-            alike = {n: same_mask(*map(self._array, (ours[one], theirs[n]))) for n in free[1]}
+        others = {*range(len(theirs))} - {link.theirs for link in links}
+        for one in sorted({*range(len(ours))} - {link.ours for link in links}):
+            alike = {n: same_mask(self._array(ours[one]), self._array(theirs[n])) for n in sorted(others)}
             if False in alike.values() and True not in alike.values():
                 return one, next(n for n, same in alike.items() if same is False)
         return None
@@ -643,12 +651,12 @@ class CodeAtFault:
 
     def _glue(self) -> Glue:
         agrees = lambda pair: self._alike(pair)[1]  # noqa: E731
-        return Glue(self.runs[0].trace, self.runs[1].trace, self.matching, self._differing, agrees)
+        return Glue(*self.runs.traces, self.matching, self._differing, agrees)
 
     def steered(self) -> Steered:
         """Return the port's run in which its layers are given, and give, the reference's tensors and gradients."""
-        root = self.runs[1].trace.calls[0]
-        return Steered(self.models[1], root, 1, self._agreeing(), self._ends(), self.store, self.seed)
+        root = self.runs.port.trace.calls[0]
+        return Steered(self.models.port, root, 1, self._agreeing(), self._ends(), self.store, self.seed)
 
     def _begun_alike(self, tolerance: float) -> bool:
         """Tell whether backward starts from the same in both models."""
@@ -665,7 +673,7 @@ class CodeAtFault:
 
     def _ends(self) -> list[tuple[Array | None, TensorLink]]:
         """Return what backward starts from at each of the reference's outputs."""
-        given = self.runs[0].starts()
+        given = self.runs.reference.starts()
         return [(given[link.ours], link) for link in self.outputs]
 
     def changed_gradient(self, forward: float, steered: Steered) -> list[LayerVerdict]:
@@ -687,7 +695,7 @@ class CodeAtFault:
             return apart(one, other) if own is None else own * size / max(size, SAME_DOUBLE * scale)
 
         tolerance = max(SAME_SINGLE, GROWTH * forward)
-        traces = self.runs[0].trace, self.runs[1].trace
+        traces = self.runs.traces
         agreeing = [
             (pair, pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing()
         ]
@@ -700,16 +708,18 @@ class CodeAtFault:
         ours, theirs = self._linked(found.value)
         receiver = found.pair.port.path or "the model"
         odd = self._odd_gradients(ours, theirs)
-        given = [self.compare.gradient_size(one) > SAME_DOUBLE * scale for one in (ours, theirs)]
+        expected, actual = (self.compare.gradient_size(one) > SAME_DOUBLE * scale for one in (ours, theirs))
         if odd:
             what = f"hands {receiver} {odd}"
-        elif given[0] != given[1]:
-            what = f"hands {receiver} {'no gradient' if given[0] else 'a gradient'}, the reference {'one' if given[0] else 'none'}"
+        elif expected and not actual:
+            what = f"hands {receiver} no gradient, the reference one"
+        elif actual and not expected:
+            what = f"hands {receiver} a gradient, the reference none"
         else:
             what = f"hands another gradient to {receiver}"
         calls = self._taking(found.value) or found.calls
         verdict = replace(self._code(calls, found.apart, what), direction="backward")
-        if odd or not self._tied(self._linked(found.value)[0], found.apart):
+        if odd or not self._tied(ours, found.apart):
             return [verdict]
         reason = f"{TIED}: {receiver} gets another gradient (relative {found.apart:.3g})"
         return [replace(verdict, closeness=Closeness.NOT_COMPARABLE, reason=reason, tied=True)]
@@ -717,19 +727,19 @@ class CodeAtFault:
     def _linked(self, value: TracedValue) -> tuple[TracedValue, TracedValue]:
         """Return the reference's tensor that belongs to an output of the port's, and that."""
         pairs = ((pair.reference.outputs[link.ours], pair.port.outputs[link.theirs]) for pair, link in self._agreeing())
-        return next(both for both in pairs if both[1] is value)
+        return next((ours, theirs) for ours, theirs in pairs if theirs is value)
 
-    def _odd_gradients(self, *values: TracedValue) -> str:
+    def _odd_gradients(self, ours: TracedValue, theirs: TracedValue) -> str:
         """Return what is not finite in the gradient of one of two tensors alone; empty if nothing is."""
-        odd = [
+        expected, actual = (
             0 if one.gradient is None else int(np.count_nonzero(~np.isfinite(self.store.get(one.gradient))))
-            for one in values
-        ]
-        if not any(odd) or all(odd):
+            for one in (ours, theirs)
+        )
+        if bool(expected) == bool(actual):
             return ""
-        whose = "the reference's is finite" if odd[1] else "the reference's is not finite, the port's is"
+        whose = "the reference's is finite" if actual else "the reference's is not finite, the port's is"
         slope = "a slope is infinite there, as that of a root, a norm or a logarithm at 0"
-        return f"a gradient with NaN or infinity at {max(odd)} elements where {whose}: {slope}"
+        return f"a gradient with NaN or infinity at {expected or actual} elements where {whose}: {slope}"
 
     def _tied(self, value: TracedValue, apart: float) -> bool:
         """Tell whether all gradients agree as soon as no two values are equal: each layer gives the reference's, moved a little.
@@ -776,7 +786,7 @@ class CodeAtFault:
         paired = {one.port.number for one in self.matching.containers}
         for pair in self.matching.pairs:
             if pair.port.parent is not None and pair.port.parent not in paired:
-                around = self.runs[1].trace.calls[pair.port.parent]
+                around = self.runs.port.trace.calls[pair.port.parent]
                 if around.children == [pair.port.number]:
                     yield CallPair(reference=pair.reference, port=around)
 
@@ -816,7 +826,8 @@ class CodeAtFault:
         for one in shared:
             ours, theirs = one.pair.reference, one.pair.port
             if (ours.path, theirs.path) in fine and ours.parent is not None and theirs.parent is not None:
-                calls = self.runs[0].trace.calls[ours.parent], self.runs[1].trace.calls[theirs.parent]
+                reference, port = self.runs.traces
+                calls = reference.calls[ours.parent], port.calls[theirs.parent]
                 what = f"gives {theirs.path}.{one.name} another gradient"
                 found = self._code(calls, one.apart / one.size if one.size else inf, what)
                 return [replace(found, direction="backward")]

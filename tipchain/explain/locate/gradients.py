@@ -14,7 +14,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import PortLayout, distance, equal, layouts, plain, relative, rms, squeezed_as
 from tipchain.explain.locate.matching import CallPair, LayerPair, print_of
-from tipchain.explain.locate.replay import Models, PairReplays, Replayed
+from tipchain.explain.locate.replay import BothModels, Models, PairReplays, Replayed
 from tipchain.explain.locate.runs import LargeWeight
 from tipchain.explain.locate.trace import Call, NotHeld
 from tipchain.explain.locate.verdicts import Closeness, Measured, classify, frameworks_own, measure, only
@@ -52,21 +52,23 @@ def alike(
         tolerance: relative RMS difference up to which gradients are the same.
         least: how small a gradient is, beside the largest, that may be zero but for rounding.
     """
-    groups = _groups(ours), _groups(theirs)
-    if groups[0].keys() != groups[1].keys():
+    groups, port_groups = _groups(ours), _groups(theirs)
+    if groups.keys() != port_groups.keys():
         return False
-    largest = max((rms(one) for found in groups[0].values() for one in found), default=0.0)
-    for key, arrays in groups[0].items():
-        if len(arrays) != len(groups[1][key]):
+    largest = max((rms(one) for found in groups.values() for one in found), default=0.0)
+    pairs = [(arrays, port_groups[key]) for key, arrays in groups.items()]
+    for both in pairs:
+        expected, actual = both
+        if len(expected) != len(actual):
             return False
-        sizes = [sqrt(sum(rms(one) ** 2 for one in found) / len(found)) for found in (arrays, groups[1][key])]
+        size, port_size = (sqrt(sum(rms(one) ** 2 for one in found) / len(found)) for found in both)
         # Sizes are no further apart than the arrays are, in whatever order: most that differ need no sorting.
-        if not abs(sizes[0] - sizes[1]) <= (tolerance + NOISE) * max(sizes[0], least * largest):
+        if not abs(size - port_size) <= (tolerance + NOISE) * max(size, least * largest):
             return False
     return all(
-        distance(*(np.sort(np.concatenate(found)) for found in (arrays, groups[1][key])))
-        <= tolerance * max(sqrt(sum(rms(one) ** 2 for one in arrays) / len(arrays)), least * largest)
-        for key, arrays in groups[0].items()
+        distance(*(np.sort(np.concatenate(found)) for found in (expected, actual)))
+        <= tolerance * max(sqrt(sum(rms(one) ** 2 for one in expected) / len(expected)), least * largest)
+        for expected, actual in pairs
     )
 
 
@@ -187,9 +189,9 @@ def large_weights(
         one, other = (layer._parameters.get("weight") for layer in both)  # noqa: SLF001
         if one is None or other is None or any(uses[id(each)] > 1 for each in (one, other)):
             continue
-        shapes, turned = (tuple(one.shape), tuple(other.shape)), one.ndim == 2
+        shape, port_shape, turned = tuple(one.shape), tuple(other.shape), one.ndim == 2
         trained = all(side.takes_gradient(each) for side, each in zip(sides, (one, other), strict=True))
-        if prod(shapes[0]) >= LARGE and shapes[0] == (shapes[1][::-1] if turned else shapes[1]) and trained:
+        if prod(shape) >= LARGE and shape == (port_shape[::-1] if turned else port_shape) and trained:
             ours.append(LargeWeight(name=pair.reference, path=pair.reference, turned=False))
             theirs.append(LargeWeight(name=pair.reference, path=pair.port, turned=turned))
     return ours, theirs
@@ -203,10 +205,7 @@ class SharedParameters:
     """
 
     def __init__(
-        self,
-        models: tuple[Models, Models],
-        pairs: Iterable[CallPair],
-        projected: tuple[Mapping[str, Array], Mapping[str, Array]],
+        self, models: BothModels, pairs: Iterable[CallPair], projected: tuple[Mapping[str, Array], Mapping[str, Array]]
     ) -> None:
         self._models = models
         self._projected = _compare_projected(*projected)
@@ -238,8 +237,8 @@ class SharedParameters:
             calls = tuple(zip(self._models, (pair.reference, pair.port), strict=True))
             if not all(call.layer._parameters for _, call in calls):  # noqa: SLF001  (both frameworks keep own ones so)
                 continue
-            trained = [{name for name, _ in model.side.parameters(call.layer)} for model, call in calls]
-            own = sorted(name for name in trained[0] & trained[1] if "." not in name)
+            trained, port_trained = ({name for name, _ in one.side.parameters(call.layer)} for one, call in calls)
+            own = sorted(name for name in trained & port_trained if "." not in name)
             if not own:
                 continue
             ours, theirs = (model.side.parameter_gradients(call.layer) for model, call in calls)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from math import inf, prod, sqrt
 from operator import itemgetter
 
@@ -16,8 +17,8 @@ from tipchain.explain.locate.between_layers import CodeAtFault, CodeRounding, No
 from tipchain.explain.locate.differences import relative, squeezed_as
 from tipchain.explain.locate.gradients import Shared, SharedParameters, input_gradients, parameter_gradients
 from tipchain.explain.locate.matching import CallPair, Comparer, Matching, TensorLink
-from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
-from tipchain.explain.locate.runs import TracedRun
+from tipchain.explain.locate.replay import BothModels, NotReplayed, PairReplays, ReplayInputs, pair_steps, replay
+from tipchain.explain.locate.runs import TracedRun, TracedRuns
 from tipchain.explain.locate.trace import Call, NotHeld, Store, StoredArray, TracedValue
 from tipchain.explain.locate.verdicts import (
     FAULTS,
@@ -40,7 +41,6 @@ from tipchain.explain.locate.verdicts import (
     settled,
 )
 from tipchain.framework_types import Array
-from tipchain.frameworks.live_models import Sides
 from tipchain.numbers.tolerance import CONSTANT, ROUGH, SAME_DOUBLE, SAME_SINGLE
 
 STATE = "it gives another result when it is run again on the same inputs: it keeps state between calls"
@@ -117,8 +117,8 @@ class PairJudge:
         joint: the pairs that are judged with what one side does next.
     """
 
-    models: tuple[Models, Models]
-    runs: tuple[TracedRun, TracedRun]
+    models: BothModels
+    runs: TracedRuns
     matching: Matching
     store: Store
     seed: int
@@ -156,7 +156,7 @@ class PairJudge:
             noise=self.noise,
             outputs=self.outputs,
         )
-        self._rounding = CodeRounding(self.models[0], ours, self.matching, self.store, self.seed)
+        self._rounding = CodeRounding(self.models.reference, ours, self.matching, self.store, self.seed)
         self._agreeing_pairs = Agreeing(self.models, self.store, self.compare, self.seed)
         self._calls = tuple(Counter(id(call.layer) for call in run.trace.calls) for run in self.runs)
 
@@ -192,7 +192,8 @@ class PairJudge:
             inherited = self.compare.apart(pair.reference.inputs, pair.port.inputs, inputs)
             self._made = None
             judged = [self._weighed(pair, one) for one in self._judge_jointly(pair, inputs, outputs, inherited)]
-            if judged[0].at_fault and judged[0].direction == "forward":
+            first, *_ = judged
+            if first.at_fault and first.direction == "forward":
                 self.wrong.append((pair, outputs))
             if hasty and not self.alike_outside and any(one.at_fault for one in judged):
                 raise NotHeld
@@ -214,14 +215,15 @@ class PairJudge:
                 self._judge_given(done, pair, one.inputs, one.inherited)
             self._make_noise(one)
             verdicts = self._of_own_code(one, judged, done) if pair.whole else one.verdicts
+            forward, *backward = verdicts
             if pair.whole or not one.outputs or self._alive(pair):
-                far = self._influence(pair.reference.outputs, one.outputs, verdicts[0].own)
+                far = self._influence(pair.reference.outputs, one.outputs, forward.own)
                 done.loose |= {id(each): far for each in verdicts}
-            done.forward.append(verdicts[0])
-            done.backward += verdicts[1:]
-            if done.clean and not one.outputs and verdicts[0].at_fault:
+            done.forward.append(forward)
+            done.backward += backward
+            if done.clean and not one.outputs and forward.at_fault:
                 done.reshaped.append(len(done.forward) - 1)
-            elif not self._agree(pair, one.outputs) and verdicts[0].at_fault:
+            elif not self._agree(pair, one.outputs) and forward.at_fault:
                 done.clean = False
         return done
 
@@ -234,7 +236,7 @@ class PairJudge:
 
     def _of_own_code(self, one: _Judged, judged: Mapping[int, _Judged], done: _Done) -> list[LayerVerdict]:
         """Return the verdicts about a container, in the light of what is at fault inside it."""
-        trace, call = self.runs[1].trace, one.pair.port
+        trace, call = self.runs.port.trace, one.pair.port
         around = f"{call.path}." if call.path else ""
         inside = [
             *(each for other in judged.values() if holds(trace, call, other.pair.port) for each in other.verdicts),
@@ -264,7 +266,7 @@ class PairJudge:
             done.backward += changed
             done.loose |= {id(one): inf for one in changed}
         verdicts = (*done.forward, *reversed(done.backward))
-        values, apart = self.runs[0].values, self.outputs_apart()
+        values, apart = self.runs.reference.values, self.outputs_apart()
         if not max(apart, default=inf) <= (CONSTANT if self.exact else SAME_SINGLE):
             return verdicts
         actual = self._influence(values, self.outputs, max(apart))
@@ -272,7 +274,7 @@ class PairJudge:
 
     def _less_nan(self, verdicts: tuple[LayerVerdict, ...]) -> tuple[LayerVerdict, ...]:
         """Return the verdicts with one that fails what first gives NaN on both sides, where that reaches outputs or parameters."""
-        ends = [self.runs[0].values[link.ours].stored for link in self.outputs]
+        ends = [self.runs.reference.values[link.ours].stored for link in self.outputs]
         forward = any(map(self.store.has_nan, ends))
         if any(one.at_fault for one in verdicts) or not (forward or _any_nan(self._left.values())):
             return verdicts
@@ -288,7 +290,7 @@ class PairJudge:
 
     def _first_nan(self, *, forward: bool) -> CallPair:
         """Return the calls that first give NaN, or gradients with NaN, and are given none; the code around a layer that is."""
-        calls = [run.trace.calls[0] for run in self.runs]
+        reference, port = self.runs.traces
         for pair in self.matching.pairs if forward else reversed(self.matching.pairs):
             ends = [value.gradient for value in pair.port.inputs]
             gives = [value.stored for value in pair.port.outputs] if forward else ends
@@ -296,14 +298,11 @@ class PairJudge:
             own = {} if forward else self._truths(pair)
             if pair.whole or not (given or any(map(self._has_nan, gives)) or _any_nan(own.values())):
                 continue
-            calls = [pair.reference, pair.port]
-            while self._is_given_nan(calls[1], forward=forward):
-                around = [one.parent for one in calls]
-                if around[0] is None or around[1] is None:
-                    break
-                calls = [run.trace.calls[one] for run, one in zip(self.runs, around, strict=True) if one is not None]
-            break
-        return CallPair(reference=calls[0], port=calls[1])
+            ours, theirs = pair.reference, pair.port
+            while self._is_given_nan(theirs, forward=forward) and ours.parent is not None and theirs.parent is not None:
+                ours, theirs = reference.calls[ours.parent], port.calls[theirs.parent]
+            return CallPair(reference=ours, port=theirs)
+        return CallPair(reference=reference.calls[0], port=port.calls[0])
 
     def _is_given_nan(self, call: Call, *, forward: bool) -> bool:
         given = [one.stored for one in call.inputs] if forward else [one.gradient for one in call.outputs]
@@ -324,15 +323,15 @@ class PairJudge:
 
     def _look_inside(self, *, near: bool) -> None:
         """Compare the gradients of all parameters, before layers are run again and overwrite them."""
-        side, model = self.models[0].side, self.runs[0].trace.calls[0].layer
+        side, model = self.models.reference.side, self.runs.reference.trace.calls[0].layer
         gradients = ((one, side.framework.gradient(one)) for _, one in side.parameters(model))
         self._left = {id(one): side.view(found) for one, found in gradients if found is not None}
         pairs = [one for one in self.matching.pairs if self.exact and not one.folded]
-        self._shared = SharedParameters(self.models, pairs, (self.runs[0].projected, self.runs[1].projected))
+        self._shared = SharedParameters(self.models, pairs, (self.runs.reference.projected, self.runs.port.projected))
         if self.exact and near:
             self._own = list(self._shared.unlike(self.matching.containers, ROUGH))
         self.alike_inside = self.exact and near and not self._own and self._shared.alike(SAME_DOUBLE)
-        port = self.models[1]
+        port = self.models.port
         if port.double is not None:  # the reference's gradients are what layers are held against, the port's have been
             port.side.clear_gradients(port.double.whole)
 
@@ -354,7 +353,8 @@ class PairJudge:
     def _judge_outputs(self) -> list[LayerVerdict]:
         apart = self.outputs_apart()
         far = max(apart, default=0.0)
-        if far > self.noise.limit and self._rounded(far, (self.runs[0].values, self.runs[1].values), self.outputs):
+        reference, port = self.runs
+        if far > self.noise.limit and self._rounded(far, (reference.values, port.values), self.outputs):
             self.noise.limit = far
         return [self._code.at_end(apart, self.outputs)] if far > self.noise.limit else []
 
@@ -394,7 +394,7 @@ class PairJudge:
 
     def _alike_steered(self, one: Shared) -> bool:
         expected = self._truths(one.pair).get(one.name)
-        actual = self.models[1].side.parameter_gradients(one.pair.port.layer) or {}
+        actual = self.models.port.side.parameter_gradients(one.pair.port.layer) or {}
         laid = self._shared.layouts(one.pair).get(one.name)
         found = actual.get(one.name) if laid is None else laid.arranged(actual)
         if expected is None or found is None or found.size != expected.size:
@@ -436,7 +436,8 @@ class PairJudge:
         containers = (
             one for one in self.matching.containers if (one.port.path, one.port.turn) == (code.path, code.turn)
         )
-        roots = CallPair(reference=self.runs[0].trace.calls[0], port=self.runs[1].trace.calls[0])
+        reference, port = self.runs.traces
+        roots = CallPair(reference=reference.calls[0], port=port.calls[0])
         reason = f"its own code hands the model's inputs no gradient from {behind.port.path or 'the model'}, the reference one"
         return self._verdict(next(containers, roots), "backward", 0.0, Closeness.DIFFERS, None, reason)
 
@@ -467,8 +468,8 @@ class PairJudge:
             self.compare.between(ours.values[link.ours], theirs.values[link.theirs], link.layout)
             for link in self.outputs
         )
-        depths = [[name.count(".") for name in run.output_names] for run in self.runs]
-        in_place = depths[0] == depths[1] and all(link.ours == link.theirs for link in self.outputs)
+        depths, port_depths = ([name.count(".") for name in run.output_names] for run in self.runs)
+        in_place = depths == port_depths and all(link.ours == link.theirs for link in self.outputs)
         if ours.output_names == theirs.output_names or (found and in_place):
             return found + (inf,) * (len(ours.values) - len(found))
         return found or (inf,) * bool(ours.values or theirs.values)
@@ -490,8 +491,7 @@ class PairJudge:
         self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink], inherited: float
     ) -> list[LayerVerdict]:
         """Return the verdicts about a pair; if its layers differ, those with what one side does next, if that is closer."""
-        sides = Sides(self.models[0].side, self.models[1].side)
-        followed = partial(continued, self.matching, pair, (self.runs[0].trace, self.runs[1].trace), sides, self.store)
+        followed = partial(continued, self.matching, pair, self.runs.traces, self.models.sides, self.store)
         if self.exact and inherited <= self.noise.limit and not pair.whole and not self._agree(pair, outputs):
             for one in followed():  # in the models' runs only what comes next makes both alike
                 given = self.compare.outputs(one)
@@ -502,21 +502,23 @@ class PairJudge:
         differs = any(one.at_fault for one in judged) or not outputs
         for one in followed() if differs and not pair.whole else ():
             again = self._judge_pair(one, inputs, self.compare.outputs(one), inherited)
-            told = again[0].closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
-            if told and (again[0].own or 0.0) < CLOSER * (inf if judged[0].own is None else judged[0].own):
+            forward, own = again[0], judged[0].own
+            told = forward.closeness is not Closeness.NOT_COMPARABLE and bool(self.compare.outputs(one))
+            if told and (forward.own or 0.0) < CLOSER * (inf if own is None else own):
                 return self._joined(one, again)
         return judged
 
     def _joined(self, pair: CallPair, verdicts: Sequence[LayerVerdict]) -> list[LayerVerdict]:
         """Return verdicts about a pair with what one side does next, which they say."""
-        (step,) = (*pair.then[0], *pair.then[1])
+        (step,) = chain(*pair.then)
         self.joint.append(pair)
-        whose = "the reference's" if pair.then[0] else "its"
+        after, _ = pair.then
+        whose = "the reference's" if after else "its"
         return [replace(one, reason=f"with {whose} {step.name} after it: {one.reason}") for one in verdicts]
 
     def _weighed(self, pair: CallPair, verdict: LayerVerdict) -> LayerVerdict:
         """Return a verdict in the light of the random numbers that both calls drew."""
-        draws = self.runs[1].draws
+        draws = self.runs.port.draws
         alike = draws.comparable(pair.reference.drawn, pair.port.drawn) and not draws.mixed(pair.port.drawn)
         if alike or not verdict.at_fault:
             return verdict
@@ -529,9 +531,9 @@ class PairJudge:
     ) -> list[LayerVerdict]:
         """Return the verdict about forward and, where there are gradients, that about backward."""
         if not outputs:
-            shapes = [[list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port)]
-            reason = f"its results have other shapes: expected {shapes[0]}, actual {shapes[1]}"
-            told = inherited <= self.noise.limit and of_one_size(Sides(*(one.side for one in self.models)), pair)
+            expected, actual = ([list(value.shape) for value in call.outputs] for call in (pair.reference, pair.port))
+            reason = f"its results have other shapes: expected {expected}, actual {actual}"
+            told = inherited <= self.noise.limit and of_one_size(self.models.sides, pair)
             closeness = Closeness.DIFFERS if told else Closeness.NOT_COMPARABLE
             verdict = self._verdict(pair, "forward", inherited, closeness, None, reason)
             return [_made_up_for(verdict) if told and self._reshaped_next(pair) else verdict]
@@ -565,13 +567,12 @@ class PairJudge:
 
     def _reshaped_next(self, pair: CallPair) -> bool:
         """Tell whether the code after one side's layer makes of its result what the other side's layer gives."""
-        calls, traces = (pair.reference, pair.port), [run.trace for run in self.runs]
-        if any(len(call.outputs) != 1 for call in calls):
+        if not len(pair.reference.outputs) == len(pair.port.outputs) == 1:
             return False
-        ours, theirs = (call.outputs[0] for call in calls)
+        (ours,), (theirs,), (reference, port) = pair.reference.outputs, pair.port.outputs, self.runs.traces
         pairs = [
-            *((ours, value) for value in made_next(pair.port, traces[1])),
-            *((value, theirs) for value in made_next(pair.reference, traces[0])),
+            *((ours, value) for value in made_next(pair.port, port)),
+            *((value, theirs) for value in made_next(pair.reference, reference)),
         ]
         laid = [(*both, self.compare.layout(*both)) for both in pairs]
         return any(
@@ -762,8 +763,9 @@ class PairJudge:
             kept = self._shared.known_layouts(one.fed.pair)
             return [*found, *parameter_gradients(one, truths, kept, known=known, double=self.exact)]
 
-        found = measured(replays[0])
-        return measured(replays[1]) if replays[0].fed.pair.whole and _slightly(found) else found
+        plain, closer = replays
+        found = measured(plain)
+        return measured(closer) if plain.fed.pair.whole and _slightly(found) else found
 
     def _gradients_known(
         self, pair: CallPair, inputs: Sequence[TensorLink], outputs: Sequence[TensorLink]
@@ -790,10 +792,10 @@ class PairJudge:
 
     def _projects(self, pair: CallPair) -> bool:
         path = pair.reference.path
-        return any(not path or f"{name}.".startswith(f"{path}.") for name in self.runs[0].projected)
+        return any(not path or f"{name}.".startswith(f"{path}.") for name in self.runs.reference.projected)
 
     def _truths(self, pair: CallPair) -> Mapping[str, Array]:
-        found = self.models[0].side.parameters(pair.reference.layer)
+        found = self.models.reference.side.parameters(pair.reference.layer)
         return {name: self._left[id(one)] for name, one in found if id(one) in self._left}
 
 
@@ -801,7 +803,7 @@ def _any_nan(arrays: Iterable[Array]) -> bool:
     return any(one.size and bool(np.isnan(one.min())) for one in arrays)
 
 
-def same_numbers(runs: tuple[TracedRun, TracedRun]) -> bool:
+def same_numbers(runs: TracedRuns) -> bool:
     """Tell whether what two runs drew at random is the same."""
     ours, theirs = (run.draws for run in runs)
     return theirs.comparable(range(len(ours.made)), range(len(theirs.made)))

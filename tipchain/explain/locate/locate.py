@@ -29,8 +29,8 @@ from tipchain.explain.locate.matching import (
     pair_layers,
     pair_packed,
 )
-from tipchain.explain.locate.replay import Copies, Corrections, Doubles, Models
-from tipchain.explain.locate.runs import LargeWeight, ModelInputs, Start, TracedRun, random_start, run_model
+from tipchain.explain.locate.replay import BothModels, Copies, Corrections, Doubles, Models
+from tipchain.explain.locate.runs import LargeWeight, ModelInputs, Start, TracedRun, TracedRuns, random_start, run_model
 from tipchain.explain.locate.trace import NotHeld, Store, Trace, TracedValue, Twins, put_back, take_out
 from tipchain.explain.locate.verdicts import LayerVerdict, holds_norm
 from tipchain.framework_types import Array, Loss, Model, Options
@@ -115,7 +115,7 @@ class Located:
             len(self.verdicts),
         )
         verdicts = (*self.verdicts[:place], verdict, *self.verdicts[place:])
-        shown = replace(self, port=judge.runs[1], matching=judge.matching, verdicts=verdicts, later={})
+        shown = replace(self, port=judge.runs.port, matching=judge.matching, verdicts=verdicts, later={})
         return replace(self, verdicts=verdicts, later={**self.later, id(verdict): shown})
 
     @property
@@ -137,12 +137,13 @@ class Located:
     @property
     def comparable(self) -> bool:
         """Whether both models were given the same random numbers."""
-        return same_numbers((self.reference, self.port))
+        return same_numbers(TracedRuns(self.reference, self.port))
 
     @property
     def exact(self) -> bool:
         """Whether both ran in float64."""
-        return self.doubles[1]
+        _, port = self.doubles
+        return port
 
     @property
     def changed(self) -> bool:
@@ -253,10 +254,11 @@ class Locator:
         another shape may stand in another order: such a mask keeps all.
         """
         judge = self._run_and_match(inputs, models, losses, layers)
-        drawn = judge.runs[1].draws
+        drawn = judge.runs.port.draws
         for small, even in ((drawn.mixed(range(len(drawn.made))), frozenset[int]()), (False, drawn.unclear())):
             before, apart = self._habits, max(judge.outputs_apart(), default=0.0)
-            habits = before[0] or small, before[1] | even
+            before_small, before_even = before
+            habits = before_small or small, before_even | even
             if habits == before or apart <= ROUGH:
                 continue
             self._habits = habits
@@ -272,29 +274,26 @@ class Locator:
         self, inputs: ModelInputs, models: Pair, losses: Losses, layers: Sequence[LayerPair]
     ) -> PairJudge:
         """Run both, match their calls, and return what judges them with what the store holds of their tensors."""
-        (ours, reference), (theirs, port), both = self._run_both(models, inputs, losses, layers)
-        alone = [one for number, one in enumerate(reference.values) if number not in both]
-        if losses[0] is None and both and any(one.gradient is not None for one in alone):
+        loss, _ = losses
+        copies, runs, both = self._run_both(models, inputs, losses, layers)
+        alone = [one for number, one in enumerate(runs.reference.values) if number not in both]
+        if loss is None and both and any(one.gradient is not None for one in alone):
             # Backward must start from the same outputs on both sides, which is known only now.
-            (ours, reference), (theirs, port), _ = self._run_both(models, inputs, losses, layers, both)
-        return self._paired(((ours, theirs), (reference, port)), layers)
+            copies, runs, _ = self._run_both(models, inputs, losses, layers, both)
+        return self._paired(copies, runs, layers)
 
     def _paired(
-        self,
-        ran: tuple[tuple[Models, Models], tuple[TracedRun, TracedRun]],
-        layers: Sequence[LayerPair],
-        noise: Noise | None = None,
+        self, models: BothModels, runs: TracedRuns, layers: Sequence[LayerPair], noise: Noise | None = None
     ) -> PairJudge:
         """Match the calls of two runs, and return what judges them."""
-        models, runs = ran
         close, folds = self._close, partial(holds_norm, sides=self.sides)
         return PairJudge(
             models=models,
             runs=runs,
-            matching=match_calls(runs[0].trace, runs[1].trace, layers, close, folds),
+            matching=match_calls(*runs.traces, layers, close, folds),
             store=self.store,
             seed=self.seed,
-            exact=models[1].double is not None,
+            exact=models.port.double is not None,
             equal_nan=self.equal_nan,
             noise=noise or Noise(),
             pace=self.pace,
@@ -309,17 +308,16 @@ class Locator:
         layers: Sequence[LayerPair],
     ) -> Located:
         """Return what a judge found; the calls' layers are the user's from now on, so that the copies are given up."""
-        ours = judge.models[0]
-        doubles = ours.double is not None, judge.models[1].double is not None
+        ours, theirs = judge.models
         found = Located(
             matching=judge.matching,
             verdicts=verdicts,
             first=next((one for one in verdicts if one.at_fault), None),
-            reference=judge.runs[0],
-            port=judge.runs[1],
+            reference=judge.runs.reference,
+            port=judge.runs.port,
             outputs=judge.outputs_apart(),
             links=judge.outputs,
-            doubles=doubles,
+            doubles=(ours.double is not None, theirs.double is not None),
             learns=ours.double is not None and bool(ours.side.parameters(ours.double.whole)),
             late=judge.late,
             joint=tuple(judge.joint),
@@ -351,20 +349,22 @@ class Locator:
         place is judged by what it makes of them. Of containers of one type the first is told.
         """
         wrong = [one for one in verdicts if one.at_fault and one.direction == "forward"]
-        double = judge.models[1].double
+        double = judge.models.port.double
         if not wrong or double is None or not same_numbers(judge.runs):
             return
-        corrections, known = Corrections(self.sides.port, self.store), Twins(judge.runs[0].trace, self.store)
+        corrections, known = Corrections(self.sides.port, self.store), Twins(judge.runs.reference.trace, self.store)
         for pair, links in judge.wrong:
             corrections.at_exit(pair, links)
         told, place, now = {type(double[one.port_path]): one.port_path for one in wrong}, -1, judge
         alike = judge.given_alike()  # what makes up for a layer's error is no fault once the layer is put right
         for _ in range(MORE):
             found = now.first_code()
-            if now is not judge and (found is None or found[0].own == inf):  # of other shapes nothing is told
+            if found is None and now is not judge:
                 return
             if found is not None:
                 verdict, given = found
+                if now is not judge and verdict.own == inf:  # of other shapes nothing is told
+                    return
                 path = told.setdefault(type(double[verdict.port_path]), verdict.port_path)
                 if now is not judge and path == verdict.port_path and (given is None or given.port.number not in alike):
                     yield verdict, given, now
@@ -384,12 +384,12 @@ class Locator:
                     double=True,
                     loss=None,
                     seed=self.seed,
-                    draws=judge.runs[1].draws.again(),
+                    draws=judge.runs.port.draws.again(),
                     backward=False,
                     known=known,
                     pace=self.pace,
                 )
-            now = self._paired((judge.models, (judge.runs[0], run)), layers, judge.noise)
+            now = self._paired(judge.models, judge.runs._replace(port=run), layers, judge.noise)
 
     def _with_elsewhere(
         self, found: Located, judge: PairJudge, inputs: ModelInputs, models: Pair, layers: Sequence[LayerPair]
@@ -404,7 +404,7 @@ class Locator:
             return found
         few, pairs = few_of(inputs) or inputs, judge.agreeing()
         keys = {(one.port.path, one.port.turn) for one in pairs}
-        singles = replace(judge.models[0], double=None), replace(judge.models[1], double=None)
+        singles = BothModels(*(replace(one, double=None) for one in judge.models))
         for copies, samples in ((singles, samples_of(few)), (judge.models, None)):
             if self.pace.over:
                 break
@@ -415,27 +415,31 @@ class Locator:
                 if double:
                     raise
                 continue  # a model of other floats may not run in float32
-            cut = both.cut_off(runs[1].trace)
+            cut = both.cut_off(runs.port.trace)
             if cut is not None:
                 return replace(found, verdicts=(*found.verdicts, told := judge.cuts_off(*cut)), first=told)
-            now = self._paired((copies, runs), layers, Noise(ROUGH))
+            now = self._paired(copies, runs, layers, Noise(ROUGH))
             now.matching = replace(
                 now.matching, pairs=tuple(one for one in now.matching.pairs if (one.port.path, one.port.turn) in keys)
             )
             code = now.first_code()
-            nan = any(self.store.has_nan(one.stored) for one in runs[0].values)  # float32 has no numbers as large
+            nan = any(
+                self.store.has_nan(one.stored) for one in runs.reference.values
+            )  # float32 has no numbers as large
             if code is None and (double or (now.parting() is None and not nan)):
                 break
-            if code is not None and double and not code[0].nan and isfinite(code[0].own or 0.0):
-                reason = f"{code[0].reason} where layers give large values, of RMS {ENLARGED:g}: an input of such would show it"
-                told = replace(code[0], direction="construction", reason=reason)
-                shown = replace(found, reference=runs[0], port=runs[1], matching=now.matching, enlarged=both.factors)
+            if code is None or not double:
+                continue
+            verdict, _ = code
+            if not verdict.nan and isfinite(verdict.own or 0.0):
+                reason = f"{verdict.reason} where layers give large values, of RMS {ENLARGED:g}: an input of such would show it"
+                told = replace(verdict, direction="construction", reason=reason)
+                reference, port = runs
+                shown = replace(found, reference=reference, port=port, matching=now.matching, enlarged=both.factors)
                 return replace(found, elsewhere=told, later={id(told): shown})
         return found
 
-    def _run_enlarged(
-        self, copies: tuple[Models, Models], both: Enlarged, inputs: ModelInputs
-    ) -> tuple[TracedRun, TracedRun]:
+    def _run_enlarged(self, copies: BothModels, both: Enlarged, inputs: ModelInputs) -> TracedRuns:
         """Run both models forward with larger values."""
 
         def run(number: int, known: Twins | None) -> TracedRun:
@@ -458,7 +462,7 @@ class Locator:
                 )
 
         reference = run(0, None)
-        return reference, run(1, Twins(reference.trace, self.store))
+        return TracedRuns(reference, run(1, Twins(reference.trace, self.store)))
 
     def _trains(self, models: Pair) -> bool:
         """Tell whether a layer may be in train mode: then what it gives for a sample depends on the others."""
@@ -477,14 +481,16 @@ class Locator:
         losses: Losses,
         layers: Sequence[LayerPair],
         only: Collection[int] | None = None,
-    ) -> tuple[tuple[Models, TracedRun], tuple[Models, TracedRun], set[int]]:
+    ) -> tuple[BothModels, TracedRuns, set[int]]:
         """Run both; return also which outputs of the reference's the port has. Backward starts from ``only`` those."""
         start = partial(random_start, seed=self.seed, only=only)
-        drawn = Draws(self.seed, small=self._habits[0], even=self._habits[1])
+        small, even = self._habits
+        drawn = Draws(self.seed, small=small, even=even)
         large: tuple[Sequence[LargeWeight], Sequence[LargeWeight]] = (), ()
         if self.store.samples is not None:
             large = large_weights(self.sides, models, layers)
-        ours, reference = self._run(self.sides.reference, models[0], inputs, losses[0], drawn, start, large[0])
+        (reference_model, port_model), (loss, port_loss), (large_ones, port_large) = models, losses, large
+        ours, reference = self._run(self.sides.reference, reference_model, inputs, loss, drawn, start, large_ones)
         if ours.double is not None:
             ours.double.lay_aside()
         both: set[int] = set()
@@ -504,9 +510,8 @@ class Locator:
 
         def run_port(partners: dict[int, int] | None = None) -> tuple[Models, TracedRun]:
             both.clear()
-            small, even = self._habits
             draws = Draws(self.seed, follows=reference.draws, partners=partners, small=small, even=even)
-            given = self.sides.port, models[1], inputs, losses[1], draws, likewise, large[1]
+            given = self.sides.port, port_model, inputs, port_loss, draws, likewise, port_large
             return self._run(*given, known=known, double=double)
 
         theirs, port = run_port()
@@ -514,7 +519,7 @@ class Locator:
             partners = partners_of(_events(reference, layers, 0), _events(port, layers, 1))
             if partners != port.draws.partners:
                 theirs, port = run_port(partners)
-        return (ours, reference), (theirs, port), both
+        return BothModels(ours, theirs), TracedRuns(reference, port), both
 
     def _run(
         self,
@@ -622,7 +627,7 @@ def _correct(corrections: Corrections, judge: PairJudge, verdict: LayerVerdict, 
     paths = {pair.port.path, *(f"{one.port.path}.{inside}" for one in alike if inside)}
     for other in judge.matching.pairs:
         if other.port.path in paths:
-            corrections.at_entry(other, judge.compare.inputs(other), judge.runs[1].trace)
+            corrections.at_entry(other, judge.compare.inputs(other), judge.runs.port.trace)
 
 
 def _events(run: TracedRun, layers: Sequence[LayerPair], number: int) -> list[Draw | str]:

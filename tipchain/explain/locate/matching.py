@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from math import inf
 from operator import attrgetter
 
@@ -79,28 +79,32 @@ def pair_packed(reference: Model, port: object, known: Sequence[LayerPair]) -> l
 
     Torch's ``MultiheadAttention`` is one layer; a port may have a layer of its own with a ``qkv`` and a projection inside.
     """
-    taken = {pair.reference for pair in known}, {pair.port for pair in known}
-    if all(layer.path in taken[0] or not _parameters(layer) for layer in torch_layers(reference)):
+    taken, port_taken = {pair.reference for pair in known}, {pair.port for pair in known}
+    if all(layer.path in taken or not _parameters(layer) for layer in torch_layers(reference)):
         return []
-    state = reference.state_dict()
-    left: list[dict[str, Print]] = []
-    for side, layers in enumerate(matchable_layers(reference, port, {})):
-        prints = {}
-        for layer in layers:
-            slots = _parameters(layer)
-            if layer.path not in taken[side] and slots:
-                prints[layer.path] = sum_of(_slot_print(slot, None if side else state) for slot in slots)
-        left.append(prints)
-    found: list[LayerPair] = []
-    for side in (0, 1):
-        held = _held_in_containers(left[1 - side], taken[1 - side])
-        for path, print_ in left[side].items():
-            fitting = [container for container, whole in held.items() if whole == print_]
-            alone = sum(one == print_ for one in left[side].values()) == 1
-            if print_[1] and alone and len(fitting) == 1:
-                ours, theirs = (path, fitting[0]) if side == 0 else (fitting[0], path)
-                found.append(LayerPair(reference=ours, port=theirs, evidence="values"))
-    return found
+    ours, theirs = matchable_layers(reference, port, {})
+    prints, port_prints = _sums(ours, taken, reference.state_dict()), _sums(theirs, port_taken)
+    packed = [*_packed(prints, port_prints, port_taken)]
+    packed += [(container, layer) for layer, container in _packed(port_prints, prints, taken)]
+    return [LayerPair(reference=one, port=other, evidence="values") for one, other in packed]
+
+
+def _sums(
+    layers: Iterable[LayerTensors], taken: set[str], state: Mapping[str, object] | None = None
+) -> dict[str, Print]:
+    """Return the prints of all parameters of layers that are in no pair."""
+    slots = {layer.path: _parameters(layer) for layer in layers if layer.path not in taken}
+    return {path: sum_of(_slot_print(slot, state) for slot in some) for path, some in slots.items() if some}
+
+
+def _packed(prints: Mapping[str, Print], others: Mapping[str, Print], taken: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield the layers of one side, each with the only container of the other's that holds the same numbers."""
+    held = _held_in_containers(others, taken)
+    for path, print_ in prints.items():
+        fitting = [container for container, whole in held.items() if whole == print_]
+        alone = sum(one == print_ for one in prints.values()) == 1
+        if print_[1] and alone and len(fitting) == 1:
+            yield path, fitting[0]
 
 
 def _held_in_containers(prints: Mapping[str, Print], taken: set[str]) -> dict[str, Print]:
@@ -119,12 +123,8 @@ def _held_in_containers(prints: Mapping[str, Print], taken: set[str]) -> dict[st
 
 def sum_of(prints: Iterable[Print]) -> Print:
     """Return the print of all numbers that several prints are of."""
-    several = list(prints)
-    return (
-        sum(one[0] for one in several),
-        sum(one[1] for one in several) % 2**64,
-        sum(one[2] for one in several) % 2**64,
-    )
+    sizes, plain, mixed = zip((0, 0, 0), *prints, strict=True)
+    return sum(sizes), sum(plain) % 2**64, sum(mixed) % 2**64
 
 
 def _without_tensors(
@@ -132,14 +132,14 @@ def _without_tensors(
 ) -> list[LayerPair]:
     """Return the pairs of layers without parameters or buffers that ``names`` names."""
     ours, theirs = dict(reference.named_modules()), dict(port.named_sublayers(include_self=True))
-    taken = {pair.reference for pair in known}, {pair.port for pair in known}
+    ours_taken, theirs_taken = {pair.reference for pair in known}, {pair.port for pair in known}
     return [
         LayerPair(reference=one, port=other, evidence="name")
         for one, other in names.items()
         if one in ours
         and other in theirs
-        and one not in taken[0]
-        and other not in taken[1]
+        and one not in ours_taken
+        and other not in theirs_taken
         and not ours[one].state_dict()
         and not theirs[other].state_dict()
     ]
@@ -183,15 +183,15 @@ def _by_structure(rest: _Rest, names: Mapping[str, str], *, named: bool) -> Iter
 
 def _by_equal_values(rest: _Rest, names: Mapping[str, str], state: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     for one, other in _by_structure(rest, names, named=False):
-        slots = [_parameters(layers[path]) for layers, path in ((rest.ours, one), (rest.theirs, other))]
-        if [slot.leaf for slot in slots[0]] != [slot.leaf for slot in slots[1]]:
+        ours, theirs = _parameters(rest.ours[one]), _parameters(rest.theirs[other])
+        if [slot.leaf for slot in ours] != [slot.leaf for slot in theirs]:
             continue
         arrays = [
             (array_of(state[mine.name]), assemble([view_of(part.tensor) for part in its.parts], its))
-            for mine, its in zip(*slots, strict=True)
+            for mine, its in zip(ours, theirs, strict=True)
             if len(its.parts) == 1
         ]
-        whole = len(arrays) == len(slots[0])
+        whole = len(arrays) == len(ours)
         telling = any(array.size and (array != array.flat[0]).any() for array, _ in arrays)
         if whole and telling and all(np.array_equal(*both) for both in arrays):
             yield one, other
@@ -203,18 +203,23 @@ def _parameters(layer: LayerTensors) -> list[TensorSlot]:
 
 def _by_values(rest: _Rest, state: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield layers of one kind whose parameters hold the same numbers, where no other layer's do."""
-    prints: list[dict[Hashable, list[str]]] = []
-    for side, layers in enumerate((rest.ours, rest.theirs)):
-        found: dict[Hashable, list[str]] = defaultdict(list)
-        for path, layer in layers.items():
-            slots = _parameters(layer)
-            told = {(slot.leaf, _slot_print(slot, state) if side == 0 else _slot_print(slot)) for slot in slots}
-            if any(values[1] for _, values in told):
-                found[layer.kind, frozenset(told)].append(path)
-        prints.append(found)
-    for key, paths in prints[0].items():
-        if len(paths) == 1 and len(prints[1].get(key, ())) == 1:
-            yield paths[0], prints[1][key][0]
+    theirs = _by_prints(rest.theirs)
+    for key, paths in _by_prints(rest.ours, state).items():
+        others = theirs.get(key, ())
+        if len(paths) == len(others) == 1:
+            yield paths[0], others[0]
+
+
+def _by_prints(
+    layers: Mapping[str, LayerTensors], state: Mapping[str, object] | None = None
+) -> dict[Hashable, list[str]]:
+    """Return the paths of layers by their kinds and what their parameters hold."""
+    found: dict[Hashable, list[str]] = defaultdict(list)
+    for path, layer in layers.items():
+        told = {(slot.leaf, _slot_print(slot, state)) for slot in _parameters(layer)}
+        if any(plain for _, (_, plain, _) in told):
+            found[layer.kind, frozenset(told)].append(path)
+    return found
 
 
 def _slot_print(slot: TensorSlot, state: Mapping[str, object] | None = None) -> Print:
@@ -339,10 +344,12 @@ class CallPair:
 
     def followed(self, number: int, step: LayoutStep, value: TracedValue, *, folded: bool = False) -> CallPair:
         """Return the pair with a step after the layer of the reference (0) or of the port (1), which gives ``value``."""
-        calls, then = [self.reference, self.port], list(self.then)
-        calls[number] = replace(calls[number], outputs=(value,))
-        then[number] = (*then[number], step)
-        return replace(self, reference=calls[0], port=calls[1], then=(then[0], then[1]), folded=folded or self.folded)
+        folded, (after, port_after) = folded or self.folded, self.then
+        if number == 0:
+            call = replace(self.reference, outputs=(value,))
+            return replace(self, reference=call, then=((*after, step), port_after), folded=folded)
+        call = replace(self.port, outputs=(value,))
+        return replace(self, port=call, then=(after, (*port_after, step)), folded=folded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -380,27 +387,34 @@ def match_calls(
     anchors = [pair for pair in given if pair.reference.number in ours and pair.port.number in theirs]
     taken = {pair.reference.number for pair in anchors}, {pair.port.number for pair in anchors}
     found = list(anchors)
-    partner = {pair.reference: pair.port for pair in layers}, {pair.port: pair.reference for pair in layers}
+    paired, port_paired = {pair.reference for pair in layers}, {pair.port for pair in layers}
     for first, second in _segments(ours, theirs, anchors, taken):
         # A layer whose counterpart is known is that of no other, however often it is called.
-        ours_left = [one for one in first if one.path not in partner[0]]
-        found += _align(ours_left, [one for one in second if one.path not in partner[1]], close)
+        ours_left = [one for one in first if one.path not in paired]
+        found += _align(ours_left, [one for one in second if one.path not in port_paired], close)
     matched = {pair.reference.number for pair in found}, {pair.port.number for pair in found}
-    left = _unmatched(ours, matched[0]), _unmatched(theirs, matched[1])
+    left = _unmatched((ours, theirs), matched)
     if folds is not None:
         found = [_folded(pair, left, matched, folds) for pair in found]
-        left = _unmatched(ours, matched[0]), _unmatched(theirs, matched[1])
+        left = _unmatched((ours, theirs), matched)
     containers = _containers(reference, port, found, (ours, theirs))
+    reference_only, port_only = left
     return Matching(
         pairs=tuple(sorted([*found, *_wholes(containers, left, (reference, port))], key=lambda pair: pair.port.ended)),
         containers=tuple(containers),
-        reference_only=left[0],
-        port_only=left[1],
+        reference_only=reference_only,
+        port_only=port_only,
     )
 
 
-def _unmatched(calls: Mapping[int, Call], matched: Collection[int]) -> tuple[Call, ...]:
-    return tuple(call for number, call in calls.items() if number not in matched)
+def _unmatched(
+    calls: tuple[Mapping[int, Call], Mapping[int, Call]], matched: tuple[set[int], set[int]]
+) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    reference, port = (
+        tuple(call for number, call in side.items() if number not in known)
+        for side, known in zip(calls, matched, strict=True)
+    )
+    return reference, port
 
 
 def _folded(
@@ -423,18 +437,20 @@ def hands_on(call: Call) -> bool:
 
 def _paired_calls(reference: Trace, port: Trace, layers: Iterable[LayerPair]) -> list[CallPair]:
     """Return the calls of paired layers, turn by turn."""
-    turns: list[dict[str, list[Call]]] = []
-    for trace in (reference, port):
-        by_path: dict[str, list[Call]] = defaultdict(list)
-        for call in trace.calls:
-            if call.ended >= 0:
-                by_path[call.path].append(call)
-        turns.append(by_path)
+    ours, theirs = _turns(reference), _turns(port)
     return [
         CallPair(reference=one, port=other)
         for pair in layers
-        for one, other in zip(turns[0][pair.reference], turns[1][pair.port], strict=False)
+        for one, other in zip(ours[pair.reference], theirs[pair.port], strict=False)
     ]
+
+
+def _turns(trace: Trace) -> Mapping[str, list[Call]]:
+    found: dict[str, list[Call]] = defaultdict(list)
+    for call in trace.calls:
+        if call.ended >= 0:
+            found[call.path].append(call)
+    return found
 
 
 def _uncrossed(
@@ -498,17 +514,15 @@ def _segments(
 ) -> list[tuple[list[Call], list[Call]]]:
     """Return what is not paired between each two anchors of the longest chain that is in order on both sides."""
     chain = _longest_chain(sorted((pair.reference.number, pair.port.number) for pair in anchors))
-    ends = [*chain, (len_of(ours), len_of(theirs))]
-    segments, start = [], (-1, -1)
-    for end in ends:
-        segments.append(
-            (
-                [call for n, call in ours.items() if start[0] < n < end[0] and n not in taken[0]],
-                [call for n, call in theirs.items() if start[1] < n < end[1] and n not in taken[1]],
-            )
+    ends = [(-1, -1), *chain, (len_of(ours), len_of(theirs))]
+    left, port_left = _unmatched((ours, theirs), taken)
+    return [
+        (
+            [call for call in left if start < call.number < end],
+            [call for call in port_left if port_start < call.number < port_end],
         )
-        start = end
-    return segments
+        for (start, port_start), (end, port_end) in pairwise(ends)
+    ]
 
 
 def len_of(calls: Mapping[int, Call]) -> int:
@@ -560,13 +574,13 @@ def _best_pairs(scores: Array) -> list[tuple[int, int]]:
 
 def _score(one: Call, other: Call, close: Close) -> float:
     """Return how likely two calls are the same layer; 0 or less: not."""
-    kinds = one.type.lower(), other.type.lower()
-    families = _FAMILY.get(kinds[0]), _FAMILY.get(kinds[1])
+    kind, port_kind = one.type.lower(), other.type.lower()
+    family, port_family = families = _FAMILY.get(kind), _FAMILY.get(port_kind)
     outputs = _alike(one.outputs, other.outputs, close)
     inputs = _alike(one.inputs, other.inputs, close)
-    if kinds[0] == kinds[1]:
+    if kind == port_kind:
         likely = _SAME
-    elif families[0] and families[0] == families[1]:
+    elif family and family == port_family:
         likely = _RELATED
     elif inputs and (outputs or None in families) and not _hand_on_otherwise(one, other, families, close):
         likely = _SHAPES  # a user's own class, or another type that does the same
@@ -585,8 +599,8 @@ def _hand_on_otherwise(one: Call, other: Call, families: tuple[str | None, str |
         return True
     if not any(_alike(call.inputs, call.outputs, close) for call in (one, other)):
         return False
-    changes = [[value.shape for values in (call.inputs, call.outputs) for value in values] for call in (one, other)]
-    return None not in families or changes[0] != changes[1]
+    change, other_change = ([value.shape for value in (*call.inputs, *call.outputs)] for call in (one, other))
+    return None not in families or change != other_change
 
 
 def _alike(ours: Sequence[TracedValue], theirs: Sequence[TracedValue], close: Close) -> bool:
@@ -601,15 +615,14 @@ def _containers(
     reference: Trace, port: Trace, found: Sequence[CallPair], inner: tuple[Mapping[int, Call], Mapping[int, Call]]
 ) -> list[CallPair]:
     """Pair the calls that hold the same pairs; of several, those of one path or type, else the outermost."""
-    held = [
-        _held(reference, [pair.reference for pair in found], inner[0]),
-        _held(port, [pair.port for pair in found], inner[1]),
-    ]
-    pairs = [CallPair(reference=reference.calls[0], port=port.calls[0])]
-    if 0 in inner[0] or 0 in inner[1]:
+    mine, its = inner
+    if 0 in mine or 0 in its:
         return []
-    for key in held[0]:
-        ours, theirs = ([call for call in one.get(key, ()) if call.parent is not None] for one in held)
+    held = _held(reference, [pair.reference for pair in found], mine)
+    port_held = _held(port, [pair.port for pair in found], its)
+    pairs = [CallPair(reference=reference.calls[0], port=port.calls[0])]
+    for key in held:
+        ours, theirs = ([call for call in one.get(key, ()) if call.parent is not None] for one in (held, port_held))
         if len(ours) == len(theirs):
             pairs += [CallPair(reference=one, port=other) for one, other in zip(ours, theirs, strict=True)]
             continue
@@ -716,10 +729,10 @@ class Comparer:
                 left.remove(one)
                 free.remove(other)
 
-        words = [{_word(name): n for n, name in enumerate(names)} for names in (our_names, their_names)]
-        for word, number in words[0].items():
-            if word and number in left and words[1].get(word) in free:
-                link(number, words[1][word])
+        words, port_words = ({_word(name): n for n, name in enumerate(names)} for names in (our_names, their_names))
+        for word, number in words.items():
+            if word and number in left and port_words.get(word) in free:
+                link(number, port_words[word])
         in_turn = len(left) == len(free) and all(
             self.layout(ours[one], theirs[other]) for one, other in zip(left, free, strict=True)
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from tipchain.explain.locate.matching import CallPair, LayoutStep, TensorLink
 from tipchain.explain.locate.runs import as_float
 from tipchain.explain.locate.trace import Call, Store, StoredArray, Trace, TracedValue, put_back, take_out
 from tipchain.framework_types import Array, Model, Nested, Options, Tensor
-from tipchain.frameworks.live_models import LiveSide
+from tipchain.frameworks.live_models import LiveSide, Sides
 from tipchain.frameworks.randomness import Draws
 
 # One layer run again on given tensors, forward and backward, apart from its model.
@@ -226,10 +226,22 @@ class Models:
     double: Doubles | None
 
 
+class BothModels(NamedTuple):
+    """Copies of the layers of both."""
+
+    reference: Models
+    port: Models
+
+    @property
+    def sides(self) -> Sides:
+        """Their frameworks."""
+        return Sides(self.reference.side, self.port.side)
+
+
 class PairReplays:
     """What both layers of a pair give when they are given what the reference was given."""
 
-    def __init__(self, models: tuple[Models, Models], fed: ReplayInputs, seed: int) -> None:
+    def __init__(self, models: BothModels, fed: ReplayInputs, seed: int) -> None:
         self.fed, self._models, self._seed = fed, models, seed
 
     @cached_property
@@ -254,44 +266,46 @@ class PairReplays:
             coins = generator.choice((-1.0, 1.0), one.shape)
             return np.asarray(one + np.spacing(np.abs(one).astype(np.float32)) * coins)
 
-        given = [moved(one) for one in self._given[0]]
-        cotangents = [None if one is None else moved(one) for one in self._cotangents[0]]
-        return self._run(0, given, double=self._models[0].double is not None, cotangents=cotangents)
+        (ours, _), (starts, _) = self._given, self._cotangents
+        cotangents = [None if one is None else moved(one) for one in starts]
+        double = self._models.reference.double is not None
+        return self._run(0, [moved(one) for one in ours], double=double, cotangents=cotangents)
 
     def terms(self, parameter: Array) -> int:
         """Return how many terms a kernel adds up for an element of a parameter's gradient."""
-        size = max((one.size for one in self._cotangents[0] if one is not None), default=1)
+        ours, _ = self._cotangents
+        size = max((one.size for one in ours if one is not None), default=1)
         return max(1, size // max(parameter.shape[0] if parameter.ndim else 1, 1))
 
     @cached_property
     def reference32(self) -> Replayed | None:
         """The reference's layer in float32; None of a container."""
-        return None if self.fed.pair.whole else self._run(0, self._given[0], double=False)
+        return None if self.fed.pair.whole else self._run(0, double=False)
 
     @cached_property
     def port32(self) -> Replayed | None:
         """The port's layer in float32; None of a container that runs in float64."""
-        exact = self._models[1].double is not None
-        return None if self.fed.pair.whole and exact else self._run(1, self._given[1], double=False)
+        exact = self._models.port.double is not None
+        return None if self.fed.pair.whole and exact else self._run(1, double=False)
 
     @cached_property
     def reference64(self) -> Replayed | None:
         """The reference's layer in float64, for gradients that its run does not tell."""
-        return self._run(0, self._given[0], double=True)
+        return self._run(0, double=True)
 
     @cached_property
     def port64(self) -> Replayed | None:
         """The port's layer in float64, if it runs so: alone, where the reference's model does and the port's does not."""
-        if self._models[1].double is not None or self._models[0].double is None:
-            return self._run(1, self._given[1], double=True)
+        if self._models.port.double is not None or self._models.reference.double is None:
+            return self._run(1, double=True)
         with suppress(NotReplayed):
-            return self._run(1, self._given[1], double=True, alone=True)
+            return self._run(1, double=True, alone=True)
         return None
 
     def _run(
         self,
-        number: int,
-        given: Sequence[Array],
+        number: Literal[0, 1],
+        given: Sequence[Array] | None = None,
         *,
         double: bool,
         alone: bool = False,
@@ -306,7 +320,7 @@ class PairReplays:
             models.side,
             models.single.reading(call.path) if reads else layers[call.path],
             call,
-            given,
+            self._given[number] if given is None else given,
             self._cotangents[number] if cotangents is None else cotangents,
             double=double,
             seed=self._seed,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -322,6 +323,18 @@ class TracedRun:
     changed: tuple[str, ...] = ()
     starts: Callable[[], Sequence[Array | None]] = tuple
     projected: Mapping[str, Array] = field(default_factory=dict)
+
+
+class TracedRuns(NamedTuple):
+    """Both models' runs."""
+
+    reference: TracedRun
+    port: TracedRun
+
+    @property
+    def traces(self) -> tuple[Trace, Trace]:
+        """The calls of both."""
+        return self.reference.trace, self.port.trace
 
 
 def run_model(

@@ -13,7 +13,7 @@ import numpy as np
 from tipchain.errors import WeightsError
 from tipchain.explain.locate.differences import distance, equal, finite_rms, relative
 from tipchain.explain.locate.matching import PLAIN_ACTIVATIONS, CallPair, Comparer, LayoutStep, Matching
-from tipchain.explain.locate.replay import Models, NotReplayed, PairReplays, ReplayInputs
+from tipchain.explain.locate.replay import BothModels, NotReplayed, PairReplays, ReplayInputs
 from tipchain.explain.locate.trace import Call, Store, Trace, TracedValue, spread
 from tipchain.framework_types import Array, Model
 from tipchain.frameworks.live_models import LiveSide, Sides
@@ -188,10 +188,10 @@ def measure_spread(what: str, truth: Array, reference: Array, port: Array, exact
     same = _equal(reference, port)
     if reference.shape != port.shape or spread(reference).shape != truth.shape:
         return Measured(exact=exact, port=inf, reference=inf, bitwise=False, what=what)
-    size, errors = finite_rms(truth), [distance(truth, spread(one)) for one in (port, reference)]
-    errors = [one / size if size else (inf if one else 0.0) for one in errors]
-    usual = _usual(truth, spread(port), errors[0])
-    return Measured(exact=exact, port=errors[0], reference=errors[1], bitwise=same, what=what, usual=usual)
+    size, apart = finite_rms(truth), (distance(truth, spread(one)) for one in (port, reference))
+    off, rounded = (one / size if size else (inf if one else 0.0) for one in apart)
+    usual = _usual(truth, spread(port), off)
+    return Measured(exact=exact, port=off, reference=rounded, bitwise=same, what=what, usual=usual)
 
 
 def _usual(truth: Array, port: Array | None, error: float | None) -> float:
@@ -339,28 +339,28 @@ def holds_norm(pair: CallPair, number: int, after: Call, sides: Sides) -> bool:
     scale = sides[number].norm_scale(after.layer)
     if scale is None:
         return False
-    calls = pair.reference, pair.port
-    own, other = (_weight(sides[n], calls[n]) for n in (number, 1 - number))
+    ours, theirs = _weight(sides.reference, pair.reference.layer), _weight(sides.port, pair.port.layer)
+    own, other = (theirs, ours) if number else (ours, theirs)
     if own is None or other is None or own.shape != other.shape or own.shape[0] != scale.size:
         return False
     folded = own * scale.reshape(-1, *(1,) * (own.ndim - 1))
     return distance(folded, other) < distance(own, other)
 
 
-def _weight(side: LiveSide, call: Call) -> Array | None:
+def _weight(side: LiveSide, layer: Model) -> Array | None:
     try:
-        return dict(side.framework.parameters(call.layer, {}, shared=True)).get("weight")
+        return dict(side.framework.parameters(layer, {}, shared=True)).get("weight")
     except WeightsError:
         return None
 
 
 def of_one_size(sides: Sides, pair: CallPair) -> bool:
     """Tell whether the layers of a pair have equally many parameters; a fused layer has more than one of its parts."""
-    sizes = [
+    expected, actual = (
         sum(int(prod(one.shape)) for _, one in side.parameters(call.layer))
         for side, call in zip(sides, (pair.reference, pair.port), strict=True)
-    ]
-    return bool(sizes[0] == sizes[1])
+    )
+    return expected == actual
 
 
 def settled(
@@ -405,7 +405,7 @@ OWN = ("torch.nn.", "paddle.nn.")
 class Agreeing:
     """Measures layers that agree in float64, the same kernel on equal shapes once: on one sample, forward."""
 
-    def __init__(self, models: tuple[Models, Models], store: Store, compare: Comparer, seed: int) -> None:
+    def __init__(self, models: BothModels, store: Store, compare: Comparer, seed: int) -> None:
         self._models, self._store, self._compare, self._seed = models, store, compare, seed
         self._seen: set[Hashable] = set()
 

@@ -94,12 +94,12 @@ def _defaults(torch: ModuleType, paddle: ModuleType) -> Iterator[Finding]:
         yield _environment_finding(
             "default-dtype", ours, theirs, "the dtype of new tensors", f"call `paddle.set_default_dtype('{ours}')`"
         )
-    seeds = torch.initial_seed(), paddle.framework.core.default_cpu_generator().initial_seed()
-    if seeds[0] != seeds[1]:
+    ours, theirs = str(torch.initial_seed()), str(paddle.framework.core.default_cpu_generator().initial_seed())
+    if ours != theirs:
         yield _environment_finding(
             "seed",
-            str(seeds[0]),
-            str(seeds[1]),
+            ours,
+            theirs,
             "the seed of random numbers",
             "seed both alike (the same seed still gives each framework other numbers)",
         )
@@ -131,12 +131,12 @@ def compare_own(pair: PairedLayers) -> Iterator[Finding]:
     for code, one, other in _common(ours, theirs):
         if same(_folded(ours[one]), _folded(theirs[other])):
             continue
-        values = f"{one}={ours[one]!r}", f"{other}={theirs[other]!r}"
+        reference, port = f"{one}={ours[one]!r}", f"{other}={theirs[other]!r}"
         random = code == "dropout-p" and _same_class(pair) and _rates(ours[one], theirs[other])
         yield pair.finding(
             code,
-            values,
-            f"{pair.port_path or 'the model'} ({type(pair.port).__name__}) has {values[1]} where torch's has {values[0]}",
+            (reference, port),
+            f"{pair.port_path or 'the model'} ({type(pair.port).__name__}) has {port} where torch's has {reference}",
             f"set `{other}` of `{pair.port_path}` to {ours[one]!r}",
             effect="elsewhere" if random else "none",
         )
@@ -168,10 +168,10 @@ def _common(ours: Mapping[str, object], theirs: Mapping[str, object]) -> Iterato
     """Yield the code and both names of attributes that belong together."""
     grouped = set()
     for code, names in SYNONYMS.items():
-        found = [[name for name in names if name in side] for side in (ours, theirs)]
-        if [len(one) for one in found] == [1, 1]:
-            grouped.add(found[0][0])
-            yield code, found[0][0], found[1][0]
+        mine, its = ([name for name in names if name in side] for side in (ours, theirs))
+        if len(mine) == len(its) == 1:
+            grouped.add(mine[0])
+            yield code, mine[0], its[0]
     for name in ours:
         odd = any(word in name.lower() for word in CONVENTIONS)
         if name in theirs and name not in grouped and not odd and type(ours[name]) is type(theirs[name]):
@@ -235,17 +235,16 @@ def _compare(pair: PairedLayers, kind: LayerKind) -> Iterator[Finding]:
     if kind.name == "Dropout" and pair.reference.p == pair.port.p == 0:
         return
     for one in kind.properties:
-        values = tuple(_read(pair, one, side) for side in (0, 1))
-        if UNTOLD in values or not _comparable(pair, one, values):
+        expected, actual = _read(pair, one, 0), _read(pair, one, 1)
+        if UNTOLD in (expected, actual) or not _comparable(pair, one, expected, actual):
             continue
         if one.code == "time-order":
-            if orders_comparable(pair) is not (values[0] != values[1]):
+            if orders_comparable(pair) is not (expected != actual):
                 continue
-        elif same(values[0], values[1], one.slack):
+        elif same(expected, actual, one.slack):
             continue
-        yield _argument_finding(
-            pair, one, values, effect="none" if one.measured or (one.visible and not built) else "elsewhere"
-        )
+        effect: Effect = "none" if one.measured or (one.visible and not built) else "elsewhere"
+        yield _argument_finding(pair, one, expected, actual, effect=effect)
 
 
 def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Setting:
@@ -257,31 +256,30 @@ def _read(pair: PairedLayers, one: Trait, side: Literal[0, 1]) -> Setting:
         return UNTOLD
 
 
-def _comparable(pair: PairedLayers, one: Trait, values: tuple[object, ...]) -> bool:
+def _comparable(pair: PairedLayers, one: Trait, expected: Setting, actual: Setting) -> bool:
     if one.axis:
-        return axes_comparable(pair, *values)
-    return not one.sized or pair.shapes is None or sorted(pair.shapes[0]) == sorted(pair.shapes[1])
+        return axes_comparable(pair, expected, actual)
+    if not one.sized or pair.shapes is None:
+        return True
+    ours, theirs = pair.shapes
+    return sorted(ours) == sorted(theirs)
 
 
-def _argument_finding(pair: PairedLayers, one: Trait, values: tuple[object, ...], *, effect: Effect) -> Finding:
-    reference, port = (_spelled(pair, one, side, values[side]) for side in (0, 1))
+def _argument_finding(pair: PairedLayers, one: Trait, expected: Setting, actual: Setting, *, effect: Effect) -> Finding:
+    reference, port = _spelled(pair, one, 0, expected), _spelled(pair, one, 1, actual)
     looks_alike = reference.partition("=")[2].strip("[](),") == port.partition("=")[2].strip("[](),")
-    terms = f" ({tidy(values[1])!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
+    terms = f" ({tidy(actual)!r} in torch's terms)" if looks_alike and one.code != "time-order" else ""
     hint = f", {one.hint}" if looks_alike and one.hint else ""
+    value = tidy(one.write(not actual if one.code == "time-order" else expected))
+    _, name = one.arguments
+    wanted = ", ".join(f"{each}={value!r}" for each in name.split(", "))
     return pair.finding(
         one.code,
         (reference, port),
         f"{name_of(pair)} has {port}{terms} where torch's has {reference}",
-        f"{one.lacking} in {place_of(pair)}"
-        if one.lacking
-        else f"pass `{_wanted_text(one, values)}` to {place_of(pair)}{hint}",
+        f"{one.lacking} in {place_of(pair)}" if one.lacking else f"pass `{wanted}` to {place_of(pair)}{hint}",
         effect=effect,
     )
-
-
-def _wanted_text(one: Trait, values: tuple[object, ...]) -> str:
-    value = tidy(one.write(not values[1] if one.code == "time-order" else values[0]))
-    return ", ".join(f"{name}={value!r}" for name in one.arguments[1].split(", "))
 
 
 def _spelled(pair: PairedLayers, one: Trait, side: Literal[0, 1], value: object) -> str:
@@ -306,11 +304,11 @@ def _class_in_paddle(kind: LayerKind, layer: object) -> str:
 
 
 def _other_type(pair: PairedLayers, ours: LayerKind, theirs: LayerKind) -> Finding:
-    names = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
+    reference, port = f"nn.{type(pair.reference).__name__}", f"nn.{type(pair.port).__name__}"
     return pair.finding(
         "layer-type",
-        names,
-        f"{name_of(pair)} is a {names[1]} where torch's is a {names[0]}",
+        (reference, port),
+        f"{name_of(pair)} is a {port} where torch's is a {reference}",
         f"make {place_of(pair)} a `paddle.nn.{_class_in_paddle(ours, pair.reference)}`",
         effect="elsewhere" if never_alike(ours, theirs) else "none",
     )
@@ -355,10 +353,9 @@ def container_pairs(
     The frameworks' own containers have nothing to compare, but for the layers of a Transformer.
     """
     known = list(matched)
-    held = _held(pair[0] for pair in known), _held(pair[1] for pair in known)
-    for inside, ours in held[0].items():
-        theirs = held[1].get(inside, [])
-        for path, other in _aligned(ours, theirs, reference, port):
+    ours, theirs = _held(one for one, _ in known), _held(other for _, other in known)
+    for inside, paths in ours.items():
+        for path, other in _aligned(paths, theirs.get(inside, []), reference, port):
             pair = PairedLayers(path, reference[path], other, port[other])
             if _tells(pair):
                 yield pair
@@ -395,9 +392,9 @@ def _aligned(
 
 def _tells(pair: PairedLayers) -> bool:
     """Tell whether two containers can be compared: both are a user's own, or both layers of a Transformer."""
-    kinds = kind_of(pair.reference, 0), kind_of(pair.port, 1)
-    if kinds[0] is not None or kinds[1] is not None:
-        return kinds[0] is kinds[1] and kinds[0] is not None and kinds[0].name in INNER
+    ours, theirs = kind_of(pair.reference, 0), kind_of(pair.port, 1)
+    if ours is not None or theirs is not None:
+        return ours is theirs and ours is not None and ours.name in INNER
     return not any(
         type(layer).__module__.startswith(("torch.nn.", "paddle.nn.")) for layer in (pair.reference, pair.port)
     )
@@ -463,8 +460,8 @@ def _mind_modes(pair: PairedLayers) -> bool:
 
 
 def _modes(pair: PairedLayers) -> Iterator[Finding]:
-    kinds = kind_of(pair.reference, 0), kind_of(pair.port, 1)
-    if kinds[0] is not kinds[1] or kinds[0] is None or kinds[0].name not in MINDED:
+    kind = kind_of(pair.reference, 0)
+    if kind is None or kind is not kind_of(pair.port, 1) or kind.name not in MINDED:
         return
     ours, theirs = _minds(pair.reference), _minds(pair.port)
     if ours is None or theirs is None or ours == theirs:
@@ -580,7 +577,7 @@ def check(
         if one.code != "mode" or ("statistics", *_paths(one)) not in told
     ]
     of_models = [*arguments, *kept, *flags, *check_ties(reference, port)]
-    order = {path: number for number, path in enumerate(pairs.modules[0])}
+    order = {path: number for number, path in enumerate(pairs.reference)}
     last = len(order)
     found = sorted(of_models, key=lambda one: order.get(one.reference_path, last) if any(_paths(one)) else last)
     schedules = [] if schedulers is None else check_schedulers(*schedulers)
@@ -615,11 +612,6 @@ class _Pairs:
     calls: dict[tuple[str, str], CallPair] = field(default_factory=dict)
     given: set[tuple[str, str]] = field(default_factory=set)
 
-    @property
-    def modules(self) -> tuple[Mapping[str, Model], Mapping[str, Model]]:
-        """The layers of both models by path."""
-        return self.reference, self.port
-
     def take(self, layers: Iterable[LayerPair], calls: Iterable[CallPair]) -> None:
         """Pair layers as they are given, those that calls add, and those that hold them."""
         for call in calls:
@@ -628,12 +620,12 @@ class _Pairs:
         inner = {key for key, call in self.calls.items() if not call.whole}
         paths = {*self.given, *inner}
         order = {path: number for number, path in enumerate(self.reference)}
-        known = sorted(
-            (one for one in paths if one[0] in self.reference and one[1] in self.port), key=lambda one: order[one[0]]
-        )
+        there = ((one, other) for one, other in paths if one in self.reference and other in self.port)
+        known = sorted(there, key=lambda pair: order[pair[0]])
         held = list(container_pairs(self.reference, self.port, known))
         made = [
-            PairedLayers(one[0], self.reference[one[0]], one[1], self.port[one[1]], self._shapes(one)) for one in known
+            PairedLayers(one, self.reference[one], other, self.port[other], self._shapes((one, other)))
+            for one, other in known
         ]
         self.given |= {(one.reference_path, one.port_path) for one in held}
         self.found = sorted([*made, *held], key=lambda one: order[one.reference_path])
@@ -665,8 +657,8 @@ class _Pairs:
 
 def _one_name(ours: str, theirs: str) -> bool:
     """Tell whether two layers are called the same: by their whole paths, or by names that are no numbers."""
-    names = [path.rpartition(".")[2] for path in (ours, theirs)]
-    return ours == theirs or (names[0] == names[1] and not names[0].isdigit())
+    name = ours.rpartition(".")[2]
+    return ours == theirs or (name == theirs.rpartition(".")[2] and not name.isdigit())
 
 
 def alike(ours: tuple[TracedValue, ...], theirs: tuple[TracedValue, ...]) -> bool:

@@ -433,9 +433,11 @@ def _recurrent(name: str) -> Iterator[LayerKind]:
 
 def orders_comparable(pair: PairedLayers) -> bool | None:
     """Tell how two sequence layers are given their batches: alike (True), the other way round (False), unknown (None)."""
-    if pair.shapes is None or any(len(shape) != 3 for shape in pair.shapes) or len(set(pair.shapes[0][:2])) == 1:
+    if pair.shapes is None or any(len(shape) != 3 for shape in pair.shapes):
         return None
     ours, theirs = pair.shapes
+    if len(set(ours[:2])) == 1:
+        return None
     if ours == theirs:
         return True
     return False if ours == (theirs[1], theirs[0], theirs[2]) else None
@@ -550,14 +552,12 @@ def never_alike(one: LayerKind, other: LayerKind) -> bool:
 
 def computes_the_same(pair: PairedLayers, kinds: tuple[LayerKind, LayerKind]) -> bool:
     """Tell whether two layers of different kinds are made so that they compute the same."""
-    functions = [_function(layer, kind) for layer, kind in zip((pair.reference, pair.port), kinds, strict=True)]
-    if None not in functions and same(functions[0], functions[1]):
+    layers = list(zip((pair.reference, pair.port), kinds, pair.shapes or (None, None), strict=True))
+    one, other = (_function(layer, kind) for layer, kind, _ in layers)
+    if one is not None and other is not None and same(one, other):
         return True
-    windows = [
-        _window(layer, kind, None if pair.shapes is None else pair.shapes[side])
-        for side, (layer, kind) in enumerate(zip((pair.reference, pair.port), kinds, strict=True))
-    ]
-    return None not in windows and windows[0] == windows[1]
+    window, port_window = (_window(layer, kind, shape) for layer, kind, shape in layers)
+    return window is not None and window == port_window
 
 
 def _function(layer: Model, kind: LayerKind) -> tuple[object, ...] | None:

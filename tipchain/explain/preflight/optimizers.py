@@ -200,16 +200,16 @@ def check_optimizers(
         WeightsError: a lazy layer of torch's has no shape yet.
     """
     known = tensors or Tensors(reference, port, pairs, names)
-    types = torch_name(torch_optimizer), paddle_name(paddle_optimizer)
-    if None not in types and types[0] != types[1]:
-        return [_other_type(torch_optimizer, paddle_optimizer, str(types[0]))]
+    name, other = torch_name(torch_optimizer), paddle_name(paddle_optimizer)
+    if name is not None and other is not None and name != other:
+        return [_other_type(torch_optimizer, paddle_optimizer, name)]
     matched, lone = _match(torch_optimizer, paddle_optimizer, known)
     found = [*lone, *_rates(matched, paddle_optimizer)]
-    if None not in types:  # a user's own optimizer says nothing about how it decays
+    if name is not None and other is not None:  # a user's own optimizer says nothing about how it decays
         found += _decays(matched)
     rescaled = any(SCALE.code in theirs.settings for _, _, theirs in matched)
-    for one in [*SETTINGS.get(types[0], ()), MAXIMIZE, *([SCALE] if rescaled else [])]:
-        found += _settings(one, matched, types[0], paddle_optimizer)
+    for one in [*SETTINGS.get(name, ()), MAXIMIZE, *([SCALE] if rescaled else [])]:
+        found += _settings(one, matched, name, paddle_optimizer)
     return [*found, *_formulas(paddle_optimizer), *_clipping(torch_optimizer, paddle_optimizer)]
 
 
@@ -223,12 +223,12 @@ def _other_type(ours: Optimizer, theirs: object, name: str) -> Finding:
     wanted = CLASSES.get(name, (name,))
     momentum = any(group.get("momentum") for group in ours.param_groups)
     paddle = wanted[-1] if _is_adamw(ours) or (name == "SGD" and momentum) else wanted[0]
-    names = type(ours).__name__, type(theirs).__name__
+    reference, port = type(ours).__name__, type(theirs).__name__
     return _optimizer_finding(
         "optimizer-type",
-        names[0],
-        names[1],
-        f"the port's optimizer is {names[1]} where torch's is {names[0]}",
+        reference,
+        port,
+        f"the port's optimizer is {port} where torch's is {reference}",
         f"use `paddle.optimizer.{paddle}`",
     )
 
@@ -329,8 +329,7 @@ def _rates(matched: Matched, optimizer: object) -> Iterator[Finding]:
 def _decays(matched: Matched) -> Iterator[Finding]:
     for one, other, names in _grouped(matched, lambda treatment: treatment.decay):
         where = _of(matched, names)
-        forms = {form for form, _ in one}, {form for form, _ in other}
-        code = "weight-decay-form" if one and other and forms[0] != forms[1] else "weight-decay"
+        code = "weight-decay-form" if one and other and dict(one).keys() != dict(other).keys() else "weight-decay"
         if where and (not one or not other):
             code = "decayed-parameters"
         yield _optimizer_finding(
@@ -621,18 +620,19 @@ def _compare(ours: Schedule, theirs: Schedule, *, whole: bool) -> Iterator[Findi
     for one in arguments:
         if one is LAST and not whole:
             continue
-        values = [_read(reader, schedule) for reader, schedule in zip(one.readers, (ours, theirs), strict=True)]
-        if None in values or same(*values):
+        expected, actual = (_read(reader, each) for reader, each in zip(one.readers, (ours, theirs), strict=True))
+        if expected is None or actual is None or same(expected, actual):
             continue
-        told = [f"{name}={tidy(value)!r}" for name, value in zip(one.arguments, values, strict=True)]
-        wanted = list(values[0]) if isinstance(values[0], tuple) else tidy(values[0])
+        torch_argument, argument = one.arguments
+        reference, port = f"{torch_argument}={tidy(expected)!r}", f"{argument}={tidy(actual)!r}"
+        wanted = list(expected) if isinstance(expected, tuple) else tidy(expected)
         yield Finding(
             code=one.code,
             kind="scheduler",
-            reference=told[0],
-            port=told[1],
-            message=f"the port's schedule has {told[1]} where torch's has {told[0]}",
-            fix=f"pass `{one.arguments[1]}={wanted!r}` to the scheduler",
+            reference=reference,
+            port=port,
+            message=f"the port's schedule has {port} where torch's has {reference}",
+            fix=f"pass `{argument}={wanted!r}` to the scheduler",
         )
     if warmed:
         yield from _compare(ours._schedulers[1], theirs.learning_rate, whole=False)

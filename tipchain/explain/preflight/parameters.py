@@ -69,10 +69,10 @@ class Tensors:
         known = list(pairs)
         self.live: dict[str, Tensor] = reference.state_dict(keep_vars=True)
         self.layers = self._read(reference, port, known, names or {})
-        by_path = [{layer.path: layer for layer in side} for side in self.layers]
+        references, ports = ({layer.path: layer for layer in side} for side in self.layers)
         self.pairs: list[TensorPair] = []
         for pair in known:
-            ours, theirs = by_path[0].get(pair.reference), by_path[1].get(pair.port)
+            ours, theirs = references.get(pair.reference), ports.get(pair.port)
             if ours is not None and theirs is not None:
                 self.pairs += self._paired(pair, ours, theirs)
         self.unmatched = self._unmatched(known)
@@ -90,11 +90,12 @@ class Tensors:
         except WeightsError:
             return
         alone = [pair for pair in self.pairs if pair.ours is None or pair.theirs is None]
+        reference_only, port_only = self.unmatched
         mine = {pair.ours.name: pair.layers.reference for pair in alone if pair.ours is not None}
         its = {_first_tensor(pair.theirs): pair.layers.port for pair in alone if pair.theirs is not None}
-        ours = mine | {slot.name: layer.path for layer in self.unmatched[0] for slot in layer.slots}
-        theirs = its | {_first_tensor(slot): layer.path for layer in self.unmatched[1] for slot in layer.slots}
-        held = {slot.name: slot for layer in self.layers[0] for slot in layer.slots}
+        ours = mine | {slot.name: layer.path for layer in reference_only for slot in layer.slots}
+        theirs = its | {_first_tensor(slot): layer.path for layer in port_only for slot in layer.slots}
+        held = {slot.name: slot for slot in self.torch_slots}
         found = {
             name: _first_tensor(slot)
             for name, slot in slots.items()
@@ -111,30 +112,25 @@ class Tensors:
             layers = LayerPair(reference=ours[name], port=theirs[tensor], evidence="structure")
             self.pairs.append(TensorPair(layers=layers, kind=OWN_KIND, ours=held[name], theirs=slots[name]))
         self.unmatched = (
-            without(self.unmatched[0], lambda slot: slot.name in found),
-            without(self.unmatched[1], lambda slot: _first_tensor(slot) in taken),
+            without(reference_only, lambda slot: slot.name in found),
+            without(port_only, lambda slot: _first_tensor(slot) in taken),
         )
 
     def _unmatched(self, pairs: Sequence[LayerPair]) -> tuple[list[LayerTensors], list[LayerTensors]]:
         """Return the layers in no pair, with those of their tensors that no layer in a pair has too."""
-        ours, theirs = {pair.reference for pair in pairs}, {pair.port for pair in pairs}
-        shared = {id(self.live[slot.name]) for layer in self.layers[0] if layer.path in ours for slot in layer.slots}
+        ours, theirs = self.layers
+        mine, its = {pair.reference for pair in pairs}, {pair.port for pair in pairs}
+        shared = {id(self.live[slot.name]) for layer in ours if layer.path in mine for slot in layer.slots}
         shared |= {
-            id(part.tensor)
-            for layer in self.layers[1]
-            if layer.path in theirs
-            for slot in layer.slots
-            for part in slot.parts
+            id(part.tensor) for layer in theirs if layer.path in its for slot in layer.slots for part in slot.parts
         }
-        alone = (
-            [layer for layer in self.layers[0] if layer.path not in ours],
-            [layer for layer in self.layers[1] if layer.path not in theirs],
-        )
+
+        def is_shared(slot: TensorSlot) -> bool:
+            return slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts)
+
         return (
-            without(alone[0], lambda slot: id(self.live[slot.name]) in shared),
-            without(
-                alone[1], lambda slot: slot.fixed or slot.again or all(id(part.tensor) in shared for part in slot.parts)
-            ),
+            without((one for one in ours if one.path not in mine), lambda slot: id(self.live[slot.name]) in shared),
+            without((one for one in theirs if one.path not in its), is_shared),
         )
 
     def _read(
@@ -174,6 +170,12 @@ class Tensors:
         same = [one for one in candidates if any(print_[1:]) and print_of(port_array(one)) == print_]
         chosen = same or candidates
         return chosen[0] if len(chosen) == 1 else None
+
+    @property
+    def torch_slots(self) -> Iterator[TensorSlot]:
+        """The tensors of all of torch's layers."""
+        layers, _ = self.layers
+        return (slot for layer in layers for slot in layer.slots)
 
     def array(self, slot: TensorSlot) -> Array:
         """Return the values of a tensor of torch's."""
@@ -250,10 +252,11 @@ def describe_values(
     found = found or _arranged(ours, theirs, leaf, kind, names) or _scaled(ours, theirs)
     if found is not None:
         return found
-    other = elsewhere()
-    if other is not None:
-        fix = f"load `{names[0]}` of the reference into `{{path}}`, not `{other[1]}`"
-        return other[0], f"is the reference's `{other[1]}`", fix
+    found_elsewhere = elsewhere()
+    if found_elsewhere is not None:
+        code, other = found_elsewhere
+        name, _ = names
+        return code, f"is the reference's `{other}`", f"load `{name}` of the reference into `{{path}}`, not `{other}`"
     statistics = "running-statistics" if leaf in STATISTICS else ""
     if is_constant(theirs):
         code = statistics or ("missing-bias" if "bias" in leaf and not theirs.any() else "wrong-weight")
@@ -366,8 +369,8 @@ def _turned(ours: Array, theirs: Array) -> Told | None:
 def _slices_alike(ours: Array, theirs: Array, axis: int) -> bool:
     """Tell whether two arrays have the same slices along an axis, in whatever order."""
     both = (np.moveaxis(one, axis, 0).reshape(one.shape[axis], -1) for one in (ours, theirs))
-    sorted_rows = [rows[np.lexsort(rows.T[::-1][: min(8, rows.shape[1])])] for rows in both]
-    return same_values(sorted_rows[0], sorted_rows[1])
+    one, other = (rows[np.lexsort(rows.T[::-1][: min(8, rows.shape[1])])] for rows in both)
+    return same_values(one, other)
 
 
 def _stacked(ours: Array, theirs: Array, leaf: str, kind: str, names: tuple[str, str]) -> Told | None:
@@ -527,14 +530,13 @@ def _are_related(expected: Array, actual: Array) -> bool | None:
     bound = SIGMAS / np.sqrt(expected.size - 1)
     if bound >= 1:
         return None
-    sums = [
-        sum(parts)
-        for parts in zip(*((ours.sum(), theirs.sum()) for ours, theirs in side_by_side(expected, actual)), strict=True)
-    ]
-    means = [float(one) / expected.size for one in sums]
+    total, other = 0.0, 0.0
+    for ours, theirs in side_by_side(expected, actual):
+        total, other = total + float(ours.sum()), other + float(theirs.sum())
+    mean, other_mean = total / expected.size, other / expected.size
     squares, product, others = 0.0, 0.0, 0.0
     for ours, theirs in side_by_side(expected, actual):
-        mine, its = ours - means[0], theirs - means[1]
+        mine, its = ours - mean, theirs - other_mean
         squares += float(mine @ mine)
         product += float(mine @ its)
         others += float(its @ its)
@@ -558,9 +560,8 @@ def _prints(tensors: Tensors) -> Names:
     @cache
     def names() -> Mapping[Print, list[str]]:
         found: dict[Print, list[str]] = defaultdict(list)
-        for layer in tensors.layers[0]:
-            for slot in layer.slots:
-                found[print_of(tensors.array(slot))].append(slot.name)
+        for slot in tensors.torch_slots:
+            found[print_of(tensors.array(slot))].append(slot.name)
         return found
 
     return names
@@ -628,26 +629,26 @@ def _idle(leaf: str, array: Array) -> bool:
 
 
 def _shapes(pair: TensorPair, ours: TensorSlot, theirs: TensorSlot) -> Finding:
-    shapes = list(ours.shape), list(theirs.shape)
+    expected, actual = str(list(ours.shape)), str(list(theirs.shape))
     name, _, kind = paddle_leaf(ours.leaf).rpartition("_")
-    dims = [magnitude_dim(one.shape, transposed=pair.kind == "Linear") for one in (ours, theirs)]
-    if kind == "g" and name and None not in dims and dims[0] != dims[1]:
-        told = [f"dim={'None' if one == -1 else one}" for one in dims]
+    dim, other = (magnitude_dim(one.shape, transposed=pair.kind == "Linear") for one in (ours, theirs))
+    if kind == "g" and name and dim is not None and other is not None and dim != other:
+        reference, port = (f"dim={'None' if one == -1 else one}" for one in (dim, other))
         return _parameter_finding(
             pair,
             "weight-norm-dim",
-            told[0],
-            told[1],
-            f"weight_norm of `{pair.layers.port}` has {told[1]}, the reference's is {told[0]} in Paddle's layout: {port_name(theirs)} is {shapes[1]} in torch's, torch's {ours.name} is {shapes[0]}",
-            f"pass {told[0]} to the weight_norm of `{pair.layers.port}`",
+            reference,
+            port,
+            f"weight_norm of `{pair.layers.port}` has {port}, the reference's is {reference} in Paddle's layout: {port_name(theirs)} is {actual} in torch's, torch's {ours.name} is {expected}",
+            f"pass {reference} to the weight_norm of `{pair.layers.port}`",
         )
     return _parameter_finding(
         pair,
         "shape",
-        str(shapes[0]),
-        str(shapes[1]),
-        f"{port_name(theirs)} is {shapes[1]} in torch's layout, torch's {ours.name} is {shapes[0]}",
-        f"make `{pair.layers.port}` so that its {pair.leaf} is {shapes[0]} in torch's layout",
+        expected,
+        actual,
+        f"{port_name(theirs)} is {actual} in torch's layout, torch's {ours.name} is {expected}",
+        f"make `{pair.layers.port}` so that its {pair.leaf} is {expected} in torch's layout",
     )
 
 
@@ -669,14 +670,14 @@ def _divided(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tenso
     name = next((name for name, found, known in rests if any(rest[1:]) and (found, known) == (rest, trained)), None)
     if name is None:
         return None
-    names = ours.name, port_name(theirs)
-    joined = (f"{names[1]} and {name}", names[0]) if whole[0] > part[0] else (f"{names[0]} and {name}", names[1])
+    reference, port = ours.name, port_name(theirs)
+    divided, joined = (port, reference) if whole[0] > part[0] else (reference, port)
     return _parameter_finding(
         pair,
         "divided-weight",
-        names[0],
-        names[1],
-        f"{joined[0]} hold together the numbers of {joined[1]}",
+        reference,
+        port,
+        f"{divided} and {name} hold together the numbers of {joined}",
         "nothing: what is made of them is compared",
         effect="none",
     )
@@ -698,19 +699,20 @@ def _values(tensors: Tensors, pair: TensorPair, ours: TensorSlot, theirs: Tensor
         held = [name for name in others().get(print_, ()) if name != ours.name] if any(print_[1:]) else []
         return ("weight-of-another-layer", held[0]) if len(held) == 1 else None
 
-    names = ours.name, port_name(theirs)
+    reference, port = names = ours.name, port_name(theirs)
     code, what, fix = describe_values(
         expected, actual, leaf=pair.leaf, kind=pair.kind, names=names, elsewhere=elsewhere
     )
     if len(theirs.parts) > 1 and code in UNCLEAR:
         code, what, fix = _of_part(pair, expected, actual, theirs) or (code, what, fix)
     path = pair.layers.port
-    name = " + ".join(one.removeprefix(f"{path}.") for one in names[1].split(" + "))
+    name = " + ".join(one.removeprefix(f"{path}.") for one in port.split(" + "))
     counts = not is_floating(ours) and not is_floating(theirs) and not np.array_equal(expected, actual)
     return _parameter_finding(
         pair,
         code,
-        *names,
+        reference,
+        port,
         f"{shown_path(path)}: its `{name}` {what}",
         fix.format(name=name, path=path or "the model"),
         effect="none" if counts and ours.kind == theirs.kind == "buffer" else "here",
@@ -731,13 +733,16 @@ def _of_part(pair: TensorPair, expected: Array, actual: Array, theirs: TensorSlo
     """Say how the one tensor is wrong among those in which the port divides a tensor of torch's."""
     ends = np.cumsum([part.shape[0] for part in theirs.parts])[:-1]
     both = zip(theirs.parts, np.split(expected, ends), np.split(actual, ends), strict=True)
-    wrong = [one for one in both if not _equal(one[1], one[2], ROUNDED.get(theirs.dtype, 0.0))]
+    tolerance = ROUNDED.get(theirs.dtype, 0.0)
+    wrong = [(part, ours, other) for part, ours, other in both if not _equal(ours, other, tolerance)]
     if len(wrong) != 1:
         return None
-    part, ours, other = wrong[0]
-    names = part.names[0], part.names[0]
-    code, what, fix = describe_values(ours, other, leaf=pair.leaf, kind=pair.kind, names=names, elsewhere=lambda: None)
-    return code, f"{what}, in {part.names[0]}", fix
+    [(part, ours, other)] = wrong
+    name = part.names[0]
+    code, what, fix = describe_values(
+        ours, other, leaf=pair.leaf, kind=pair.kind, names=(name, name), elsewhere=lambda: None
+    )
+    return code, f"{what}, in {name}", fix
 
 
 def _like_rows(expected: Array, actual: Array) -> Array:
@@ -754,20 +759,15 @@ def _frozen(tensors: Tensors) -> Iterator[Finding]:
         for pair in tensors.pairs
         if pair.ours is not None and pair.theirs is not None
     ]
-    differing = [one for one in both if one[1] != one[2]]
-    whole = differing and (not any(one[1] for one in both) or not any(one[2] for one in both))
-    if whole:
-        words = (
-            ["requires_grad=False", "stop_gradient=False"]
-            if differing[0][2]
-            else ["requires_grad=True", "stop_gradient=True"]
-        )
-        side = "torch's model" if differing[0][2] else "the port"
+    differing = [(pair, ours, theirs) for pair, ours, theirs in both if ours != theirs]
+    ours_frozen = not any(ours for _, ours, _ in both)
+    if differing and (ours_frozen or not any(theirs for *_, theirs in both)):
+        side = "torch's model" if ours_frozen else "the port"
         yield Finding(
             code="trainable",
             kind="parameter",
-            reference=words[0],
-            port=words[1],
+            reference=f"requires_grad={not ours_frozen}",
+            port=f"stop_gradient={not ours_frozen}",
             message=f"no parameter of {side} takes gradients; a training would show it",
             fix="freeze both models or neither",
             effect="elsewhere",
@@ -836,22 +836,23 @@ def check_ties(reference: Model, port: Model) -> list[Finding]:
     """
     ours = {name: array_of(one) for name, one in reference.named_parameters()}
     theirs = {name: view_of(one) for name, one in port.named_parameters()}
-    keys = _keys(ours), _keys(theirs)
-    several = {key for held in keys for key, count in Counter(held.values()).items() if count > 1}
+    keys, port_keys = _keys(ours), _keys(theirs)
+    several = {key for held in (keys, port_keys) for key, count in Counter(held.values()).items() if count > 1}
     if not several:
         return []
-    groups = _groups(ours, keys[0], several), _groups(theirs, keys[1], several)
+    port_groups = _groups(theirs, port_keys, several)
+    both = ((names, port_groups.get(key, [])) for key, names in _groups(ours, keys, several).items())
     return [
-        _tie_finding(names, groups[1][key])
-        for key, names in groups[0].items()
-        if groups[1].get(key) and len(names) != len(groups[1][key]) and 1 in (len(names), len(groups[1][key]))
+        _tie_finding(names, others)
+        for names, others in both
+        if others and len(names) != len(others) and 1 in (len(names), len(others))
     ]
 
 
 def _keys(arrays: Mapping[str, Array]) -> Mapping[str, Key]:
     """Return what equal parameters have alike: size, least and largest; nothing of constants."""
     found = {name: (one.size, float(one.min()), float(one.max())) for name, one in arrays.items() if one.size}
-    return {name: key for name, key in found.items() if key[1] < key[2]}
+    return {name: (size, least, largest) for name, (size, least, largest) in found.items() if least < largest}
 
 
 def _groups(arrays: Mapping[str, Array], keys: Mapping[str, Key], several: set[Key]) -> Mapping[Print, list[str]]:

@@ -47,13 +47,14 @@ class PairedLayers(NamedTuple):
         effect: Effect = "here",
     ) -> Finding:
         """Return a difference between them, given both ``values`` as the frameworks write them."""
+        reference, port = values
         return Finding(
             code=code,
             kind=kind,
             reference_path=self.reference_path,
             port_path=self.port_path,
-            reference=values[0],
-            port=values[1],
+            reference=reference,
+            port=port,
             message=message,
             fix=fix,
             effect=effect,
@@ -125,8 +126,8 @@ class Trait:
     @cached_property
     def readers(self) -> tuple[Reader, Reader]:
         """Of both."""
-        plain_readers = [_attribute(names) for names in self.attributes]
-        return self.read or plain_readers[0], self.read_paddle or self.read or plain_readers[1]
+        reference, port = (_attribute(names) for names in self.attributes)
+        return self.read or reference, self.read_paddle or self.read or port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,9 +283,9 @@ def axis_of(axis: object, shape: Shape | None) -> object:
 def axes_comparable(pair: PairedLayers, one: object, other: object) -> bool:
     """Tell whether two axes may be compared: the layouts are the same, and both count from the same end."""
     if pair.shapes is not None:
-        return pair.shapes[0] == pair.shapes[1]
-    signs = [value < 0 for value in (one, other) if isinstance(value, int)]
-    return len(signs) < 2 or signs[0] == signs[1]
+        ours, theirs = pair.shapes
+        return ours == theirs
+    return len({value < 0 for value in (one, other) if isinstance(value, int)}) < 2
 
 
 # Whether a layer has a bias, or scales what it normalizes: what is fixed at 0 or 1 is as good as absent.

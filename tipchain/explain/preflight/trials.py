@@ -67,7 +67,8 @@ def weigh(
         pace: how long it may take: no layer is tried after that, and a finding says so.
     """
     pace = pace or Pace()
-    layers = dict(models[0].named_modules(remove_duplicate=False)), dict(every_path(models[1]))
+    reference, port = models
+    layers = dict(reference.named_modules(remove_duplicate=False)), dict(every_path(port))
     told = list(findings)
     unlike = {(one.reference_path, one.port_path) for one in told if one.kind == "parameter" and not one.harmless}
     first = tuple({id(layer): path for path, layer in reversed(own.items())} for own in layers)
@@ -130,8 +131,12 @@ class _Trial:
         layer = self.layers[number].get(path)
         return path if layer is None else self.first[number][id(layer)]
 
+    def _pair(self, paths: tuple[str, str]) -> PairedLayers:
+        (ours, theirs), (path, port_path) = self.layers, paths
+        return PairedLayers(path, ours[path], port_path, theirs[port_path])
+
     def _weigh_argument(self, one: Finding, paths: tuple[str, str]) -> Finding:
-        pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
+        pair = self._pair(paths)
         if one.code in PADDING:
             return self._padding(one, pair)
         if paths in self.told.faulty:
@@ -181,7 +186,7 @@ class _Trial:
                 continue
             if not (self._activates(0, call) and self._activates(1, call)):
                 continue
-            pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
+            pair = self._pair(paths)
             ours, theirs = [*self._acting(0, call)], [*self._acting(1, call)]
             argument = getattr(pair.port, "_act", None)
             if not (any(call.then) or ours or theirs or argument):
@@ -205,14 +210,14 @@ class _Trial:
                 continue
             if not any(one.dtype.kind == "f" for one in ours.inputs) or len(ours.inputs) != len(call.port.inputs):
                 continue
-            pair = PairedLayers(paths[0], self.layers[0][paths[0]], paths[1], self.layers[1][paths[1]])
+            pair = self._pair(paths)
             with suppress(NotHeld, NotReplayed):
-                given = [[self.store.get(value.stored) for value in one.inputs] for one in (ours, call.port)]
-                reference, port = (
-                    self._run(0, pair, call, given[0], training=False)[0].inputs,
-                    self._run(1, pair, call, given[1], training=False)[0].inputs,
+                given, port_given = (
+                    [self.store.get(value.stored) for value in one.inputs] for one in (ours, call.port)
                 )
-                if any(map(_flows, reference)) and not any(map(_flows, port)):
+                first, *_ = self._run(0, pair, call, given, training=False)
+                port_first, *_ = self._run(1, pair, call, port_given, training=False)
+                if any(map(_flows, first.inputs)) and not any(map(_flows, port_first.inputs)):
                     yield pair.finding(
                         "stop-gradient",
                         ("gradient", "None"),
@@ -285,14 +290,12 @@ class _Trial:
             if training and not in_training:
                 continue
             try:
-                results = [
-                    self._run(0, pair, call, given, training=training),
-                    self._run(1, pair, call, given, training=training),
-                ]
+                expected = self._run(0, pair, call, given, training=training)
+                actual = self._run(1, pair, call, given, training=training)
             except NotReplayed:
                 continue
             compared = True
-            if _apart(results[0], results[1]):
+            if _apart(expected, actual):
                 return what
         return "" if compared else None
 
@@ -350,13 +353,13 @@ class _Trial:
 
 def _other_activation(pair: PairedLayers, call: CallPair, ours: Sequence[tuple[str, Model]]) -> Finding:
     """Return the finding where a layer and what follows it compute what torch's do not, and no single layer is to blame."""
-    types = [f"nn.{type(one).__name__}" for one in (pair.reference, pair.port)]
-    after = [f" with {steps[0].name} after it" if steps else "" for steps in call.then]
+    reference, port = (f"nn.{type(one).__name__}" for one in (pair.reference, pair.port))
+    after, port_after = (f" with {steps[0].name} after it" if steps else "" for steps in call.then)
     acts = " and ".join(f"nn.{type(one).__name__}" for _, one in ours)
     return pair.finding(
         "layer-type",
-        (types[0] + after[0], types[1] + after[1]),
-        f"{name_of(pair)} ({types[1]}){after[1]} computes something else than torch's ({types[0]}){after[0]}",
+        (reference + after, port + port_after),
+        f"{name_of(pair)} ({port}){port_after} computes something else than torch's ({reference}){after}",
         f"apply the activation that torch's has to the result of {place_of(pair)}" + (f": {acts}" if acts else ""),
     )
 
@@ -373,10 +376,8 @@ def _apart(ours: Sequence[Replayed], theirs: Sequence[Replayed]) -> bool:
             a is not None and b is not None and _differ(a, b) for a, b in zip(one.inputs, other.inputs, strict=True)
         ):
             return True
-        parameters = one.parameters or {}, other.parameters or {}
-        if any(
-            _differ(parameters[0][name], parameters[1][name]) for name in parameters[0].keys() & parameters[1].keys()
-        ):
+        expected, actual = one.parameters or {}, other.parameters or {}
+        if any(_differ(expected[name], actual[name]) for name in expected.keys() & actual.keys()):
             return True
     return False
 
