@@ -24,6 +24,7 @@ from tipchain.core.files import (
     run_header,
 )
 from tipchain.errors import UsageError
+from tipchain.parity.align import link
 
 
 def test_two_runs_never_share_a_folder(tmp_path):
@@ -105,6 +106,17 @@ def test_devices_pipes_and_links_stay_what_they_are(tmp_path):
     assert target.read_text() == "new"
     with pytest.raises(OSError, match="no regular file"), replacing_path(pipe):
         pass
+
+
+def test_a_file_put_where_it_already_stands_leaves_no_second_name(tmp_path):
+    """A rename over another name of the same file does nothing, so the name beside it stayed for ever."""
+    dump, latest = tmp_path / "dump.npy", tmp_path / "latest.npy"
+    dump.write_bytes(b"numbers")
+    for _ in range(2):
+        link(dump, latest)
+        with replacing_path(tmp_path / "best.npy") as beside:
+            os.link(dump, beside)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["best.npy", "dump.npy", "latest.npy"]
 
 
 def test_headers_are_comments(tmp_path):

@@ -177,9 +177,8 @@ def replacing_path(path: Path) -> Iterator[Path]:
     try:
         yield beside
         os.replace(beside, path)  # noqa: PTH105
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    finally:
+        beside.unlink(missing_ok=True)  # also after the rename: a file is not renamed over another name of itself
 
 
 @contextmanager

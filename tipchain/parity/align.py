@@ -704,6 +704,7 @@ def link(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, beside)
     os.replace(beside, target)  # noqa: PTH105
+    beside.unlink(missing_ok=True)  # a file is not renamed over another name of itself
 
 
 def stage_files(stage: str, sides: Sequence[str] = SIDES) -> tuple[str, ...]:
