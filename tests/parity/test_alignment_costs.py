@@ -14,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 from tipchain import frameworks
 from tipchain.core import machine
 from tipchain.frameworks import load_framework
+from tipchain.frameworks.paddle_ import held_parameters
 from tipchain.paddle_tools import program
 from tipchain.parity import recorder
 from tipchain.parity.stages import Bench
@@ -153,6 +154,62 @@ def test_what_paddle_gives_away_stays_as_it_was_when_the_model_trains_on(outputs
     assert np.array_equal(weight, before[0])
     assert np.array_equal(bias, before[1])
     assert not np.array_equal(next(framework.parameters(layer, {}))[1], weight)
+
+
+@pytest.mark.frameworks
+def test_gradients_that_paddle_clears_take_no_memory_and_parameters_become_what_they_would():
+    import paddle
+    from paddle import nn
+
+    framework = load_framework("paddle")
+
+    def train(*, spared: bool) -> list[list[float]]:
+        paddle.seed(0)
+        model = nn.LayerList([nn.Embedding(5, 4, sparse=True), nn.Linear(4, 3), nn.Linear(3, 3)])
+        decayed = {"momentum": 0.9, "parameters": [*model[1].parameters(), *model[2].parameters()], "weight_decay": 0.1}
+        optimizer, sparse = paddle.optimizer.Momentum(0.1, **decayed), paddle.optimizer.SGD(0.1, model[0].parameters())
+        trainers = [
+            framework.trainer(model, lambda *_, made=one: made, 0.1, {}, None, {}) for one in (optimizer, sparse)
+        ]
+        states = []
+        for number in range(3):
+            values = model[1](model[0](paddle.to_tensor([number, 1])))
+            (
+                values if number else model[2](values)
+            ).square().sum().backward()  # the last layer has no gradient after that
+            for trainer, usual in zip(trainers, (optimizer, sparse), strict=True):
+                if spared:
+                    trainer.step()
+                    assert not any(one.grad is not None for one in held_parameters(usual))
+                else:
+                    usual.step()
+                    usual.clear_grad()
+            states.append([float(value) for one in model.parameters() for value in one.flatten()])
+        return states
+
+    usual = train(spared=False)
+    assert train(spared=True) == usual
+    assert usual[1][-12:] != usual[2][-12:], "zeros in place of a gradient leave momentum and decay"
+
+
+@pytest.mark.frameworks
+def test_an_optimizer_that_clears_in_its_own_way_is_left_to_it():
+    import paddle
+
+    class Own(paddle.optimizer.SGD):
+        cleared = 0
+
+        def clear_grad(self, set_to_zero=True):
+            self.cleared += 1
+            super().clear_grad(set_to_zero)
+
+    framework, layer = load_framework("paddle"), paddle.nn.Linear(2, 2)
+    made = Own(0.1, layer.parameters())
+    trainer = framework.trainer(layer, lambda *_: made, 0.1, {}, None, {})
+    layer(paddle.ones([1, 2])).sum().backward()
+    trainer.step()
+    assert made.cleared == 1
+    assert layer.weight.grad is not None
 
 
 DRAWN = {
