@@ -114,6 +114,61 @@ inference:./deploy/python/infer.py
 to_static_train:--to_static
 """
 
+PADDLERS = """\
+===========================train_params===========================
+model_name:seg:unet
+python:python3.7
+gpu_list:0
+use_gpu:True
+--precision:null
+--num_epochs:lite_train_lite_infer=1|lite_train_whole_infer=1|whole_train_whole_infer=10
+--save_dir:null
+--train_batch_size:lite_train_lite_infer=2|lite_train_whole_infer=2|whole_train_whole_infer=8
+--model_path:null
+--config:lite_train_lite_infer=unet_lite.yaml|lite_train_whole_infer=unet_lite.yaml|whole_train_whole_infer=unet.yaml
+train_model_name:best_model
+--save_interval:100
+##
+trainer:norm_train
+norm_train:test_tipc/run_task.py train seg
+pact_train:null
+fpgm_train:null
+distill_train:null
+null:null
+null:null
+##
+===========================eval_params===========================
+eval:test_tipc/run_task.py eval seg
+null:null
+##
+===========================export_params===========================
+--save_dir:null
+--model_dir:null
+--fixed_input_shape:[-1,3,64,64]
+norm_export:deploy/export/export_model.py
+quant_export:null
+fpgm_export:null
+distill_export:null
+export1:null
+export2:null
+===========================infer_params===========================
+infer_model:output/unet
+infer_export:deploy/export/export_model.py
+infer_quant:False
+inference:test_tipc/infer.py
+--device:cpu|gpu
+--enable_mkldnn:True
+--cpu_threads:1
+--batch_size:1
+--use_trt:False
+--precision:fp32
+--model_dir:null
+--config:unet.yaml
+--save_log_path:null
+--benchmark:True
+--model_name:unet
+null:null
+"""
 PADDLESEG = """\
 ===========================train_params===========================
 model_name:fcn
@@ -359,6 +414,7 @@ SUITE_FILES = {
     "paddleseg": PADDLESEG,
     "medicalseg": MEDICALSEG,
     "panopticseg": PANOPTICSEG,
+    "paddlers": PADDLERS,
     "paddlevideo": PADDLEVIDEO,
     "paddlerec": PADDLEREC,
     "paddlegan": PADDLEGAN,

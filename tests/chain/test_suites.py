@@ -25,6 +25,7 @@ KLQUANT = Mode.KLQUANT_WHOLE_INFER
 LAUNCHERS = {
     "paddledetection": "--gpus=",
     "medicalseg": "--gpus=",
+    "paddlers": "--gpus=",
     "paddlegan": "--gpus=",
     "tutorial": "--gpus=",
     "template": "--gpus=",
@@ -279,6 +280,7 @@ ADDED = {
     "tutorial": {(False, "--img-path"), (True, "--img-path")},
     "paddleseg": {(True, "--save_dir")},
     "medicalseg": {(True, "--save_dir")},
+    "paddlers": {(True, "--model_name")},
 }
 
 

@@ -19,6 +19,7 @@ SUITES = (
     "paddleseg",
     "medicalseg",
     "panopticseg",
+    "paddlers",
     "paddlevideo",
     "paddlerec",
     "paddlegan",

@@ -94,6 +94,13 @@ CHAINS = (
         ("paddlepanseg",), prints="[2026/11/22 11:00:00] INFO: Inference finished!",
     ),
     Chain(
+        "paddlers", "change_plain",
+        (("--device:cpu|gpu", "--device:cpu"), ("--batch_size:1|2", "--batch_size:1")),
+        ("test_tipc/run_task.py", "--save_dir", "best_model/model.pdparams"),
+        ("deploy/export/export_model.py", "--save_dir", "model.pdmodel model.pdiparams model.yml"), "test_tipc/infer.py",
+        ("paddlers",), prints="[2026/11/22 11:00:00] INFO: data_num: 30",
+    ),
+    Chain(
         "paddlevideo", "pp_tsm", (),
         ("main.py", "output_dir", "ppTSM_PP-demo_epoch_00001.pdparams ppTSM_PP-demo_epoch_00002.pdparams"),
         ("tools/export_model.py", "output_path", "ppTSM.pdmodel ppTSM.pdiparams"), "tools/predict.py",
@@ -169,7 +176,7 @@ def test_the_chain_of_every_suite_runs(chain, tmp_path, monkeypatch, capsys):
     assert code == 0, shown.out[-3000:] + shown.err
     steps = {result["command"]["step"]: result["outcome"] for result in results() if result["outcome"] != "SKIP"}
     assert steps["train"] == steps["export"] == steps["infer"] == "PASS"
-    (log,) = Path().glob(f"test_tipc/output/*/{MODE}/{chain.results}")
+    (log,) = Path().glob(f"test_tipc/output/**/{MODE}/{chain.results}")
     passed = sum(result["outcome"] == "PASS" for result in results())
     lines = [line for line in log.read_text().splitlines() if not line.startswith("#")]
     assert sum(line.startswith("\x1b[33m Run successfully with command - ") for line in lines) == passed

@@ -395,8 +395,8 @@ class InferenceReader(SlotReader):
         quants, texts = self.quants(), self.list_of(exports)
         models = []
         for index, path in enumerate(self.list_of(slot)):
-            if path == "null" and self.suite.whole.unset:
-                continue  # the one original that looks
+            if path == "null" and self.suite.whole.skips_null:
+                continue
             if path in NOTHING and self.on("null"):
                 self.tell("null", slot, "null is no model; the original exports it without weights", "info")
                 continue
@@ -479,13 +479,15 @@ class InferenceReader(SlotReader):
             return Axis(slot=slot, values=("null",), replaced=True)
         return Axis(slot=slot, values=values)
 
-    def data_after_training(self) -> Words:
-        """Return the argument with the data for inference after training."""
+    def data_after_training(self, by_mode: Mapping[str, str]) -> Words:
+        """Return the argument with the data for inference after training; ``by_mode`` has the mode's value of a list."""
         image, infer = self.slots["infer_data"], self.suite.infer
         chosen = self.slots.get(infer.data)
         if infer.data_else and self.on("inference-flags") and (chosen is None or chosen.absent):
             chosen = self.slots.get(infer.data_else)
-        return () if chosen is None else flag(image, chosen.value, fixes=self.fixes)
+        if chosen is None:
+            return ()
+        return flag(image, by_mode.get(chosen.role, chosen.value), fixes=self.fixes)
 
 
 AUTOCASTS = (*AMP, "fp32", "null", "False")
@@ -745,7 +747,7 @@ class SpecReader(TrainingReader, InferenceReader):
             models=() if trains else self.models(),
             inference=self.program("inference"),
             axes=self.axes(),
-            data_after_training=self.data_after_training(),
+            data_after_training=self.data_after_training(by_mode),
             slots=self.slots,
             alignment=alignment,
             findings=tuple(self.findings),
@@ -787,10 +789,12 @@ class SpecReader(TrainingReader, InferenceReader):
             self.tell("no-shell", slot, "is taken as it stands; the original hands it to a shell", "info")
 
     def model_name(self) -> str:
-        """Return the model's name, which becomes a folder's."""
+        """Return the model's name, which becomes a folder's; with the folders above it, which colons part in the file."""
         slot = self.slots["model_name"]
-        self.folder_name(slot, slot.value)
-        return slot.value
+        parts = slot.value.split(":") if self.suite.model_name == "folders" else [slot.value]
+        for part in parts:
+            self.folder_name(slot, part)
+        return "/".join(parts)
 
     def python(self) -> Words:
         """Return the interpreter's words."""

@@ -43,8 +43,8 @@ class Lines(Protocol):
         """Whether a value is all after the first ``:`` in the original too."""
 
     @property
-    def unread(self) -> frozenset[str]:
-        """Roles that the original never reads."""
+    def uncut(self) -> frozenset[str]:
+        """Roles whose values the original does not cut: it never reads them, or reads all parts."""
 
     @property
     def to_static(self) -> bool:
@@ -206,8 +206,8 @@ def _slot(file: ParamFile, role: str, param: Param) -> Slot:
 
 
 def cut_slots(slots: Slots, suite: Lines) -> Slots:
-    """Return ``slots`` with keys and values as the original driver cuts them; what it never reads stays whole."""
-    return {role: slot if role in suite.unread else _cut(slot, suite) for role, slot in slots.items()}
+    """Return ``slots`` with keys and values as the original driver cuts them."""
+    return {role: slot if role in suite.uncut else _cut(slot, suite) for role, slot in slots.items()}
 
 
 def legacy_slots(text: str, path: str, suite: Lines, *, whole: bool = False) -> Slots:

@@ -288,6 +288,7 @@ class Whole(NamedTuple):
         infer_folder: the folder to infer in; "" for the same one.
         gpus: the text for the GPU in names of logs.
         unset: the fix without which the original exports with variables that it never sets; "" for none.
+        skips_null: whether the original leaves out a model that is null.
         cwd: the folder in which the original infers. The first template counts whose conditions hold. Without one it is that
             of ``infer``.
         export: the arguments of the export.
@@ -302,6 +303,7 @@ class Whole(NamedTuple):
     infer_folder: Template = ""
     gpus: str = "0"
     unset: str = ""
+    skips_null: bool = False
     cwd: tuple[Choice, ...] = ()
     export: tuple[ArgumentItem, ...] = ()
     log: Template = ""
@@ -355,6 +357,8 @@ class Suite(NamedTuple):
             the second colon.
         pipes: the original's treatment of an unquoted ``|`` in a command: it becomes a blank, or it is a real pipe and refused.
         mode_lists: roles whose values are lists of ``mode=value``.
+        model_name: the meaning of a colon in the model's name: it belongs to it (``name``), or what stands before it is a folder
+            above the model's output (``folders``: ``cd:bit``).
         fixed_epoch: the number of epochs that the original always trains, whatever the file says.
         unread: roles that the original never reads.
         devices: how the original passes on devices. All keys but ``parameter`` count with ``--legacy`` only: by default every
@@ -412,6 +416,7 @@ class Suite(NamedTuple):
     rest: bool = False
     pipes: bool = True
     mode_lists: frozenset[str] = frozenset()
+    model_name: Literal["name", "folders"] = "name"
     fixed_epoch: str = ""
     unread: frozenset[str] = frozenset()
     amp_trainer: str = ""
@@ -437,6 +442,11 @@ class Suite(NamedTuple):
     def roles(self) -> frozenset[str]:
         """The roles that the layout has."""
         return frozenset(rule.role for rule in self.layout if rule.role)
+
+    @property
+    def uncut(self) -> frozenset[str]:
+        """The roles whose values the original does not cut at a second colon."""
+        return self.unread | ({"model_name"} if self.model_name == "folders" else frozenset())
 
     @property
     def programs(self) -> frozenset[str]:

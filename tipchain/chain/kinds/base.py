@@ -45,6 +45,11 @@ class Layout:
         object.__setattr__(self, "layout", parse_layout(self.text) if self.text else get_suite(self.suite).layout)
 
     @property
+    def uncut(self) -> frozenset[str]:
+        """The roles whose values the original does not cut: it never reads them."""
+        return self.unread
+
+    @property
     def to_static(self) -> bool:
         """Whether the original looks up a line by a header: none of these does."""
         return False
