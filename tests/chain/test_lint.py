@@ -263,7 +263,7 @@ def test_lines_are_explained_with_what_the_plans_make_of_them(tmp_path):
     path = tmp_path / "p.txt"
     path.write_text(TEMPLATE + ALIGNMENT + "===train_benchmark_params===\nbatch_size:8\n")
     linted = lint_file(path, explained=True)
-    lines = {line.number: line for line in linted.lines}
+    lines = {line.line: line for line in linted.lines}
     assert lines[7].role == "epoch"
     assert lines[7].use == (
         "training gets `--epochs=1` in lite_train_lite_infer|lite_train_whole_infer, "

@@ -100,7 +100,7 @@ def test_ones_own_data_is_checked_and_used(params, asked, tmp_path, capsys):
     assert "val/cat: has no image" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", [HEAD, HEAD + "===alignment_params===\nalignment:null\n"])
+@pytest.mark.parametrize("text", [HEAD, HEAD + "===alignment_params===\nalignment:null\nsteps:01\n"])
 def test_a_file_without_alignment_prepares_nothing_and_says_so(params, asked, text, capsys):
     params.write_text(text)
     assert main(["prepare", str(params), "lite_train_lite_infer"]) == 0
@@ -112,8 +112,9 @@ def test_a_file_without_alignment_prepares_nothing_and_says_so(params, asked, te
     ("text", "mode", "message"),
     [
         (HEAD + ALIGNMENT, "lite_trian_lite_infer", "did you mean 'lite_train_lite_infer'"),
-        (HEAD + "===alignment_params===\nsteps:01\n", "whole_infer", "has no 'alignment' line"),
-        (HEAD + "===alignment_params===\nalignment:nowhere.yaml\n", "whole_infer", "no such case file"),
+        (HEAD + "===alignment_params===\nsteps:01\n", "whole_infer", "needs `alignment:`"),
+        (HEAD + ALIGNMENT + "step:02\n", "whole_infer", "unknown key in [alignment_params]"),
+        (HEAD + "===alignment_params===\nalignment:nowhere.yaml\nsteps:01\n", "whole_infer", "no such case file"),
         ("model_name:demo\n", "whole_infer", "before the first section header"),
     ],
 )

@@ -77,14 +77,14 @@ class Line:
     """One line of a file.
 
     Attributes:
-        number: 1-based.
-        text: the line.
+        line: its number, 1-based.
+        text: what stands there.
         role: what the engine calls it, "" for a header or a comment.
         meaning: what it is for.
         use: what becomes of it, "" where there is nothing to say.
     """
 
-    number: int
+    line: int
     text: str
     role: str
     meaning: str
@@ -103,10 +103,10 @@ def explain(file: ParamFile, suite: Suite, slots: Slots, plans: Plans) -> tuple[
         slot = by_line.get(number)
         if slot is not None:
             use = _use(slot, suite, plans)
-            lines.append(Line(number=number, text=text, role=slot.role, meaning=meaning(slot.role), use=use))
+            lines.append(Line(line=number, text=text, role=slot.role, meaning=meaning(slot.role), use=use))
         elif text.strip() and (header or section in ours):
             what = _beside(text, section, ours, is_header=header is not None)
-            lines.append(Line(number=number, text=text, role="", meaning=what, use=""))
+            lines.append(Line(line=number, text=text, role="", meaning=what, use=""))
     return tuple(lines)
 
 
@@ -119,9 +119,9 @@ def explain_kind(file: ParamFile, slots: Slots, meanings: Mapping[str, str], pla
         if slot is not None:
             said = meanings.get(slot.role) or meaning(slot.role)
             use = _kind_use(slot, plan) if plan else ""
-            lines.append(Line(number=number, text=text, role=slot.role, meaning=said, use=use))
+            lines.append(Line(line=number, text=text, role=slot.role, meaning=said, use=use))
         elif HEADER.fullmatch(text.strip()):
-            lines.append(Line(number=number, text=text, role="", meaning="section", use=""))
+            lines.append(Line(line=number, text=text, role="", meaning="section", use=""))
     return tuple(lines)
 
 

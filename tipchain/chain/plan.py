@@ -207,36 +207,18 @@ def plan_json(plan: Plan) -> dict[str, object]:
     }
 
 
+ALWAYS = ("argv", "env", "cwd", "log", "timeout_s", "needs", "on_gpu")
+"""What the JSON of a command has whatever it is; the rest is there only where it is something."""
+
+
 def command_json(command: Command) -> dict[str, object]:
     """Return one command as JSON; what is rarely there only where it is."""
-    data: dict[str, object] = {
-        "id": command.id,
-        "step": command.step,
-        "argv": list(command.argv),
-        "env": dict(command.env),
-        "cwd": command.cwd,
-        "log": command.log,
-        "timeout_s": None if command.timeout_s == float("inf") else command.timeout_s,
-        "needs": list(command.needs),
-        "on_gpu": command.on_gpu,
-    }
-    rare: dict[str, object] = {
-        "skip": command.skip,
-        "leg": command.leg,
-        "gpus": list(command.gpus),
-        "launched": command.launched,
-        "leaves": [
-            {"what": one.what, "files": list(one.files), "in_log": one.in_log, "line": one.line}
-            for one in command.leaves
-        ],
-        "finds": [
-            {"text": one.text, "files": list(one.files)} | ({"anywhere": True} if one.anywhere else {})
-            for one in command.finds
-        ],
-        "links": [list(pair) for pair in command.links],
-        "speed": command.speed._asdict() if command.speed else {},
-    }
-    return data | {name: value for name, value in rare.items() if value}
+    from tipchain.core.json_text import as_json
+
+    limit = None if command.timeout_s == float("inf") else command.timeout_s
+    data = as_json(command._replace(timeout_s=limit, wrapper=()))
+    data["finds"] = [{name: value for name, value in one.items() if value} for one in data["finds"]]
+    return {name: value for name, value in data.items() if value or name in ALWAYS}
 
 
 def with_notes(plan: Plan, *notes: str) -> Plan:
@@ -366,14 +348,7 @@ class Result(NamedTuple):
 
 def result_json(result: Result) -> dict[str, object]:
     """Return ``result`` as JSON values."""
-    from tipchain.core.json_text import number_json
+    from tipchain.core.json_text import as_json, number_json
 
-    own = {name: value for name, value in result._asdict().items() if name != "command"}
-    return {
-        "command": command_json(result.command),
-        **own,
-        "outcome": result.outcome.value,
-        "tail": list(result.tail),
-        "figures": {name: number_json(value) for name, value in result.figures.items()},
-        "missing": list(result.missing),
-    }
+    own = {name: as_json(value, number_json) for name, value in result._asdict().items() if name != "command"}
+    return {"command": command_json(result.command), **own}

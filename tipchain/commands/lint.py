@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -15,7 +16,7 @@ from tipchain.chain.lint import PATTERN, Coverage, Disk, Found, Linted, is_check
 from tipchain.chain.slots import refusal
 from tipchain.chain.suites import SEVERITIES
 from tipchain.commands.options import STDOUT, add_json, add_root, add_strict, former, show
-from tipchain.core.language import aligned, clean, columns, in_rows, padded, say, terminal_width, use_color
+from tipchain.core.language import aligned, clean, columns, in_rows, many, padded, say, terminal_width, use_color
 from tipchain.core.machine import core_count, on_cores
 from tipchain.errors import CaseError, ExitCode, UsageError
 from tipchain.modes import CHAIN_MODES, Mode, parse_mode
@@ -26,11 +27,7 @@ from tipchain.report.ci import workflow_command
 
 COLORS: Mapping[str, str] = {"error": "31", "warning": "33", "info": "36"}
 WORKFLOW: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "notice"}
-NOUNS: Mapping[str, tuple[str, str]] = {
-    "error": ("error", "errors"),
-    "warning": ("warning", "warnings"),
-    "info": ("remark", "remarks"),
-}
+NOUNS: Mapping[str, str] = {"error": "error", "warning": "warning", "info": "remark"}
 # What differs from the originals in every chain, whatever its file says.
 GENERAL: Mapping[str, str] = {
     "true-exit": "each command is judged by its own exit status and by what it leaves, and a failed step skips "
@@ -54,9 +51,7 @@ def render_text(files: Sequence[Linted], *, color: bool = False, width: int = 80
     lines: list[str] = []
     for one in files:
         lines += _wrapped(f"{one.file}{say(f': {_of(one)}')}", width) if one.lines else []
-        lines += [
-            row for line in one.lines for row in _line_rows(line.number, line.text, line.meaning, line.use, width)
-        ]
+        lines += [row for line in one.lines for row in _line_rows(line.line, line.text, line.meaning, line.use, width)]
         lines += [""] if one.lines else []
         lines += [row for found in one.found for row in _finding_rows(one, found, color, width)]
         lines += [""] if one.found else []
@@ -78,7 +73,7 @@ def render_summary(files: Sequence[Linted], *, width: int = 80, strict: bool = F
     for severity, code in order:
         own = groups[severity, code]
         in_files = len({one.file for one, _ in own})
-        where = say(f"in {_counted(in_files, 'file', 'files')}")
+        where = say(f"in {many(in_files, 'file')}")
         lines.append(f"{len(own):>6}  {padded(say(severity), 7)}  {code}{say(', ')}{where}")
         one, found = own[0]
         example = say(f"such as {_place(one, found)}")
@@ -106,16 +101,16 @@ def render_github(files: Sequence[Linted]) -> str:
 def summary_line(files: Sequence[Linted], *, strict: bool = False) -> str:
     """Return ``3 errors, 2 warnings, 0 remarks in 205 files``."""
     counts = Counter(found.finding.severity for one in files for found in one.found)
-    text = ", ".join(_counted(counts[name], *NOUNS[name]) for name in SEVERITIES)
+    text = ", ".join(many(counts[name], NOUNS[name]) for name in SEVERITIES)
     tail = "; warnings count as errors" if strict else ""
-    return f"{text} in {_counted(len(files), 'file', 'files')}{tail}"
+    return f"{text} in {many(len(files), 'file')}{tail}"
 
 
 def render_coverage(coverage: Coverage, *, width: int = 80) -> str:
     """Return a table of the kinds of chains in a checkout, and what is not run here, with the reasons."""
     kinds = coverage.kinds
-    head = f"{_counted(coverage.files, 'parameter file', 'parameter files')} of {_counted(len(kinds), 'kind', 'kinds')}"
-    lines = [f"{coverage.root}{say(f': {head} of chains, {coverage.run} can be run here')}"]
+    counts = f"{many(coverage.files, 'parameter file')} of {many(len(kinds), 'kind')} of chains"
+    lines = [coverage.root + say(f": {counts}, {coverage.run} can be run here")]
     size = max((len(one.kind) for one in kinds), default=0)
     heads = [say(one) for one in ("files", "run", "skip", "refused")]
     wide = [max(columns(one), least) for one, least in zip(heads, (5, 3, 4, 7), strict=True)]
@@ -144,23 +139,12 @@ def coverage_document(found: Sequence[Coverage]) -> list[dict[str, object]]:
             "files": one.files,
             "run": one.run,
             "kinds": {
-                kind.kind: {
-                    "drivers": list(kind.drivers),
-                    "files": kind.files,
-                    "run": kind.run,
-                    "skipped": dict(kind.skipped),
-                    "refused": dict(kind.refused),
-                }
-                for kind in one.kinds
+                kind.kind: {name: value for name, value in asdict(kind).items() if name != "kind"} for kind in one.kinds
             },
             "other_drivers": list(one.others),
         }
         for one in found
     ]
-
-
-def _counted(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"
 
 
 def _of(one: Linted) -> str:
@@ -224,23 +208,12 @@ def _as_json(one: Linted) -> dict[str, object]:
         "reason": one.reason,
         "modes": list(one.modes),
         "findings": [
-            {
-                "code": found.finding.code,
-                "severity": found.finding.severity,
-                "line": found.finding.line,
-                "key": found.finding.key,
-                "message": found.finding.message,
-                "modes": list(found.modes or one.modes),
-            }
+            {name: value for name, value in found.finding._asdict().items() if name != "file"}
+            | {"modes": list(found.modes or one.modes)}
             for found in one.found
         ],
     }
-    if one.lines:
-        data["lines"] = [
-            {"line": line.number, "text": line.text, "role": line.role, "meaning": line.meaning, "use": line.use}
-            for line in one.lines
-        ]
-    return data
+    return data | ({"lines": [asdict(line) for line in one.lines]} if one.lines else {})
 
 
 # ``tipchain lint``: what parameter files mean, what is wrong in them and in cases, where the originals do something else.

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from tipchain.chain.params import read_params
+from tipchain.chain.slots import alignment_params
 from tipchain.commands.options import add_chain_mode, add_data_path, add_quiet, add_root, add_timeout, chain_mode
 from tipchain.core.files import find_root
 from tipchain.core.language import say
-from tipchain.errors import DataError, ExitCode, ParamsError, UsageError, WeightsError
+from tipchain.errors import DataError, ExitCode, UsageError, WeightsError
 from tipchain.modes import DIGITS, NONE, OWN, Mode, data_folder
 
 if TYPE_CHECKING:
@@ -183,24 +184,14 @@ def alignment_case(params: Path) -> Path | None:
     """Return the case file that ``params`` names in its section ``alignment_params``, or None.
 
     Raises:
-        ParamsError: the file cannot be read, or its section has no ``alignment`` line.
+        ParamsError: the file cannot be read, or its section is wrong.
     """
-    file = read_params(params)
-    if "alignment_params" not in [name for name, _ in file.headers]:
+    asked = alignment_params(read_params(params))
+    if asked is None:
         return None
-    for param in file.section("alignment_params"):
-        if param.key == "alignment":
-            name = param.value.strip()
-            path = find_root(params) / name
-            # A file outside the project means the project's case, as the runner and the scripts do.
-            path = path if path.exists() or not (PROJECT / name).exists() else PROJECT / name
-            return None if name in ("", "null") else path
-    raise ParamsError(
-        "the section has no 'alignment' line",
-        file=params,
-        key="alignment_params",
-        expected="alignment:configs/alexnet.yaml",
-    )
+    path = find_root(params) / asked.case
+    # A file outside the project means the project's case, as the runner and the scripts do.
+    return path if path.exists() or not (PROJECT / asked.case).exists() else PROJECT / asked.case
 
 
 def _data_kinds(case: Case, mode: Mode) -> tuple[str, ...]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
-from math import inf, isfinite, isnan
+from math import inf, isfinite
 from os import PathLike
 from pathlib import Path
 from typing import TextIO
 
 from tipchain.core.files import atomic_write
-from tipchain.core.json_text import JsonObject, parse_as
+from tipchain.core.json_text import JsonObject, as_json, number_json, parse_as
 from tipchain.core.language import escaped
 from tipchain.errors import ExitCode, Outcome, UsageError, exit_code, suggestion
 from tipchain.framework_types import Array
@@ -235,19 +235,8 @@ def _rounded_up(value: float) -> str:
 
 def render_verdicts(verdicts: Iterable[Verdict]) -> list[dict[str, object]]:
     """Return verdicts as values that JSON can hold; NaN, Inf and complex numbers become strings."""
-    return [
-        {
-            "outcome": verdict.outcome.value,
-            "subject": verdict.subject,
-            "reason": verdict.reason,
-            "finite": verdict.finite,
-            "diff": None
-            if verdict.diff is None
-            else {name: _encode(value) for name, value in verdict.diff._asdict().items()},
-            **({} if verdict.share is None else {"share": verdict.share}),
-        }
-        for verdict in verdicts
-    ]
+    found = (as_json(verdict, number_json) for verdict in verdicts)
+    return [{name: one for name, one in document.items() if name != "share" or one is not None} for document in found]
 
 
 def parse_verdicts(documents: Sequence[JsonObject]) -> list[Verdict]:
@@ -257,14 +246,6 @@ def parse_verdicts(documents: Sequence[JsonObject]) -> list[Verdict]:
         ValueError: it is something else; which name is at fault.
     """
     return parse_as(list[Verdict], documents, "verdicts", lenient=True)
-
-
-def _encode(value: object) -> object:
-    if isinstance(value, complex):
-        return str(value)
-    if isinstance(value, float) and not isfinite(value):
-        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return list(value) if isinstance(value, tuple) else value
 
 
 # Diff logs: reprod_log's lines, written once to a file and once to a stream.
