@@ -50,7 +50,7 @@ def _values(layer: Model, reference: object, path: str, trait: Trait) -> Iterato
     attribute = next((name for name in trait.attributes[1] if hasattr(layer, name)), None)
     if attribute is None:
         return
-    present, argument = getattr(layer, attribute), trait.arguments[1]
+    present, argument = getattr(layer, attribute), trait.argument
     told = list(_reference_values(layer, reference, trait))
     values = [*told, *(trait.usual or ())]
     for number, value in enumerate(values):
@@ -94,12 +94,12 @@ def _modes(layer: Model, reference: object, path: str) -> Iterator[Hypothesis]:
         code = "dropout-in-eval" if layer.training else "dropout-off"
     else:
         code = "batch-norm-mode"
-    modes = ("train", "eval") if training else ("eval", "train")
+    wanted, present = ("train", "eval") if training else ("eval", "train")
     yield Hypothesis(
         code=code,
-        message=f"it is in {modes[1]} mode, the reference is in {modes[0]} mode",
+        message=f"it is in {present} mode, the reference is in {wanted} mode",
         confirmed=confirmed,
-        fix=f"call `{path}.{modes[0]}()` before the model runs",
+        fix=f"call `{path}.{wanted}()` before the model runs",
         within=partial(attributes, layer, training=training),
     )
     if hasattr(layer, "_use_global_stats"):
@@ -182,7 +182,7 @@ def _wanted(layer: Model, reference: object, present: Mapping[str, object]) -> d
             for name, value in given.items()
             if value is not None and ntuple(value, dims) != ntuple(present[name], dims)
         }
-    traits = {one.arguments[1]: one for one in known.properties}
+    traits = {one.argument: one for one in known.properties}
     return {
         name: value if name == "groups" else list(ntuple(value, dims))
         for name in present

@@ -149,14 +149,14 @@ class Trials:
                 trial = self._judged(one, after)
                 self.trials += [] if trial is None else [trial]
             else:  # given up
-                share = explained(self.before[1], after[1])
+                (_, before), (_, left) = self.before, after
                 self.trials.append(
                     Trial(
                         hypothesis=one,
-                        explained=min(share, EXPLAINED**2),
+                        explained=min(explained(before, left), EXPLAINED**2),
                         whole=False,
                         end=False,
-                        left=after[1],
+                        left=left,
                         number=len(self.trials),
                     )
                 )

@@ -331,12 +331,12 @@ def by_indices(op: Op, piece: Piece) -> Iterator[Hypothesis]:
     if len(slices) > 1:
         for by in (1, -1):
             moved = tuple(_shifted(item, by) if place in slices else item for place, item in enumerate(items))
-            told = [index_text(one) for one in (items, moved)]
+            present, wanted = index_text(items), index_text(moved)
             yield Hypothesis(
                 code="off-by-one",
                 acts={op.number: with_argument(1, moved)},
-                message=f"it takes index [{told[0]}]{where}, which is shifted: the reference [{told[1]}]",
-                fix=f"write [{told[1]}] for [{told[0]}]{where}: `{op.line}`",
+                message=f"it takes index [{present}]{where}, which is shifted: the reference [{wanted}]",
+                fix=f"write [{wanted}] for [{present}]{where}: `{op.line}`",
             )
     for place, item in enumerate(items):
         if isinstance(item, int):
@@ -408,9 +408,9 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
         )
     wrong = [number for number, at in enumerate(order) if at != number]
     for number in wrong if len(wrong) == 1 else ():
-        made = [_made_as(one, ops, piece) for one in (outputs[number], truths[number])]
-        if made[1] is not None:
-            (op, tensor), here = made[1], made[0][0] if made[0] is not None else None
+        returned, wanted = _made_as(outputs[number], ops, piece), _made_as(truths[number], ops, piece)
+        if wanted is not None:
+            (op, tensor), (here, _) = wanted, returned or (None, None)
             told = "another tensor" if here is None else f"the result of {called(here)}{place_of(here, piece)}"
             what = f"the result of {called(op)}{place_of(op, piece)}"
             yield Hypothesis(
@@ -423,9 +423,8 @@ def output_order(piece: Piece, outputs: Sequence[Array], ops: Sequence[Op]) -> I
 
 
 def _made_as(array: Array, ops: Sequence[Op], piece: Piece) -> tuple[Op, Tensor] | None:
-    made = ((op, one) for op in reversed(ops) for one in piece.floats(op.result))
-    alike = (both for both in made if tuple(both[1].shape) == array.shape)
-    return next((both for both in alike if relative(array, numpy_of(both[1])) <= SAME_DOUBLE), None)
+    made = ((op, one) for op in reversed(ops) for one in piece.floats(op.result) if tuple(one.shape) == array.shape)
+    return next(((op, one) for op, one in made if relative(array, numpy_of(one)) <= SAME_DOUBLE), None)
 
 
 def at_output(piece: Piece, outputs: Sequence[Array]) -> Iterator[Hypothesis]:
@@ -481,14 +480,9 @@ def _alike(one: Op, other: Op) -> bool:
         return True
     if one.name == other.name and one.kwargs and _settings(one) == _settings(other):
         return True
-    axes = [op.kwargs.get("axis", op.args[1] if len(op.args) > 1 else None) for op in (one, other)]
-    return (
-        one.name in MOMENTS
-        and other.name in MOMENTS
-        and axes[0] is not None
-        and type(axes[0]) is type(axes[1])
-        and axes[0] == axes[1]
-    )
+    axis, another = (op.kwargs.get("axis", op.args[1] if len(op.args) > 1 else None) for op in (one, other))
+    both = one.name in MOMENTS and other.name in MOMENTS
+    return both and axis is not None and type(axis) is type(another) and axis == another
 
 
 def _settings(op: Op) -> list[tuple[str, str]]:
@@ -762,8 +756,8 @@ def exchanged(op: Op, piece: Piece, ops: Sequence[Op]) -> Iterator[Hypothesis]:
         same = op.name in (LAYER, "getitem", "linear", "matmul") and piece.first_given(other) is given
         if not same and op.name not in ("concat", "roll", "flip", "pad"):
             continue
-        pair = piece.tensors(op.result), piece.tensors(other.result)
-        if [list(one.shape) for one in pair[0]] != [list(one.shape) for one in pair[1]]:
+        shapes, others = ([list(one.shape) for one in piece.tensors(each.result)] for each in (op, other))
+        if shapes != others:
             continue
         words = f"{op.path} {other.path} {op.line} {other.line}".lower()
         code = "swapped-qkv" if any(word in words for word in ("q", "query", "key", "attn")) else "swapped-inputs"
